@@ -1,0 +1,103 @@
+"""Measure ours and the peers in turn, and print them side by side.
+
+Owns: interleaved rounds, the table, a torchyard of the benchmark's own.
+Leaves: what is measured to the scripts beside this file.
+Always: ours and every peer are measured in the same run, one after the other in each round, so
+that a busy machine slows all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+Measure = Callable[[], Mapping[str, float]]
+"""One try: figures by name, in the unit that the name ends with (`wall_s`, `memory_mb`)."""
+
+YARD = Path(sys.executable).with_name("yard")
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is measured; the first case of a table is ours, the others are what it stands beside."""
+
+    name: str
+    measure: Measure
+
+
+def compare(title: str, cases: list[Case], rounds: int) -> None:
+    """Measure every case once a round, then print minimum, median and the ratio of the medians."""
+    tries: dict[str, list[Mapping[str, float]]] = {case.name: [] for case in cases}
+    for number in range(1, rounds + 1):
+        for case in cases:
+            _progress(f"{title}: round {number} of {rounds}, {case.name}")
+            tries[case.name].append(case.measure())
+    _progress("")
+    print(f"\n{title}, {rounds} interleaved rounds")
+    for figure in tries[cases[0].name][0]:
+        print(f"  {figure:34}{'minimum':>10}{'median':>10}{'ours/this':>11}")
+        ours = statistics.median(each[figure] for each in tries[cases[0].name])
+        for case in cases:
+            if figure in tries[case.name][0]:
+                values = [each[figure] for each in tries[case.name]]
+                median = statistics.median(values)
+                ratio = f"{ours / median:10.2f}x" if case is not cases[0] and median else ""
+                print(f"    {case.name:32}{min(values):10.3f}{median:10.3f}{ratio:>11}")
+
+
+def _progress(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def clean_variables(**more: str) -> dict[str, str]:
+    """The environment without what slows Python down for everyone alike."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, **more}
+
+
+@contextlib.contextmanager
+def temporary_yard(home: Path | None = None) -> Iterator[dict[str, str]]:
+    """The variables of a torchyard with a running server, removed at the end unless `home` is given.
+
+    A given home keeps its environments, so that the next run need not build them again.
+    """
+    folder = home or Path(tempfile.mkdtemp(prefix="torchyard-benchmark-"))
+    variables = clean_variables(TORCHYARD_HOME=str(folder))
+    subprocess.run([YARD, "server", "start"], env=variables, check=True, capture_output=True)
+    try:
+        yield variables
+    finally:
+        subprocess.run([YARD, "server", "stop"], env=variables, check=False, capture_output=True)
+        if home is None:
+            remove(folder)
+
+
+def remove(folder: Path) -> None:
+    """Delete a folder whose files may be read-only."""
+    for path in [folder, *folder.rglob("*")]:
+        if path.is_dir() and not path.is_symlink():
+            path.chmod(0o700)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(command: list[str | Path], variables: Mapping[str, str], cwd: Path | None = None) -> str:
+    """Run to the end and return what it printed.
+
+    Raises:
+        SystemExit: the command failed; its words are shown.
+    """
+    done = subprocess.run(
+        command, env=variables, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(map(str, command))}\n{done.stdout}")
+    return done.stdout

@@ -1,0 +1,1 @@
+"""The ground floor: errors, references, clock, settings, database, blobs, HTTP."""

@@ -1,0 +1,143 @@
+"""The one error tree.
+
+    TorchyardError
+    ├── InvalidInput          what was asked is wrong (400)
+    │   └── InvalidSpec       a job, environment or compute document is wrong (400)
+    ├── NotAuthenticated      no token, or one that is not good (401)
+    ├── Forbidden             a good token without the right (403)
+    ├── NotFound              the named thing does not exist (404)
+    ├── Conflict              the name is taken, or the state forbids it (409)
+    ├── LimitExceeded         a quota or a limit says no (413)
+    ├── BuildFailed           an environment could not be built (422)
+    ├── Unreachable           the server does not answer (503)
+    └── Internal              torchyard's own fault (500)
+
+Owns: error classes, their codes and their JSON form.
+Leaves: what to say to those who raise.
+Always: a message names the thing, the hint gives the next step; both without a full stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+class TorchyardError(Exception):
+    """An error for the user.
+
+    Args:
+        message: names the thing; names in backquotes.
+        hint: the next step; empty when there is none.
+        code: stable; the class's own when empty.
+        at: the place in the document that is wrong, as keys and list positions.
+    """
+
+    code = "error"
+    http_status = 500
+    exit_code = 2
+
+    def __init__(
+        self, message: str, hint: str = "", *, code: str = "", at: Sequence[str | int] = ()
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.code = code or type(self).code
+        self.at = tuple(at)
+
+    def to_json(self) -> dict[str, Any]:
+        """The body of an HTTP error answer."""
+        body = {"code": self.code, "message": self.message, "hint": self.hint, "at": list(self.at)}
+        return {"error": body}
+
+
+class InvalidInput(TorchyardError):
+    code = "invalid_input"
+    http_status = 400
+
+
+class InvalidSpec(InvalidInput):
+    code = "invalid_spec"
+
+
+class NotAuthenticated(TorchyardError):
+    code = "not_authenticated"
+    http_status = 401
+
+
+class Forbidden(TorchyardError):
+    code = "forbidden"
+    http_status = 403
+
+
+class NotFound(TorchyardError):
+    code = "not_found"
+    http_status = 404
+
+
+class Conflict(TorchyardError):
+    code = "conflict"
+    http_status = 409
+
+
+class LimitExceeded(TorchyardError):
+    code = "limit_exceeded"
+    http_status = 413
+
+
+class BuildFailed(TorchyardError):
+    code = "build_failed"
+    http_status = 422
+
+
+class Unreachable(TorchyardError):
+    code = "unreachable"
+    http_status = 503
+    exit_code = 1
+
+
+class Internal(TorchyardError):
+    code = "internal"
+    exit_code = 1
+
+
+_BY_STATUS: dict[int, type[TorchyardError]] = {
+    kind.http_status: kind
+    for kind in (
+        InvalidInput,
+        NotAuthenticated,
+        Forbidden,
+        NotFound,
+        Conflict,
+        LimitExceeded,
+        BuildFailed,
+        Unreachable,
+        Internal,
+    )
+}
+
+
+def from_answer(http_status: int, body: Mapping[str, Any] | None) -> TorchyardError:
+    """The error that an HTTP answer carries; `body` is None when it was no JSON object."""
+    kind = _BY_STATUS.get(http_status, InvalidInput if http_status < 500 else Internal)
+    error = (body or {}).get("error")
+    if not isinstance(error, Mapping):
+        return kind(
+            f"the server answered {http_status}", "see what it says with `yard server logs`"
+        )
+    return kind(
+        str(error.get("message", f"the server answered {http_status}")),
+        str(error.get("hint") or ""),
+        code=str(error.get("code") or ""),
+        at=tuple(error.get("at") or ()),
+    )
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """The known word most like `word`, or an empty string when none is alike."""
+    import difflib
+
+    by_lower = {name.lower(): name for name in known}
+    found = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[found[0]] if found else ""

@@ -1,0 +1,151 @@
+"""HTTP to a torchyard server, with nothing but the standard library.
+
+Owns: one connection, its token, JSON in and out, streamed bodies.
+Leaves: what to ask to client.py.
+Always: an answer of 400 and above is raised as the error it carries.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO, Any
+from urllib.parse import urlencode, urlsplit
+
+from torchyard.base.errors import Unreachable, from_answer
+
+Body = bytes | IO[bytes] | Iterable[bytes]
+
+
+class Transport:
+    """One keep-alive connection; not for use by several threads at once."""
+
+    def __init__(self, url: str, token: str, timeout_s: float = 60.0) -> None:
+        self.url = url.rstrip("/")
+        self._parts = urlsplit(self.url)
+        self._token = token
+        self._timeout_s = timeout_s
+        self._connection: http.client.HTTPConnection | None = None
+
+    def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
+        return self.call("GET", path, query=query)
+
+    def post(self, path: str, body: Any = None) -> Any:
+        return self.call("POST", path, body)
+
+    def put(self, path: str, body: Any = None) -> Any:
+        return self.call("PUT", path, body)
+
+    def delete(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
+        return self.call("DELETE", path, query=query)
+
+    def call(
+        self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Send `body` as JSON and return the answer's JSON, None when the answer is empty.
+
+        Raises:
+            TorchyardError: what the server answered.
+            Unreachable: no server answered.
+        """
+        content = b"" if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        answer = self._ask(method, path, query, content, headers)
+        text = answer.read()
+        return json.loads(text) if text else None
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: Body,
+        size_bytes: int | None = None,
+        query: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Send raw bytes; `size_bytes` None sends them in chunks. Returns the answer's JSON."""
+        headers = {"Content-Type": "application/octet-stream"}
+        if size_bytes is not None:
+            headers["Content-Length"] = str(size_bytes)
+        answer = self._ask(method, path, query, body, headers, retry=isinstance(body, bytes))
+        text = answer.read()
+        return json.loads(text) if text else None
+
+    @contextmanager
+    def stream(
+        self, path: str, query: Mapping[str, Any] | None = None
+    ) -> Iterator[http.client.HTTPResponse]:
+        """Open an answer to read bit by bit; closed at the end of the block."""
+        answer = self._ask("GET", path, query, b"", {})
+        try:
+            yield answer
+        finally:
+            answer.close()
+            self.close()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None,
+        body: Body,
+        headers: Mapping[str, str],
+        retry: bool = True,
+    ) -> http.client.HTTPResponse:
+        kept = {key: value for key, value in (query or {}).items() if value is not None}
+        target = self._parts.path + path + ("?" + urlencode(kept) if kept else "")
+        all_headers = {"Authorization": f"Bearer {self._token}", **headers}
+        fresh = self._connection is None
+        try:
+            answer = self._exchange(method, target, body, all_headers)
+        except (http.client.HTTPException, OSError) as error:
+            self.close()
+            # A kept connection that the server closed meanwhile is no news; a fresh one is.
+            if fresh or not retry:
+                raise self._unreachable(error) from error
+            try:
+                answer = self._exchange(method, target, body, all_headers)
+            except (http.client.HTTPException, OSError) as second:
+                self.close()
+                raise self._unreachable(second) from second
+        if answer.status >= 400:
+            raise from_answer(answer.status, _json_object(answer.read()))
+        return answer
+
+    def _exchange(
+        self, method: str, target: str, body: Body, headers: Mapping[str, str]
+    ) -> http.client.HTTPResponse:
+        if self._connection is None:
+            self._connection = self._connect()
+        self._connection.request(method, target, body=body, headers=dict(headers))
+        return self._connection.getresponse()
+
+    def _connect(self) -> http.client.HTTPConnection:
+        host, port = self._parts.hostname or "127.0.0.1", self._parts.port
+        if self._parts.scheme == "https":
+            context = ssl.create_default_context()
+            return http.client.HTTPSConnection(
+                host, port or 443, timeout=self._timeout_s, context=context
+            )
+        return http.client.HTTPConnection(host, port or 80, timeout=self._timeout_s)
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        return Unreachable(
+            f"no torchyard server answers at `{self.url}` ({error or type(error).__name__})",
+            "start one with `yard server start`, or see `yard server status`",
+        )
+
+
+def _json_object(text: bytes) -> Mapping[str, Any] | None:
+    try:
+        body = json.loads(text)
+    except ValueError:
+        return None
+    return body if isinstance(body, dict) else None

@@ -1,0 +1,1 @@
+"""`yard`, the command: reads documents, prints answers, decides nothing."""

@@ -1,0 +1,318 @@
+"""Read YAML documents and remember where everything stands.
+
+Owns: YAML to plain values with the line and column of each key, `--set`, errors with their place.
+Leaves: what the values mean to the server.
+Always: what is read is a finite tree of mappings with text keys, lists, texts, numbers, booleans
+and nulls; anything else is an error that names file, line and column.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from yaml.constructor import SafeConstructor
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from torchyard.base.errors import InvalidInput, InvalidSpec, TorchyardError
+
+LIMIT_BYTES = 1 << 20
+_LIMIT_VALUES = 100_000
+_LIMIT_DEPTH = 100
+_MERGE = "tag:yaml.org,2002:merge"
+_TAG = "tag:yaml.org,2002:"
+_BASE_60 = re.compile(r"^[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$")
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+At = tuple[str | int, ...]
+
+
+@dataclass
+class Document:
+    """A YAML file as read. `places` says where each key and list item stands, `job.yml:7:3`."""
+
+    name: str
+    folder: Path
+    value: dict[str, Any]
+    places: dict[At, str] = field(default_factory=dict)
+
+    def place(self, at: Iterable[str | int]) -> str:
+        """Where `at` stands, or the nearest thing around it that is there."""
+        steps = tuple(at)
+        while steps not in self.places and steps:
+            steps = steps[:-1]
+        return self.places.get(steps, self.name)
+
+    def locate(self, error: TorchyardError) -> TorchyardError:
+        """The same error with its place in front, when it has one in this document."""
+        if not error.at and not isinstance(error, InvalidSpec):
+            return error
+        located = type(error)(
+            f"{self.place(error.at)}: {error.message}", error.hint, code=error.code, at=error.at
+        )
+        located.__cause__ = error
+        return located
+
+    def set(self, assignment: str) -> None:
+        """Apply one `--set a.b[0]=value`; the value is read as YAML, text when it is none.
+
+        Raises:
+            InvalidInput: it has no `=`, or a step on the way is neither mapping nor list.
+        """
+        path, equals, text = assignment.partition("=")
+        steps = _steps(path)
+        if not equals or not steps:
+            raise InvalidInput(f"`--set {assignment}` is no assignment", "write `--set a.b=value`")
+        parent: Any = self.value
+        for position, step in enumerate(steps[:-1]):
+            parent = _descend(parent, step, steps[position + 1], path)
+        last = steps[-1]
+        value = _value_of(text)
+        if isinstance(parent, dict):
+            parent[str(last)] = value
+        elif isinstance(parent, list) and isinstance(last, int) and 0 <= last <= len(parent):
+            parent[last : last + 1] = [value]
+        else:
+            raise _no_step(last, path)
+        at = tuple(steps)
+        for below in [known for known in self.places if known[: len(at)] == at]:
+            del self.places[below]
+        self.places[at] = f"--set {path}"
+
+    def fill(self, options: Mapping[str, Any]) -> None:
+        """Set the keys whose option was given, that is, is not None."""
+        for key, value in options.items():
+            if value is not None:
+                self.value[key] = value
+                self.places[(key,)] = f"--{key.replace('_', '-')}"
+
+
+def empty(name: str, folder: Path) -> Document:
+    """A document that only options fill."""
+    return Document(name, folder, {})
+
+
+def read(file: str | Path) -> Document:
+    """Read a YAML file whose top is a mapping.
+
+    Raises:
+        InvalidInput: it can't be read.
+        InvalidSpec: it is not such a file; the message begins with the place.
+    """
+    path = Path(file)
+    name = str(file)
+    text = _text(path, name)
+    try:
+        node = yaml.compose(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        raise _syntax_error(name, text, error) from error
+    except RecursionError as error:
+        raise InvalidSpec(f"{name}:1:1: the document is nested too deeply") from error
+    if node is None:
+        raise InvalidSpec(f"{name}:1:1: the file is empty", "write the document into it")
+    if not isinstance(node, MappingNode):
+        raise InvalidSpec(
+            f"{_mark(name, node)}: the document is not a mapping",
+            "write `key: value` lines, as in `command: python train.py`",
+        )
+    reading = _Reading(name)
+    value = reading.value(node, ())
+    assert isinstance(value, dict)
+    return Document(name, path.absolute().parent, value, reading.places)
+
+
+def _text(path: Path, name: str) -> str:
+    try:
+        if path.is_dir():
+            raise InvalidInput(f"`{name}` is a folder", "name the YAML file in it")
+        with open(path, "rb") as file:
+            content = file.read(LIMIT_BYTES + 1)
+    except FileNotFoundError:
+        raise InvalidInput(
+            f"the file `{name}` does not exist", "check the path given with `--file`"
+        ) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InvalidInput(
+            f"the file `{name}` can't be read ({reason})", "check the path and its permissions"
+        ) from error
+    if len(content) > LIMIT_BYTES:
+        raise InvalidSpec(
+            f"{name}:1:1: the file is larger than {LIMIT_BYTES >> 20} MB",
+            "name the YAML file that describes the thing, not the thing itself",
+        )
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = content[: error.start]
+        line = before.count(b"\n") + 1
+        column = error.start - (before.rfind(b"\n") + 1) + 1
+        raise InvalidSpec(
+            f"{name}:{line}:{column}: the file is not text in UTF-8",
+            "name a YAML file, and save it as UTF-8",
+        ) from error
+    for found in re.finditer("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", text):
+        line = text.count("\n", 0, found.start()) + 1
+        column = found.start() - (text.rfind("\n", 0, found.start()) + 1) + 1
+        raise InvalidSpec(
+            f"{name}:{line}:{column}: the file holds the control character U+{ord(found[0]):04X}",
+            "name a YAML file, not a binary one",
+        )
+    return text
+
+
+def _syntax_error(name: str, text: str, error: yaml.YAMLError) -> InvalidSpec:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    problem = str(getattr(error, "problem", None) or error).strip()
+    if mark is None:
+        return InvalidSpec(f"{name}:1:1: {problem}", "correct the YAML at this place")
+    lines = text.splitlines()
+    line = lines[mark.line] if mark.line < len(lines) else ""
+    indent = line[: len(line) - len(line.lstrip())]
+    if "\t" in indent:
+        column = indent.index("\t") + 1
+        return InvalidSpec(
+            f"{name}:{mark.line + 1}:{column}: a tab can't indent YAML", "indent with spaces"
+        )
+    hint = "correct the YAML at this place"
+    if "mapping values are not allowed" in problem:
+        hint = "put a text that holds `: ` in quotes, and check the indentation"
+    elif "undefined alias" in problem or "alphabetic or numeric" in problem:
+        hint = "define the anchor `&name` first, or put a text that begins with `*` in quotes"
+    elif "cannot start any token" in problem:
+        hint = "put a text that begins with this character in quotes"
+    elif "another document" in problem:
+        hint = "keep one document in the file: nothing behind a line `---`"
+    return InvalidSpec(f"{name}:{mark.line + 1}:{mark.column + 1}: {problem}", hint)
+
+
+class _Reading:
+    """Turns nodes into values, and counts: an alias may stand for a great many of them."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._scalars = SafeConstructor()
+        self._count = 0
+        self._open: list[Node] = []
+        self.places: dict[At, str] = {}
+
+    def value(self, node: Node, at: At) -> Any:
+        self._count += 1
+        if self._count > _LIMIT_VALUES:
+            raise self._wrong(
+                node, "the document's aliases stand for too many values", "write it without them"
+            )
+        if any(outer is node for outer in self._open):
+            raise self._wrong(node, "an alias stands for something it is inside of")
+        if len(self._open) > _LIMIT_DEPTH:
+            raise self._wrong(node, "the document is nested too deeply")
+        self.places.setdefault(at, _mark(self._name, node))
+        if isinstance(node, ScalarNode):
+            return self._scalar(node)
+        self._open.append(node)
+        try:
+            if isinstance(node, SequenceNode) and node.tag == _TAG + "seq":
+                return [self.value(item, (*at, n)) for n, item in enumerate(node.value)]
+            if isinstance(node, MappingNode) and node.tag == _TAG + "map":
+                return self._mapping(node, at)
+        finally:
+            self._open.pop()
+        raise self._wrong(node, f"the tag `{node.tag}` is not supported", "remove the tag")
+
+    def _mapping(self, node: MappingNode, at: At) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        first: dict[str, Node] = {}
+        merged: list[Node] = []
+        for key_node, value_node in node.value:
+            if key_node.tag == _MERGE:
+                many = isinstance(value_node, SequenceNode)
+                merged += value_node.value if many else [value_node]
+                continue
+            if not isinstance(key_node, ScalarNode):
+                raise self._wrong(key_node, "a key is not a text", "write `key: value`")
+            key = key_node.value
+            if key in first:
+                raise self._wrong(
+                    key_node,
+                    f"the key `{key}` is there twice, first at line "
+                    f"{first[key].start_mark.line + 1}",
+                    "keep one of the two",
+                )
+            first[key] = key_node
+            self.places[(*at, key)] = _mark(self._name, key_node)
+            found[key] = self.value(value_node, (*at, key))
+        for source in merged:
+            if not isinstance(source, MappingNode):
+                raise self._wrong(source, "`<<` takes a mapping", "write `<<: *name`")
+            for key, value in self.value(source, at).items():
+                found.setdefault(key, value)
+        return found
+
+    def _scalar(self, node: ScalarNode) -> Any:
+        text = node.value
+        kind = node.tag.removeprefix(_TAG)
+        # Times stay as written, and so does 22:30, which old YAML takes for a number to base 60.
+        if kind in ("str", "timestamp", "value") or _BASE_60.match(text):
+            return text
+        if kind not in ("null", "bool", "int", "float"):
+            raise self._wrong(node, f"the tag `{node.tag}` is not supported", "remove the tag")
+        try:
+            value = self._scalars.construct_object(node)
+        except (ValueError, yaml.YAMLError) as error:
+            raise self._wrong(
+                node, f"`{text}` is not a valid {kind}", "put it in quotes"
+            ) from error
+        if isinstance(value, float) and not math.isfinite(value):
+            raise self._wrong(node, f"`{text}` is no finite number", "put it in quotes")
+        if isinstance(value, int) and abs(value) >> 63:
+            raise self._wrong(node, f"the number `{text[:30]}` is too large", "put it in quotes")
+        return value
+
+    def _wrong(self, node: Node, problem: str, hint: str = "") -> InvalidSpec:
+        return InvalidSpec(f"{_mark(self._name, node)}: {problem}", hint)
+
+
+def _mark(name: str, node: Node) -> str:
+    return f"{name}:{node.start_mark.line + 1}:{node.start_mark.column + 1}"
+
+
+def _steps(path: str) -> list[str | int]:
+    steps: list[str | int] = []
+    for part in path.strip().split("."):
+        name, *positions = re.split(r"\[(\d+)\]", part)
+        if not name or any(positions[1::2]):
+            return []
+        steps += [name, *(int(position) for position in positions[::2])]
+    return steps
+
+
+def _descend(parent: Any, step: str | int, following: str | int, path: str) -> Any:
+    if isinstance(parent, dict):
+        key = str(step)
+        if parent.get(key) is None:
+            parent[key] = [] if isinstance(following, int) else {}
+        return parent[key]
+    if isinstance(parent, list) and str(step).isdigit() and int(step) < len(parent):
+        return parent[int(step)]
+    raise _no_step(step, path)
+
+
+def _no_step(step: str | int, path: str) -> InvalidInput:
+    return InvalidInput(
+        f"`--set {path}`: nothing can be set at `{step}`",
+        "what stands before it is neither a mapping nor a list that long",
+    )
+
+
+def _value_of(text: str) -> Any:
+    try:
+        node = yaml.compose(text, Loader=_Loader)
+        return text if node is None else _Reading("--set").value(node, ())
+    except (yaml.YAMLError, TorchyardError, RecursionError):
+        return text

@@ -1,0 +1,166 @@
+"""Parse a command line, run its command, print what went wrong.
+
+Owns: the root group that loads a noun when it is named, `error:` and `hint:`, exit codes.
+Leaves: what commands do to their modules.
+Always: every error has the two-line shape on stderr; 2 is what was asked wrongly, 130 an
+interrupt, 141 a reader that went away.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+import traceback
+from typing import Any
+
+import click
+
+from torchyard import __version__
+from torchyard.base.errors import TorchyardError, nearest
+from torchyard.cli.main import NOUNS, help_page
+
+_MODULES = {
+    "job": "torchyard.cli.jobs",
+    "compute": "torchyard.cli.computes",
+    "model": "torchyard.cli.models",
+    "workspace": "torchyard.cli.workspaces",
+    "server": "torchyard.cli.server",
+}
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class Noun(click.Group):
+    """A group whose unknown verbs get a hint."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and self.get_command(ctx, name) is None:
+            raise _unknown(f"`{ctx.command_path} {name}` is no command", name, ctx, self)
+        return super().resolve_command(ctx, args)
+
+
+class _ReaderLeft(Exception):
+    """Whoever read stdout has seen enough."""
+
+
+class Root(Noun):
+    """Loads the module of a noun when the noun is named."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            # click would end the process with 1.
+            raise _ReaderLeft from error
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(NOUNS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _MODULES:
+            return None
+        noun: click.Command = importlib.import_module(_MODULES[cmd_name]).group
+        return noun
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        return [
+            CompletionItem(noun, help=text)
+            for noun, text in NOUNS.items()
+            if noun.startswith(incomplete)
+        ]
+
+    def get_help(self, ctx: click.Context) -> str:
+        return help_page().rstrip("\n")
+
+
+@click.group(cls=Root, context_settings=_SETTINGS, no_args_is_help=False)
+@click.option("--debug", is_flag=True)
+@click.version_option(__version__, message="yard %(version)s")
+def yard(debug: bool) -> None:
+    """Run PyTorch training on machines you own."""
+
+
+def noun(name: str) -> click.Group:
+    """The group of one noun; its commands are added by its module."""
+    return Noun(name, help=NOUNS[name], context_settings=_SETTINGS, no_args_is_help=False)
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command line; returns the exit code."""
+    try:
+        code = yard.main(arguments or ["--help"], prog_name="yard", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except TorchyardError as error:
+        say(error.message, error.hint)
+        return error.exit_code
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.UsageError as error:
+        say(*_usage(error))
+        return 2
+    except click.ClickException as error:
+        say(error.format_message(), "")
+        return 2
+    except (KeyboardInterrupt, click.Abort):
+        say("interrupted", "")
+        return 130
+    except (BrokenPipeError, _ReaderLeft):
+        # What is still buffered must not raise once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 141
+    except OSError as error:
+        if "--debug" in arguments:
+            traceback.print_exc()
+        where = f"`{error.filename}`: " if error.filename else ""
+        say(f"{where}{error.strerror or error}", "check the path, its permissions and the disk")
+        return 2
+    except Exception as error:
+        if "--debug" in arguments:
+            traceback.print_exc()
+        say(
+            f"yard itself failed: {type(error).__name__}: {error}",
+            "this is a fault of torchyard; `yard --debug …` shows where it is",
+        )
+        return 1
+
+
+def say(message: str, hint: str) -> None:
+    """Print an error; colour only at a terminal."""
+    click.secho("error:", fg="red", bold=True, err=True, nl=False)
+    click.echo(f" {message}", err=True)
+    if hint:
+        click.secho("hint:", fg="yellow", bold=True, err=True, nl=False)
+        click.echo(f" {hint}", err=True)
+
+
+def _usage(error: click.UsageError) -> tuple[str, str]:
+    path = error.ctx.command_path if error.ctx is not None else "yard"
+    help_hint = f"see `{path} --help`"
+    if isinstance(error, click.NoSuchOption):
+        known = [
+            option
+            for parameter in (error.ctx.command.params if error.ctx is not None else [])
+            for option in parameter.opts
+        ]
+        like = nearest(error.option_name, known)
+        hint = f"did you mean `{like}`? {help_hint}" if like else help_hint
+        return f"`{path}` has no option `{error.option_name}`", hint
+    message = re.sub(r"(?<!\w)'([^']*)'", r"`\1`", error.format_message().strip().rstrip("."))
+    hint = str(getattr(error, "hint", "")) or help_hint
+    return message[:1].lower() + message[1:], hint
+
+
+def _unknown(message: str, name: str, ctx: click.Context, group: click.Group) -> click.UsageError:
+    known = group.list_commands(ctx)
+    like = nearest(name, known)
+    error = click.UsageError(message, ctx)
+    start = f"did you mean `{ctx.command_path} {like}`? " if like else ""
+    error.hint = f"{start}it has: {', '.join(known)}"  # type: ignore[attr-defined]
+    return error

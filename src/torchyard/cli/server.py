@@ -1,0 +1,129 @@
+"""`yard server …`: the server of this machine."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import click
+
+from torchyard.base.errors import NotFound
+from torchyard.cli import tables
+from torchyard.cli.group import noun
+from torchyard.cli.options import Session, common
+
+group = noun("server")
+
+_LOOK_S = 0.2
+
+
+@group.command("start")
+@click.option("--port", type=click.IntRange(1, 65535), default=None, help="Which port; kept after.")
+@common
+def start(session: Session, port: int | None) -> None:
+    """Start the server of this machine, if it does not run.
+
+    Example: yard server start --port 8765
+    """
+    from torchyard import embedded
+
+    _warn_of_url(session)
+    before = embedded.find(session.settings)
+    running = embedded.ensure(session.settings, port=port)
+    if before == running and port is not None and not running.url.endswith(f":{port}"):
+        click.echo(
+            f"warning: the server runs already, `--port {port}` is ignored; stop it first", err=True
+        )
+    word = "runs already" if before == running else "runs"
+    body = {"status": "running", "url": running.url, "pid": running.pid}
+    tables.one(session.output, body, lambda: f"The server {word} at {running.url}")
+
+
+@group.command("stop")
+@common
+def stop(session: Session) -> None:
+    """Stop the server of this machine. Jobs go on without it.
+
+    Example: yard server stop
+    """
+    from torchyard import embedded
+
+    _warn_of_url(session)
+    ended = embedded.stop(session.settings)
+    text = f"The server (pid {ended.pid}) is stopped." if ended else "No server runs."
+    body = {"status": "stopped", "pid": ended.pid if ended else None}
+    tables.one(session.output, body, lambda: text)
+
+
+@group.command("status")
+@common
+def status(session: Session) -> int:
+    """Say whether the server runs; exit code 1 when it does not.
+
+    Example: yard server status -o json
+    """
+    from torchyard import embedded
+    from torchyard.base.errors import Unreachable
+    from torchyard.base.http import Transport
+
+    settings = session.settings
+    running = None if settings.url else embedded.find(settings)
+    url = settings.url or (running.url if running else "")
+    body = {
+        "status": "stopped",
+        "url": url or None,
+        "pid": None,
+        "version": None,
+        "home": None if settings.url else str(settings.home),
+    }
+    if url:
+        transport = Transport(url, "", timeout_s=5.0)
+        try:
+            health = transport.get("/health")
+            body |= {"status": "running", "pid": health["pid"], "version": health["version"]}
+        except Unreachable:
+            body["status"] = "not answering"
+        finally:
+            transport.close()
+    tables.one(session.output, body, lambda: tables.fields(tables.titled(body)))
+    return 0 if body["status"] == "running" else 1
+
+
+@group.command("logs")
+@click.option("-f", "--follow", is_flag=True, help="Go on as the log grows.")
+@click.option(
+    "--lines", type=click.IntRange(min=1), default=100, show_default=True, help="The last so many."
+)
+@common
+def logs(session: Session, follow: bool, lines: int) -> None:
+    """Print the server's log.
+
+    Example: yard server logs -f
+    """
+    from torchyard import embedded
+
+    file = session.settings.server_log
+    if not file.exists():
+        raise NotFound(f"there is no log `{file}`", "no server has run here; `yard server start`")
+    text = embedded.log_tail(session.settings, lines)
+    offset = file.stat().st_size
+    if text:
+        click.echo(text)
+    while follow:
+        with open(file, "rb") as log:
+            log.seek(offset)
+            content = log.read()
+        offset += len(content)
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+        time.sleep(_LOOK_S)
+
+
+def _warn_of_url(session: Session) -> None:
+    if session.settings.url:
+        click.echo(
+            f"warning: commands go to TORCHYARD_URL, {session.settings.url}, not to this "
+            "machine's server",
+            err=True,
+        )

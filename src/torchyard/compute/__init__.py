@@ -1,0 +1,1 @@
+"""Compute: clusters, and the node slots that jobs hold."""

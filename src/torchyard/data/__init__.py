@@ -1,0 +1,1 @@
+"""Data: snapshots that arrive, and the datastores that jobs' files live in."""

@@ -1,0 +1,87 @@
+"""HTTP: blobs and snapshots coming in."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Request
+from fastapi.concurrency import run_in_threadpool
+
+from torchyard.base import files
+from torchyard.base.blobs import Blobs
+from torchyard.base.errors import InvalidInput
+from torchyard.workspaces.access import Person
+
+_HEADER_LIMIT = 100
+
+
+def router(blobs: Blobs) -> APIRouter:
+    routes = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["snapshots"])
+
+    @routes.post("/blobs/missing")
+    def missing(identity: Person, sha256: Annotated[list[str], Body(embed=True)]) -> dict[str, Any]:
+        return {"missing": blobs.missing(sha256)}
+
+    @routes.put("/blobs/{sha256}")
+    async def put_blob(identity: Person, sha256: str, request: Request) -> dict[str, Any]:
+        with files.whole(blobs.path(sha256), mode=0o444) as writing:
+            async for chunk in request.stream():
+                await run_in_threadpool(writing.write, chunk)
+            _same(sha256, writing.stored.sha256)
+        return {}
+
+    @routes.post("/blobs")
+    async def put_bundle(identity: Person, request: Request) -> dict[str, Any]:
+        stored = 0
+        async for sha256, content in _frames(request.stream()):
+            await run_in_threadpool(blobs.put, sha256, [content])
+            stored += 1
+        return {"stored": stored}
+
+    @routes.put("/snapshots")
+    def put_snapshot(identity: Person, manifest: Annotated[Any, Body()]) -> dict[str, Any]:
+        if not isinstance(manifest, dict):
+            raise InvalidInput("the snapshot's manifest is no JSON object")
+        return {"id": blobs.put_snapshot(manifest).id}
+
+    return routes
+
+
+def _same(wanted: str, got: str) -> None:
+    if wanted != got:
+        raise InvalidInput(
+            f"blob `{wanted[:12]}…` arrived as `{got[:12]}…`",
+            "the file changed while it was sent; send it again",
+        )
+
+
+async def _frames(stream: AsyncIterator[bytes]) -> AsyncIterator[tuple[str, bytes]]:
+    """`<sha256> <size>\\n<bytes>`, again and again; small files only, each is held in memory."""
+    held = bytearray()
+    wanted: tuple[str, int] | None = None
+    async for chunk in stream:
+        held += chunk
+        while True:
+            if wanted is None:
+                end = held.find(b"\n")
+                if end < 0:
+                    if len(held) > _HEADER_LIMIT:
+                        raise InvalidInput("the bundle's frame has no header")
+                    break
+                wanted = _header(bytes(held[:end]))
+                del held[: end + 1]
+            if len(held) < wanted[1]:
+                break
+            yield wanted[0], bytes(held[: wanted[1]])
+            del held[: wanted[1]]
+            wanted = None
+    if wanted is not None or held:
+        raise InvalidInput("the bundle ended in the middle of a file", "send it again")
+
+
+def _header(line: bytes) -> tuple[str, int]:
+    sha256, _, size = line.decode("ascii", "replace").partition(" ")
+    if not size.isdigit():
+        raise InvalidInput("the bundle's frame header is not `<sha256> <size>`")
+    return sha256, int(size)

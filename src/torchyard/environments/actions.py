@@ -1,0 +1,248 @@
+"""The room's verbs: resolve what a job asks for, build it once, say where it is.
+
+Owns: single flight over threads and processes, the record of builds, where uv's cache is.
+Leaves: the steps of a build to build.py, definitions to definition.py.
+Always: a build that was waited for is shared, its failure too; a folder that is there is whole.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from torchyard.base.clock import Clock
+from torchyard.base.db import Database
+from torchyard.base.errors import BuildFailed, TorchyardError
+from torchyard.environments import (
+    accelerators,
+    build,
+    builtin,
+    definition,
+    lock,
+    machine_config,
+    store,
+)
+from torchyard.environments.build import Places
+from torchyard.environments.types import (
+    Build,
+    BuildCanceled,
+    BuildStatus,
+    EnvironmentSpec,
+    Platform,
+    this_platform,
+)
+from torchyard.environments.uv import Uv
+
+_POLL_S = 0.05
+
+
+class Environments:
+    """The environments of one server.
+
+    Args:
+        home: the server's folder; environments lie below `environments/`.
+        platform: what to build for; None asks this machine's tools, once.
+        variables: the process environment; where pip's and uv's configuration is read from.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        db: Database,
+        clock: Clock,
+        platform: Platform | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        self._home = home
+        self._root = home / "environments"
+        self._db = db
+        self._clock = clock
+        self._platform = platform
+        self._variables = dict(os.environ if variables is None else variables)
+
+    @property
+    def platform(self) -> Platform:
+        if self._platform is None:
+            self._platform = this_platform(accelerators.find())
+        return self._platform
+
+    def resolve(self, asked: Any) -> EnvironmentSpec:
+        """The spec of a job file's `environment`: a reference or an inline definition.
+
+        Raises:
+            InvalidSpec: it can't be honoured; `at` says which part of it.
+            NotFound: no environment has the name.
+        """
+        return definition.resolve(asked, self.platform)
+
+    def is_built(self, spec: EnvironmentSpec) -> Path | None:
+        """The folder, when it is there. One look at the disk."""
+        places = self._places(spec)
+        return places.folder if places.is_whole() else None
+
+    def log_path(self, spec: EnvironmentSpec) -> Path:
+        """The build log. A later build of the same environment is added at its end."""
+        return self._places(spec).log
+
+    def build(self, spec: EnvironmentSpec, cancelled: Callable[[], bool] = lambda: False) -> Path:
+        """The folder, built now unless it is there; waits when someone else builds it.
+
+        `cancelled` is asked a few times a second; when it says yes, uv is killed.
+
+        Raises:
+            BuildFailed: names the package at fault; the same error for all who waited.
+            BuildCanceled: `cancelled` said yes.
+        """
+        places = self._places(spec)
+        if places.is_whole():
+            return places.folder
+        self._root.mkdir(parents=True, exist_ok=True)
+        before = self._last(spec)
+        with _locked(places.mutex, cancelled):
+            last = self._last(spec)
+            if places.is_whole():
+                if last is None or last.status != "ready":
+                    self._note_ready(spec, _text(places.lock))
+                return places.folder
+            if last is not None and last.status == "failed" and _is_news(last, before):
+                raise BuildFailed(last.error, last.hint)
+            self._build_now(spec, places, cancelled)
+        return places.folder
+
+    def builds(self) -> list[Build]:
+        """The last build of each environment, newest first."""
+        with self._db.read() as connection:
+            return store.all_builds(connection)
+
+    def list(self) -> list[dict[str, Any]]:
+        """Built-in environments, then those built here, as the HTTP interface shows them."""
+        shown = [
+            {
+                "name": known.name,
+                "version": known.version,
+                "description": known.description,
+                "image": "",
+                "python": known.python,
+                "packages": list(known.requirements),
+                "status": "built-in",
+            }
+            for known in builtin.BUILT_IN
+        ]
+        for known in self.builds():
+            pins = lock.pins(known.lock)
+            shown.append(
+                {
+                    "name": f"inline-{known.hash[:12]}",
+                    "version": "1",
+                    "description": known.error,
+                    "image": "",
+                    "python": known.spec.python,
+                    "packages": [f"{name}=={version}" for name, version in pins.items()]
+                    or list(known.spec.packages),
+                    "status": known.status,
+                }
+            )
+        return shown
+
+    def _build_now(
+        self,
+        spec: EnvironmentSpec,
+        places: Places,
+        cancelled: Callable[[], bool],
+    ) -> None:
+        with self._db.write() as connection:
+            store.begin(connection, spec, self._clock.now())
+        last = self._last(spec)
+        known = _text(places.lock) or (last.lock if last else "")
+        config = machine_config.read(self._variables)
+        started = time.monotonic()
+        with open(places.log, "ab") as log:
+            uv = Uv(config, log, cancelled, self._cache(config.variables))
+            uv.say(f"Building environment {spec.hash[:12]} for {spec.platform}")
+            for line in spec.packages:
+                uv.say(f"  {line}")
+            try:
+                text = build.run(spec, places, known, uv)
+            except BuildCanceled:
+                self._note(spec, "canceled")
+                raise
+            except TorchyardError as error:
+                uv.say(f"error: {error.message}\nhint: {error.hint}")
+                message = config.scrub(error.message)
+                self._note(spec, "failed", message, error.hint)
+                raise BuildFailed(message, error.hint) from error
+            except BaseException as error:
+                uv.say(f"error: the builder failed: {error!r}")
+                self._note(spec, "failed", f"the builder failed: {error!r}")
+                raise
+            uv.say(
+                f"Environment {spec.hash[:12]} is ready after {time.monotonic() - started:.1f} s"
+            )
+        self._note_ready(spec, text)
+
+    def _places(self, spec: EnvironmentSpec) -> Places:
+        return Places(self._root, spec.hash)
+
+    def _last(self, spec: EnvironmentSpec) -> Build | None:
+        with self._db.read() as connection:
+            return store.get(connection, spec.hash)
+
+    def _note(
+        self, spec: EnvironmentSpec, status: BuildStatus, error: str = "", hint: str = ""
+    ) -> None:
+        with self._db.write() as connection:
+            now = self._clock.now()
+            store.end(connection, spec.hash, status, now, error=error, hint=hint)
+
+    def _note_ready(self, spec: EnvironmentSpec, text: str) -> None:
+        with self._db.write() as connection:
+            now = self._clock.now()
+            if store.get(connection, spec.hash) is None:
+                store.begin(connection, spec, now)
+            store.end(connection, spec.hash, "ready", now, lock=text)
+
+    def _cache(self, variables: Mapping[str, str]) -> Path | None:
+        """A cache of our own, where uv's lies on another disk: hard links can't cross disks."""
+        shared = variables.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        return None if _disk(Path(shared)) == _disk(self._root) else self._home / "cache" / "uv"
+
+
+@contextmanager
+def _locked(file: Path, cancelled: Callable[[], bool]) -> Iterator[None]:
+    """Hold the file's lock; other processes, and other threads of this one, wait."""
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if cancelled():
+                    raise BuildCanceled("the build was cancelled") from None
+                time.sleep(_POLL_S)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_news(last: Build, before: Build | None) -> bool:
+    """Whether the failure came while we waited: then it is the answer to us, too."""
+    return before is None or last.number > before.number or before.status == "building"
+
+
+def _disk(folder: Path) -> int:
+    while not folder.exists():
+        folder = folder.parent
+    return folder.stat().st_dev
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""

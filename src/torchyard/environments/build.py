@@ -1,0 +1,202 @@
+"""Make the folder of one environment.
+
+Owns: the steps of a build: venv, lock, install, hooks, rename; which Python; leftovers.
+Leaves: that only one builds to actions.py, the resolver to lock.py.
+Always: the caller holds the environment's lock; the final folder appears whole, by one rename.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchyard.base.errors import BuildFailed
+from torchyard.environments import lock, torchvision_hook
+from torchyard.environments.requirements import package_name
+from torchyard.environments.types import EnvironmentSpec, platform_python
+from torchyard.environments.uv import Uv, failure, is_unreachable
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where an environment's files are, below `<home>/environments`."""
+
+    root: Path
+    hash: str
+
+    @property
+    def folder(self) -> Path:
+        return self.root / self.hash
+
+    @property
+    def lock(self) -> Path:
+        """The resolver's answer at the first build; every later build installs just that."""
+        return self.root / f"{self.hash}.lock.txt"
+
+    @property
+    def log(self) -> Path:
+        return self.root / f"{self.hash}.log"
+
+    @property
+    def mutex(self) -> Path:
+        """Locked by whoever builds."""
+        return self.root / f"{self.hash}.lock"
+
+    def is_whole(self) -> bool:
+        # The link is followed: a Python that went away makes the environment one to be built.
+        return os.path.exists(self.folder / "bin" / "python")
+
+
+def run(spec: EnvironmentSpec, places: Places, known_lock: str, uv: Uv) -> str:
+    """Build into a folder of another name, rename it, return the lock.
+
+    Args:
+        known_lock: the lock of an earlier build, or empty to resolve.
+
+    Raises:
+        BuildFailed: names the package at fault.
+        BuildCanceled: nobody wants it any more.
+    """
+    _remove_leftovers(places)
+    working = places.root / f".building-{spec.hash}-{os.getpid()}"
+    working.mkdir()
+    try:
+        python = _make_venv(spec, uv, working)
+        pip = _pip_wheel(working / "venv")
+        wants_pip = "pip" not in {package_name(line) for line in spec.packages}
+        if wants_pip and pip is not None:
+            shown = "uv pip install pip (the one that comes with Python)"
+            _install(["--quiet", str(pip)], uv, working, shown)
+        text = known_lock
+        if not text:
+            extra = ("pip",) if wants_pip and pip is None else ()
+            text = ""
+            if spec.packages or extra:
+                text = lock.resolve(spec, extra, python, uv, working)
+        if lock.pins(text):
+            _install_lock(text, python, uv, working)
+        if torchvision_hook.needed(lock.pins(text)):
+            uv.say("torchvision is PyPI's and torch is a CPU build: a hook lets it be imported")
+            torchvision_hook.put(site_packages(working / "venv"))
+        _publish(working, places, text)
+    finally:
+        shutil.rmtree(working, ignore_errors=True)
+    return text
+
+
+def site_packages(venv: Path) -> Path:
+    """Where the packages of a venv are."""
+    return next((venv / "lib").glob("python3*/site-packages"))
+
+
+def _make_venv(spec: EnvironmentSpec, uv: Uv, working: Path) -> str:
+    """Make `working`/venv; the version of its Python as `3.11`."""
+    wanted = _interpreter(spec.python)
+    outcome = uv.run(
+        ["venv", "--quiet", "--relocatable", "--no-project", "--python", wanted, "venv"],
+        working,
+        f"uv venv --relocatable --python {spec.python}",
+    )
+    if outcome.code != 0:
+        reach = ", which can't be reached from here" if is_unreachable(outcome.words) else ""
+        raise BuildFailed(
+            f"Python {spec.python} is not on this machine, and uv could not get it{reach}",
+            f"ask for Python {platform_python()}, which is here, or for none; "
+            "uv's words are in the build log",
+        )
+    return ".".join(_configuration(working / "venv")["version_info"].split(".")[:2])
+
+
+def _interpreter(wanted: str) -> str:
+    """A Python for uv: by its path where one is at hand, so that uv need not look for it."""
+    if python_fits(wanted, sys.version_info[:3]):
+        return str(Path(getattr(sys, "_base_executable", "") or sys.executable).resolve())
+    # Tools that keep several Pythons (pyenv, uv, asdf) keep each in a folder named by version.
+    minor = re.fullmatch(r"(3\.\d+)(?:\.\d+)?", wanted)
+    if minor:
+        for found in sorted(Path(sys.base_prefix).parent.glob(f"*/bin/python{minor[1]}")):
+            if re.search(rf"(?<!\d){re.escape(wanted)}(?!\d)", found.parent.parent.name):
+                return str(found)
+    return wanted
+
+
+def python_fits(wanted: str, version: tuple[int, ...]) -> bool:
+    """Whether `version` is what `wanted` (`3.11`, `3.11.4`, `>=3.9,<3.12`) asks for."""
+    return all(_clause_fits(clause, version) for clause in wanted.split(","))
+
+
+def _clause_fits(clause: str, version: tuple[int, ...]) -> bool:
+    found = re.fullmatch(r"\s*(==|!=|>=|<=|~=|>|<|=)?\s*(\d+(?:\.\d+)*)", clause)
+    if found is None:
+        return False
+    number = tuple(int(part) for part in found[2].split("."))
+    same = version[: len(number)] == number
+    match found[1]:
+        case None | "=" | "==":
+            return same
+        case "!=":
+            return not same
+        case ">=":
+            return version >= number
+        case "<=":
+            return version <= number or same
+        case ">":
+            return version > number and not same
+        case "<":
+            return version < number
+        case _:
+            return version >= number and version[: len(number) - 1] == number[:-1]
+
+
+def _pip_wheel(venv: Path) -> Path | None:
+    """The pip wheel that the venv's Python brings along, for `ensurepip`."""
+    return next(_pip_wheels(Path(_configuration(venv)["home"])), None)
+
+
+def _pip_wheels(home: Path) -> Iterator[Path]:
+    for folder in home.parent.glob("lib/python3*/ensurepip/_bundled"):
+        yield from folder.glob("pip-*.whl")
+    if home == Path("/usr/bin"):
+        # Debian keeps the wheels of its own Python apart.
+        yield from Path("/usr/share/python-wheels").glob("pip-*.whl")
+
+
+def _configuration(venv: Path) -> dict[str, str]:
+    pairs = (line.partition("=") for line in (venv / "pyvenv.cfg").read_text("utf-8").splitlines())
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _install(arguments: list[str], uv: Uv, working: Path, shown: str) -> None:
+    outcome = uv.run(
+        ["pip", "install", "--python", "venv/bin/python", "--no-deps", *arguments], working, shown
+    )
+    if outcome.code != 0:
+        raise failure(outcome, "the packages can't be installed")
+
+
+def _install_lock(text: str, python: str, uv: Uv, working: Path) -> None:
+    (working / "install.txt").write_text(text, encoding="utf-8")
+    arguments = ["--requirements", "install.txt", "--compile-bytecode"]
+    arguments += lock.torch_source(text, python, uv)
+    _install(arguments, uv, working, "uv pip install --compile-bytecode (what the lock says)")
+
+
+def _publish(working: Path, places: Places, text: str) -> None:
+    if text:
+        new = working / "kept-lock.txt"
+        new.write_text(text, encoding="utf-8")
+        new.rename(places.lock)
+    if places.folder.exists():
+        # Here, but not whole: its Python went away.
+        places.folder.rename(working / "old")
+    (working / "venv").rename(places.folder)
+
+
+def _remove_leftovers(places: Places) -> None:
+    for folder in places.root.glob(f".building-{places.hash}-*"):
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,166 @@
+"""Conda files of Python and pip packages, read without conda.
+
+Owns: the conda file's grammar, the table of conda names that PyPI has alike.
+Leaves: true conda packages, which are refused for now; pip's lines to requirements.py.
+Always: what can't be kept is an error that names it; what was changed is a notice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.environments import requirements
+
+At = tuple[str | int, ...]
+
+# Conda names whose package on PyPI holds the same, with PyPI's name where it differs.
+ALIKE: Mapping[str, str] = {
+    "numpy": "numpy",
+    "scipy": "scipy",
+    "pandas": "pandas",
+    "matplotlib": "matplotlib",
+    "scikit-learn": "scikit-learn",
+    "scikit-image": "scikit-image",
+    "pytorch": "torch",
+    "pytorch-cpu": "torch",
+    "torchvision": "torchvision",
+    "torchaudio": "torchaudio",
+    "pytorch-lightning": "pytorch-lightning",
+    "lightning": "lightning",
+    "torchmetrics": "torchmetrics",
+    "tensorboard": "tensorboard",
+    "mlflow": "mlflow",
+    "mlflow-skinny": "mlflow-skinny",
+    "pillow": "pillow",
+    "pyyaml": "pyyaml",
+    "requests": "requests",
+    "tqdm": "tqdm",
+    "joblib": "joblib",
+    "seaborn": "seaborn",
+    "psutil": "psutil",
+    "transformers": "transformers",
+    "datasets": "datasets",
+    "setuptools": "setuptools",
+    "wheel": "wheel",
+    "ipykernel": "ipykernel",
+    "pytest": "pytest",
+    "cloudpickle": "cloudpickle",
+    "protobuf": "protobuf",
+    "h5py": "h5py",
+    "onnx": "onnx",
+}
+
+# What conda needs to choose a build, and a build of torch from an index carries or leaves out.
+DROPPED = ("cpuonly", "pytorch-cuda", "pytorch-mutex")
+
+_KEYS = ("name", "channels", "dependencies", "prefix", "variables")
+_LINE = re.compile(
+    r"(?:[\w.-]+(?:/[\w-]+)?::)?(?P<name>[\w.-]+)\s*(?P<version>[=<>!~ ].*|)", re.ASCII
+)
+_CLAUSE = re.compile(r"(?P<how>===?|~=|!=|<=|>=|=|<|>|)\s*(?P<version>[\w.+!-]+?)(?P<any>\.?\*)?")
+_HINT = "list it under `pip:`, by its name on PyPI"
+
+
+@dataclass(frozen=True)
+class Contents:
+    """`python` is a version or a range, empty when the file names none."""
+
+    python: str
+    requirements: tuple[str, ...]
+    notices: tuple[str, ...]
+
+
+def read(document: Any, at: At) -> Contents:
+    """Read a parsed conda file; `at` is its place in the document around it.
+
+    Raises:
+        InvalidSpec: a key or package that can't be had without conda.
+    """
+    if not isinstance(document, Mapping):
+        raise InvalidSpec("`conda_file` is not a mapping", "it needs a key `dependencies`", at=at)
+    for key in document:
+        if key not in _KEYS:
+            guess = nearest(str(key), _KEYS)
+            hint = f"did you mean `{guess}`?" if guess else f"keys are {', '.join(_KEYS)}"
+            raise InvalidSpec(f"unknown key `{key}` in `conda_file`", hint, at=(*at, str(key)))
+    if document.get("variables"):
+        raise InvalidSpec(
+            "`variables` in `conda_file` are not supported",
+            "set them in the job's `environment_variables`",
+            at=(*at, "variables"),
+        )
+    listed = document.get("dependencies") or []
+    if not isinstance(listed, list):
+        raise InvalidSpec("`dependencies` is not a list", at=(*at, "dependencies"))
+    python, lines, notices = "", [], []
+    for position, entry in enumerate(listed):
+        here = (*at, "dependencies", position)
+        if isinstance(entry, Mapping) and set(entry) == {"pip"}:
+            lines += requirements.read(entry["pip"] or [], (*here, "pip"))
+            continue
+        name, version = _split(entry, here)
+        if name == "python":
+            python = python_version(version, here)
+        elif name in DROPPED:
+            notices.append(
+                f"conda package `{name}` is left out: the node decides the build of torch"
+            )
+        elif name in ALIKE:
+            line = ALIKE[name] + _pip_version(version, here)
+            lines.append(line)
+            notices.append(f"conda package `{name}` comes from PyPI as `{line}`")
+        elif name != "pip":
+            raise InvalidSpec(
+                f"conda package `{name}` can't be installed without conda", _HINT, at=here
+            )
+        elif version:
+            lines.append("pip" + _pip_version(version, here))
+    return Contents(python, tuple(lines), tuple(notices))
+
+
+def _split(entry: Any, at: At) -> tuple[str, str]:
+    found = _LINE.fullmatch(entry.strip()) if isinstance(entry, str) else None
+    if found is None:
+        raise InvalidSpec(
+            f"conda dependency `{entry}` can't be read", "write it as `name=version`", at=at
+        )
+    return found["name"].lower(), found["version"].strip()
+
+
+def python_version(version: str, at: At) -> str:
+    """`=3.11`, `3.11.*` and `==3.11` give `3.11`; `>=3.9,<3.12` stays a range."""
+    clauses = [_clause(part, at) for part in version.split(",")] if version else []
+    if not clauses:
+        return ""
+    if len(clauses) == 1 and clauses[0][0] in ("", "=", "=="):
+        return clauses[0][1]
+    return ",".join(f"{how or '=='}{number}" for how, number, _ in clauses)
+
+
+def _pip_version(version: str, at: At) -> str:
+    parts = []
+    for how, number, fuzzy in (_clause(part, at) for part in version.split(",") if part):
+        # Conda's single `=`, and its bare version, mean every version that begins so.
+        if how in ("=", "") or (fuzzy and how == "=="):
+            parts.append(f"=={number}.*")
+        else:
+            parts.append(f"{how}{number}{'.*' if fuzzy and how == '!=' else ''}")
+    return ",".join(parts)
+
+
+def _clause(text: str, at: At) -> tuple[str, str, bool]:
+    words = text.strip()
+    # `=1.21.2=py38_0`: the last part names one build of conda's, which PyPI has not.
+    words = re.sub(r"^(=?=?[\w.+!-]+?(?:\.?\*)?)[= ]+\w+$", r"\1", words)
+    found = _CLAUSE.fullmatch(words)
+    if found is None:
+        raise InvalidSpec(
+            f"version `{text.strip()}` can't be read",
+            "write it as `=1.2`, `==1.2.3` or `>=1.2,<2`",
+            at=at,
+        )
+    return found["how"], found["version"], bool(found["any"])

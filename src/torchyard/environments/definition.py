@@ -1,0 +1,88 @@
+"""What a job file says of its environment, turned into a spec.
+
+Owns: the keys of an inline environment, which of them go together.
+Leaves: images to images.py, conda files to conda.py, names to builtin.py.
+Always: nothing is read from disk: the client sends conda files and requirements inline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.environments import builtin, conda, images, requirements
+from torchyard.environments.types import EnvironmentSpec, Platform, platform_python
+
+At = tuple[str | int, ...]
+
+_SAID_OF_IT = ("$schema", "name", "version", "description", "tags", "os_type", "inference_config")
+_CONTENT = ("image", "conda_file", "pip_requirements", "build")
+_HINT = "give one of `image`, `image` with `conda_file`, `conda_file` or `pip_requirements`"
+
+
+def resolve(definition: Any, platform: Platform, at: At = ()) -> EnvironmentSpec:
+    """The spec of a reference (`azureml:name:version`) or of an inline environment.
+
+    Raises:
+        InvalidSpec: a key, image or package that can't be honoured; `at` says where in it.
+        NotFound: no environment has the name.
+    """
+    if isinstance(definition, str):
+        known = builtin.find(definition, at)
+        return _spec(known.python, list(known.requirements), [], platform)
+    if not isinstance(definition, Mapping):
+        raise InvalidSpec("`environment` is neither a name nor a mapping", _HINT, at=at)
+    _check_keys(definition, at)
+    python, lines, notices = "", [], []
+    if "image" in definition:
+        python, notice = images.python_of(_text(definition["image"], "image", at), (*at, "image"))
+        notices.append(notice)
+    if "pip_requirements" in definition:
+        lines = requirements.read(definition["pip_requirements"], (*at, "pip_requirements"))
+    if "conda_file" in definition:
+        contents = conda.read(definition["conda_file"], (*at, "conda_file"))
+        python = contents.python or python
+        lines = list(contents.requirements)
+        notices += contents.notices
+    return _spec(python, lines, notices, platform)
+
+
+def _spec(python: str, lines: list[str], notices: list[str], platform: Platform) -> EnvironmentSpec:
+    return EnvironmentSpec(
+        python=python or platform_python(),
+        requirements=requirements.canonical(lines),
+        platform=str(platform),
+        notices=tuple(notices),
+    )
+
+
+def _check_keys(definition: Mapping[str, Any], at: At) -> None:
+    known = (*_SAID_OF_IT, *_CONTENT)
+    for key in definition:
+        if key not in known:
+            guess = nearest(str(key), known)
+            hint = f"did you mean `{guess}`?" if guess else _HINT
+            raise InvalidSpec(f"unknown key `{key}` in `environment`", hint, at=(*at, str(key)))
+    if "build" in definition:
+        raise InvalidSpec(
+            "an environment built from a Dockerfile can't be run here",
+            "list what its `RUN pip install` lines install in `pip_requirements`",
+            at=(*at, "build"),
+        )
+    if not any(key in definition for key in _CONTENT):
+        raise InvalidSpec("`environment` says nothing of its content", _HINT, at=at)
+    if "conda_file" in definition and "pip_requirements" in definition:
+        raise InvalidSpec(
+            "`conda_file` and `pip_requirements` can't stand together",
+            "move the requirements under `pip:` in the conda file",
+            at=(*at, "pip_requirements"),
+        )
+    if str(definition.get("os_type") or "linux").lower() != "linux":
+        raise InvalidSpec("only `os_type: linux` can be run", "remove it", at=(*at, "os_type"))
+
+
+def _text(value: Any, key: str, at: At) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidSpec(f"`{key}` is not a text", _HINT, at=(*at, key))
+    return value

@@ -1,0 +1,80 @@
+"""Image names that mean plain Python.
+
+Owns: the table of such names, and what each becomes.
+Leaves: running images to container engines (later).
+Always: a name that is not in the table is refused, never guessed at.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from torchyard.base.errors import InvalidSpec
+
+
+@dataclass(frozen=True)
+class Row:
+    """`pattern` is matched against the whole name without registry, tag and digest.
+
+    `python` says where the version comes from: `tag`, `name` (a `py38` in it) or `platform`.
+    """
+
+    pattern: str
+    python: str
+    what: str
+
+
+# Names are written without `docker.io/` and `library/`. First match wins.
+TABLE = (
+    Row(r"python", "tag", "Docker's Python image"),
+    Row(
+        r"mcr\.microsoft\.com/(devcontainers|vscode/devcontainers)/python", "tag", "a Python image"
+    ),
+    Row(
+        r"mcr\.microsoft\.com/azureml/(openmpi|intelmpi)[\w.-]*", "platform", "an Azure base image"
+    ),
+    Row(r"mcr\.microsoft\.com/azureml/base(-gpu)?", "platform", "an Azure base image"),
+    Row(r"mcr\.microsoft\.com/azureml/minimal-[\w.-]*", "name", "an Azure base image"),
+)
+
+_REGISTRY = re.compile(r"^(?:(?:index\.)?docker\.io/)?(?:library/)?")
+_DIGEST = re.compile(r"@sha256:[0-9a-f]+$")
+_TAG = re.compile(r":([\w.-]+)$")
+_TAG_VERSION = re.compile(r"(?:^|-)(3(?:\.\d+){1,2})(?:$|[-.a-z])")
+_NAME_VERSION = re.compile(r"-py(3)(\d+)(?:-|$)")
+
+
+def python_of(image: str, at: tuple[str | int, ...]) -> tuple[str, str]:
+    """The Python version that the image stands for (empty: the platform's) and a notice.
+
+    Raises:
+        InvalidSpec: the image is more than plain Python; `at` is its place in the document.
+    """
+    name = _DIGEST.sub("", _REGISTRY.sub("", image.strip()))
+    tag = _TAG.search(name)
+    bare = name[: tag.start()] if tag else name
+    for row in TABLE:
+        if re.fullmatch(row.pattern, bare, re.IGNORECASE):
+            version = _version(row, bare, tag[1] if tag else "")
+            python = f"Python {version}" if version else "the platform's own Python"
+            return (
+                version,
+                f"image `{image}` is {row.what}: {python} takes its place, no image is run",
+            )
+    raise InvalidSpec(
+        f"image `{image}` can't be run here: only images that mean plain Python are known",
+        "list the packages in `conda_file` or `pip_requirements`, "
+        "with an image such as `python:3.11` or none",
+        at=at,
+    )
+
+
+def _version(row: Row, name: str, tag: str) -> str:
+    if row.python == "tag":
+        found = _TAG_VERSION.search(tag)
+        return found[1] if found else ""
+    if row.python == "name":
+        found = _NAME_VERSION.search(name)
+        return f"{found[1]}.{found[2]}" if found else ""
+    return ""

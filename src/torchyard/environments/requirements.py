@@ -1,0 +1,86 @@
+"""Requirement lines, as pip reads them.
+
+Owns: which lines an environment may carry, and their canonical order.
+Leaves: what a requirement means to uv.
+Always: a line names a package or an index; nothing points at a file of the user's machine.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from torchyard.base.errors import InvalidSpec
+
+At = tuple[str | int, ...]
+
+_OPTIONS = (
+    "--index-url",
+    "-i",
+    "--extra-index-url",
+    "--find-links",
+    "-f",
+    "--pre",
+    "--no-binary",
+    "--only-binary",
+    "--trusted-host",
+)
+_COMMENT = re.compile(r"(^|\s)#.*$")
+_NAME = re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?", re.ASCII)
+
+
+def read(lines: Any, at: At) -> list[str]:
+    """The lines without comments and blanks; a text is split, a list taken as it is.
+
+    Raises:
+        InvalidSpec: a line is no text, or means a file that would have to be there.
+    """
+    if isinstance(lines, str):
+        lines = lines.replace("\\\n", " ").splitlines()
+    if not isinstance(lines, list | tuple):
+        raise InvalidSpec("pip requirements are not a list of lines", at=at)
+    kept = []
+    for position, line in enumerate(lines):
+        here = (*at, position)
+        if not isinstance(line, str):
+            raise InvalidSpec(f"pip requirement `{line}` is not a text", "quote it", at=here)
+        text = " ".join(_COMMENT.sub("", line).split())
+        if text:
+            _check(text, here)
+            kept.append(text)
+    return kept
+
+
+def canonical(lines: list[str]) -> tuple[str, ...]:
+    """Options first, as written; then the packages by name, each line once."""
+    options = [line for line in lines if line.startswith("-")]
+    packages = {line for line in lines if not line.startswith("-")}
+    return (*dict.fromkeys(options), *sorted(packages, key=lambda line: (line.lower(), line)))
+
+
+def package_name(line: str) -> str:
+    """The package of a requirement or lock line, as PyPI writes it (`scikit-learn`)."""
+    found = _NAME.match(line)
+    return normal(found[0]) if found else ""
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _check(text: str, at: At) -> None:
+    if text.startswith("-"):
+        option = re.split(r"[ =]", text, maxsplit=1)[0]
+        if option not in _OPTIONS:
+            raise InvalidSpec(
+                f"pip option `{option}` can't be used in an environment",
+                "list the packages themselves, each with its version",
+                at=at,
+            )
+        return
+    if not _NAME.match(text) or re.match(r"[\w.-]*[/\\]", text) or re.search(r"@\s*file:", text):
+        raise InvalidSpec(
+            f"pip requirement `{text}` points at a file, which an environment can't carry",
+            "put the code in the job's `code` folder, or name a package or a URL",
+            at=at,
+        )

@@ -1,0 +1,116 @@
+"""What an environment is.
+
+Owns: the spec, its hash, its JSON form; the platform an environment is built for.
+Leaves: reading a job file to definition.py, building to build.py.
+Always: the hash covers everything that decides the content, and nothing else: never a name.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import platform as machine
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torchyard.base.errors import BuildFailed
+
+Accelerator = Literal["cpu", "cuda", "rocm"]
+
+# Raise it when the builder puts other content into an environment of the same spec.
+BUILDER_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Platform:
+    """The kind of machine that an environment runs on."""
+
+    system: str
+    machine: str
+    accelerator: Accelerator
+
+    def __str__(self) -> str:
+        return f"{self.system}-{self.machine}-{self.accelerator}"
+
+
+def this_platform(accelerator: Accelerator) -> Platform:
+    """The platform of this machine, whose accelerator the caller knows."""
+    return Platform(machine.system().lower(), machine.machine().lower(), accelerator)
+
+
+def platform_python() -> str:
+    """The version of the platform's own Python, as `3.11`."""
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@dataclass(frozen=True)
+class EnvironmentSpec:
+    """What an environment holds, on one platform.
+
+    `python` is a version (`3.11`, `3.6.2`) or a range (`>=3.9,<3.12`), never empty.
+    `requirements` are lines as pip reads them: first the options that the user wrote
+    (`--extra-index-url …`), then the packages in order of name.
+    `notices` say what was put in the place of what; they are no part of the content.
+    """
+
+    python: str
+    requirements: tuple[str, ...]
+    platform: str
+    notices: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def hash(self) -> str:
+        """sha256 over the content, in hexadecimal."""
+        content = [BUILDER_FORMAT, self.platform, self.python, list(self.requirements)]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        return tuple(line for line in self.requirements if line.startswith("-"))
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        return tuple(line for line in self.requirements if not line.startswith("-"))
+
+    def to_json(self) -> dict[str, Any]:
+        """An object that `from_json` reads back."""
+        return {
+            "python": self.python,
+            "requirements": list(self.requirements),
+            "platform": self.platform,
+            "notices": list(self.notices),
+        }
+
+
+def from_json(body: Mapping[str, Any]) -> EnvironmentSpec:
+    return EnvironmentSpec(
+        python=body["python"],
+        requirements=tuple(body["requirements"]),
+        platform=body["platform"],
+        notices=tuple(body.get("notices", ())),
+    )
+
+
+class BuildCanceled(BuildFailed):
+    """The one who asked for the build no longer wants it."""
+
+    code = "build_canceled"
+
+
+BuildStatus = Literal["building", "ready", "failed", "canceled"]
+
+
+@dataclass(frozen=True)
+class Build:
+    """What is known of an environment's last build; `lock` is the resolver's answer."""
+
+    hash: str
+    spec: EnvironmentSpec
+    status: BuildStatus
+    number: int
+    lock: str
+    error: str
+    hint: str

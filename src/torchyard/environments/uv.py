@@ -1,0 +1,210 @@
+"""uv as a process: its words into the build log, line by line.
+
+Owns: where uv is, its environment, ending it, reading the culprit out of its words.
+Leaves: which command to run to lock.py and build.py.
+Always: what reaches the log names no index, path or host of the machine's configuration.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from torchyard.base.errors import BuildFailed
+from torchyard.environments.machine_config import MachineConfig
+from torchyard.environments.types import BuildCanceled
+
+_POLL_S = 0.25
+# uv ends with the process that builds, even with one that is killed, and so never writes while
+# the next builder does. Set by a small program that becomes uv: code between fork and exec is
+# unsafe in a server with threads.
+_LEASHED = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
+_KEPT_LINES = 400
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended; `words` is what it said on standard error."""
+
+    code: int
+    words: str
+
+
+class Uv:
+    """Runs uv for one build.
+
+    Args:
+        log: the build's log, open for appending bytes.
+        cancelled: asked a few times a second while uv runs.
+        cache: where uv keeps what it downloads; None leaves that to uv.
+    """
+
+    def __init__(
+        self,
+        config: MachineConfig,
+        log: IO[bytes],
+        cancelled: Callable[[], bool],
+        cache: Path | None,
+    ) -> None:
+        self.config = config
+        self._log = log
+        self._cancelled = cancelled
+        self._variables = dict(config.variables)
+        self._variables.setdefault("UV_LINK_MODE", "hardlink")
+        self._variables.setdefault("UV_COMPILE_BYTECODE_TIMEOUT", "900")
+        self._variables["NO_COLOR"] = "1"
+        self._variables["UV_NO_PROGRESS"] = "1"
+        if cache is not None:
+            self._variables.setdefault("UV_CACHE_DIR", str(cache))
+
+    def say(self, line: str) -> None:
+        """Write a line of our own into the log."""
+        self._log.write((self.config.scrub(line) + "\n").encode())
+        self._log.flush()
+
+    def run(self, arguments: Sequence[str], folder: Path, shown: str) -> Outcome:
+        """Run uv in `folder`; `shown` is the command as the log shows it.
+
+        Raises:
+            BuildCanceled: uv was ended, since nobody wants the build any more.
+        """
+        self.say(f"$ {shown}")
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _LEASHED, str(os.getpid()), find_uv(), *arguments],
+            cwd=folder,
+            env=self._variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        try:
+            words = self._follow(process)
+            return Outcome(process.wait(), words)
+        finally:
+            _end(process)
+
+    def _follow(self, process: subprocess.Popen[bytes]) -> str:
+        assert process.stderr is not None
+        lines: list[str] = []
+        rest = b""
+        with selectors.DefaultSelector() as waiting, process.stderr as stream:
+            waiting.register(stream, selectors.EVENT_READ)
+            next_look = 0.0
+            while True:
+                if time.monotonic() >= next_look and self._cancelled():
+                    self.say("cancelled")
+                    raise BuildCanceled("the build was cancelled")
+                next_look = max(next_look, time.monotonic() + _POLL_S)
+                if not waiting.select(_POLL_S):
+                    continue
+                data = os.read(stream.fileno(), 65536)
+                *whole, rest = (rest + data).split(b"\n")
+                if not data and rest:
+                    whole.append(rest)
+                for line in whole:
+                    text = self.config.scrub(line.decode("utf-8", "replace"))
+                    self.say(text)
+                    lines.append(text)
+                if not data:
+                    return "\n".join(lines[-_KEPT_LINES:])
+
+
+def find_uv() -> str:
+    """The uv that came with torchyard, else the one on the PATH."""
+    try:
+        from uv import find_uv_bin
+
+        return str(find_uv_bin())
+    except (ImportError, FileNotFoundError):
+        found = shutil.which("uv")
+        if found is None:
+            raise BuildFailed("`uv` is not installed", "install it with `pip install uv`") from None
+        return found
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill uv and what it started, when it is not over by itself."""
+    if process.poll() is None:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+
+
+# How uv says which package is to blame; the first that matches names it.
+_CULPRITS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"Because (?P<name>[\w.-]+) was not found",
+        r"there (?:is|are) no versions? of (?P<name>[\w.-]+)",
+        r"Failed to (?:build|download(?: and build)?|fetch|prepare|extract) "
+        r"`?(?P<name>[\w.-]+)(?:==|`| @)",
+        r"Because only (?P<name>[\w.-]+)(?:\[[^\]]*\])?[<>=!~]",
+        r"you require (?P<name>[\w.-]+)",
+        r"Because (?:all versions of )?(?P<name>[\w.-]+)(?:\[[^\]]*\])?[<>=!~ ]",
+    )
+)
+_FRAME = re.compile(r"[│├╰─▶\u00d7╭]|^\s*(error|cause|hint):", re.MULTILINE)
+_NETWORK = ("error sending request", "Could not connect", "dns error", "network connectivity")
+_LONGEST = 400
+
+
+def failure(outcome: Outcome, doing: str) -> BuildFailed:
+    """uv's words as one short error that names the package."""
+    words = " ".join(_FRAME.sub(" ", outcome.words).split())
+    name = culprit(outcome.words)
+    reason = _reason(words)
+    message = f"package `{name}` can't be installed: {reason}" if name else f"{doing}: {reason}"
+    return BuildFailed(message, _hint(words, name))
+
+
+def is_unreachable(words: str) -> bool:
+    """Whether uv's words say that a server did not answer."""
+    return any(sign in words for sign in _NETWORK)
+
+
+def culprit(words: str) -> str:
+    """The package that uv's words blame, or an empty string."""
+    flat = " ".join(words.split())
+    for pattern in _CULPRITS:
+        found = pattern.search(flat)
+        if found and found["name"].lower() not in ("your", "the", "python"):
+            return found["name"].rstrip(".")
+    return ""
+
+
+def _reason(words: str) -> str:
+    for start in ("Because ", "Failed to "):
+        place = words.find(start)
+        if place >= 0:
+            words = words[place:]
+            break
+    if words.startswith("Because "):
+        words = words.split(", we can conclude")[0].removeprefix("Because ")
+    words = words.split(" hint: ")[0].rstrip(" .")
+    return words if len(words) <= _LONGEST else words[:_LONGEST].rstrip() + "…"
+
+
+def _hint(words: str, name: str) -> str:
+    if is_unreachable(words):
+        return "check this machine's network and package configuration; the build log says more"
+    if name:
+        return f"check the name and version of `{name}`; the resolver's words are in the build log"
+    return "the resolver's words are in the build log"

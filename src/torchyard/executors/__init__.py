@@ -1,0 +1,1 @@
+"""Engines that start an attempt's workers and answer for them."""

@@ -1,0 +1,76 @@
+"""The worker as one file.
+
+Owns: what goes into the zip, its name.
+Leaves: running it to the engines.
+Always: the name tells the content; a file once there is never changed, because running workers
+still import from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import py_compile
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_MAIN = "import sys\n\nfrom torchyard.worker.__main__ import main\n\nsys.exit(main())\n"
+# Equal content shall give equal bytes.
+_DATE = (2020, 1, 1, 0, 0, 0)
+
+
+def worker_zip(home: Path) -> Path:
+    """The worker's zip below `home`, made when it is not there."""
+    sources = _sources()
+    target = home / "workers" / f"worker-{_hash(sources)}.pyz"
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _write(sources, target)
+    return target
+
+
+def _sources() -> dict[str, bytes]:
+    files = [_PACKAGE / "__init__.py", _PACKAGE / "plan.py", *sorted(_PACKAGE.glob("worker/*.py"))]
+    named = {file.relative_to(_PACKAGE.parent).as_posix(): file.read_bytes() for file in files}
+    return {"__main__.py": _MAIN.encode(), **named}
+
+
+def _hash(sources: dict[str, bytes]) -> str:
+    digest = hashlib.sha256(str(sys.implementation.cache_tag).encode())
+    for name, content in sources.items():
+        digest.update(f"\0{name}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()[:16]
+
+
+def _write(sources: dict[str, bytes], target: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        draft = Path(folder, "worker.pyz")
+        with zipfile.ZipFile(draft, "w", zipfile.ZIP_STORED) as archive:
+            for name, content in sources.items():
+                _add(archive, name, content)
+                # Beside its source, as zipimport wants it; another Python than ours skips it.
+                _add(archive, f"{name}c", _compiled(name, content, Path(folder)))
+        draft.chmod(0o644)
+        os.replace(draft, target)
+
+
+def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    archive.writestr(zipfile.ZipInfo(name, _DATE), content)
+
+
+def _compiled(name: str, content: bytes, folder: Path) -> bytes:
+    source, compiled = folder / "source.py", folder / "source.pyc"
+    source.write_bytes(content)
+    # Unchecked, because a zip's times are too coarse to tell a stale one, and none is stale here.
+    py_compile.compile(
+        str(source),
+        cfile=str(compiled),
+        dfile=name,
+        doraise=True,
+        invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+    )
+    return compiled.read_bytes()

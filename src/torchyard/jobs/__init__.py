@@ -1,0 +1,1 @@
+"""Jobs: what was asked, how it goes, what it said and what it made."""

@@ -1,0 +1,108 @@
+"""The files of a job: what it wrote to `./outputs`, its logs, its named outputs.
+
+Owns: one listing over artifacts and logs.
+Leaves: where files lie to data/datastores.py and logs.py.
+Always: the newest attempt's logs stand at their plain path (`user_logs/std_log.txt`), earlier
+attempts' below `attempt-1/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchyard.base import files
+from torchyard.base.errors import NotFound, nearest
+from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE, artifacts_of, output_of
+from torchyard.jobs import spec
+from torchyard.jobs.logs import LogFile
+from torchyard.jobs.room import Room
+from torchyard.jobs.types import Job
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One file of a job; `path` as users name it."""
+
+    path: str
+    size_bytes: int
+
+
+def list_of(room: Room, job: Job) -> list[Artifact]:
+    """Everything a job left, sorted by path."""
+    found = {
+        path: size
+        for path, size in room.datastores.list(
+            job.workspace, ARTIFACT_STORE, artifacts_of(job.name)
+        )
+    }
+    for log in room.logs.list(job.workspace, job.name):
+        found[_shown(job, log)] = log.size_bytes
+    return [Artifact(path, size) for path, size in sorted(found.items())]
+
+
+def file(room: Room, job: Job, path: str) -> Path:
+    """
+    Raises:
+        NotFound: with the nearest path there is.
+    """
+    clean = files.safe_relative(path)
+    for log in room.logs.list(job.workspace, job.name):
+        if _shown(job, log) == clean:
+            return room.logs.file(job.workspace, job.name, log.attempt, log.path)
+    stored = f"{artifacts_of(job.name)}/{clean}"
+    try:
+        return room.datastores.file(job.workspace, ARTIFACT_STORE, stored)
+    except NotFound:
+        known = [artifact.path for artifact in list_of(room, job)]
+        near = nearest(clean, known)
+        hint = f"did you mean `{near}`?" if near else "only `outputs/` and `logs/` are kept"
+        raise NotFound(f"job `{job.name}` has no file `{path}`", hint) from None
+
+
+def writing(room: Room, job: Job, path: str) -> AbstractContextManager[files.Writing]:
+    """Open an artifact for writing."""
+    stored = f"{artifacts_of(job.name)}/{files.safe_relative(path)}"
+    return room.datastores.writing(job.workspace, ARTIFACT_STORE, stored)
+
+
+def delete(room: Room, job: Job, path: str) -> None:
+    """Delete an artifact, or everything below a folder of them; logs stay."""
+    stored = f"{artifacts_of(job.name)}/{files.safe_relative(path)}"
+    room.datastores.delete(job.workspace, ARTIFACT_STORE, stored)
+
+
+def list_outputs(room: Room, job: Job) -> Iterator[tuple[str, Artifact]]:
+    """(output, file) for every file of every named output."""
+    for output in spec.read(job.spec).outputs if job.type == "command" else ():
+        folder = output_of(job.name, output)
+        for path, size in room.datastores.list(job.workspace, BLOB_STORE, folder):
+            yield output, Artifact(path, size)
+
+
+def output_file(room: Room, job: Job, output: str, path: str) -> Path:
+    stored = f"{output_of(job.name, output)}/{files.safe_relative(path)}"
+    try:
+        return room.datastores.file(job.workspace, BLOB_STORE, stored)
+    except NotFound:
+        raise NotFound(f"output `{output}` of job `{job.name}` has no file `{path}`") from None
+
+
+def writing_output(
+    room: Room, job: Job, output: str, path: str
+) -> AbstractContextManager[files.Writing]:
+    """Open a file of a named output for writing.
+
+    Raises:
+        NotFound: the job declares no such output.
+    """
+    if output not in spec.read(job.spec).outputs:
+        raise NotFound(f"job `{job.name}` has no output `{output}`")
+    stored = f"{output_of(job.name, output)}/{files.safe_relative(path)}"
+    return room.datastores.writing(job.workspace, BLOB_STORE, stored)
+
+
+def _shown(job: Job, log: LogFile) -> str:
+    return log.path if log.attempt == job.attempt else f"attempt-{log.attempt}/{log.path}"

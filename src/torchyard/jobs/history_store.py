@@ -1,0 +1,298 @@
+"""The tables of run history: metrics in packed blocks, parameters, how far workers have come.
+
+Owns: SQL of run history, storing equal points once.
+Leaves: what a valid record is to history.py.
+Always: the points of a key are its blocks by number, then its tail, in order of arrival.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Double,
+    Integer,
+    LargeBinary,
+    Row,
+    String,
+    Table,
+    Text,
+    bindparam,
+    delete,
+    insert,
+    select,
+    update,
+)
+
+from torchyard.base.db import metadata
+from torchyard.jobs import metric_blocks
+from torchyard.jobs.metric_blocks import NAN, POINT_BYTES, TAIL_POINTS, Point
+
+# Databases bound the number of parameters in one statement.
+_KEYS_A_QUERY = 400
+
+metrics = Table(
+    "metrics",
+    metadata,
+    Column("job_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("key", String(250), primary_key=True),
+    Column("points", BigInteger, nullable=False),
+    Column("blocks", Integer, nullable=False),
+    Column("latest_step", BigInteger, nullable=False),
+    Column("latest_timestamp", BigInteger, nullable=False),
+    Column("latest_value", Double),  # null is NaN, which SQLite does not keep
+    Column("max_step", BigInteger, nullable=False),
+    Column("max_timestamp", BigInteger, nullable=False),
+    Column("tail", LargeBinary, nullable=False),
+)
+
+metric_blocks_table = Table(
+    "metric_blocks",
+    metadata,
+    Column("job_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("key", String(250), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("count", Integer, nullable=False),
+    Column("min_timestamp", BigInteger, nullable=False),
+    Column("max_timestamp", BigInteger, nullable=False),
+    Column("min_step", BigInteger, nullable=False),
+    Column("max_step", BigInteger, nullable=False),
+    Column("min_value", Double),  # null when all values are NaN
+    Column("max_value", Double),
+    Column("data", LargeBinary, nullable=False),
+)
+
+params = Table(
+    "params",
+    metadata,
+    Column("job_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("key", String(250), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+history_cursors = Table(
+    "history_cursors",
+    metadata,
+    Column("attempt_id", String(64), primary_key=True),
+    Column("node", Integer, primary_key=True, autoincrement=False),
+    Column("next", BigInteger, nullable=False),
+)
+
+
+class Latest(NamedTuple):
+    """The latest point of one key of one job."""
+
+    job_id: int
+    key: str
+    timestamp: int
+    step: int
+    value: float
+
+
+def add_points(
+    connection: Connection, job_id: int, points_by_key: Mapping[str, Sequence[Point]]
+) -> None:
+    """Append what is not there yet; points made by `metric_blocks.point`."""
+    known = _metrics_of(connection, job_id, list(points_by_key))
+    inserts: list[dict[str, Any]] = []
+    updates: list[dict[str, Any]] = []
+    blocks: list[dict[str, Any]] = []
+    for key, points in points_by_key.items():
+        row = known.get(key)
+        tail = [] if row is None else metric_blocks.unpack(row.tail)
+        fresh = list(dict.fromkeys(points))
+        if row is not None:
+            fresh = _unseen(connection, row, tail, fresh)
+        if not fresh:
+            continue
+        values = _grown(row, fresh)
+        tail += fresh
+        if len(tail) >= TAIL_POINTS:
+            for piece in metric_blocks.cut(tail):
+                blocks.append(_block(job_id, key, values["blocks"], piece))
+                values["blocks"] += 1
+            tail = []
+        values["tail"] = metric_blocks.pack(tail)
+        if row is None:
+            inserts.append({"job_id": job_id, "key": key, **values})
+        else:
+            updates.append({"the_job": job_id, "the_key": key, **values})
+    if blocks:
+        connection.execute(insert(metric_blocks_table), blocks)
+    if inserts:
+        connection.execute(insert(metrics), inserts)
+    if updates:
+        place = (metrics.c.job_id == bindparam("the_job")) & (metrics.c.key == bindparam("the_key"))
+        connection.execute(update(metrics).where(place), updates)
+
+
+def _metrics_of(connection: Connection, job_id: int, keys: list[str]) -> dict[str, Row[Any]]:
+    rows = {}
+    for start in range(0, len(keys), _KEYS_A_QUERY):
+        some = keys[start : start + _KEYS_A_QUERY]
+        query = (
+            select(metrics)
+            .where(metrics.c.job_id == job_id, metrics.c.key.in_(some))
+            .with_for_update()
+        )
+        rows.update({row.key: row for row in connection.execute(query)})
+    return rows
+
+
+def _unseen(
+    connection: Connection, row: Row[Any], tail: list[Point], points: list[Point]
+) -> list[Point]:
+    # A point later or further than all before it, which is the common case, needs no look.
+    suspects = [
+        one for one in points if one.timestamp <= row.max_timestamp and one.step <= row.max_step
+    ]
+    if not suspects:
+        return points
+    seen = set(tail)
+    box = metric_blocks.bounds(suspects)
+    table = metric_blocks_table.c
+    query = select(table.data).where(
+        table.job_id == row.job_id,
+        table.key == row.key,
+        table.min_timestamp <= box.max_timestamp,
+        table.max_timestamp >= box.min_timestamp,
+        table.min_step <= box.max_step,
+        table.max_step >= box.min_step,
+    )
+    for (data,) in connection.execute(query):
+        seen.update(metric_blocks.unpack(data))
+    return [one for one in points if one not in seen]
+
+
+def _grown(row: Row[Any] | None, fresh: list[Point]) -> dict[str, Any]:
+    newest = metric_blocks.latest(fresh)
+    box = metric_blocks.bounds(fresh)
+    points, blocks, max_step, max_timestamp = 0, 0, box.max_step, box.max_timestamp
+    if row is not None:
+        points, blocks = row.points, row.blocks
+        max_step, max_timestamp = max(max_step, row.max_step), max(max_timestamp, row.max_timestamp)
+        before = Point(row.latest_timestamp, row.latest_step, _value(row.latest_value))
+        newest = metric_blocks.latest((before, newest))
+    return {
+        "points": points + len(fresh),
+        "blocks": blocks,
+        "latest_step": newest.step,
+        "latest_timestamp": newest.timestamp,
+        "latest_value": None if newest.value != newest.value else newest.value,
+        "max_step": max_step,
+        "max_timestamp": max_timestamp,
+    }
+
+
+def _block(job_id: int, key: str, number: int, points: Sequence[Point]) -> dict[str, Any]:
+    return {
+        "job_id": job_id,
+        "key": key,
+        "number": number,
+        "count": len(points),
+        **vars(metric_blocks.bounds(points)),
+        "data": metric_blocks.pack(points),
+    }
+
+
+def points_of(
+    connection: Connection, job_id: int, key: str, offset: int, limit: int | None
+) -> list[Point]:
+    """`limit` points from `offset` on, in order of arrival."""
+    return list(islice(_points_from(connection, job_id, key, offset), limit))
+
+
+def _points_from(connection: Connection, job_id: int, key: str, offset: int) -> Iterator[Point]:
+    table = metric_blocks_table.c
+    place = (table.job_id == job_id) & (table.key == key)
+    first, skip = 0, offset
+    if offset:
+        counts = connection.execute(select(table.count).where(place).order_by(table.number))
+        for (count,) in counts.all():
+            if skip < count:
+                break
+            first, skip = first + 1, skip - count
+    query = select(table.data).where(place, table.number >= first).order_by(table.number)
+    rows = connection.execute(query)
+    for (data,) in rows:
+        points = metric_blocks.unpack(data)
+        yield from points[skip:] if skip else points
+        skip = 0
+    tail = connection.execute(
+        select(metrics.c.tail).where(metrics.c.job_id == job_id, metrics.c.key == key)
+    ).scalar()
+    if tail and skip * POINT_BYTES < len(tail):
+        yield from metric_blocks.unpack(tail)[skip:]
+
+
+def latest_of(connection: Connection, job_ids: Collection[int]) -> list[Latest]:
+    """Of every key of these jobs, sorted by job and key."""
+    table = metrics.c
+    query = (
+        select(
+            table.job_id,
+            table.key,
+            table.latest_timestamp,
+            table.latest_step,
+            table.latest_value,
+        )
+        .where(table.job_id.in_(job_ids))
+        .order_by(table.job_id, table.key)
+    )
+    return [
+        Latest(job_id, key, timestamp, step, _value(value))
+        for job_id, key, timestamp, step, value in connection.execute(query)
+    ]
+
+
+def params_of(connection: Connection, job_ids: Collection[int]) -> list[tuple[int, str, str]]:
+    """(job, key, value), sorted by job and key."""
+    query = (
+        select(params).where(params.c.job_id.in_(job_ids)).order_by(params.c.job_id, params.c.key)
+    )
+    return [(row.job_id, row.key, row.value) for row in connection.execute(query)]
+
+
+def add_params(connection: Connection, job_id: int, values: Mapping[str, str]) -> None:
+    rows = [{"job_id": job_id, "key": key, "value": value} for key, value in values.items()]
+    if rows:
+        connection.execute(insert(params), rows)
+
+
+def cursor(connection: Connection, attempt_id: str, node: int) -> int | None:
+    """The sequence number expected next; None before the first record."""
+    number: int | None = connection.execute(
+        select(history_cursors.c.next).where(
+            history_cursors.c.attempt_id == attempt_id, history_cursors.c.node == node
+        )
+    ).scalar()
+    return number
+
+
+def set_cursor(
+    connection: Connection, attempt_id: str, node: int, before: int | None, following: int
+) -> None:
+    if before is None:
+        connection.execute(
+            insert(history_cursors).values(attempt_id=attempt_id, node=node, next=following)
+        )
+        return
+    connection.execute(
+        update(history_cursors)
+        .where(history_cursors.c.attempt_id == attempt_id, history_cursors.c.node == node)
+        .values(next=following)
+    )
+
+
+def drop(connection: Connection, job_id: int) -> None:
+    for table in (metric_blocks_table, metrics, params):
+        connection.execute(delete(table).where(table.c.job_id == job_id))
+
+
+def _value(stored: float | None) -> float:
+    return NAN if stored is None else stored

@@ -1,0 +1,35 @@
+"""Names for jobs that come without one.
+
+Owns: the adjective, the noun and the ten characters behind them, as Azure ML makes them.
+Leaves: uniqueness to the database's key.
+Always: a name that `spec.NAME` accepts.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+_ADJECTIVES = (
+    "amber ashy bold brave bright brisk calm clever cool crisp dapper eager early fair fine frank "
+    "fresh gentle glad good grand green happy hardy honest jolly keen kind large light lively "
+    "lucky mellow merry mild modest neat nimble noble plain proud quick quiet rapid ready red "
+    "sharp silent silver sincere sleek smart smooth snowy solid steady stoic strong sunny sweet "
+    "swift tender tidy tough upbeat vast vivid warm wide wise witty young zen"
+).split()
+_NOUNS = (
+    "acorn anchor apple arrow badger bamboo beach beacon bean bear berry bird boat bridge brook "
+    "button cable candle carrot cedar chair cherry clock cloud clover comet coral crane cricket "
+    "curtain door dragon drum engine fern field fig flower forest fox garden glove grape gull "
+    "hamster heron hill honey island jacket kettle kite ladder lake lamp leaf lemon lime lion "
+    "lobster locket maple market meadow moon mountain needle nest oak ocean onion orchid owl "
+    "panda parrot peach pear pepper plum pocket pond prune pump quilt rabbit rain river rocket "
+    "root sail seal shirt snail soup spade spoon squash star stone street sugar sun table tiger "
+    "tomato tree tulip turnip valley vase wheel whistle wolf yak yard zebra"
+).split()
+_CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+def generate() -> str:
+    """`calm_river_0k3xq8c2vd`, for example."""
+    tail = "".join(secrets.choice(_CHARACTERS) for _ in range(10))
+    return f"{secrets.choice(_ADJECTIVES)}_{secrets.choice(_NOUNS)}_{tail}"

@@ -1,0 +1,113 @@
+"""From a job to the plan that an executor gets.
+
+Owns: the job variables that the server knows, fresh tokens, what the nodes must fetch.
+Leaves: variables that only a node knows to worker/variables.py.
+Always: the plan is the only place where an attempt's tokens stand in the clear.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from torchyard.jobs import progress, spec
+from torchyard.jobs.room import Room
+from torchyard.jobs.types import Attempt, Job
+from torchyard.plan import InputPlan, LaunchPlan, OutputPlan
+from torchyard.workspaces import actions as workspaces
+from torchyard.workspaces.types import Identity, TokenKind, Workspace
+
+
+def plan(
+    connection: Connection,
+    room: Room,
+    workspace: Workspace,
+    job: Job,
+    attempt: Attempt,
+    environment: Path,
+    server_url: str,
+) -> LaunchPlan:
+    """The plan of one attempt; its tokens are good from now until the attempt ends."""
+    document = spec.read(job.spec)
+    report_token = workspaces.new_token(TokenKind.ATTEMPT)
+    run_token = workspaces.new_token(TokenKind.RUN)
+    now = room.clock.now()
+    for token, kind, subject in (
+        (report_token, TokenKind.ATTEMPT, attempt.id),
+        (run_token, TokenKind.RUN, progress.run_subject(job)),
+    ):
+        identity = Identity(job.owner, kind, job.workspace, subject)
+        workspaces.keep_token(connection, token, identity, now)
+    return LaunchPlan(
+        attempt_id=attempt.id,
+        attempt=attempt.number,
+        job=job.name,
+        workspace=job.workspace,
+        experiment=job.experiment_name,
+        command=document.command,
+        server_url=server_url,
+        report_token=report_token,
+        run_token=run_token,
+        scratch=str(room.home / "scratch" / attempt.id),
+        distribution=document.distribution,
+        node_count=job.node_count,
+        processes_per_node=job.processes_per_node,
+        environment=str(environment),
+        environment_variables=document.environment_variables,
+        variables=variables(workspace, job, attempt, run_token, server_url),
+        code=document.code.removeprefix("snapshot:"),
+        inputs={
+            name: InputPlan(
+                given.type, given.value, given.path.removeprefix("snapshot:"), given.mode
+            )
+            for name, given in document.inputs.items()
+        },
+        outputs={name: OutputPlan(out.type, out.mode) for name, out in document.outputs.items()},
+        blobs=str(room.blobs.folder),
+        single_host=True,
+        timeout_s=document.timeout_s,
+    )
+
+
+def variables(
+    workspace: Workspace, job: Job, attempt: Attempt, run_token: str, server_url: str
+) -> dict[str, str]:
+    """The variables of REST.md section 8 that do not depend on node or rank."""
+    scope = (
+        f"/subscriptions/{workspace.subscription_id}/resourceGroups/{workspace.resource_group}"
+        f"/providers/Microsoft.MachineLearningServices/workspaces/{workspace.name}"
+    )
+    # Readers parse this as a GUID, so a workspace's name becomes one, the same each time.
+    workspace_id = str(uuid.uuid5(uuid.NAMESPACE_URL, scope))
+    return {
+        "AZUREML_RUN_ID": job.name,
+        "AZUREML_ROOT_RUN_ID": job.parent or job.name,
+        "AZUREML_EXPERIMENT_ID": str(job.experiment_id),
+        "AZUREML_EXPERIMENT_NAME": job.experiment_name,
+        "AZUREML_EXPERIMENT_SCOPE": f"{scope}/experiments/{job.experiment_name}",
+        "AZUREML_WORKSPACE_ID": workspace_id,
+        "AZUREML_WORKSPACE_SCOPE": scope,
+        "AZUREML_ARM_SUBSCRIPTION": workspace.subscription_id,
+        "AZUREML_ARM_RESOURCEGROUP": workspace.resource_group,
+        "AZUREML_ARM_WORKSPACE_NAME": workspace.name,
+        "AZUREML_ARM_PROJECT_NAME": job.experiment_name,
+        "AZUREML_RUN_TOKEN": run_token,
+        "AZUREML_SERVICE_ENDPOINT": server_url,
+        "AZUREML_DISCOVERY_SERVICE_ENDPOINT": f"{server_url}/discovery",
+        "AZUREML_RUN_HISTORY_SERVICE_ENDPOINT": server_url,
+        "AZUREML_FRAMEWORK": "PyTorch" if job.spec.get("distribution") else "Python",
+        "AZUREML_COMMUNICATOR": "None",
+        "AZUREML_TARGET_TYPE": "batchai",
+        "AZUREML_COMPUTE_USE_COMMON_RUNTIME": "true",
+        "AZUREML_CR_AZUREML_CONTEXT": json.dumps(
+            {"run_id": job.name, "experiment_name": job.experiment_name, "workspace": scope}
+        ),
+        "MLFLOW_EXPERIMENT_ID": str(job.experiment_id),
+        "MLFLOW_EXPERIMENT_NAME": job.experiment_name,
+        "MLFLOW_RUN_ID": job.name,
+        "TORCHYARD_JOB": job.name,
+        "TORCHYARD_ATTEMPT_NUMBER": str(attempt.number),
+    }

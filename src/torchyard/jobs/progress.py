@@ -1,0 +1,111 @@
+"""How a job moves: statuses, stages, notices, its end.
+
+Owns: the one way to change a status, the timeline, what an end gives back.
+Leaves: why it moves to actions.py, attempts.py and scheduler.py.
+Always: runs inside the caller's write transaction; a move that `MOVES` does not list is our own
+mistake and raises; a job that has ended stays as it is.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from torchyard.base.errors import TorchyardError
+from torchyard.compute import actions as computes
+from torchyard.jobs import store
+from torchyard.jobs.types import (
+    ENDED,
+    MOVES,
+    Attempt,
+    Event,
+    Job,
+    JobError,
+    Stage,
+    StageSpan,
+    Status,
+)
+from torchyard.workspaces import actions as workspaces
+from torchyard.workspaces.types import TokenKind
+
+
+def move(connection: Connection, job: Job, status: Status, now: datetime) -> None:
+    """Change the job's status and write the event."""
+    if job.status is status:
+        return
+    assert status in MOVES[job.status], f"{job.name}: {job.status.value} to {status.value}"
+    values: dict[str, object] = {"status": status.value}
+    if status is Status.RUNNING and job.started_at is None:
+        values["started_at"] = now
+    if status in ENDED:
+        values["ended_at"] = now
+    store.change_job(connection, job.id, **values)
+    store.add_event(connection, job.id, now, "status", {"status": status.value})
+
+
+def start_stage(
+    connection: Connection, job: Job, stage: Stage, now: datetime, waited_for: str = ""
+) -> None:
+    """End the stage that is open and begin the next."""
+    end_stage(connection, job, now)
+    body = {"stage": stage.value, "state": "start", "waited_for": waited_for}
+    store.add_event(connection, job.id, now, "stage", body)
+
+
+def end_stage(connection: Connection, job: Job, now: datetime) -> None:
+    """End the stage that is open, if one is."""
+    spans = timeline(store.events_after(connection, job.id, 0))
+    if spans and spans[-1].end is None:
+        body = {"stage": spans[-1].name.value, "state": "end", "waited_for": spans[-1].waited_for}
+        store.add_event(connection, job.id, now, "stage", body)
+
+
+def notice(connection: Connection, job: Job, message: str, now: datetime) -> None:
+    """Tell the user something about how the job is run."""
+    store.add_event(connection, job.id, now, "notice", {"message": message})
+
+
+def end(
+    connection: Connection,
+    job: Job,
+    status: Status,
+    now: datetime,
+    *,
+    exit_code: int | None = None,
+    error: JobError | TorchyardError | None = None,
+    attempt: Attempt | None = None,
+) -> None:
+    """Bring the job to its end and give back what it held."""
+    if isinstance(error, TorchyardError):
+        error = JobError(error.code, error.message, error.hint)
+    if attempt is not None:
+        computes.release(connection, attempt.id)
+        workspaces.drop_tokens(connection, TokenKind.ATTEMPT, attempt.id)
+        store.change_attempt(connection, attempt.id, ended_at=now)
+    workspaces.drop_tokens(connection, TokenKind.RUN, run_subject(job))
+    end_stage(connection, job, now)
+    store.change_job(
+        connection, job.id, exit_code=exit_code, error=None if error is None else vars(error)
+    )
+    move(connection, job, status, now)
+
+
+def run_subject(job: Job) -> str:
+    """What a run token is bound to."""
+    return f"{job.workspace}/{job.name}"
+
+
+def timeline(events: list[Event]) -> list[StageSpan]:
+    """The stages a job went through, from its events."""
+    spans: list[StageSpan] = []
+    for event in events:
+        if event.kind != "stage":
+            continue
+        waited_for = event.body.get("waited_for", "")
+        if event.body["state"] == "start":
+            spans.append(StageSpan(Stage(event.body["stage"]), event.at, None, waited_for))
+        else:
+            last = spans[-1]
+            spans[-1] = StageSpan(last.name, last.start, event.at, waited_for or last.waited_for)
+    return spans

@@ -1,0 +1,134 @@
+"""HTTP: jobs, for people."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import FileResponse, StreamingResponse
+
+from torchyard.base.errors import InvalidInput, InvalidSpec
+from torchyard.jobs import actions, artifacts, streams
+from torchyard.jobs.history import number_json
+from torchyard.jobs.room import Room
+from torchyard.jobs.shape import job_json, summary_json
+from torchyard.workspaces.access import Person
+
+_STREAM = "application/x-torchyard-stream"
+
+
+def router(room: Room) -> APIRouter:
+    routes = APIRouter(prefix="/v1/workspaces/{workspace}/jobs", tags=["jobs"])
+
+    @routes.post("", status_code=201)
+    def create(
+        workspace: str, identity: Person, response: Response, document: Annotated[Any, Body()]
+    ) -> dict[str, Any]:
+        if not isinstance(document, dict):
+            raise InvalidSpec("the job must be a mapping of keys to values")
+        job, is_new = actions.create(room, workspace, document, identity)
+        response.status_code = 201 if is_new else 200
+        return job_json(room, job)
+
+    @routes.post("/validate")
+    def validate(
+        workspace: str, identity: Person, document: Annotated[Any, Body()]
+    ) -> dict[str, Any]:
+        checked = actions.check(room, workspace, document, uploaded=False)
+        return {"notices": list(checked.environment.notices)}
+
+    @routes.get("")
+    def list_jobs(
+        workspace: str,
+        identity: Person,
+        experiment_name: str = "",
+        status: str = "",
+        before: int | None = None,
+        limit: int = 50,
+    ) -> dict[str, Any]:
+        if not 1 <= limit <= 1000:
+            raise InvalidInput(f"`limit` is {limit}", "use 1 to 1000")
+        jobs = actions.list_in(
+            room,
+            workspace,
+            experiment_name=experiment_name,
+            status=status,
+            before=before,
+            limit=limit,
+        )
+        next_page = jobs[-1].id if len(jobs) == limit else None
+        return {"value": [summary_json(job) for job in jobs], "next": next_page}
+
+    @routes.get("/{name}")
+    def show(workspace: str, name: str, identity: Person) -> dict[str, Any]:
+        return job_json(room, actions.get(room, workspace, name))
+
+    @routes.post("/{name}/cancel")
+    def cancel(workspace: str, name: str, identity: Person) -> dict[str, Any]:
+        return job_json(room, actions.cancel(room, workspace, name))
+
+    @routes.get("/{name}/stream")
+    async def stream(
+        workspace: str, name: str, identity: Person, after: int = 0, offsets: str = "{}"
+    ) -> StreamingResponse:
+        job = await run_in_threadpool(actions.get, room, workspace, name)
+        cursor = streams.Cursor(after, _offsets(offsets))
+        return StreamingResponse(streams.frames(room, job, cursor), media_type=_STREAM)
+
+    @routes.get("/{name}/metrics")
+    def metrics(workspace: str, name: str, identity: Person) -> dict[str, Any]:
+        job = actions.get(room, workspace, name)
+        return {
+            "metrics": {
+                key: [
+                    {
+                        "step": point.step,
+                        "timestamp": point.timestamp,
+                        "value": number_json(point.value),
+                    }
+                    for point in room.history.series(job.id, key)
+                ]
+                for key in room.history.keys(job.id)
+            }
+        }
+
+    @routes.get("/{name}/files")
+    def list_files(workspace: str, name: str, identity: Person) -> dict[str, Any]:
+        job = actions.get(room, workspace, name)
+        return {"value": [dict(vars(found)) for found in artifacts.list_of(room, job)]}
+
+    @routes.get("/{name}/files/{path:path}")
+    def get_file(workspace: str, name: str, path: str, identity: Person) -> FileResponse:
+        job = actions.get(room, workspace, name)
+        return FileResponse(artifacts.file(room, job, path), media_type="application/octet-stream")
+
+    @routes.get("/{name}/outputs")
+    def list_outputs(workspace: str, name: str, identity: Person) -> dict[str, Any]:
+        job = actions.get(room, workspace, name)
+        return {
+            "value": [
+                {"output": output, **vars(found)}
+                for output, found in artifacts.list_outputs(room, job)
+            ]
+        }
+
+    @routes.get("/{name}/outputs/{output}/{path:path}")
+    def get_output(
+        workspace: str, name: str, output: str, path: str, identity: Person
+    ) -> FileResponse:
+        job = actions.get(room, workspace, name)
+        found = artifacts.output_file(room, job, output, path)
+        return FileResponse(found, media_type="application/octet-stream")
+
+    return routes
+
+
+def _offsets(text: str) -> dict[str, int]:
+    try:
+        return {str(key): int(value) for key, value in json.loads(text).items()}
+    except (ValueError, AttributeError, TypeError) as error:
+        raise InvalidInput(
+            "`offsets` is no JSON object of numbers", "take it from the stream's frames"
+        ) from error

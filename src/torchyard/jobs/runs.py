@@ -1,0 +1,169 @@
+"""Runs that are no jobs, and experiments: what a tracking client makes and changes.
+
+Owns: creating and changing runs that were started outside any job; experiments.
+Leaves: command jobs to actions.py; their status is theirs alone.
+Always: a deleted experiment or run keeps its name and can be brought back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from torchyard.base.errors import Conflict, NotFound
+from torchyard.jobs import actions, names, store
+from torchyard.jobs.room import Room
+from torchyard.jobs.types import Experiment, Job, Status
+
+RUN = "run"
+
+
+def experiment(room: Room, workspace: str, number: int) -> Experiment:
+    """
+    Raises:
+        NotFound: no such experiment.
+    """
+    with room.db.read() as connection:
+        found = store.experiment_by_id(connection, workspace, number)
+    if found is None:
+        raise NotFound(f"experiment `{number}` does not exist in workspace `{workspace}`")
+    return found
+
+
+def experiments(room: Room, workspace: str) -> Sequence[Experiment]:
+    """Newest first, deleted ones too."""
+    with room.db.read() as connection:
+        return store.list_experiments(connection, workspace)
+
+
+def create_experiment(room: Room, workspace: str, name: str, tags: Mapping[str, str]) -> Experiment:
+    """
+    Raises:
+        Conflict: the name is taken, be it by a deleted one.
+    """
+    with room.db.write() as connection:
+        if store.experiment_named(connection, workspace, name) is not None:
+            raise _taken(name)
+        return store.add_experiment(connection, workspace, name, dict(tags), room.clock.now())
+
+
+def change_experiment(
+    room: Room,
+    workspace: str,
+    number: int,
+    *,
+    name: str | None = None,
+    deleted: bool | None = None,
+    tags: Mapping[str, str | None] | None = None,
+) -> Experiment:
+    """Change what is not None; a tag that is None goes, the others are merged."""
+    with room.db.write() as connection:
+        found = store.experiment_by_id(connection, workspace, number)
+        if found is None:
+            raise NotFound(f"experiment `{number}` does not exist in workspace `{workspace}`")
+        values: dict[str, Any] = {}
+        if name is not None and name != found.name:
+            if store.experiment_named(connection, workspace, name) is not None:
+                raise _taken(name)
+            values["name"] = name
+        if deleted is not None:
+            values["deleted"] = deleted
+        if tags:
+            values["tags"] = _merged(found.tags, tags)
+        if values:
+            store.change_experiment(connection, number, **values)
+        changed = store.experiment_by_id(connection, workspace, number)
+    assert changed is not None
+    return changed
+
+
+def runs(room: Room, workspace: str, experiment_ids: Collection[int]) -> Sequence[Job]:
+    """Every run and job of these experiments, deleted ones too."""
+    with room.db.read() as connection:
+        return store.list_jobs(connection, workspace, experiment_ids=experiment_ids, deleted=None)
+
+
+def create_run(
+    room: Room,
+    workspace: str,
+    *,
+    experiment_id: int,
+    owner: str,
+    display_name: str,
+    started_at: datetime,
+    parent: str,
+    tags: Mapping[str, str],
+) -> Job:
+    """A run that is no job, Running, with a new id."""
+    made_up = names.generate()
+    values: dict[str, Any] = {
+        "workspace": workspace,
+        "name": made_up,
+        "type": RUN,
+        "experiment_id": experiment(room, workspace, experiment_id).id,
+        "status": Status.RUNNING.value,
+        "owner": owner,
+        "display_name": display_name or made_up.rpartition("_")[0],
+        "spec": {},
+        "spec_hash": "",
+        "environment": None,
+        "compute": "",
+        "node_count": 0,
+        "processes_per_node": 0,
+        "created_at": room.clock.now(),
+        "started_at": started_at,
+        "tags": dict(tags),
+        "properties": {},
+        "parent": parent,
+        "attempt": 0,
+        "deleted": False,
+    }
+    with room.db.write() as connection:
+        return store.job_by_id(connection, store.add_job(connection, values))
+
+
+def change_run(
+    room: Room,
+    workspace: str,
+    name: str,
+    *,
+    display_name: str | None = None,
+    status: Status | None = None,
+    ended_at: datetime | None = None,
+    deleted: bool | None = None,
+    tags: Mapping[str, str | None] | None = None,
+) -> Job:
+    """Change what is not None; a tag that is None goes, the others are merged.
+
+    `status` moves freely, for a tracking client may take up a run that has ended; a command
+    job's status is its scheduler's, and asking to change it is our own mistake.
+    """
+    job = actions.get(room, workspace, name)
+    with room.db.write() as connection:
+        job = store.job_by_id(connection, job.id)
+        values: dict[str, Any] = {}
+        if display_name is not None:
+            values["display_name"] = display_name
+        if status is not None:
+            assert job.type == RUN, f"{job.name} is a job"
+            values["status"] = status.value
+            values["ended_at"] = ended_at or room.clock.now() if status.ended else None
+        if deleted is not None:
+            values["deleted"] = deleted
+        if tags:
+            values["tags"] = _merged(job.tags, tags)
+        if values:
+            store.change_job(connection, job.id, **values)
+        return store.job_by_id(connection, job.id)
+
+
+def _merged(old: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    merged = {**old, **changes}
+    return {key: value for key, value in merged.items() if value is not None}
+
+
+def _taken(name: str) -> Conflict:
+    return Conflict(
+        f"experiment `{name}` exists already", "use it, or restore it if it was deleted"
+    )

@@ -1,0 +1,236 @@
+"""Pick the next queued job and start it.
+
+Owns: preparing environments, who gets nodes, launching, noticing lost workers.
+Leaves: processes to executors/, slots to compute/, job rows to store.py through progress.py.
+Always: an environment is ready before nodes are held; nodes are held all or none, in the order
+of submission at each cluster; heavy work happens outside transactions; whatever a server that
+was killed had begun is taken up again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+
+from torchyard.base.errors import TorchyardError
+from torchyard.compute import actions as computes
+from torchyard.environments.types import EnvironmentSpec
+from torchyard.environments.types import from_json as environment_from_json
+from torchyard.executors.executor import Executor, Handle
+from torchyard.jobs import attempts, planner, progress, store
+from torchyard.jobs.actions import job_key
+from torchyard.jobs.room import Room
+from torchyard.jobs.types import Attempt, Job, JobError, Stage, Status
+from torchyard.workspaces import actions as workspaces
+
+_log = logging.getLogger(__name__)
+
+
+class Scheduler:
+    """One thread that looks when it is woken, and once a second anyway."""
+
+    def __init__(self, room: Room, executor: Executor, server_url: str, every_s: float = 1.0):
+        self._room = room
+        self._executor = executor
+        self._server_url = server_url
+        self._every_s = every_s
+        self._stopping = threading.Event()
+        self._building: set[str] = set()
+        self._building_lock = threading.Lock()
+        self._builders = ThreadPoolExecutor(2, thread_name_prefix="builder")
+        self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop looking; running jobs go on, builds are broken off and taken up again later."""
+        self._stopping.set()
+        self._room.bell.set()
+        self._thread.join(10)
+        self._builders.shutdown(wait=True, cancel_futures=True)
+
+    def look(self) -> None:
+        """One round of everything; tests call it by hand."""
+        self._prepare()
+        self._claim()
+        self._watch()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._room.bell.clear()
+            try:
+                self.look()
+            except Exception:
+                _log.exception("the scheduler's round failed; the next one comes")
+            self._room.bell.wait(self._every_s)
+
+    # Preparing
+
+    def _prepare(self) -> None:
+        with self._room.db.read() as connection:
+            waiting = store.jobs_in(connection, [Status.NOT_STARTED, Status.PREPARING])
+            environments = {job.id: store.environment_of(connection, job.id) for job in waiting}
+        for job in waiting:
+            environment = environment_from_json(environments[job.id])
+            if self._room.environments.is_built(environment) is not None:
+                self._prepared(job.id)
+            else:
+                self._build(job, environment)
+
+    def _prepared(self, job_id: int) -> None:
+        room = self._room
+        with room.db.write() as connection:
+            job = store.job_by_id(connection, job_id)
+            if job.status not in (Status.NOT_STARTED, Status.PREPARING):
+                return
+            now = room.clock.now()
+            if job.status is Status.NOT_STARTED:
+                progress.move(connection, job, Status.PREPARING, now)
+                progress.start_stage(connection, job, Stage.PREPARING, now)
+                job = store.job_by_id(connection, job_id)
+            progress.start_stage(connection, job, Stage.SCALING, now)
+            progress.move(connection, job, Status.QUEUED, now)
+        room.signals.notify(job_key(job))
+
+    def _build(self, job: Job, environment: EnvironmentSpec) -> None:
+        room = self._room
+        if job.status is Status.NOT_STARTED:
+            with room.db.write() as connection:
+                current = store.job_by_id(connection, job.id)
+                if current.status is not Status.NOT_STARTED:
+                    return
+                now = room.clock.now()
+                progress.move(connection, current, Status.PREPARING, now)
+                progress.start_stage(
+                    connection, current, Stage.PREPARING, now, "the environment is built"
+                )
+            room.signals.notify(job_key(job))
+        with self._building_lock:
+            if environment.hash in self._building:
+                return
+            self._building.add(environment.hash)
+        self._builders.submit(self._build_now, environment)
+
+    def _build_now(self, environment: EnvironmentSpec) -> None:
+        try:
+            self._room.environments.build(environment, lambda: self._unwanted(environment))
+        except TorchyardError as error:
+            if not self._stopping.is_set():
+                self._build_failed(environment, error)
+        except Exception as error:
+            _log.exception("the build of %s failed", environment.hash)
+            self._build_failed(environment, JobError("internal", f"the builder failed: {error!r}"))
+        finally:
+            with self._building_lock:
+                self._building.discard(environment.hash)
+            self._room.bell.set()
+
+    def _preparing(self, environment: EnvironmentSpec) -> list[Job]:
+        """The jobs that wait for this environment."""
+        with self._room.db.read() as connection:
+            return [
+                job
+                for job in store.jobs_in(connection, [Status.PREPARING])
+                if environment_from_json(store.environment_of(connection, job.id)).hash
+                == environment.hash
+            ]
+
+    def _unwanted(self, environment: EnvironmentSpec) -> bool:
+        return self._stopping.is_set() or not self._preparing(environment)
+
+    def _build_failed(self, environment: EnvironmentSpec, error: TorchyardError | JobError) -> None:
+        for job in self._preparing(environment):
+            with self._room.db.write() as connection:
+                current = store.job_by_id(connection, job.id)
+                if current.status is Status.PREPARING:
+                    now = self._room.clock.now()
+                    progress.end(connection, current, Status.FAILED, now, error=error)
+            self._room.signals.notify(job_key(job))
+
+    # Claiming and launching
+
+    def _claim(self) -> None:
+        stuck: set[int] = set()
+        while not self._stopping.is_set():
+            with self._room.db.read() as connection:
+                heads = [job for job in store.queue_heads(connection) if job.id not in stuck]
+            if not heads:
+                return
+            for head in heads:
+                attempt = self._claim_one(head)
+                if attempt is None:
+                    stuck.add(head.id)
+                else:
+                    self._launch(attempt)
+
+    def _claim_one(self, job: Job) -> Attempt | None:
+        room = self._room
+        with room.db.write() as connection:
+            job = store.job_by_id(connection, job.id)
+            if job.status is not Status.QUEUED:
+                return None
+            now = room.clock.now()
+            attempt = Attempt(
+                id=uuid.uuid4().hex,
+                job_id=job.id,
+                workspace=job.workspace,
+                job_name=job.name,
+                number=job.attempt + 1,
+                node_count=job.node_count,
+                created_at=now,
+            )
+            why_not = computes.try_hold(
+                connection, job.workspace, job.compute, job.node_count, attempt.id
+            )
+            if why_not:
+                return None
+            store.add_attempt(connection, attempt)
+            store.change_job(connection, job.id, attempt=attempt.number)
+            progress.start_stage(connection, job, Stage.RUNNING, now)
+            progress.move(connection, job, Status.STARTING, now)
+        room.signals.notify(job_key(job))
+        return attempt
+
+    def _launch(self, attempt: Attempt) -> None:
+        room = self._room
+        workspace = workspaces.get(room.db, attempt.workspace)
+        try:
+            with room.db.write() as connection:
+                job = store.job_by_id(connection, attempt.job_id)
+                environment = environment_from_json(
+                    store.environment_of(connection, attempt.job_id)
+                )
+                folder = room.environments.is_built(environment)
+                assert folder is not None
+                plan = planner.plan(
+                    connection, room, workspace, job, attempt, folder, self._server_url
+                )
+            handle = self._executor.launch(plan)
+        except Exception as error:
+            _log.exception("attempt %s could not be launched", attempt.id)
+            message = f"the job could not be launched: {error}"
+            attempts.fail(
+                room, attempt, JobError("launch_failed", message, "see `yard server logs`")
+            )
+            return
+        with room.db.write() as connection:
+            store.change_attempt(connection, attempt.id, handle=handle.to_json())
+
+    # Watching
+
+    def _watch(self) -> None:
+        with self._room.db.read() as connection:
+            running = store.open_attempts(connection)
+        for attempt in running:
+            if attempt.handle is None:
+                self._launch(attempt)
+                continue
+            status = self._executor.status(Handle.from_json(attempt.handle))
+            for node, state in enumerate(status.nodes):
+                # A worker leaves only after its last report was taken, so one that is gone
+                # while the store says otherwise is lost.
+                if state != "running":
+                    attempts.lose(self._room, attempt.id, node)

@@ -1,0 +1,67 @@
+"""A job as JSON, as the native API and the SDK show it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from torchyard.base.clock import to_text
+from torchyard.jobs import actions, progress
+from torchyard.jobs.history import number_json
+from torchyard.jobs.room import Room
+from torchyard.jobs.types import Job
+from torchyard.models import actions as models
+
+
+def job_json(room: Room, job: Job) -> dict[str, Any]:
+    """The whole job: timeline, notices, last metrics, models."""
+    events = actions.events(room, job)
+    return {
+        **summary_json(job),
+        "spec": job.spec,
+        "waiting": actions.why_waiting(room, job),
+        "stages": [
+            {
+                "name": span.name.value,
+                "start": to_text(span.start),
+                "end": _text(span.end),
+                "waited_for": span.waited_for,
+            }
+            for span in progress.timeline(events)
+        ],
+        "notices": [event.body["message"] for event in events if event.kind == "notice"],
+        "metrics": {point.key: number_json(point.value) for point in room.history.latest(job.id)},
+        "params": room.history.params(job.id),
+        "models": [
+            {"name": model.name, "version": model.version}
+            for model in models.of_job(room.db, job.workspace, job.name)
+        ],
+    }
+
+
+def summary_json(job: Job) -> dict[str, Any]:
+    """What a list shows of a job; nothing that needs another look at the database."""
+    return {
+        "name": job.name,
+        "display_name": job.display_name,
+        "experiment_name": job.experiment_name,
+        "type": job.type,
+        "status": job.status.value,
+        "tags": job.tags,
+        "properties": job.properties,
+        "parent": job.parent,
+        "compute": job.compute,
+        "node_count": job.node_count,
+        "processes_per_node": job.processes_per_node,
+        "created_at": to_text(job.created_at),
+        "started_at": _text(job.started_at),
+        "ended_at": _text(job.ended_at),
+        "owner": job.owner,
+        "attempt": job.attempt,
+        "exit_code": job.exit_code,
+        "error": None if job.error is None else dict(vars(job.error)),
+    }
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else to_text(moment)

@@ -1,0 +1,77 @@
+"""Waking those who wait for news of a job.
+
+Owns: who waits for what inside this process.
+Leaves: what the news is to the store: a waiter always looks again.
+Always: news that comes between a look and the wait is not missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import defaultdict
+
+
+class Signals:
+    """A counter a key; rooms call `notify` from any thread, streams `await wait`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[str, int] = defaultdict(int)
+        self._waiting: dict[str, set[asyncio.Event]] = defaultdict(set)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def count(self, key: str) -> int:
+        """Read this before looking at the store, and hand it to `wait`."""
+        with self._lock:
+            return self._counts[key]
+
+    def notify(self, key: str) -> None:
+        with self._lock:
+            self._counts[key] += 1
+            waiting = list(self._waiting.get(key, ()))
+        for event in waiting:
+            self._wake(event)
+
+    async def wait(self, key: str, seen: int, timeout_s: float) -> None:
+        """Return when `key` was notified after `seen` was read, or when the time is over."""
+        event = asyncio.Event()
+        with self._lock:
+            if self._counts[key] != seen or self._closed:
+                return
+            self._waiting[key].add(event)
+        try:
+            await asyncio.wait_for(event.wait(), timeout_s)
+        except asyncio.TimeoutError:
+            pass
+        finally:
+            with self._lock:
+                self._waiting[key].discard(event)
+                if not self._waiting[key]:
+                    del self._waiting[key]
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        """Let every waiter go; the server is stopping."""
+        with self._lock:
+            self._closed = True
+            waiting = [event for events in self._waiting.values() for event in events]
+        for event in waiting:
+            self._wake(event)
+
+    def forget(self, key: str) -> None:
+        """Drop the counter of something that has ended and that nobody waits for."""
+        with self._lock:
+            if key not in self._waiting:
+                self._counts.pop(key, None)
+
+    def _wake(self, event: asyncio.Event) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(event.set)

@@ -1,0 +1,161 @@
+"""HTTP: attempts, for their workers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Body, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import FileResponse, JSONResponse, Response
+
+from torchyard.base import files
+from torchyard.jobs import actions, artifacts, attempts, store
+from torchyard.jobs.logs import LogGap
+from torchyard.jobs.room import Room
+from torchyard.workspaces.access import AttemptWorker
+
+_MAX_WAIT_S = 30.0
+_T = TypeVar("_T")
+
+
+def router(room: Room) -> APIRouter:
+    routes = APIRouter(prefix="/v1/attempts/{attempt_id}", tags=["attempts"])
+
+    @routes.post("/report")
+    def report(
+        attempt_id: str,
+        identity: AttemptWorker,
+        node: Annotated[int, Body()],
+        events: Annotated[list[dict[str, Any]], Body()],
+    ) -> dict[str, Any]:
+        following = attempts.report(room, attempt_id, node, events)
+        order = attempts.order(room, attempt_id)
+        return {"next": following, "order": order.order, "reason": order.reason}
+
+    @routes.get("/orders")
+    async def orders(
+        attempt_id: str, identity: AttemptWorker, node: int = 0, wait_s: float = 0.0
+    ) -> dict[str, Any]:
+        order = await _until(
+            room,
+            attempt_id,
+            wait_s,
+            lambda: attempts.order(room, attempt_id),
+            lambda found: bool(found.order),
+        )
+        return {"order": order.order, "reason": order.reason}
+
+    @routes.post("/meeting")
+    def come(
+        attempt_id: str,
+        identity: AttemptWorker,
+        node: Annotated[int, Body()],
+        address: Annotated[str, Body()],
+        port: Annotated[int | None, Body()] = None,
+    ) -> dict[str, Any]:
+        attempts.come(room, attempt_id, node, address, port)
+        return {}
+
+    @routes.get("/meeting")
+    async def meeting(
+        attempt_id: str, identity: AttemptWorker, wait_s: float = 0.0
+    ) -> dict[str, Any]:
+        found = await _until(
+            room,
+            attempt_id,
+            wait_s,
+            lambda: attempts.meeting(room, attempt_id),
+            lambda found: found.ready,
+        )
+        return {"ready": found.ready, "nodes": found.nodes, "port": found.port}
+
+    @routes.put("/logs")
+    async def put_log(
+        attempt_id: str, identity: AttemptWorker, path: str, offset: int, request: Request
+    ) -> Response:
+        content = await request.body()
+        return await run_in_threadpool(_append, room, attempt_id, path, offset, content)
+
+    @routes.post("/history")
+    def history(
+        attempt_id: str,
+        identity: AttemptWorker,
+        node: Annotated[int, Body()],
+        seq: Annotated[int, Body()],
+        records: Annotated[list[dict[str, Any]], Body()],
+    ) -> dict[str, Any]:
+        attempt, job = attempts.get(room, attempt_id)
+
+        def job_id_of(run: str) -> int | None:
+            if run == job.name:
+                return job.id
+            with room.db.read() as connection:
+                found = store.job_named(connection, attempt.workspace, run)
+            return None if found is None else found.id
+
+        received = room.history.receive(job_id_of, attempt_id, node, seq, records)
+        room.signals.notify(actions.job_key(job))
+        return received
+
+    @routes.get("/blobs/{sha256}")
+    def get_blob(attempt_id: str, identity: AttemptWorker, sha256: str) -> FileResponse:
+        return FileResponse(room.blobs.path(sha256), media_type="application/octet-stream")
+
+    @routes.put("/files/{path:path}")
+    async def put_file(
+        attempt_id: str, identity: AttemptWorker, path: str, request: Request
+    ) -> dict[str, Any]:
+        _, job = await run_in_threadpool(attempts.get, room, attempt_id)
+        return await _receive(artifacts.writing(room, job, path), request.stream())
+
+    @routes.put("/outputs/{output}/{path:path}")
+    async def put_output(
+        attempt_id: str, identity: AttemptWorker, output: str, path: str, request: Request
+    ) -> dict[str, Any]:
+        _, job = await run_in_threadpool(attempts.get, room, attempt_id)
+        return await _receive(artifacts.writing_output(room, job, output, path), request.stream())
+
+    return routes
+
+
+async def _until(
+    room: Room,
+    attempt_id: str,
+    wait_s: float,
+    look: Callable[[], _T],
+    enough: Callable[[_T], bool],
+) -> _T:
+    """Look, and look again at each news of the attempt, until it is enough or time is over."""
+    until = time.monotonic() + min(wait_s, _MAX_WAIT_S)
+    key = actions.attempt_key(attempt_id)
+    while True:
+        seen = room.signals.count(key)
+        found = await run_in_threadpool(look)
+        left = until - time.monotonic()
+        if enough(found) or left <= 0 or room.signals.closed:
+            return found
+        await room.signals.wait(key, seen, left)
+
+
+async def _receive(
+    opened: AbstractContextManager[files.Writing], stream: AsyncIterator[bytes]
+) -> dict[str, Any]:
+    with opened as writing:
+        async for chunk in stream:
+            await run_in_threadpool(writing.write, chunk)
+    return {"sha256": writing.stored.sha256, "size_bytes": writing.stored.size_bytes}
+
+
+def _append(room: Room, attempt_id: str, path: str, offset: int, content: bytes) -> Response:
+    attempt, job = attempts.get(room, attempt_id)
+    try:
+        size = room.logs.append(
+            attempt.workspace, attempt.job_name, attempt.number, path, offset, content
+        )
+    except LogGap as gap:
+        return JSONResponse({**gap.to_json(), "size": gap.size_bytes}, gap.http_status)
+    room.signals.notify(actions.job_key(job))
+    return JSONResponse({"size": size})

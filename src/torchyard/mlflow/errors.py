@@ -1,0 +1,75 @@
+"""Errors as MLflow's clients read them.
+
+Owns: MLflow's error codes and their HTTP statuses, and the route class that answers with them.
+Leaves: what to refuse to the routes.
+Always: an MLflow route never answers in torchyard's own error shape.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect
+
+from torchyard.base.errors import Conflict, InvalidInput, NotFound, TorchyardError
+
+_log = logging.getLogger(__name__)
+
+_CODES = {
+    400: "INVALID_PARAMETER_VALUE",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "RESOURCE_DOES_NOT_EXIST",
+    409: "RESOURCE_ALREADY_EXISTS",
+    413: "REQUEST_LIMIT_EXCEEDED",
+    503: "TEMPORARILY_UNAVAILABLE",
+}
+
+
+class AlreadyExists(Conflict):
+    """MLflow answers 400 where a name is taken."""
+
+    code = "RESOURCE_ALREADY_EXISTS"
+    http_status = 400
+
+
+class NoSuchEndpoint(NotFound):
+    """What an MLflow server without the feature would answer."""
+
+    code = "ENDPOINT_NOT_FOUND"
+
+
+def answer(error: TorchyardError) -> JSONResponse:
+    """The error as MLflow's JSON."""
+    code = error.code if error.code.isupper() else _CODES.get(error.http_status, "INTERNAL_ERROR")
+    message = f"{error.message} ({error.hint})" if error.hint else error.message
+    return JSONResponse({"error_code": code, "message": message}, error.http_status)
+
+
+class MlflowRoute(APIRoute):
+    """A route whose errors, those of its dependencies too, are MLflow's."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def guarded(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except TorchyardError as error:
+                return answer(error)
+            except RequestValidationError as error:
+                return answer(InvalidInput(f"the request is wrong: {error.errors()[0]['msg']}"))
+            except ClientDisconnect:
+                raise
+            except Exception:
+                _log.exception("%s %s failed", request.method, request.url.path)
+                body = {"error_code": "INTERNAL_ERROR", "message": "see `yard server logs`"}
+                return JSONResponse(body, 500)
+
+        return guarded

@@ -1,0 +1,108 @@
+"""`Runs` over the room of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from pathlib import Path
+
+from torchyard.base.files import Writing
+from torchyard.jobs import actions, artifacts, runs
+from torchyard.jobs.room import Room
+from torchyard.jobs.types import Experiment, Job, Status
+from torchyard.mlflow.runs import Artifact
+
+
+class JobRuns:
+    """Each verb is an action of jobs/."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+
+    def experiment(self, workspace: str, number: int) -> Experiment:
+        return runs.experiment(self._room, workspace, number)
+
+    def experiments(self, workspace: str) -> Sequence[Experiment]:
+        return runs.experiments(self._room, workspace)
+
+    def create_experiment(self, workspace: str, name: str, tags: Mapping[str, str]) -> Experiment:
+        return runs.create_experiment(self._room, workspace, name, tags)
+
+    def change_experiment(
+        self,
+        workspace: str,
+        number: int,
+        *,
+        name: str | None = None,
+        deleted: bool | None = None,
+        tags: Mapping[str, str | None] | None = None,
+    ) -> Experiment:
+        return runs.change_experiment(
+            self._room, workspace, number, name=name, deleted=deleted, tags=tags
+        )
+
+    def run(self, workspace: str, name: str) -> Job:
+        return actions.get(self._room, workspace, name)
+
+    def runs(self, workspace: str, experiment_ids: Collection[int]) -> Sequence[Job]:
+        return runs.runs(self._room, workspace, experiment_ids)
+
+    def create_run(
+        self,
+        workspace: str,
+        *,
+        experiment_id: int,
+        owner: str,
+        display_name: str,
+        started_at: datetime,
+        parent: str,
+        tags: Mapping[str, str],
+    ) -> Job:
+        return runs.create_run(
+            self._room,
+            workspace,
+            experiment_id=experiment_id,
+            owner=owner,
+            display_name=display_name,
+            started_at=started_at,
+            parent=parent,
+            tags=tags,
+        )
+
+    def change_run(
+        self,
+        workspace: str,
+        name: str,
+        *,
+        display_name: str | None = None,
+        status: Status | None = None,
+        ended_at: datetime | None = None,
+        deleted: bool | None = None,
+        tags: Mapping[str, str | None] | None = None,
+    ) -> Job:
+        return runs.change_run(
+            self._room,
+            workspace,
+            name,
+            display_name=display_name,
+            status=status,
+            ended_at=ended_at,
+            deleted=deleted,
+            tags=tags,
+        )
+
+    def artifacts(self, workspace: str, name: str) -> Sequence[Artifact]:
+        found = artifacts.list_of(self._room, self.run(workspace, name))
+        return [Artifact(artifact.path, artifact.size_bytes) for artifact in found]
+
+    def artifact(self, workspace: str, name: str, path: str) -> Path:
+        return artifacts.file(self._room, self.run(workspace, name), path)
+
+    def write_artifact(
+        self, workspace: str, name: str, path: str
+    ) -> AbstractContextManager[Writing]:
+        return artifacts.writing(self._room, self.run(workspace, name), path)
+
+    def delete_artifact(self, workspace: str, name: str, path: str) -> None:
+        artifacts.delete(self._room, self.run(workspace, name), path)

@@ -1,0 +1,77 @@
+"""MLflow's REST API: what server.py mounts.
+
+Owns: putting the routes together, what an MLflow server tells of itself.
+Leaves: experiments, runs and artifacts to the modules beside.
+Always: an endpoint we lack answers as an MLflow server without it, so that clients go on.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import JSONResponse, PlainTextResponse
+
+from torchyard.jobs.history import History
+from torchyard.jobs.types import Job
+from torchyard.mlflow import artifact_routes, experiment_routes, run_routes
+from torchyard.mlflow.calls import Authenticate, caller
+from torchyard.mlflow.errors import MlflowRoute, NoSuchEndpoint
+from torchyard.mlflow.runs import Runs
+from torchyard.workspaces.types import Identity
+
+# The API we speak; clients ask to know what they may try.
+MLFLOW_VERSION = "2.22.0"
+_ALL = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+
+
+def _unchanged(job: Job) -> None:
+    return None
+
+
+def router(
+    runs: Runs,
+    history: History,
+    authenticate: Authenticate,
+    changed: Callable[[Job], None] = _unchanged,
+) -> APIRouter:
+    """The whole API, to be mounted once with the prefix `/mlflow/{workspace}` and once without.
+
+    Args:
+        authenticate: from a request to who asks; reads the workspace in `path_params`, if any.
+        changed: told of every run whose history, tags or status a request changed.
+    """
+    routes = APIRouter(route_class=MlflowRoute, include_in_schema=False)
+    call = caller(authenticate)
+    routes.include_router(experiment_routes.router(runs, call))
+    routes.include_router(run_routes.router(runs, history, call, changed))
+    routes.include_router(artifact_routes.router(runs, authenticate, call))
+
+    @routes.get("/version")
+    def version() -> PlainTextResponse:
+        return PlainTextResponse(MLFLOW_VERSION)
+
+    @routes.get("/api/3.0/mlflow/server-info")
+    def server_info() -> dict[str, Any]:
+        return {
+            "store_type": "SqlStore",
+            "workspaces_enabled": False,
+            "trace_archival_enabled": False,
+            "multipart_uploads_enabled": False,
+            "multipart_downloads_enabled": False,
+        }
+
+    @routes.post("/api/2.0/mlflow/logged-models/search")
+    def no_logged_models(
+        identity: Annotated[Identity, Depends(authenticate)],
+    ) -> dict[str, Any]:
+        # MLflow 3 asks this whenever it lists artifacts, and takes no 404 for an answer.
+        return {"models": []}
+
+    def absent(
+        request: Request, path: str, identity: Annotated[Identity, Depends(authenticate)]
+    ) -> JSONResponse:
+        raise NoSuchEndpoint(f"torchyard does not answer {request.method} `{request.url.path}`")
+
+    for prefix in ("/api/2.0/mlflow", "/api/2.0/mlflow-artifacts", "/api/3.0/mlflow"):
+        routes.add_api_route(prefix + "/{path:path}", absent, methods=_ALL)
+    return routes

@@ -1,0 +1,1 @@
+"""Models: what was registered, version by version."""

@@ -1,0 +1,67 @@
+"""HTTP: models."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body
+from fastapi.responses import FileResponse
+
+from torchyard.base.clock import Clock, to_text
+from torchyard.base.db import Database
+from torchyard.base.errors import InvalidSpec
+from torchyard.data.datastores import Datastores
+from torchyard.models import actions
+from torchyard.models.types import FindSource, Model
+from torchyard.workspaces.access import Person
+
+
+def router(
+    db: Database,
+    clock: Clock,
+    datastores: Datastores,
+    find: FindSource,
+) -> APIRouter:
+    routes = APIRouter(prefix="/v1/workspaces/{workspace}/models", tags=["models"])
+
+    @routes.post("", status_code=201)
+    def register(
+        workspace: str, identity: Person, document: Annotated[Any, Body()]
+    ) -> dict[str, Any]:
+        if not isinstance(document, dict):
+            raise InvalidSpec("the model's document is no mapping of keys to values")
+        made = actions.register(db, clock, datastores, find, workspace, document, identity.user)
+        return to_json(made)
+
+    @routes.get("")
+    def list_models(workspace: str, identity: Person, name: str = "") -> dict[str, Any]:
+        if name:
+            found = actions.versions(db, workspace, name)
+        else:
+            found = actions.newest(db, workspace)
+        return {"value": [to_json(model) for model in found]}
+
+    @routes.get("/{name}/versions/{version}")
+    def show(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
+        return to_json(actions.get(db, workspace, name, version))
+
+    @routes.get("/{name}/versions/{version}/files")
+    def list_files(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
+        model = actions.get(db, workspace, name, version)
+        return {"value": [dict(vars(file)) for file in model.files]}
+
+    @routes.get("/{name}/versions/{version}/files/{path:path}")
+    def get_file(
+        workspace: str, name: str, version: str, path: str, identity: Person
+    ) -> FileResponse:
+        model = actions.get(db, workspace, name, version)
+        found = actions.file(datastores, model, path)
+        return FileResponse(found, media_type="application/octet-stream")
+
+    return routes
+
+
+def to_json(model: Model) -> dict[str, Any]:
+    body = {**vars(model), "files": [dict(vars(file)) for file in model.files]}
+    body["created_at"] = to_text(model.created_at)
+    return body

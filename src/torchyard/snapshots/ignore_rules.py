@@ -1,0 +1,187 @@
+"""Which files of a code folder stay at home.
+
+Owns: the rules of `.amlignore`, else `.gitignore` (never both), read as git reads them.
+Leaves: walking the folder to walk.py.
+Always: only the ignore file at the folder's top counts, as in Azure ML; an excluded folder is not
+entered, so nothing below it can be included again; `.git` is never part of a snapshot, and
+`__pycache__` only when a rule such as `!__pycache__/` says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchyard.base.errors import InvalidInput
+
+IGNORE_FILES = (".amlignore", ".gitignore")
+_NEVER = ".git"
+_FIRST_RULES = ("__pycache__/",)
+
+_GLOB_CHARACTERS = frozenset("*?[\\")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One line. `by_name` rules look at a file's name, the others at its path from the top."""
+
+    pattern: re.Pattern[str]
+    text: str
+    negated: bool
+    folders_only: bool
+    by_name: bool
+
+
+class IgnoreRules:
+    """The rules of one ignore file, in order; the last one that matches decides."""
+
+    def __init__(self, lines: Iterable[str] = ()) -> None:
+        rules = [rule for line in (*_FIRST_RULES, *lines) if (rule := _rule(line)) is not None]
+        self._backwards = rules[::-1]
+        # Most files match no rule at all: those are told apart without trying every rule.
+        self._names: set[str] = set()
+        endings = []
+        by_name, by_path = [], []
+        for rule in rules:
+            if not rule.by_name:
+                by_path.append(rule.pattern.pattern)
+            elif not _GLOB_CHARACTERS & set(rule.text):
+                self._names.add(rule.text)
+            elif rule.text[0] == "*" and not _GLOB_CHARACTERS & set(rule.text[1:]):
+                endings.append(rule.text[1:])
+            else:
+                by_name.append(rule.pattern.pattern)
+        self._endings = tuple(endings)
+        self._by_name = _any_of(by_name)
+        self._by_path = _any_of(by_path)
+
+    def excludes(self, path: str, name: str, is_folder: bool) -> bool:
+        """Whether the entry `path` (slashes, from the top), called `name`, stays at home."""
+        if name == _NEVER:
+            return True
+        if not (
+            name in self._names
+            or name.endswith(self._endings)
+            or (self._by_name is not None and self._by_name.match(name))
+            or (self._by_path is not None and self._by_path.match(path))
+        ):
+            return False
+        for rule in self._backwards:
+            if rule.folders_only and not is_folder:
+                continue
+            if rule.pattern.match(name if rule.by_name else path):
+                return not rule.negated
+        return False
+
+
+def read(folder: Path) -> IgnoreRules:
+    """The rules at the top of `folder`.
+
+    Raises:
+        InvalidInput: the ignore file can't be read as text.
+    """
+    for name in IGNORE_FILES:
+        try:
+            text = (folder / name).read_text(encoding="utf-8-sig")
+        except FileNotFoundError:
+            continue
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInput(
+                f"`{folder / name}` can't be read ({error})", "make it a readable UTF-8 file"
+            ) from error
+        return IgnoreRules(text.split("\n"))
+    return IgnoreRules()
+
+
+def _rule(line: str) -> Rule | None:
+    text = _without_trailing_spaces(line.removesuffix("\r"))
+    if not text or text.startswith("#"):
+        return None
+    negated = text.startswith("!")
+    text = text.removeprefix("!")
+    folders_only = text.endswith("/")
+    text = text.removesuffix("/")
+    by_name = "/" not in text
+    text = text.removeprefix("/")
+    expression = _expression(text) if text else None
+    if expression is None:
+        return None
+    return Rule(re.compile(expression, re.DOTALL), text, negated, folders_only, by_name)
+
+
+def _without_trailing_spaces(line: str) -> str:
+    kept = line.rstrip(" ")
+    backslashes = len(kept) - len(kept.rstrip("\\"))
+    return kept + " " if backslashes % 2 and kept != line else kept
+
+
+def _expression(glob: str) -> str | None:
+    """A regular expression for the whole of `glob`; None for a glob that can match nothing."""
+    parts: list[str] = []
+    at = 0
+    while at < len(glob):
+        character = glob[at]
+        if character == "*":
+            end = at
+            while end < len(glob) and glob[end] == "*":
+                end += 1
+            starts_level = at == 0 or glob[at - 1] == "/"
+            if end - at == 2 and starts_level and end < len(glob) and glob[end] == "/":
+                parts.append("(?:.*/)?")
+                end += 1
+            elif end - at == 2 and starts_level and end == len(glob) and at > 0:
+                parts.append(".+")
+            else:
+                parts.append("[^/]*")
+            at = end
+        elif character == "?":
+            parts.append("[^/]")
+            at += 1
+        elif character == "[":
+            found = _character_class(glob, at)
+            if found is None:
+                return None
+            parts.append(found[0])
+            at = found[1]
+        elif character == "\\":
+            if at + 1 == len(glob):
+                return None
+            parts.append(re.escape(glob[at + 1]))
+            at += 2
+        else:
+            parts.append(re.escape(character))
+            at += 1
+    return "(?:" + "".join(parts) + r")\Z"
+
+
+def _character_class(glob: str, start: int) -> tuple[str, int] | None:
+    """The class that opens at `start` and the position behind it; None when it never closes."""
+    at = start + 1
+    negated = at < len(glob) and glob[at] in "!^"
+    at += negated
+    first = at
+    body = ""
+    while at < len(glob) and (glob[at] != "]" or at == first):
+        if glob[at] == "\\" and at + 1 < len(glob):
+            at += 1
+        elif glob[at] == "-" and at != first and at + 1 < len(glob) and glob[at + 1] != "]":
+            body += "-"
+            at += 1
+            continue
+        body += re.escape(glob[at])
+        at += 1
+    if at >= len(glob):
+        return None
+    expression = f"(?!/)[{'^' if negated else ''}{body}]"
+    try:
+        re.compile(expression)
+    except re.error:
+        # A range that runs backwards, `[z-a]`, matches nothing.
+        return ("[^/]" if negated else "(?!)"), at + 1
+    return expression, at + 1
+
+
+def _any_of(expressions: list[str]) -> re.Pattern[str] | None:
+    return re.compile("|".join(expressions), re.DOTALL) if expressions else None

@@ -1,0 +1,230 @@
+"""Find the local things that a job document names, and put snapshots in their place.
+
+Owns: which keys of a job may name something on this machine: `code`, `inputs.<n>.path`,
+`environment.conda_file`, `environment.pip_requirements`, `environment: file:…`.
+Leaves: every other key to the server, which alone says what is valid.
+Always: paths are relative to the folder of the document; an error carries the place in the
+document (`at`); finding reads no file's content but the environment's.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from torchyard.base.errors import InvalidSpec, TorchyardError
+from torchyard.snapshots import snapshot
+from torchyard.snapshots.snapshot import Snapshot
+from torchyard.snapshots.walk import CODE_LIMITS, Limits
+
+At = tuple[str | int, ...]
+
+_ELSEWHERE = re.compile(r"^(azureml:|snapshot:|runs:/|git\+|git@|[a-z][a-z0-9+.-]+://)", re.I)
+_INLINE_LIMIT_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class LocalPath:
+    """Something on this machine at `at` of the document."""
+
+    at: At
+    place: Path
+    is_code: bool
+
+    def take(self, index_folder: Path | None, limits: Limits) -> Snapshot:
+        with _located(self.at):
+            return snapshot.take(
+                self.place,
+                limits if self.is_code else Limits(),
+                index_folder,
+                ignore=self.is_code,
+            )
+
+
+@dataclass(frozen=True)
+class JobFiles:
+    """A job document whose local things are placeholders, `local:<path>`, and what they stand for.
+
+    `document` can be validated by the server before anything is read or uploaded.
+    """
+
+    document: dict[str, Any]
+    paths: tuple[LocalPath, ...]
+
+    def with_snapshots(self, snapshot_id: Callable[[LocalPath], str]) -> dict[str, Any]:
+        """The document with each placeholder replaced by `snapshot:<id>`."""
+        document = copy.deepcopy(self.document)
+        for path in self.paths:
+            parent: Any = document
+            for step in path.at[:-1]:
+                parent = parent[step]
+            parent[path.at[-1]] = f"snapshot:{snapshot_id(path)}"
+        return document
+
+
+def find(document: Mapping[str, Any], folder: Path, limits: Limits = CODE_LIMITS) -> JobFiles:
+    """Check the local things that `document` names.
+
+    Args:
+        folder: what relative paths are relative to.
+        limits: for the code folder.
+
+    Raises:
+        InvalidSpec: a path does not exist or is of the wrong kind.
+        TorchyardError: a folder can't be a snapshot.
+    """
+    found: dict[str, Any] = copy.deepcopy(dict(document))
+    paths = []
+    code = found.get("code")
+    if isinstance(code, str) and code and not is_elsewhere(code):
+        place = _existing(code, folder, ("code",))
+        with _located(("code",)):
+            snapshot.find(place, limits, ignore=True)
+        found["code"] = f"local:{code}"
+        paths.append(LocalPath(("code",), place, is_code=True))
+    inputs = found.get("inputs")
+    for name, value in inputs.items() if isinstance(inputs, dict) else ():
+        path = value.get("path") if isinstance(value, dict) else None
+        if not isinstance(path, str) or not path or is_elsewhere(path):
+            continue
+        at = ("inputs", name, "path")
+        place = _existing(path, folder, at)
+        _check_kind(value.get("type"), place, path, at)
+        with _located(at):
+            snapshot.find(place, Limits())
+        value["path"] = f"local:{path}"
+        paths.append(LocalPath(at, place, is_code=False))
+    if "environment" in found:
+        found["environment"] = _environment(found["environment"], folder)
+    return JobFiles(found, tuple(paths))
+
+
+def is_elsewhere(path: str) -> bool:
+    """Whether `path` is a reference or a URL, not a path on this machine."""
+    return bool(_ELSEWHERE.match(path)) and not path.lower().startswith("file:")
+
+
+def local_path(text: str, folder: Path) -> Path:
+    """The file or folder that `text` names, `file:` forms included."""
+    if text.lower().startswith("file://"):
+        text = unquote(urlsplit(text).path)
+    elif text.lower().startswith("file:"):
+        text = text[5:]
+    return folder / Path(text).expanduser()
+
+
+def _existing(text: str, folder: Path, at: At) -> Path:
+    place = local_path(text, folder)
+    try:
+        place.stat()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        if isinstance(error, FileNotFoundError):
+            reason = "does not exist"
+        raise InvalidSpec(
+            f"the path `{text}` {reason}"
+            if reason == "does not exist"
+            else f"the path `{text}` can't be read ({reason})",
+            f"paths are relative to `{folder}`",
+            at=at,
+        ) from error
+    return place
+
+
+def _check_kind(kind: Any, place: Path, text: str, at: At) -> None:
+    wanted = str(kind or "uri_folder").lower()
+    if wanted == "uri_file" and place.is_dir():
+        raise InvalidSpec(
+            f"the input's path `{text}` is a folder, its type is uri_file",
+            "name a file, or write `type: uri_folder`",
+            at=at,
+        )
+    if wanted == "uri_folder" and not place.is_dir():
+        raise InvalidSpec(
+            f"the input's path `{text}` is a file, its type is uri_folder",
+            "name a folder, or write `type: uri_file`",
+            at=at,
+        )
+
+
+def _environment(environment: Any, folder: Path) -> Any:
+    if isinstance(environment, str) and environment.lower().startswith("file:"):
+        file = _existing(environment, folder, ("environment",))
+        environment = _yaml(file, ("environment",))
+        folder = file.parent
+    if not isinstance(environment, dict):
+        return environment
+    conda = environment.get("conda_file")
+    if isinstance(conda, str):
+        at: At = ("environment", "conda_file")
+        environment["conda_file"] = _yaml(_existing(conda, folder, at), at)
+    pip = environment.get("pip_requirements")
+    if isinstance(pip, str):
+        at = ("environment", "pip_requirements")
+        environment["pip_requirements"] = _requirements(_existing(pip, folder, at), at)
+    return environment
+
+
+def _yaml(file: Path, at: At) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(_text(file, at))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f":{mark.line + 1}:{mark.column + 1}" if mark is not None else ""
+        problem = getattr(error, "problem", None) or str(error)
+        raise InvalidSpec(
+            f"`{file}{place}` is not valid YAML: {problem}", "correct that file", at=at
+        ) from error
+
+
+def _requirements(file: Path, at: At) -> list[str]:
+    """The requirements in `file`, one a line, comments and continued lines resolved."""
+    lines = []
+    text = _text(file, at).replace("\\\r\n", " ").replace("\\\n", " ")
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = re.sub(r"(^|\s)#.*$", "", raw).strip()
+        if not line:
+            continue
+        option = re.match(r"(-r|-c|--requirement|--constraint|-e|--editable)\b", line)
+        if option:
+            raise InvalidSpec(
+                f"`{file}:{number}`: `{option[1]}` names another file, which does not travel along",
+                "write the packages themselves into this file",
+                at=at,
+            )
+        lines.append(line)
+    return lines
+
+
+def _text(file: Path, at: At) -> str:
+    try:
+        if file.stat().st_size > _INLINE_LIMIT_BYTES:
+            raise InvalidSpec(
+                f"`{file}` is larger than 1 MB", "name a list of packages, not data", at=at
+            )
+        return file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidSpec(
+            f"`{file}` can't be read as text ({error})", "name a UTF-8 text file", at=at
+        ) from error
+
+
+class _located:
+    """Errors in the block get the place `at` when they have none."""
+
+    def __init__(self, at: At) -> None:
+        self._at = at
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, TorchyardError) and not error.at:
+            error.at = self._at

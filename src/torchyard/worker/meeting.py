@@ -1,0 +1,170 @@
+"""Where the ranks of an attempt find each other.
+
+Owns: the master's port, its address, the wait for the other nodes.
+Leaves: telling the ranks to variables.py.
+Always: a port is held until the ranks start, and no other torchyard job on this machine takes it
+until the attempt ends; between hosts the address is never loopback.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import time
+from dataclasses import dataclass
+
+from torchyard.plan import LaunchPlan
+from torchyard.worker import networks
+from torchyard.worker.failures import Failure
+from torchyard.worker.link import Link
+from torchyard.worker.orders import Orders
+from torchyard.worker.patience import patiently
+
+FIRST_PORT, LAST_PORT = 6105, 6999
+_POLL_S = 20.0
+_PAUSE_S = 0.05
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """`hosts` is one address a node, in node order; `interface` is the way to them."""
+
+    address: str
+    port: int
+    hosts: tuple[str, ...]
+    interface: str
+
+
+class HeldPort:
+    """A port nobody else can bind; `open_up` lets the ranks bind it."""
+
+    def __init__(self, port: int, listener: socket.socket, lock: socket.socket | None) -> None:
+        self.port = port
+        self._listener = listener
+        self._lock = lock
+
+    def open_up(self) -> None:
+        """Free the port for the ranks; other torchyard jobs still keep off."""
+        self._listener.close()
+
+    def close(self) -> None:
+        self._listener.close()
+        if self._lock is not None:
+            self._lock.close()
+
+
+def hold_port(first: int = FIRST_PORT, last: int = LAST_PORT) -> HeldPort:
+    """The first free port; held by listening on it and by a machine-wide lock."""
+    for port in range(first, last + 1):
+        try:
+            lock = _lock(port)
+        except BlockingIOError:
+            continue
+        listener = _listen(port)
+        if listener is not None:
+            return HeldPort(port, listener, lock)
+        if lock is not None:
+            lock.close()
+    raise Failure(
+        "no_free_port",
+        f"no port from {first} to {last} is free on {socket.gethostname()}",
+        "end programs that hold them; `ss -ltnp` lists them",
+    )
+
+
+def meet(link: Link, plan: LaunchPlan, node: int, port: int, orders: Orders) -> Meeting:
+    """Wait for every node's address; `port` is node 0's, ignored on others.
+
+    Raises:
+        Failure: a node did not come in time, or node 0 can't be reached.
+    """
+    own = networks.LOOPBACK
+    if not plan.single_host:
+        own = networks.own_address(plan.server_url)
+    if plan.node_count == 1:
+        hosts, master_port = [own], port
+    else:
+        hosts, master_port = _gather(link, plan, node, own, port, orders)
+    address = networks.LOOPBACK if plan.single_host else hosts[0]
+    if node > 0 and not plan.single_host and not networks.answers(address, master_port):
+        raise Failure(
+            "meeting_failed",
+            f"node {node} can't reach node 0 at {address}:{master_port}",
+            "open the network between the nodes, ports 6105 and up",
+        )
+    return Meeting(address, master_port, tuple(hosts), networks.interface_of(own))
+
+
+def _gather(
+    link: Link, plan: LaunchPlan, node: int, own: str, port: int, orders: Orders
+) -> tuple[list[str], int]:
+    mine = {"node": node, "address": own, "port": port if node == 0 else None}
+    patiently(lambda: link.call("POST", "/meeting", mine), lambda: orders.stopped)
+    waited_s = 0.0
+    while True:
+        wait_s = min(_POLL_S, max(1.0, plan.meeting_timeout_s - waited_s))
+        query = {"wait_s": f"{wait_s:g}"}
+        asked_at = time.monotonic()
+        answer = patiently(
+            lambda: link.call("GET", "/meeting", query=query, timeout_s=wait_s + 10),  # noqa: B023
+            lambda: orders.stopped,
+        )
+        nodes = list(answer.get("nodes") or [])
+        if answer.get("ready"):
+            return [str(host) for host in nodes], int(answer["port"])
+        # Only time the server answered for counts: one that is away delays, and fails nobody.
+        waited_s += min(wait_s, time.monotonic() - asked_at)
+        if waited_s >= plan.meeting_timeout_s:
+            raise _not_all_came(plan, nodes)
+        if orders.stopped:
+            raise OSError("stopped while waiting for the other nodes")
+        time.sleep(_PAUSE_S)
+
+
+def _not_all_came(plan: LaunchPlan, nodes: list[str]) -> Failure:
+    missing = [str(k) for k in range(plan.node_count) if k >= len(nodes) or not nodes[k]]
+    who = f"node {missing[0]}" if len(missing) == 1 else f"nodes {', '.join(missing)}"
+    return Failure(
+        "meeting_timeout",
+        f"{who} did not come to the meeting within {plan.meeting_timeout_s:g} s",
+        "see whether those nodes started: `yard job show`",
+    )
+
+
+def _lock(port: int) -> socket.socket | None:
+    """Keep other torchyard jobs off; None where the system has no abstract addresses.
+
+    Raises:
+        BlockingIOError: another job has it.
+    """
+    # An abstract address lives in the network namespace, as ports do, is seen by every Unix user,
+    # needs no file anywhere and goes with its process, however that ends.
+    lock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        lock.bind(f"\0torchyard-port-{port}")
+    except OSError as error:
+        lock.close()
+        if error.errno == errno.EADDRINUSE:
+            raise BlockingIOError(error.errno, f"port {port} is another job's") from error
+        return None
+    return lock
+
+
+def _listen(port: int) -> socket.socket | None:
+    # torch listens on IPv6 and IPv4 at once where it can, so the port must be free on both.
+    for kind in (socket.AF_INET6, socket.AF_INET):
+        try:
+            listener = socket.socket(kind, socket.SOCK_STREAM)
+        except OSError:
+            continue
+        try:
+            if kind == socket.AF_INET6:
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            listener.bind(("", port))
+            listener.listen(16)
+            return listener
+        except OSError as error:
+            listener.close()
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                return None
+    return None

@@ -1,0 +1,112 @@
+"""From a plan to a node on which the ranks can start.
+
+Owns: what is prepared beside what, and leaving it when a stop order comes.
+Leaves: each step to its own module.
+Always: it ends with everything the ranks need, or with the error of the first step that failed.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchyard.plan import LaunchPlan
+from torchyard.worker import meeting, temporary
+from torchyard.worker.blobs import Blobs
+from torchyard.worker.failures import Failure
+from torchyard.worker.layout import Folders, Layout, lay_out
+from torchyard.worker.link import Link
+from torchyard.worker.meeting import HeldPort, Meeting
+from torchyard.worker.orders import Orders
+from torchyard.worker.relay import Relay
+from torchyard.worker.steps import Step
+from torchyard.worker.variables import Surroundings
+
+_LEAVE_S = 5.0
+_LOOK_EVERY_S = 5.0
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """`port` is held by node 0 alone."""
+
+    surroundings: Surroundings
+    port: HeldPort | None
+
+
+def prepare(
+    link: Link, plan: LaunchPlan, node: int, folders: Folders, relay: Relay, orders: Orders
+) -> Prepared | None:
+    """Do all steps; None when a stop order came first.
+
+    Raises:
+        Failure: a step failed.
+        AttemptOver: the server disowns the attempt.
+    """
+    port = meeting.hold_port() if node == 0 else None
+    prepared = None
+    try:
+        prepared = _prepare(link, plan, node, folders, relay, orders, port)
+    finally:
+        if prepared is None and port is not None:
+            port.close()
+    return prepared
+
+
+def _prepare(
+    link: Link,
+    plan: LaunchPlan,
+    node: int,
+    folders: Folders,
+    relay: Relay,
+    orders: Orders,
+    port: HeldPort | None,
+) -> Prepared | None:
+    blobs = Blobs(link, plan.blobs, lambda: orders.stopped)
+    number = port.port if port else 0
+    meets = Step("meeting", lambda: meeting.meet(link, plan, node, number, orders), orders.wake)
+    lays = Step("layout", lambda: lay_out(plan, folders, blobs), orders.wake)
+    programs = _programs(plan, folders)
+    relay_url = relay.start()
+    while (meets.running or lays.running) and not (meets.failed or lays.failed or orders.stopped):
+        orders.wait(_LOOK_EVERY_S)
+    if orders.stopped:
+        # It writes into folders that are about to go; the meeting only waits for an answer.
+        lays.leave(_LEAVE_S)
+        return None
+    place, layout = _results(meets, lays)
+    surroundings = Surroundings(
+        hostname=socket.gethostname(),
+        folders=folders,
+        layout=layout,
+        meeting=place,
+        relay_url=relay_url,
+        temporary=temporary.shorten(folders.temporary),
+        programs=programs,
+        cpu_count=len(os.sched_getaffinity(0)),
+    )
+    return Prepared(surroundings, port)
+
+
+def _results(meets: Step[Meeting], lays: Step[Layout]) -> tuple[Meeting, Layout]:
+    if lays.failed:
+        lays.result()
+    return meets.result(), lays.result()
+
+
+def _programs(plan: LaunchPlan, folders: Folders) -> Path | None:
+    if plan.environment:
+        from torchyard.worker import thin_environment  # Costly to import, and not always needed.
+
+        try:
+            return thin_environment.create(Path(plan.environment), folders.environment)
+        except OSError as error:
+            raise Failure(
+                "environment_failed",
+                f"no environment could be made over `{plan.environment}`: {error}",
+                "submit the job again: that builds what is missing",
+            ) from error
+    # Without an environment `python` is the platform's, wherever that is.
+    return Path(plan.python).parent if plan.python else None

@@ -1,0 +1,150 @@
+"""A request of the script, passed on to the server.
+
+Owns: the way to the server's MLflow routes and back, waiting for a server that is away.
+Leaves: which requests go this way to relay_door.py.
+Always: bodies are streamed, and nothing is sent twice that the server may have acted on.
+"""
+
+from __future__ import annotations
+
+import http.client
+import time
+from typing import Callable, Iterator, Mapping, Optional
+from urllib.parse import urlsplit
+
+from torchyard.plan import LaunchPlan
+
+CHUNK_BYTES = 256 * 1024
+# Named for their one hop only; and what this hop says itself.
+_HOP = frozenset(
+    "connection keep-alive proxy-connection te trailer transfer-encoding upgrade host "
+    "authorization content-length expect".split()
+)
+_PAUSE_S = 0.5
+_SAFE = frozenset({"GET", "HEAD"})
+
+
+class Away(Exception):
+    """No server answered in time."""
+
+
+class Proxy:
+    """Carries requests to one workspace's MLflow routes with the run's token."""
+
+    def __init__(self, plan: LaunchPlan) -> None:
+        parts = urlsplit(plan.server_url)
+        self._secure = parts.scheme == "https"
+        self._host = parts.hostname or "127.0.0.1"
+        self._port = parts.port or (443 if self._secure else 80)
+        self._base = f"{parts.path.rstrip('/')}/mlflow/{plan.workspace}"
+        self._token = plan.run_token
+
+    def ask(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: Iterator[bytes],
+        size_bytes: Optional[int],
+        patience_s: float,
+        timeout_s: float = 600.0,
+    ) -> http.client.HTTPResponse:
+        """Send one request; `size_bytes` None sends the body in chunks.
+
+        The answer's connection closes with the answer. A server that can't be reached is tried
+        again; one that breaks off is asked again only for what changes nothing.
+
+        Raises:
+            Away: it did not answer within `patience_s`, or broke off.
+        """
+        deadline = time.monotonic() + patience_s
+        while True:
+            connection = self._connection(timeout_s)
+            sent = False
+            try:
+                connection.connect()
+                sent = method not in _SAFE
+                self._send(connection, method, target, headers, body, size_bytes)
+                return connection.getresponse()
+            except (http.client.HTTPException, OSError) as error:
+                connection.close()
+                if sent or time.monotonic() + _PAUSE_S > deadline:
+                    raise Away(f"the torchyard server does not answer: {error!r}") from error
+            time.sleep(_PAUSE_S)
+
+    def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
+        if self._secure:
+            return http.client.HTTPSConnection(self._host, self._port, timeout=timeout_s)
+        return http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
+
+    def _send(
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: Iterator[bytes],
+        size_bytes: Optional[int],
+    ) -> None:
+        connection.putrequest(method, self._base + target, skip_accept_encoding=True)
+        for name, value in headers.items():
+            if name.lower() not in _HOP:
+                connection.putheader(name, value)
+        connection.putheader("Authorization", "Bearer " + self._token)
+        connection.putheader("Connection", "close")
+        if size_bytes is None:
+            connection.putheader("Transfer-Encoding", "chunked")
+        elif size_bytes or method not in _SAFE:
+            connection.putheader("Content-Length", str(size_bytes))
+        connection.endheaders()
+        try:
+            for chunk in body:
+                connection.send(
+                    b"%x\r\n%b\r\n" % (len(chunk), chunk) if size_bytes is None else chunk
+                )
+            if size_bytes is None:
+                connection.send(b"0\r\n\r\n")
+        except (BrokenPipeError, ConnectionResetError):
+            # The server may have refused before it read all; its answer says why.
+            pass
+
+
+def answer_headers(answer: http.client.HTTPResponse) -> Iterator[tuple[str, str]]:
+    """Those that the script gets to see."""
+    for name, value in answer.getheaders():
+        if name.lower() not in _HOP and name.lower() not in ("server", "date"):
+            yield name, value
+
+
+def pieces(read: Callable[[int], bytes], size_bytes: int) -> Iterator[bytes]:
+    """`size_bytes` bytes, bit by bit.
+
+    Raises:
+        OSError: they end too early.
+    """
+    left = size_bytes
+    while left:
+        chunk = read(min(CHUNK_BYTES, left))
+        if not chunk:
+            raise OSError("the body ended early")
+        left -= len(chunk)
+        yield chunk
+
+
+def chunks(readline: Callable[[int], bytes], read: Callable[[int], bytes]) -> Iterator[bytes]:
+    """The content of a chunked body.
+
+    Raises:
+        OSError: it ends too early, or is none.
+    """
+    while True:
+        try:
+            size = int(readline(1024).split(b";")[0], 16)
+        except ValueError:
+            raise OSError("the body is not chunked as it says") from None
+        if size == 0:
+            while readline(65536) not in (b"\r\n", b"\n", b""):
+                pass
+            return
+        yield from pieces(read, size)
+        readline(8)

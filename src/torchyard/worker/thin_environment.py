@@ -1,0 +1,92 @@
+"""An environment of an attempt's own, over a shared one.
+
+Owns: its folder: pyvenv.cfg, links to the interpreter, copies of the console scripts.
+Leaves: building the shared environment to the server.
+Always: the shared environment is only read; what a job installs goes into its own folder, which
+Python looks at first. Made in milliseconds.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+# Python runs a line of a .pth file that begins with `import`; `addsitedir` makes the shared
+# folder's own .pth files work, which a plain path in a .pth file would not.
+_BEHIND = "import site; site.addsitedir({!r})\n"
+_PTH = "_torchyard_shared.pth"
+# uv's own would find its folder in bash and zsh only; this one works in every POSIX shell.
+_ACTIVATE = """\
+# Use the environment of this job in a shell: `. bin/activate`, and later `deactivate`.
+deactivate () {{
+    PATH="$_OLD_VIRTUAL_PATH"
+    export PATH
+    unset VIRTUAL_ENV _OLD_VIRTUAL_PATH
+    unset -f deactivate
+}}
+_OLD_VIRTUAL_PATH="${{_OLD_VIRTUAL_PATH:-$PATH}}"
+VIRTUAL_ENV={folder}
+PATH="$VIRTUAL_ENV/bin:$PATH"
+export VIRTUAL_ENV PATH
+unset PYTHONHOME
+hash -r 2>/dev/null || true
+"""
+_NOT_LINKED = ("bin", "lib", "lib64", "include", "pyvenv.cfg")
+
+
+def create(shared: Path, folder: Path) -> Path:
+    """Make the thin environment in `folder`; the answer is its `bin`.
+
+    Raises:
+        OSError: `shared` is no environment, or the disk says no.
+    """
+    packages = next((shared / "lib").glob("python3*/site-packages"), None)
+    if packages is None:
+        raise FileNotFoundError(f"{shared} holds no Python environment")
+    bin_folder = folder / "bin"
+    bin_folder.mkdir(parents=True)
+    own_packages = folder / packages.relative_to(shared)
+    own_packages.mkdir(parents=True)
+    (own_packages / _PTH).write_text(_BEHIND.format(str(packages)), encoding="utf-8")
+    shutil.copyfile(shared / "pyvenv.cfg", folder / "pyvenv.cfg")
+    for entry in os.scandir(shared / "bin"):
+        if entry.name != "activate":
+            _put_program(Path(entry.path), bin_folder / entry.name)
+    quoted = shlex.quote(str(folder))
+    (bin_folder / "activate").write_text(_ACTIVATE.format(folder=quoted), encoding="utf-8")
+    for source, name in _data(shared):
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.symlink_to(source)
+    return bin_folder
+
+
+def _put_program(source: Path, target: Path) -> None:
+    """Copy a script, link anything else.
+
+    Scripts find Python beside the place they really are, so that a link would run the shared
+    environment's; the interpreter's links are made to what they name in the end.
+    """
+    if source.is_symlink():
+        text = os.readlink(source)
+        # `python3 -> python` stays a link to its neighbour.
+        target.symlink_to(text if "/" not in text else os.path.realpath(source))
+    elif source.is_file():
+        with open(source, "rb") as file:
+            is_binary = file.read(4) == b"\x7fELF"
+        if is_binary:
+            target.symlink_to(source)
+        else:
+            shutil.copy(source, target)
+
+
+def _data(shared: Path) -> Iterator[tuple[Path, str]]:
+    """What packages put beside `lib`, as `share/jupyter`: found below sys.prefix by them."""
+    for entry in os.scandir(shared):
+        if entry.name in _NOT_LINKED or not entry.is_dir(follow_symlinks=False):
+            continue
+        for inner in os.scandir(entry.path):
+            yield Path(inner.path), f"{entry.name}/{inner.name}"

@@ -1,0 +1,1 @@
+"""Workspaces: the room of people, their tokens, and what they share."""

@@ -1,0 +1,70 @@
+"""What a command imports, which is what it costs to start."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from cli.conftest import Yard
+from cli.fake_server import FakeServer
+
+HEAVY = {
+    "fastapi", "sqlalchemy", "pydantic", "alembic", "uvicorn", "torch", "mlflow", "rich", "yaml",
+    "torchyard.server", "torchyard.jobs", "torchyard.environments", "torchyard.compute",
+    "torchyard.executors", "torchyard.worker", "torchyard.base.db", "torchyard.base.blobs",
+}  # fmt: skip
+SCRIPT = """
+import atexit, json, sys
+sys.argv = ["yard", *json.loads(sys.argv[1])]
+atexit.register(lambda: print(json.dumps(sorted(sys.modules)), file=sys.stderr))
+from torchyard.cli.main import main
+main()
+"""
+
+
+def imported(*arguments: str) -> set[str]:
+    ran = subprocess.run(
+        [sys.executable, "-c", SCRIPT, json.dumps(arguments)], capture_output=True, timeout=30
+    )
+    names: list[str] = json.loads(ran.stderr.splitlines()[-1])
+    return set(names)
+
+
+def test_help_imports_next_to_nothing() -> None:
+    for flag in ("--help", "--version"):
+        assert not {"click", "http.client", *HEAVY} & imported(flag)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("job", "list"),
+        ("job", "--help"),
+        ("compute", "list", "-o", "json"),
+        ("workspace", "show"),
+        ("server", "status"),
+    ],
+)
+def test_light_commands_import_nothing_heavy(
+    server: FakeServer, yard: Yard, arguments: tuple[str, ...]
+) -> None:
+    assert not HEAVY & imported(*arguments)
+
+
+def test_the_heaviest_command_knows_no_server(server: FakeServer, yard: Yard) -> None:
+    names = imported("job", "create", "-f", "nope.yml")
+    assert HEAVY & names == {"yaml"}
+
+
+def test_shell_completion(server: FakeServer, yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    for words, expected in (("yard co", "compute"), ("yard job str", "stream")):
+        monkeypatch.setenv("_YARD_COMPLETE", "bash_complete")
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+        ran = subprocess.run(
+            [sys.executable, "-m", "torchyard.cli.main"], capture_output=True, text=True, timeout=30
+        )
+        assert ran.stdout == f"plain,{expected}\n"

@@ -1,0 +1,130 @@
+"""What every executor must keep; each one's tests inherit these."""
+
+from __future__ import annotations
+
+import json
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import pytest
+
+from torchyard.executors.executor import Executor, Handle
+from torchyard.plan import LaunchPlan
+
+_LIMIT_S = 20.0
+
+
+class Site(ABC):
+    """An executor, and the means to make its attempts do something."""
+
+    executor: Executor
+
+    @abstractmethod
+    def plan(self, node_count: int = 1) -> LaunchPlan:
+        """An attempt that runs until `end` or a stop."""
+
+    @abstractmethod
+    def end(self, plan: LaunchPlan) -> None:
+        """Let all nodes of the attempt end well."""
+
+    @abstractmethod
+    def lose(self, plan: LaunchPlan, node: int) -> None:
+        """Take one node away without a word."""
+
+    @abstractmethod
+    def starts(self, plan: LaunchPlan) -> int:
+        """How many nodes of the attempt were ever started; called when they run."""
+
+    @abstractmethod
+    def anew(self) -> Executor:
+        """Another executor for the same place, as a server that was started again has it."""
+
+
+class ExecutorContract:
+    """Inherit, and give a fixture `site`."""
+
+    @pytest.fixture
+    def site(self) -> Site:
+        raise NotImplementedError
+
+    def test_an_attempt_runs_and_ends(self, site: Site) -> None:
+        plan = site.plan(node_count=2)
+        handle = site.executor.launch(plan)
+        assert site.executor.status(handle).nodes == ("running", "running")
+        assert not site.executor.status(handle).over
+        site.end(plan)
+        _wait(lambda: site.executor.status(handle).over)
+        assert site.executor.status(handle).nodes == ("exited", "exited")
+        assert site.executor.status(handle).state == "exited"
+
+    def test_the_same_attempt_twice_starts_once(self, site: Site) -> None:
+        plan = site.plan(node_count=2)
+        first = site.executor.launch(plan)
+        second = site.executor.launch(plan)
+        third = site.anew().launch(plan)
+        assert site.starts(plan) == 2
+        for handle in (first, second, third):
+            assert site.executor.status(handle).state == "running"
+        site.end(plan)
+        _wait(lambda: site.executor.status(first).over)
+        again = site.executor.launch(plan)
+        for handle in (first, second, third, again):
+            assert site.executor.status(handle).state == "exited"
+        assert site.starts(plan) == 2
+
+    def test_a_handle_is_all_that_a_new_server_needs(self, site: Site) -> None:
+        plan = site.plan()
+        handle = site.executor.launch(plan)
+        read_back = Handle.from_json(json.loads(json.dumps(handle.to_json())))
+        assert read_back == handle
+        anew = site.anew()
+        assert anew.status(read_back).state == "running"
+        site.end(plan)
+        _wait(lambda: anew.status(read_back).over)
+        assert anew.status(read_back).state == "exited"
+
+    def test_a_lost_node_makes_the_attempt_lost(self, site: Site) -> None:
+        plan = site.plan(node_count=2)
+        handle = site.executor.launch(plan)
+        site.starts(plan)
+        site.lose(plan, 1)
+        _wait(lambda: site.executor.status(handle).nodes[1] == "lost")
+        assert site.executor.status(handle).state == "lost"
+        assert site.executor.status(handle).nodes[0] == "running"
+        site.executor.stop(handle, 5.0)
+        _wait(lambda: site.executor.status(handle).over)
+
+    def test_stop_ends_every_node(self, site: Site) -> None:
+        handle = site.executor.launch(site.plan(node_count=2))
+        site.executor.stop(handle, 5.0)
+        _wait(lambda: site.executor.status(handle).over)
+
+    def test_stop_returns_at_once_and_may_be_repeated(self, site: Site) -> None:
+        plan = site.plan()
+        handle = site.executor.launch(plan)
+        before = time.monotonic()
+        site.executor.stop(handle, 5.0)
+        site.executor.stop(handle, 5.0)
+        assert time.monotonic() - before < 1.0
+        _wait(lambda: site.executor.status(handle).over)
+        site.executor.stop(handle, 0.0)
+        assert site.executor.status(handle).over
+
+    def test_stop_without_grace(self, site: Site) -> None:
+        handle = site.executor.launch(site.plan(node_count=2))
+        site.executor.stop(handle, 0.0)
+        _wait(lambda: site.executor.status(handle).over)
+
+    def test_capacity_follows_scale(self, site: Site) -> None:
+        site.executor.scale(3)
+        _wait(lambda: site.executor.capacity().nodes == 3)
+        site.executor.scale(0)
+        _wait(lambda: site.executor.capacity().nodes == 0)
+
+
+def _wait(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _LIMIT_S
+    while not true():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)

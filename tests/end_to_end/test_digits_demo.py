@@ -1,0 +1,52 @@
+"""The demo's job, whole, and with the server killed in the middle of it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+import pytest
+from yard_under_test import wait_until
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(480)]
+
+EPOCHS = 12
+JOB_FILE = "examples/digits/job.yml"
+
+
+def assert_every_metric(yard, name):
+    """One point an epoch, in order, of both metrics."""
+    metrics = yard.get(f"jobs/{name}/metrics")["metrics"]
+    for key in ("loss", "accuracy"):
+        assert [point["step"] for point in metrics[key]] == list(range(1, EPOCHS + 1)), key
+    assert metrics["accuracy"][-1]["value"] >= 0.95
+
+
+def test_digits_reaches_its_accuracy_and_its_model_is_registered(yard, tmp_path):
+    printed = yard("job", "create", "-f", JOB_FILE, "--set", "name=digits", "--stream")
+    assert float(re.findall(r"test accuracy ([\d.]+)", printed)[-1]) >= 0.95
+    job = yard.completed("digits")
+    assert [stage["name"] for stage in job["stages"]][-1] == "Post-Processing"
+    assert_every_metric(yard, "digits")
+
+    artifact = yard.read("jobs/digits/files/outputs/model.pt")
+    source = "azureml://jobs/digits/outputs/artifacts/paths/outputs/model.pt"
+    yard("model", "create", "-n", "digits", "-p", source)
+    yard("model", "download", "-n", "digits", "-v", "1", "-p", str(tmp_path))
+    (file,) = tmp_path.rglob("model.pt")
+    assert hashlib.sha256(file.read_bytes()).digest() == hashlib.sha256(artifact).digest()
+
+
+def test_a_job_outlives_its_server(yard):
+    yard("job", "create", "-f", JOB_FILE, "--set", "name=orphan", "--set", "inputs.epochs=12")
+    wait_until(
+        lambda: len(yard.get("jobs/orphan/metrics")["metrics"].get("loss", [])) >= 1,
+        420,
+        "the first epoch is logged",
+    )
+    yard.kill_server()
+    yard("server", "start")
+    yard.completed("orphan")
+    assert_every_metric(yard, "orphan")
+    said = b"".join(yard.logs("orphan").values()).decode()
+    assert said.count("epoch ") == EPOCHS and said.count("test accuracy") == 1

@@ -1,0 +1,131 @@
+"""Asking a torchyard by its `yard` command and its native API, as a user and a program would.
+
+Owns: commands and requests over one home folder, and finding every process that knows it.
+Leaves: the server's life to conftest.py, what is asked to the tests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).parents[2]
+ENDED = ("Completed", "Failed", "Canceled")
+
+
+@dataclass(frozen=True)
+class Yard:
+    """The `yard` command and the server that it starts, over one home folder."""
+
+    home: Path
+
+    @property
+    def variables(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if "TORCHYARD" not in name}
+        return {**kept, "TORCHYARD_HOME": str(self.home), "TORCHYARD_WORKSPACE": "default"}
+
+    def start(self, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+        """The command, running; it is in the test's folder unless `cwd` says otherwise."""
+        yard = Path(sys.executable).with_name("yard")
+        return subprocess.Popen([yard, *arguments], env=self.variables, **options)
+
+    def __call__(self, *arguments: str, expect: int = 0, timeout_s: float = 300) -> str:
+        """What the command prints, once it has ended with the exit code `expect`."""
+        with self.start(
+            *arguments, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            try:
+                out, err = process.communicate(timeout=timeout_s)
+            finally:
+                process.kill()
+        said = f"yard {' '.join(arguments)}\n{out.decode(errors='replace')}\n{err.decode()}"
+        assert process.returncode == expect, said
+        return out.decode(errors="replace")
+
+    def open(self, path: str, body: Any = None) -> Any:
+        """An answer of the native API, to read and close; a `body` is posted."""
+        server = json.loads((self.home / "server.json").read_text())
+        token = (self.home / "token").read_text().strip()
+        request = urllib.request.Request(
+            f"{server['url']}/v1/workspaces/default/{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+        )
+        return urllib.request.urlopen(request, timeout=60)
+
+    def read(self, path: str) -> bytes:
+        with self.open(path) as answer:
+            content: bytes = answer.read()
+        return content
+
+    def get(self, path: str) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(self.read(path))
+        return answer
+
+    def post(self, path: str, body: Any) -> dict[str, Any]:
+        with self.open(path, body) as answer:
+            said: dict[str, Any] = json.loads(answer.read())
+        return said
+
+    def job(self, name: str) -> dict[str, Any]:
+        return self.get(f"jobs/{name}")
+
+    def wait(self, name: str, timeout_s: float = 240) -> dict[str, Any]:
+        """The job, once it has ended."""
+        wait_until(lambda: self.job(name)["status"] in ENDED, timeout_s, f"job {name} has ended")
+        return self.job(name)
+
+    def completed(self, name: str, timeout_s: float = 240) -> dict[str, Any]:
+        """The job, once it has ended; it must have gone well."""
+        job = self.wait(name, timeout_s)
+        assert job["status"] == "Completed", (job["status"], job["error"], self.logs(name))
+        return job
+
+    def logs(self, name: str) -> dict[str, bytes]:
+        """Every rank's output, by its path."""
+        files = [file["path"] for file in self.get(f"jobs/{name}/files")["value"]]
+        chosen = [path for path in files if path.startswith("user_logs/")]
+        return {path: self.read(f"jobs/{name}/files/{path}") for path in chosen}
+
+    def kill_server(self) -> None:
+        """End the server as a crash would."""
+        pid = json.loads((self.home / "server.json").read_text())["pid"]
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not alive(pid), 10, "the server is dead")
+
+    def processes(self) -> list[str]:
+        """Every process that carries the home folder in its arguments or its environment."""
+        found = []
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdigit() and int(folder.name) != os.getpid():
+                with contextlib.suppress(OSError):
+                    arguments = (folder / "cmdline").read_bytes()
+                    if str(self.home).encode() in arguments + (folder / "environ").read_bytes():
+                        found.append(f"{folder.name} {arguments.decode(errors='replace')}")
+        return found
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; one that waits to be reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
+    """Real processes are waited for in real time."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
+        time.sleep(0.1)

@@ -1,0 +1,67 @@
+"""A room whose packages come from a folder of wheels made by the test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from torchyard.base.clock import SystemClock
+from torchyard.base.db import Database, metadata
+from torchyard.environments.actions import Environments
+from torchyard.environments.types import Accelerator, Platform
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine without network: its home, its wheels, its variables."""
+
+    home: Path
+    wheels: Path
+    variables: dict[str, str]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    home = tmp_path / "home"
+    home.mkdir()
+    variables = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "PIP_CONFIG_FILE": "/dev/null",
+        "PIP_FIND_LINKS": str(wheels),
+        "PIP_NO_INDEX": "1",
+        "UV_CACHE_DIR": str(tmp_path / "cache"),
+        "UV_PYTHON_DOWNLOADS": "never",
+        "UV_OFFLINE": "1",
+    }
+    return Machine(home, wheels, variables)
+
+
+MakeRoom = Callable[..., Environments]
+
+
+@pytest.fixture
+def make_room(machine: Machine) -> Iterator[MakeRoom]:
+    databases = []
+
+    def make(accelerator: Accelerator = "cpu") -> Environments:
+        database = Database(f"sqlite:///{machine.home}/torchyard.db")
+        metadata.create_all(database.engine)
+        databases.append(database)
+        platform = Platform("linux", "x86_64", accelerator)
+        return Environments(machine.home, database, SystemClock(), platform, machine.variables)
+
+    yield make
+    for database in databases:
+        database.close()
+
+
+@pytest.fixture
+def room(make_room: MakeRoom) -> Environments:
+    return make_room()

@@ -1,0 +1,230 @@
+"""What a job file says of its environment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from torchyard.base.errors import InvalidSpec, NotFound
+from torchyard.environments import types
+from torchyard.environments.definition import resolve
+from torchyard.environments.types import EnvironmentSpec, Platform, platform_python
+
+CPU = Platform("linux", "x86_64", "cpu")
+
+
+def spec_of(definition: Any) -> EnvironmentSpec:
+    return resolve(definition, CPU)
+
+
+def conda(*dependencies: Any) -> EnvironmentSpec:
+    return spec_of({"conda_file": {"channels": ["x"], "dependencies": list(dependencies)}})
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "python",
+        "Python@latest",
+        "azureml:python:1",
+        "azureml:python@latest",
+        "AzureML-python",
+        "azureml://registries/azureml/environments/python/labels/latest",
+        "azureml://registries/azureml/environments/AzureML-Python/versions/1",
+    ],
+)
+def test_the_builtin_environment_in_every_spelling(reference: str) -> None:
+    spec = spec_of(reference)
+    assert (spec.python, spec.requirements) == (platform_python(), ())
+
+
+@pytest.mark.parametrize("reference", ["pyton", "azureml:sklearn:3", "python:7", "python@stable"])
+def test_an_unknown_name_or_version_is_not_found(reference: str) -> None:
+    with pytest.raises(NotFound, match=reference):
+        spec_of(reference)
+
+
+def test_the_nearest_name_is_offered() -> None:
+    with pytest.raises(NotFound) as caught:
+        spec_of("azureml:pyhton@latest")
+    assert "`python`" in caught.value.hint
+
+
+def test_what_is_no_reference_is_invalid() -> None:
+    with pytest.raises(InvalidSpec, match="no reference"):
+        spec_of("a b/c")
+
+
+def test_requirements_lose_comments_and_order() -> None:
+    one = spec_of({"pip_requirements": ["torch==2.13.0  # the one", "", "# no", "Numpy >= 1"]})
+    two = spec_of({"pip_requirements": "Numpy >= 1\ntorch==2.13.0\ntorch==2.13.0\n", "name": "x"})
+    assert one.requirements == ("Numpy >= 1", "torch==2.13.0")
+    assert one.hash == two.hash
+
+
+def test_options_stay_first_and_in_order() -> None:
+    spec = spec_of({"pip_requirements": ["b", "--pre", "--extra-index-url https://x/y", "a"]})
+    assert spec.options == ("--pre", "--extra-index-url https://x/y")
+    assert spec.packages == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    "line", ["-r more.txt", "-e .", "./wheels/a.whl", "a @ file:///tmp/a.whl", "--hash=x", "/a/b"]
+)
+def test_lines_that_mean_files_are_refused(line: str) -> None:
+    with pytest.raises(InvalidSpec) as caught:
+        spec_of({"pip_requirements": ["six", line]})
+    assert caught.value.at == ("pip_requirements", 1)
+    assert caught.value.hint
+
+
+def test_a_requirement_from_a_url_is_kept() -> None:
+    lines = ["git+https://host/x.git@main", "a @ https://host/a-1-py3-none-any.whl"]
+    assert set(spec_of({"pip_requirements": lines}).packages) == set(lines)
+
+
+def test_the_hash_covers_content_and_platform_only() -> None:
+    spec = spec_of({"pip_requirements": ["six"]})
+    named = spec_of({"name": "x", "version": "3", "tags": {"a": "b"}, "pip_requirements": ["six"]})
+    on_gpu = resolve({"pip_requirements": ["six"]}, Platform("linux", "x86_64", "cuda"))
+    assert spec.hash == named.hash
+    assert len({spec.hash, on_gpu.hash, spec_of({"pip_requirements": ["six==1"]}).hash}) == 3
+    by_image = spec_of({"image": f"python:{platform_python()}", "pip_requirements": ["six"]})
+    assert by_image.notices and by_image.hash == spec.hash
+
+
+def test_a_spec_survives_json() -> None:
+    spec = spec_of({"image": "python:3.9", "pip_requirements": ["six"]})
+    assert types.from_json(spec.to_json()) == spec
+
+
+@pytest.mark.parametrize(
+    ("image", "python"),
+    [
+        ("python:3.11", "3.11"),
+        ("python:3.11-slim", "3.11"),
+        ("python:3.12.4-slim-bookworm", "3.12.4"),
+        ("docker.io/library/python:3.12", "3.12"),
+        ("docker.io/python:3.10@sha256:" + "0" * 64, "3.10"),
+        ("python", platform_python()),
+        ("python:latest", platform_python()),
+        ("mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04", platform_python()),
+        ("mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu20.04:latest", platform_python()),
+        ("mcr.microsoft.com/azureml/openmpi4.1.0-cuda11.8-cudnn8-ubuntu22.04", platform_python()),
+        ("mcr.microsoft.com/azureml/base:0.2.4", platform_python()),
+        ("mcr.microsoft.com/azureml/base-gpu", platform_python()),
+        ("mcr.microsoft.com/azureml/minimal-ubuntu22.04-py39-cpu-inference:latest", "3.9"),
+    ],
+)
+def test_images_that_mean_plain_python(image: str, python: str) -> None:
+    spec = spec_of({"image": image})
+    assert spec.python == python
+    assert image in spec.notices[0]
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "pytorch/pytorch:2.1",
+        "nvcr.io/nvidia/pytorch:24.01-py3",
+        "ubuntu",
+        "me/python:3.11",
+        "pypy:3",
+    ],
+)
+def test_any_other_image_is_refused_by_name(image: str) -> None:
+    with pytest.raises(InvalidSpec) as caught:
+        spec_of({"image": image})
+    assert image in caught.value.message and "python:3.11" in caught.value.hint
+    assert caught.value.at == ("image",)
+
+
+def test_a_conda_file_wins_over_its_image() -> None:
+    image = "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04"
+    document = {"dependencies": ["python=3.9", {"pip": ["six"]}]}
+    assert spec_of({"image": image, "conda_file": document}).python == "3.9"
+    assert spec_of({"image": "python:3.8", "conda_file": {"dependencies": []}}).python == "3.8"
+
+
+@pytest.mark.parametrize(
+    ("written", "python"),
+    [
+        ("python=3.11", "3.11"),
+        ("python=3.6.2", "3.6.2"),
+        ("python==3.8.13", "3.8.13"),
+        ("python 3.8", "3.8"),
+        ("python=3.9.*", "3.9"),
+        ("conda-forge::python=3.10", "3.10"),
+        ("python>=3.8,<3.12", ">=3.8,<3.12"),
+        ("python=3.8.5=h7579374_1", "3.8.5"),
+        ("python", platform_python()),
+    ],
+)
+def test_conda_python(written: str, python: str) -> None:
+    assert conda(written, "pip").python == python
+
+
+@pytest.mark.parametrize(
+    ("written", "line"),
+    [
+        ("numpy", "numpy"),
+        ("numpy=1.21", "numpy==1.21.*"),
+        ("numpy==1.21.2", "numpy==1.21.2"),
+        ("numpy 1.21.*", "numpy==1.21.*"),
+        ("numpy>=1.20,<2", "numpy>=1.20,<2"),
+        ("numpy=1.21.2=py38_0", "numpy==1.21.2.*"),
+        ("pytorch::pytorch=2.1", "torch==2.1.*"),
+        ("pip=23.1", "pip==23.1.*"),
+    ],
+)
+def test_conda_packages_that_pypi_has_alike(written: str, line: str) -> None:
+    assert conda("python=3.11", written).requirements == (line,)
+
+
+def test_conda_changes_are_noticed() -> None:
+    spec = conda("python=3.11", "scikit-learn", "cpuonly", {"pip": ["azureml-defaults", "torch"]})
+    assert spec.requirements == ("azureml-defaults", "scikit-learn", "torch")
+    assert ["scikit-learn" in spec.notices[0], "cpuonly" in spec.notices[1]] == [True, True]
+
+
+@pytest.mark.parametrize("name", ["cudatoolkit=11.3", "openmpi", "conda-forge::ffmpeg>=4"])
+def test_a_true_conda_package_is_refused_by_name(name: str) -> None:
+    with pytest.raises(InvalidSpec) as caught:
+        conda("python=3.11", name)
+    assert name.split("::")[-1].split("=")[0].split(">")[0] in caught.value.message
+    assert "`pip:`" in caught.value.hint
+    assert caught.value.at == ("conda_file", "dependencies", 1)
+
+
+@pytest.mark.parametrize(
+    ("definition", "words", "at"),
+    [
+        ({}, "says nothing", ()),
+        (7, "neither", ()),
+        ({"imgae": "python"}, "`imgae`", ("imgae",)),
+        ({"build": {"path": "."}}, "Dockerfile", ("build",)),
+        ({"image": ""}, "`image`", ("image",)),
+        ({"image": "python", "os_type": "windows"}, "linux", ("os_type",)),
+        ({"pip_requirements": 3}, "not a list", ("pip_requirements",)),
+        ({"pip_requirements": [1]}, "not a text", ("pip_requirements", 0)),
+        ({"conda_file": "x.yml"}, "not a mapping", ("conda_file",)),
+        ({"conda_file": {"dependancies": []}}, "dependancies", ("conda_file", "dependancies")),
+        ({"conda_file": {"dependencies": [1]}}, "can't be read", ("conda_file", "dependencies", 0)),
+        (
+            {"conda_file": {"dependencies": ["numpy=1.2|1.3"]}},
+            "can't be read",
+            ("conda_file", "dependencies", 0),
+        ),
+        (
+            {"conda_file": {"dependencies": [], "variables": {"A": "b"}}},
+            "variables",
+            ("conda_file", "variables"),
+        ),
+        ({"conda_file": {}, "pip_requirements": []}, "together", ("pip_requirements",)),
+    ],
+)
+def test_bad_definitions(definition: Any, words: str, at: tuple[str | int, ...]) -> None:
+    with pytest.raises(InvalidSpec, match=words) as caught:
+        spec_of(definition)
+    assert caught.value.at == at

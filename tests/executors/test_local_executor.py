@@ -1,0 +1,166 @@
+"""The local engine with real workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from contracts.executor_contract import ExecutorContract, Site
+from torchyard.executors.bundle import worker_zip
+from torchyard.executors.executor import Executor
+from torchyard.executors.local import LocalExecutor
+from torchyard.plan import LaunchPlan
+from worker.bench import Bench, bench_in
+
+
+class LocalSite(Site):
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.executor = bench.executor
+
+    def plan(self, node_count: int = 1) -> LaunchPlan:
+        self.bench.server.node_count = node_count
+        flags = self.bench.home / "flags"
+        flags.mkdir(exist_ok=True)
+        plan = self.bench.plan("", node_count=node_count)
+        command = (
+            f"echo x >> {flags}/{plan.attempt_id}.started; "
+            f"while [ ! -e {flags}/{plan.attempt_id}.end ]; do sleep 0.02; done"
+        )
+        plan = LaunchPlan(**{**plan.__dict__, "command": command})
+        self.bench.plans.append(plan)
+        return plan
+
+    def end(self, plan: LaunchPlan) -> None:
+        (self.bench.home / "flags" / f"{plan.attempt_id}.end").touch()
+
+    def lose(self, plan: LaunchPlan, node: int) -> None:
+        os.kill(self.bench.who(plan, node)["pid"], signal.SIGKILL)
+
+    def starts(self, plan: LaunchPlan) -> int:
+        file = self.bench.home / "flags" / f"{plan.attempt_id}.started"
+
+        def count() -> int:
+            return len(file.read_text().split()) if file.exists() else 0
+
+        self.bench.server.wait_until(lambda: count() >= plan.node_count)
+        return count()
+
+    def anew(self) -> Executor:
+        return LocalExecutor(self.bench.home)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with bench_in(tmp_path) as made:
+        yield made
+        for plan in made.plans:
+            made.wait_until_none_left(plan)
+
+
+class TestLocalExecutor(ExecutorContract):
+    @pytest.fixture
+    def site(self, bench: Bench) -> Site:
+        return LocalSite(bench)
+
+
+def test_many_launches_at_once_start_once(bench: Bench) -> None:
+    site = LocalSite(bench)
+    plan = site.plan()
+    handles = []
+
+    def launch() -> None:
+        handles.append(LocalExecutor(bench.home).launch(plan))
+
+    threads = [threading.Thread(target=launch) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert site.starts(plan) == 1
+    # Whichever worker a handle names, it answers for the one that runs.
+    assert {bench.executor.status(handle).state for handle in handles} == {"running"}
+    site.end(plan)
+    bench.wait(handles[0])
+    assert {bench.executor.status(handle).state for handle in handles} == {"exited"}
+    time.sleep(0.1)
+    assert site.starts(plan) == 1
+
+
+def test_a_launch_takes_little_of_the_servers_time(bench: Bench) -> None:
+    bench.executor.launch(LocalSite(bench).plan())
+    took_s = []
+    for _ in range(3):
+        plan = LocalSite(bench).plan(node_count=4)
+        before = time.perf_counter()
+        handle = bench.executor.launch(plan)
+        took_s.append(time.perf_counter() - before)
+        bench.executor.stop(handle, 0.0)
+    bench.server.over = True
+    assert min(took_s) < 0.05, took_s
+
+
+def test_a_worker_deaf_to_the_stop_is_killed_after_the_grace(bench: Bench) -> None:
+    plan = LocalSite(bench).plan()
+    handle = bench.executor.launch(plan)
+    bench.server.wait_for("ranks_started")
+    os.kill(bench.who(plan)["pid"], signal.SIGSTOP)
+    bench.executor.stop(handle, 0.3)
+    bench.wait(handle, 5.0)
+    assert bench.executor.status(handle).state == "lost"
+
+
+def test_ended_workers_are_no_zombies(bench: Bench) -> None:
+    site = LocalSite(bench)
+    plan = site.plan()
+    handle = bench.executor.launch(plan)
+    site.end(plan)
+    bench.wait(handle)
+    pid = handle.body["nodes"][0]["pid"]
+    bench.server.wait_until(lambda: _gone(bench, handle, pid))
+
+
+def test_what_a_rank_inherits(bench: Bench) -> None:
+    executor = LocalExecutor(
+        bench.home, environ={"PATH": os.environ["PATH"], "TORCHYARD_TOKEN": "x", "SITE": "here"}
+    )
+    plan = bench.plan("echo $SITE-$TORCHYARD_TOKEN-$HOME")
+    bench.plans.append(plan)
+    bench.wait(executor.launch(plan))
+    assert bench.server.logs["user_logs/std_log.txt"] == b"here--\n"
+
+
+def test_the_zip_is_made_once_and_holds_only_the_worker(tmp_path: Path) -> None:
+    first = worker_zip(tmp_path)
+    before = first.stat()
+    assert worker_zip(tmp_path) == first
+    assert first.stat().st_mtime_ns == before.st_mtime_ns
+    assert [entry.name for entry in first.parent.iterdir()] == [first.name]
+    with zipfile.ZipFile(first) as archive:
+        names = archive.namelist()
+    assert "torchyard/worker/__main__.pyc" in names
+    roots = ("__main__.py", "torchyard/__init__.py", "torchyard/plan.py", "torchyard/worker/")
+    assert all(name.startswith(roots) for name in names)
+
+
+def test_two_at_once_make_one_zip(tmp_path: Path) -> None:
+    made: list[Path] = []
+    threads = [threading.Thread(target=lambda: made.append(worker_zip(tmp_path))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(made)) == 1
+    assert zipfile.ZipFile(made[0]).testzip() is None
+
+
+def _gone(bench: Bench, handle, pid: int) -> bool:  # type: ignore[no-untyped-def]
+    bench.executor.status(handle)
+    return not Path(f"/proc/{pid}").exists()

@@ -1,0 +1,117 @@
+"""A room of jobs for tests: real database and files, an executor and environments that pretend."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torchyard.base.blobs import Blobs
+from torchyard.base.clock import FakeClock, to_text
+from torchyard.base.db import Database
+from torchyard.base.errors import BuildFailed
+from torchyard.compute import actions as computes
+from torchyard.data.datastores import Datastores
+from torchyard.environments.types import EnvironmentSpec
+from torchyard.jobs import actions, attempts, store
+from torchyard.jobs.history import History
+from torchyard.jobs.logs import Logs
+from torchyard.jobs.room import Room
+from torchyard.jobs.signals import Signals
+from torchyard.jobs.types import Attempt, Job
+from torchyard.workspaces import actions as workspaces
+from torchyard.workspaces.types import Identity, TokenKind
+
+ME = Identity("me", TokenKind.PERSON)
+WORKSPACE = "default"
+JOB: dict[str, Any] = {"command": "true", "environment": "python"}
+
+
+@dataclass
+class FakeEnvironments:
+    """Every environment is built, but those whose name was put into `unbuilt` or `broken`."""
+
+    folder: Path
+    unbuilt: set[str] = field(default_factory=set)
+    broken: set[str] = field(default_factory=set)
+    builds: list[str] = field(default_factory=list)
+    go_on: threading.Event = field(default_factory=threading.Event)
+
+    def resolve(self, definition: Any) -> EnvironmentSpec:
+        return EnvironmentSpec("3.11", (str(definition),), "test")
+
+    def is_built(self, spec: EnvironmentSpec) -> Path | None:
+        return None if set(spec.requirements) & (self.unbuilt | self.broken) else self.folder
+
+    def build(self, spec: EnvironmentSpec, cancelled: Callable[[], bool]) -> Path:
+        self.builds.append(spec.requirements[0])
+        assert self.go_on.wait(10)
+        if spec.requirements[0] in self.broken:
+            raise BuildFailed("package `nope` does not exist", "check its name")
+        self.unbuilt.discard(spec.requirements[0])
+        return self.folder
+
+    def log_path(self, spec: EnvironmentSpec) -> Path:
+        return self.folder / "build.log"
+
+
+def make(home: Path, db: Database, clock: FakeClock) -> Room:
+    workspaces.ensure_default(db, clock)
+    computes.ensure_local(db, clock, WORKSPACE)
+    return Room(
+        home=home,
+        db=db,
+        clock=clock,
+        blobs=Blobs(home / "blobs"),
+        datastores=Datastores(home / "datastores"),
+        environments=FakeEnvironments(home),  # type: ignore[arg-type]
+        history=History(db, store.merge_tags),
+        logs=Logs(home / "logs"),
+        signals=Signals(),
+        bell=threading.Event(),
+    )
+
+
+def submit(room: Room, **changes: Any) -> Job:
+    return actions.create(room, WORKSPACE, {**JOB, **changes}, ME)[0]
+
+
+def again(room: Room, job: Job) -> Job:
+    """The job as it is now."""
+    return actions.get(room, job.workspace, job.name)
+
+
+def attempt_of(room: Room, job: Job) -> Attempt:
+    with room.db.read() as connection:
+        return store.attempts_of(connection, job.id)[-1]
+
+
+@dataclass
+class Worker:
+    """One node of an attempt, telling its events in order."""
+
+    room: Room
+    attempt: Attempt
+    node: int = 0
+    seq: int = 0
+
+    def tell(self, kind: str, **body: Any) -> None:
+        event = {"seq": self.seq, "at": to_text(self.room.clock.now()), "kind": kind, "body": body}
+        attempts.report(self.room, self.attempt.id, self.node, [event])
+        self.seq += 1
+
+    def whole_life(self) -> None:
+        self.tell("node_started", hostname="h", pid=1, addresses=[])
+        self.tell("ranks_started", ranks=[])
+        self.tell("rank_exited", rank=0, local_rank=0, exit_code=0, signal=None)
+        self.tell("node_finalizing")
+        self.tell("node_exited", exit_code=0, error=None)
+
+    def fails(self, exit_code: int, code: str = "rank_failed") -> None:
+        self.tell("ranks_started", ranks=[])
+        self.tell("rank_exited", rank=self.node, local_rank=0, exit_code=exit_code, signal=None)
+        self.tell("node_finalizing")
+        error = {"code": code, "message": f"rank {self.node} exited with code {exit_code}"}
+        self.tell("node_exited", exit_code=exit_code, error=error)

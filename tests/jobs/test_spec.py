@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from torchyard.base.errors import InvalidSpec
+from torchyard.jobs import spec
+
+GOOD: dict[str, Any] = {"command": "python train.py", "environment": "python"}
+
+
+def test_defaults() -> None:
+    job = spec.read(GOOD)
+    assert job == spec.JobSpec("python train.py", "python")
+    assert (job.compute, job.instance_count, job.process_count_per_instance) == ("local", 1, 1)
+    assert job.experiment_name == "Default"
+
+
+def test_the_whole_document() -> None:
+    job = spec.read(
+        {
+            "$schema": "https://azuremlschemas.azureedge.net/latest/commandJob.schema.json",
+            "type": "command",
+            "name": "a-1",
+            "display_name": "A job!",
+            "experiment_name": "exp",
+            "command": "python train.py --data ${{inputs.data}} --lr ${{ inputs.lr }} "
+            "--out ${{outputs.model}} $[[--x ${{inputs.absent}}]]",
+            "code": "snapshot:abc",
+            "environment": {"image": "python:3.11"},
+            "environment_variables": {"NCCL_DEBUG": "WARN", "N": 4, "B": True},
+            "inputs": {
+                "data": {"type": "uri_folder", "path": "snapshot:def", "mode": "Download"},
+                "lr": 0.1,
+                "flag": {"value": False},
+            },
+            "outputs": {"model": None, "file": {"type": "uri_file", "mode": "upload"}},
+            "distribution": {"type": "PyTorch", "process_count_per_instance": 4},
+            "resources": {"instance_count": 2, "shm_size": "2g"},
+            "limits": {"timeout": 60},
+            "compute": "azureml:gpu-cluster",
+            "tags": {"a": "b", "n": 1},
+        }
+    )
+    assert job.inputs["lr"] == spec.Input("literal", value="0.1")
+    assert job.inputs["flag"].value == "false"
+    assert job.inputs["data"].mode == "download"
+    assert job.outputs["model"] == spec.Output()
+    assert job.environment_variables == {"NCCL_DEBUG": "WARN", "N": "4", "B": "true"}
+    assert (job.distribution, job.process_count_per_instance, job.instance_count) == (
+        "pytorch",
+        4,
+        2,
+    )
+    assert (job.compute, job.timeout_s, job.tags["n"]) == ("gpu-cluster", 60.0, "1")
+
+
+BAD: list[tuple[dict[str, Any], tuple[str | int, ...], str]] = [
+    ({"comand": "x"}, ("comand",), "did you mean `command`?"),
+    ({"command": None}, ("command",), "say what to run"),
+    ({"command": 5}, ("command",), "put it in quotes"),
+    ({"environment": None}, ("environment",), "environment: python"),
+    ({"environment": 3}, ("environment",), "environment: python"),
+    ({"type": "sweep"}, ("type",), "type: command"),
+    ({"name": "a b"}, ("name",), "255 letters"),
+    ({"name": "x" * 256}, ("name",), "255 letters"),
+    ({"experiment_name": "ä/b"}, ("experiment_name",), "255 letters"),
+    ({"resources": {"instance_counts": 2}}, ("resources", "instance_counts"), "instance_count"),
+    ({"resources": {"instance_count": 0}}, ("resources", "instance_count"), ""),
+    ({"resources": {"instance_count": "2"}}, ("resources", "instance_count"), ""),
+    ({"resources": {"instance_count": True}}, ("resources", "instance_count"), ""),
+    ({"resources": [1]}, ("resources",), ""),
+    ({"distribution": {"type": "pytorsh"}}, ("distribution", "type"), "did you mean `pytorch`?"),
+    ({"distribution": {"process_count_per_instance": 2}}, ("distribution",), "type: pytorch"),
+    ({"distribution": "pytorch"}, ("distribution",), ""),
+    ({"inputs": {"a b": 1}}, ("inputs", "a b"), "underscores"),
+    ({"inputs": {"a": {"type": "uri_folder"}}}, ("inputs", "a"), "name a file"),
+    ({"inputs": {"a": {"path": "x", "mod": "y"}}}, ("inputs", "a", "mod"), "`mode`"),
+    ({"inputs": {"a": {"path": "x", "value": 1}}}, ("inputs", "a"), "keep one"),
+    ({"inputs": {"a": [1]}}, ("inputs", "a"), ""),
+    ({"outputs": {"a": {"mode": "rw"}}}, ("outputs", "a", "mode"), "rw_mount"),
+    ({"environment_variables": {"1A": "x"}}, ("environment_variables", "1A"), "underscores"),
+    ({"environment_variables": {"A": [1]}}, ("environment_variables", "A"), ""),
+    ({"tags": "x"}, ("tags",), ""),
+    ({"limits": {"timeout": -1}}, ("limits", "timeout"), ""),
+    ({"command": "x ${{inputs.dta}}", "inputs": {"data": 1}}, ("command",), "did you mean `data`"),
+]
+
+
+@pytest.mark.parametrize(("change", "at", "hint"), BAD)
+def test_what_is_wrong_is_named_with_its_place(
+    change: dict[str, Any], at: tuple[str | int, ...], hint: str
+) -> None:
+    with pytest.raises(InvalidSpec) as refused:
+        spec.read({**GOOD, **change})
+    assert refused.value.at == at
+    assert hint in refused.value.hint
+
+
+@pytest.mark.parametrize("document", [None, [], "x", 5])
+def test_a_job_is_a_mapping(document: Any) -> None:
+    with pytest.raises(InvalidSpec):
+        spec.read(document)

@@ -1,0 +1,131 @@
+"""Real workers on this machine, reporting to a stub server.
+
+Always: at the end no process of any attempt is left, or the test fails.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torchyard.executors.executor import Handle
+from torchyard.executors.local import LocalExecutor
+from torchyard.plan import LaunchPlan
+from torchyard.worker import processes
+from worker.stub_server import StubServer, running
+
+_numbers = itertools.count()
+
+
+class Bench:
+    """`plan` makes a plan, `run` sees it through, `launch` only starts it."""
+
+    def __init__(self, home: Path, server: StubServer) -> None:
+        self.home = home
+        self.server = server
+        self.executor = LocalExecutor(home)
+        self.plans: list[LaunchPlan] = []
+
+    def plan(self, command: str, **changes: Any) -> LaunchPlan:
+        attempt_id = f"t{os.getpid()}-{next(_numbers)}"
+        plan = LaunchPlan(
+            attempt_id=attempt_id,
+            attempt=1,
+            job="job-1",
+            workspace="default",
+            experiment="exp",
+            command=command,
+            server_url=self.server.url,
+            report_token="yard_a_" + "a" * 43,
+            run_token="yard_r_" + "r" * 43,
+            scratch=str(self.home / "scratch" / attempt_id),
+            blobs=str(self.server.write_blobs(self.home / "blobs")),
+            single_host=True,
+            grace_s=1.0,
+            variables={"AZUREML_RUN_ID": "job-1"},
+        )
+        return replace(plan, **changes)
+
+    def launch(self, plan: LaunchPlan) -> Handle:
+        self.server.node_count = plan.node_count
+        self.plans.append(plan)
+        return self.executor.launch(plan)
+
+    def run(self, plan: LaunchPlan, timeout_s: float = 15.0) -> Handle:
+        handle = self.launch(plan)
+        self.wait(handle, timeout_s)
+        return handle
+
+    def wait(self, handle: Handle, timeout_s: float = 15.0) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not self.executor.status(handle).over:
+            if time.monotonic() > deadline:
+                print(self.worker_log(self.plans[-1]), file=sys.stderr)
+                raise AssertionError(f"still running: {self.server.events}")
+            time.sleep(0.01)
+
+    def exit(self, node: int = 0) -> dict[str, Any]:
+        return self.server.find("node_exited", node)
+
+    def who(self, plan: LaunchPlan, node: int = 0) -> dict[str, Any]:
+        """The worker's own record, waited for."""
+        file = self.node(plan, node) / "worker.json"
+        self.server.wait_until(file.exists, what=str(file))
+        body: dict[str, Any] = json.loads(file.read_text())
+        return body
+
+    def node(self, plan: LaunchPlan, node: int = 0) -> Path:
+        return Path(plan.scratch) / f"node-{node}"
+
+    def worker_log(self, plan: LaunchPlan, node: int = 0) -> str:
+        return (self.node(plan, node) / "worker.log").read_text()
+
+    def left(self, plan: LaunchPlan) -> list[processes.Process]:
+        """Processes that carry the mark of the plan's attempt."""
+        found = []
+        for node in range(plan.node_count):
+            found += processes.family(-1, processes.mark(plan.attempt_id, node))
+        return found
+
+    def wait_until_none_left(self, plan: LaunchPlan, timeout_s: float = 5.0) -> None:
+        self.server.wait_until(lambda: not self.left(plan), timeout_s, "processes to end")
+
+    def close(self) -> None:
+        left = [process for plan in self.plans for process in self.left(plan)]
+        workers = [
+            who
+            for plan in self.plans
+            for file in Path(plan.scratch).glob("node-*/worker.json")
+            for who in [json.loads(file.read_text())]
+        ]
+        for who in [*workers, *(who["guardian"] for who in workers if "guardian" in who)]:
+            found = processes.read(who["pid"])
+            if found and found.start_time == who["start_time"] and not found.ended:
+                processes.send(found, signal.SIGKILL)
+        for process in left:
+            processes.send(process, signal.SIGKILL)
+        assert not left, f"left behind: {left}"
+
+
+@contextmanager
+def bench_in(home: Path) -> Iterator[Bench]:
+    with running() as server:
+        made = Bench(home, server)
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+def is_alive(pid: int) -> bool:
+    found = processes.read(pid)
+    return found is not None and not found.ended

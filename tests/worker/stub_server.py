@@ -1,0 +1,263 @@
+"""A server that speaks the worker's HTTP interface and remembers all it was told.
+
+Owns: the answers of CONTRACT's worker section, kept in memory.
+Leaves: jobs, people and MLflow to the real server.
+Always: repeats are dropped as the real server drops them; it can go away and come back on its port.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+_TICK_S = 0.01
+
+
+class StubServer:
+    """Attributes are what arrived; `order` and `over` are what it answers."""
+
+    def __init__(self) -> None:
+        self.events: dict[int, list[dict[str, Any]]] = {}
+        self.event_times: dict[tuple[int, str], float] = {}
+        self.heartbeats: dict[int, int] = {}
+        self.logs: dict[str, bytes] = {}
+        self.history: dict[int, list[dict[str, Any]]] = {}
+        self.files: dict[str, bytes] = {}
+        self.outputs: dict[str, bytes] = {}
+        self.blobs: dict[str, bytes] = {}
+        self.meeting: dict[int, tuple[str, int | None]] = {}
+        self.node_count = 1
+        self.order = ""
+        self.reason = ""
+        self.over = False
+        self.refuse: Callable[[str, str], tuple[int, dict[str, Any]] | None] = lambda *_: None
+        self.lock = threading.RLock()
+        self._connections: set[Any] = set()
+        self._httpd: ThreadingHTTPServer | None = None
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Listen; after `stop` on the same port again."""
+        server = type("Handler", (_Handler,), {"stub": self})
+        self._httpd = _Listener(("127.0.0.1", self.port), server)
+        self.port = self._httpd.server_address[1]
+        serve = self._httpd.serve_forever
+        threading.Thread(target=serve, args=(0.02,), daemon=True).start()
+
+    def stop(self) -> None:
+        """Be away: nobody listens, and open connections are cut."""
+        httpd, self._httpd = self._httpd, None
+        if httpd is not None:
+            httpd.shutdown()
+            httpd.server_close()
+        with self.lock:
+            for connection in self._connections:
+                _cut(connection)
+            self._connections.clear()
+
+    def put_snapshot(
+        self, files: dict[str, bytes | str], modes: dict[str, str] | None = None
+    ) -> str:
+        """Keep files as blobs; the answer is the snapshot's id."""
+        entries = []
+        for path, given in sorted(files.items()):
+            content = given.encode() if isinstance(given, str) else given
+            mode = (modes or {}).get(path, "0644")
+            sha256 = self.put_blob(content)
+            entries.append({"path": path, "sha256": sha256, "size": len(content), "mode": mode})
+        manifest = json.dumps({"files": entries}, separators=(",", ":"), sort_keys=True)
+        return self.put_blob(manifest.encode())
+
+    def put_blob(self, content: bytes) -> str:
+        sha256 = hashlib.sha256(content).hexdigest()
+        self.blobs[sha256] = content
+        return sha256
+
+    def write_blobs(self, folder: Path) -> Path:
+        """All blobs as the server keeps them on disk."""
+        for sha256, content in self.blobs.items():
+            file = folder / sha256[:2] / sha256
+            file.parent.mkdir(parents=True, exist_ok=True)
+            if not file.exists():
+                file.write_bytes(content)
+                file.chmod(0o444)
+        return folder
+
+    def kinds(self, node: int = 0) -> list[str]:
+        return [event["kind"] for event in self.events.get(node, [])]
+
+    def find(self, kind: str, node: int = 0) -> dict[str, Any]:
+        """The body of the first event of this kind."""
+        return next(e["body"] for e in self.events.get(node, []) if e["kind"] == kind)
+
+    def wait_for(self, kind: str, node: int = 0, timeout_s: float = 15.0) -> dict[str, Any]:
+        self.wait_until(lambda: kind in self.kinds(node), timeout_s, f"event {kind} of {node}")
+        return self.find(kind, node)
+
+    def wait_until(self, true: Callable[[], bool], timeout_s: float = 15.0, what: str = "") -> None:
+        deadline = time.monotonic() + timeout_s
+        while not true():
+            assert time.monotonic() < deadline, f"waited in vain: {what or true}; {self.events}"
+            time.sleep(_TICK_S)
+
+    def say_stop(self, reason: str) -> None:
+        self.reason = reason
+        self.order = "stop"
+
+    # Answers, by path below the attempt
+
+    def answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> Any:
+        refusal = self.refuse(method, path)
+        if refusal is not None:
+            return refusal
+        if self.over:
+            return 410, {"error": {"code": "attempt_over", "message": "over", "hint": ""}}
+        first, _, rest = path.lstrip("/").partition("/")
+        if first == "report":
+            return 200, self._report(json.loads(body))
+        if first == "orders":
+            wait_s = float(query.get("wait_s", 0))
+            self._wait(lambda: bool(self.order) or self.over or not self._httpd, wait_s)
+            return 200, {"order": self.order, "reason": self.reason}
+        if first == "meeting":
+            return 200, self._meet(method, query, body)
+        if first == "logs":
+            return self._log(query["path"], int(query["offset"]), body)
+        if first == "history":
+            return 200, self._history(json.loads(body))
+        if first == "blobs":
+            found = self.blobs.get(rest)
+            return (200, found) if found is not None else (404, {"error": {"message": "no blob"}})
+        if first in ("files", "outputs"):
+            kept = self.files if first == "files" else self.outputs
+            kept[unquote(rest)] = body
+            return 200, {"sha256": hashlib.sha256(body).hexdigest(), "size_bytes": len(body)}
+        return 404, {"error": {"code": "not_found", "message": path, "hint": ""}}
+
+    def _report(self, body: dict[str, Any]) -> dict[str, Any]:
+        with self.lock:
+            node = body["node"]
+            known = self.events.setdefault(node, [])
+            if not body["events"]:
+                self.heartbeats[node] = self.heartbeats.get(node, 0) + 1
+            for event in body["events"]:
+                if event["seq"] == len(known):
+                    known.append(event)
+                    self.event_times.setdefault((node, event["kind"]), time.monotonic())
+            return {"next": len(known)}
+
+    def _meet(self, method: str, query: dict[str, str], body: bytes) -> dict[str, Any]:
+        if method == "POST":
+            sent = json.loads(body)
+            with self.lock:
+                self.meeting[sent["node"]] = (sent["address"], sent["port"])
+            return {}
+        self._wait(lambda: len(self.meeting) >= self.node_count, float(query.get("wait_s", 0)))
+        nodes = [self.meeting.get(node, ("", None))[0] for node in range(self.node_count)]
+        ready = all(nodes)
+        return {"ready": ready, "nodes": nodes, "port": self.meeting[0][1] if ready else None}
+
+    def _log(self, path: str, offset: int, body: bytes) -> tuple[int, dict[str, Any]]:
+        with self.lock:
+            known = self.logs.get(path, b"")
+            if offset > len(known):
+                error = {"code": "conflict", "message": "a gap", "hint": ""}
+                return 409, {"error": error, "size": len(known)}
+            self.logs[path] = known + body[len(known) - offset :]
+            return 200, {"size": len(self.logs[path])}
+
+    def _history(self, body: dict[str, Any]) -> dict[str, Any]:
+        with self.lock:
+            known = self.history.setdefault(body["node"], [])
+            known.extend(body["records"][max(0, len(known) - body["seq"]) :])
+            return {"next": body["seq"] + len(body["records"]), "rejected": []}
+
+    def _wait(self, true: Callable[[], bool], timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not true() and time.monotonic() < deadline:
+            time.sleep(_TICK_S)
+
+
+class _Listener(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 64
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        pass
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    stub: StubServer
+
+    def setup(self) -> None:
+        super().setup()
+        with self.stub.lock:
+            self.stub._connections.add(self.connection)
+
+    def finish(self) -> None:
+        with self.stub.lock:
+            self.stub._connections.discard(self.connection)
+        super().finish()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def _serve(self) -> None:
+        body = b"".join(self._body())
+        parts = urlsplit(self.path)
+        query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+        below = parts.path.split("/v1/attempts/", 1)[-1]
+        _, slash, rest = below.partition("/")
+        status, answer = self.stub.answer(self.command, slash + rest, query, body)
+        content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_GET = do_POST = do_PUT = do_DELETE = _serve
+
+    def _body(self) -> Iterator[bytes]:
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            yield self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            return
+        while True:
+            size = int(self.rfile.readline().split(b";")[0], 16)
+            if size:
+                yield self.rfile.read(size)
+            self.rfile.readline()
+            if not size:
+                return
+
+
+def _cut(connection: Any) -> None:
+    try:
+        connection.shutdown(2)
+    except OSError:
+        pass
+
+
+@contextmanager
+def running() -> Iterator[StubServer]:
+    """A stub server for the length of the block."""
+    server = StubServer()
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()

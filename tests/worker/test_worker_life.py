@@ -1,0 +1,277 @@
+"""A node's life, seen from the server."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from torchyard.executors.bundle import worker_zip
+from torchyard.plan import InputPlan, OutputPlan
+from worker.bench import Bench, is_alive
+
+ALL_EVENTS = ["node_started", "ranks_started", "rank_exited", "node_finalizing", "node_exited"]
+
+
+def test_a_job_that_succeeds(bench: Bench) -> None:
+    code = bench.server.put_snapshot(
+        {"pkg/hello.sh": "echo hello from $0"}, {"pkg/hello.sh": "0755"}
+    )
+    words = bench.server.put_snapshot({"words.txt": "one two"})
+    plan = bench.plan(
+        "./pkg/hello.sh; cat ${{inputs.words}}; echo ${{ inputs.rate }}; echo oops >&2\n"
+        "echo data > ${{outputs.model}}/m.bin; echo more > outputs/o.txt; echo line > logs/l.txt",
+        code=code,
+        inputs={
+            "words": InputPlan("uri_file", snapshot=words),
+            "rate": InputPlan("literal", value="0.1"),
+        },
+        outputs={"model": OutputPlan()},
+    )
+    bench.run(plan)
+    server = bench.server
+    assert server.kinds() == ALL_EVENTS
+    assert bench.exit() == {"exit_code": 0, "error": None}
+    assert server.logs == {
+        "user_logs/std_log.txt": b"hello from ./pkg/hello.sh\none two0.1\noops\n",
+        "logs/l.txt": b"line\n",
+    }
+    assert server.files == {"outputs/o.txt": b"more\n"}
+    assert server.outputs == {"model/m.bin": b"data\n"}
+    left = sorted(entry.name for entry in bench.node(plan).iterdir())
+    assert left == ["exit.json", "lock", "worker.json", "worker.log"]
+    assert (Path(plan.scratch) / "plan.json").stat().st_mode & 0o777 == 0o600
+    assert bench.worker_log(plan) == ""
+
+
+def test_one_rank_that_fails_ends_the_gang_and_its_orphans(bench: Bench) -> None:
+    # Ranks that sleep start children that hide: in sessions of their own, with no environment
+    # to find them by, with a parent that is gone, deaf to SIGTERM.
+    plan = bench.plan(
+        'echo partial > outputs/r$RANK.txt; if [ "$RANK" = 2 ]; then sleep 0.4; exit 7; fi\n'
+        "setsid sleep 301 & env -i setsid sleep 302 & (setsid env -i sh -c 'sleep 303' &)\n"
+        "(trap '' TERM; sleep 304) & sleep 305",
+        processes_per_node=3,
+    )
+    before = time.monotonic()
+    bench.run(plan)
+    took_s = time.monotonic() - before
+    assert bench.exit() == {
+        "exit_code": 7,
+        "error": {
+            "code": "rank_failed",
+            "message": "rank 2 on node 0 exited with code 7",
+            "hint": "see user_logs/std_log_process_2.txt",
+        },
+    }
+    assert took_s < 4.0
+    assert sorted(bench.server.files) == [f"outputs/r{rank}.txt" for rank in range(3)]
+    first = bench.server.find("rank_exited")
+    assert (first["rank"], first["exit_code"], first["signal"]) == (2, 7, None)
+    for number in range(301, 306):
+        assert not _sleeping(number), number
+
+
+def test_the_failure_is_told_before_the_others_have_ended(bench: Bench) -> None:
+    plan = bench.plan(
+        "if [ $RANK = 1 ]; then sleep 0.2; kill -9 $$; fi; trap '' TERM; sleep 306 & wait; wait",
+        processes_per_node=2,
+        grace_s=1.0,
+    )
+    bench.run(plan)
+    times = bench.server.event_times
+    assert times[0, "node_exited"] - times[0, "rank_exited"] > 0.8
+    assert bench.exit()["exit_code"] == 137
+    assert "killed by signal 9 (SIGKILL)" in bench.exit()["error"]["message"]
+
+
+def test_what_a_good_job_leaves_running_is_ended(bench: Bench) -> None:
+    plan = bench.plan("env -i setsid sleep 307 > /dev/null 2>&1 < /dev/null & exit 0")
+    bench.run(plan)
+    assert bench.exit()["exit_code"] == 0
+    assert not _sleeping(307)
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"), [("cancel", "canceled"), ("failed", "stopped"), ("timeout", "timeout")]
+)
+def test_a_stop_order(bench: Bench, reason: str, code: str) -> None:
+    handle = bench.launch(bench.plan("echo kept > outputs/k; sleep 308"))
+    bench.server.wait_for("ranks_started")
+    bench.server.wait_until(lambda: _sleeping(308))
+    before = time.monotonic()
+    bench.server.say_stop(reason)
+    bench.wait(handle)
+    assert time.monotonic() - before < 1.5
+    assert bench.exit()["exit_code"] == 143
+    assert bench.exit()["error"]["code"] == code
+    assert bench.server.files == {"outputs/k": b"kept\n"}
+
+
+def test_sigterm_to_the_worker_is_a_stop_order(bench: Bench) -> None:
+    handle = bench.launch(bench.plan("sleep 309"))
+    bench.server.wait_for("ranks_started")
+    bench.executor.stop(handle, 10.0)
+    bench.wait(handle)
+    assert bench.exit()["error"]["code"] == "stopped"
+
+
+def test_the_time_limit(bench: Bench) -> None:
+    bench.run(bench.plan("sleep 310", timeout_s=0.3))
+    error = bench.exit()["error"]
+    assert (error["code"], error["message"]) == (
+        "timeout",
+        "the job ran longer than its limit of 0.3 s",
+    )
+
+
+def test_an_attempt_that_is_over_ends_without_a_word(bench: Bench) -> None:
+    handle = bench.launch(bench.plan("sleep 311"))
+    bench.server.wait_for("ranks_started")
+    bench.server.over = True
+    bench.wait(handle)
+    assert bench.server.kinds() == ["node_started", "ranks_started"]
+    assert bench.executor.status(handle).state == "exited"
+    assert not (bench.node(bench.plans[0]) / "work").exists()
+
+
+def test_a_killed_worker_leaves_no_rank(bench: Bench) -> None:
+    plan = bench.plan("env -i setsid sleep 312 & (trap '' TERM; sleep 313) & sleep 314")
+    handle = bench.launch(plan)
+    bench.server.wait_for("ranks_started")
+    bench.server.wait_until(lambda: all(map(_sleeping, (312, 313, 314))))
+    who = bench.who(plan)
+    os.kill(who["pid"], signal.SIGKILL)
+    bench.server.wait_until(lambda: bench.executor.status(handle).state == "lost")
+    bench.server.wait_until(lambda: not any(map(_sleeping, (312, 313, 314))), 5.0)
+    bench.server.wait_until(lambda: not is_alive(who["guardian"]["pid"]), 5.0)
+
+
+def test_a_worker_whose_guardian_is_killed_stops(bench: Bench) -> None:
+    plan = bench.plan("sleep 315")
+    handle = bench.launch(plan)
+    bench.server.wait_for("ranks_started")
+    os.kill(bench.who(plan)["guardian"]["pid"], signal.SIGKILL)
+    bench.wait(handle)
+    assert bench.exit()["error"]["code"] == "stopped"
+
+
+def test_bystanders_with_a_like_name_live(bench: Bench) -> None:
+    mark = {"TORCHYARD_ATTEMPT": "t-other:0", "PATH": os.environ["PATH"]}
+    with subprocess.Popen(["sleep", "316"], env=mark) as bystander:
+        bench.run(bench.plan("(sleep 316 &) ; exit 3"))
+        assert bystander.poll() is None
+        bystander.kill()
+
+
+def test_a_server_that_is_away_only_delays(bench: Bench) -> None:
+    plan = bench.plan(
+        "echo one; while [ ! -e go ]; do sleep 0.02; done; echo two; echo x > outputs/x"
+    )
+    handle = bench.launch(plan)
+    bench.server.wait_for("ranks_started")
+    bench.server.wait_until(lambda: b"one" in bench.server.logs.get("user_logs/std_log.txt", b""))
+    bench.server.stop()
+    (bench.node(plan) / "work" / "go").touch()
+    time.sleep(0.7)
+    assert bench.executor.status(handle).state == "running"
+    assert bench.server.kinds()[-1] == "ranks_started"
+    bench.server.start()
+    bench.wait(handle)
+    assert bench.server.kinds() == ALL_EVENTS
+    assert bench.server.logs["user_logs/std_log.txt"] == b"one\ntwo\n"
+    assert bench.server.files == {"outputs/x": b"x\n"}
+
+
+def test_a_server_that_is_away_at_the_start_only_delays(bench: Bench) -> None:
+    plan = bench.plan("echo x > outputs/x")
+    bench.server.stop()
+    handle = bench.launch(plan)
+    time.sleep(0.4)
+    bench.server.start()
+    bench.wait(handle)
+    assert bench.server.kinds() == ALL_EVENTS
+    assert bench.server.files == {"outputs/x": b"x\n"}
+
+
+def test_blobs_over_http(bench: Bench) -> None:
+    files = {f"d/{number}.txt": f"{number}\n" for number in range(20)}
+    code = bench.server.put_snapshot({**files, "run.sh": "cat d/7.txt"}, {"run.sh": "0755"})
+    bench.run(bench.plan("./run.sh; ls d | wc -l", code=code, blobs=""))
+    assert bench.server.logs["user_logs/std_log.txt"].split() == [b"7", b"20"]
+
+
+@pytest.mark.parametrize("path", ["../evil.txt", "/tmp/evil.txt", "a/../../evil.txt"])
+def test_a_snapshot_that_would_leave_its_folder(bench: Bench, path: str) -> None:
+    code = bench.server.put_snapshot({path: "x"})
+    bench.run(bench.plan("echo never", code=code))
+    assert bench.exit()["error"]["code"] == "invalid_snapshot"
+    assert "ranks_started" not in bench.server.kinds()
+
+
+def test_a_blob_that_is_missing(bench: Bench) -> None:
+    bench.run(bench.plan("echo never", code="0" * 64))
+    assert bench.exit()["error"]["code"] == "blob_missing"
+
+
+def test_an_output_that_the_server_refuses(bench: Bench) -> None:
+    refusal = {"error": {"code": "limit", "message": "quota is full", "hint": "delete jobs"}}
+    bench.server.refuse = lambda _, path: (413, refusal) if path.startswith("/files") else None
+    bench.run(bench.plan("echo x > outputs/x"))
+    error = bench.exit()["error"]
+    assert error["code"] == "upload_refused"
+    assert error["message"] == "the server refused the output `x`: quota is full"
+    assert bench.exit()["exit_code"] == 1
+
+
+def test_another_python_runs_the_worker(bench: Bench) -> None:
+    found = sorted(Path.home().glob(".pyenv/versions/3.9*/bin/python"))
+    python = str(found[0]) if found else shutil.which("python3.9")
+    if python is None:
+        pytest.skip("no Python 3.9 here")
+    plan = bench.plan("echo $RANK", node_count=2, processes_per_node=2)
+    Path(plan.scratch).mkdir(parents=True)
+    plan_file = Path(plan.scratch) / "plan.json"
+    plan_file.write_text(plan.to_json())
+    bench.server.node_count = 2
+    command = [python, "-I", "-S", str(worker_zip(bench.home)), "--plan", str(plan_file), "--node"]
+    workers = [subprocess.Popen([*command, str(node)]) for node in range(2)]
+    assert [worker.wait(20) for worker in workers] == [0, 0]
+    assert sorted(bench.server.logs.values()) == [b"0\n", b"1\n", b"2\n", b"3\n"]
+
+
+def test_nothing_secret_in_any_log(bench: Bench) -> None:
+    bench.run(bench.plan("echo $MLFLOW_TRACKING_TOKEN"))
+    assert b"yard_r_" not in bench.server.logs["user_logs/std_log.txt"]
+    assert "yard_" not in bench.worker_log(bench.plans[0])
+
+
+def test_ranks_start_soon(bench: Bench) -> None:
+    code = bench.server.put_snapshot({"run.sh": "echo hello"})
+    took_s = []
+    for _ in range(3):
+        bench.server.events.clear()
+        bench.server.event_times.clear()
+        before = time.monotonic()
+        bench.run(bench.plan("sh run.sh", code=code))
+        took_s.append(bench.server.event_times[0, "ranks_started"] - before)
+    # 0.15 s is what it takes; the rest is for a machine that does other things too.
+    assert min(took_s) < 0.6, json.dumps(took_s)
+
+
+def _sleeping(seconds: int) -> bool:
+    """Whether some process is `sleep <seconds>`; tests use numbers of their own."""
+    wanted = f"sleep\0{seconds}\0".encode()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if (folder / "cmdline").read_bytes() == wanted:
+                return True
+        except OSError:
+            continue
+    return False
