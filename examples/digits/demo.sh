@@ -9,7 +9,7 @@ python=${PYTHON:-python3}
 job=digits-$(date -u +%Y%m%d-%H%M%S)-$$
 
 run() {
-    printf '\n$ yard %s\n' "$*"
+    printf '\n$ %s %s\n' "$yard" "$*"
     "$yard" "$@"
 }
 

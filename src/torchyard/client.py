@@ -174,7 +174,7 @@ class Snapshots:
         from torchyard.snapshots import snapshot
         from torchyard.snapshots.walk import Limits
 
-        return snapshot.take(place, Limits(), self._index_folder)
+        return snapshot.take(place, snapshot.find(place, Limits()), self._index_folder)
 
     def send(self, snapshot: Snapshot, progress: Progress | None = None) -> str:
         """Upload what the server lacks of `snapshot`; returns its id."""
@@ -189,9 +189,7 @@ class Snapshots:
 
     def send_job_files(self, files: JobFiles, progress: Progress | None = None) -> dict[str, Any]:
         """Upload what a job document names on this machine; returns the document to post."""
-        return files.with_snapshots(
-            lambda path: self.send(path.take(self._index_folder, self.limits), progress)
-        )
+        return files.with_snapshots(lambda path: self.send(path.take(self._index_folder), progress))
 
     def missing(self, hashes: list[str]) -> list[str]:
         answer = self._transport.post(f"{self._here}/blobs/missing", {"sha256": hashes})
@@ -203,8 +201,8 @@ class Snapshots:
     def put_bundle(self, bundle: bytes) -> None:
         self._transport.send("POST", f"{self._here}/blobs", bundle, len(bundle))
 
-    def put_snapshot(self, manifest: Mapping[str, Any]) -> str:
-        return str(self._transport.put(f"{self._here}/snapshots", manifest)["id"])
+    def put_snapshot(self, manifest: bytes) -> str:
+        return str(self._transport.put(f"{self._here}/snapshots", json.loads(manifest))["id"])
 
 
 class Jobs:

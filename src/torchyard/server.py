@@ -91,7 +91,7 @@ def build(
         clock=clock,
         blobs=Blobs(home / "blobs"),
         datastores=Datastores(home / "datastores"),
-        environments=Environments(home, db, clock),
+        environments=Environments(home, db, clock, os.environ),
         history=History(db, store.merge_tags),
         logs=Logs(home / "logs"),
         signals=Signals(),

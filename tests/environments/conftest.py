@@ -55,7 +55,7 @@ def make_room(machine: Machine) -> Iterator[MakeRoom]:
         metadata.create_all(database.engine)
         databases.append(database)
         platform = Platform("linux", "x86_64", accelerator)
-        return Environments(machine.home, database, SystemClock(), platform, machine.variables)
+        return Environments(machine.home, database, SystemClock(), machine.variables, platform)
 
     yield make
     for database in databases:

@@ -22,7 +22,7 @@ from torchyard.environments.types import BuildCanceled, EnvironmentSpec
 
 # One build in a process of its own: `<this> <home> <requirement>`.
 BUILDER = """
-import sys
+import os, sys
 from pathlib import Path
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
@@ -30,7 +30,9 @@ from torchyard.environments.actions import Environments
 from torchyard.environments.types import Platform
 home = Path(sys.argv[1])
 database = Database(f"sqlite:///{home}/torchyard.db")
-room = Environments(home, database, SystemClock(), Platform("linux", "x86_64", "cpu"))
+room = Environments(
+    home, database, SystemClock(), dict(os.environ), Platform("linux", "x86_64", "cpu")
+)
 print(room.build(room.resolve({"pip_requirements": [sys.argv[2]]})))
 """
 
@@ -329,7 +331,7 @@ def test_the_machines_own_torch_with_torchvision(tmp_path: Path) -> None:
 
     database = Database(f"sqlite:///{tmp_path}/torchyard.db")
     database.upgrade()
-    room = Environments(tmp_path, database, SystemClock(), variables=os.environ)
+    room = Environments(tmp_path, database, SystemClock(), os.environ)
     if room.platform.accelerator != "cpu":
         pytest.skip("this machine has a GPU")
     spec = asked(room, "torch==2.13.0", "torchvision")

@@ -1,83 +1,14 @@
-"""One MLflow server over runs in memory and a real history."""
+"""Fixtures of the MLflow routes' tests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
-from fastapi import FastAPI, Request
-from fastapi.testclient import TestClient
-from torchyard.base.db import Database
-from torchyard.base.errors import NotAuthenticated
-from torchyard.jobs import history_store
-from torchyard.jobs.history import History
-from torchyard.mlflow import routes
-from torchyard.mlflow.fake_runs import FakeRuns
-from torchyard.workspaces.types import Identity, TokenKind
-
-TOKENS = {
-    "yard_p_ada": Identity("ada", TokenKind.PERSON),
-    "yard_r_job": Identity("ada", TokenKind.RUN, "default", "lucky_job"),
-    "yard_r_vision": Identity("bob", TokenKind.RUN, "vision", "other_job"),
-}
-
-
-def authenticate(request: Request) -> Identity:
-    token = request.headers.get("authorization", "").removeprefix("Bearer ")
-    if token not in TOKENS:
-        raise NotAuthenticated("the request carries no good token")
-    return TOKENS[token]
-
-
-@dataclass
-class Server:
-    app: FastAPI
-    client: TestClient
-    runs: FakeRuns
-    history: History
-
-    def call(
-        self, method: str, path: str, expect: int = 200, token: str = "yard_p_ada", **what: Any
-    ) -> Any:
-        answer = self.client.request(
-            method, f"/api/2.0/mlflow/{path}", headers={"Authorization": f"Bearer {token}"}, **what
-        )
-        assert answer.status_code == expect, answer.text
-        return answer.json()
-
-    def post(self, path: str, expect: int = 200, token: str = "yard_p_ada", **fields: Any) -> Any:
-        return self.call("POST", path, expect, token, json=fields)
-
-    def get(self, path: str, expect: int = 200, token: str = "yard_p_ada", **fields: Any) -> Any:
-        return self.call("GET", path, expect, token, params=fields)
-
-    def new_run(self, experiment_id: str = "0", **fields: Any) -> str:
-        made = self.post("runs/create", experiment_id=experiment_id, **fields)
-        run_id: str = made["run"]["info"]["run_id"]
-        return run_id
+from mlflow_server import Server, server_in
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    db = Database(f"sqlite:///{tmp_path / 'history.db'}")
-    history_store.metadata.create_all(
-        db.engine,
-        tables=[
-            history_store.metrics,
-            history_store.metric_blocks_table,
-            history_store.params,
-            history_store.history_cursors,
-        ],
-    )
-    runs = FakeRuns(tmp_path / "artifacts")
-    history = History(db, lambda connection, job_id, tags: runs.merge_tags(job_id, tags))
-    app = FastAPI()
-    mlflow = routes.router(runs, history, authenticate)
-    app.include_router(mlflow, prefix="/mlflow/{workspace}")
-    app.include_router(mlflow)
-    with TestClient(app) as client:
-        yield Server(app, client, runs, history)
-    db.close()
+    yield from server_in(tmp_path)

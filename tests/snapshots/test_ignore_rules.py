@@ -17,7 +17,7 @@ from torchyard.snapshots.walk import Limits, walk
 
 
 def kept(folder: Path, rules: IgnoreRules) -> list[str]:
-    return [found.path for found in walk(folder, rules, Limits())]
+    return [path for path, *_ in walk(folder, rules, Limits())]
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,7 @@ def kept(folder: Path, rules: IgnoreRules) -> list[str]:
         (["a/**"], "a/x/y", False, True),
         (["a/**/b"], "a/b", False, True),
         (["a/**/b"], "a/x/y/b", False, True),
+        (["/**"], "a/b", False, True),
         (["a**b"], "a/b", False, False),
         (["a?c"], "a/c", False, False),
         (["[ab].py"], "b.py", False, True),

@@ -14,10 +14,10 @@ import pytest
 
 from torchyard.base import blobs
 from torchyard.base.errors import Conflict, InvalidInput, LimitExceeded
-from torchyard.snapshots import snapshot
+from torchyard.snapshots import index, snapshot
 from torchyard.snapshots.snapshot import Snapshot
 from torchyard.snapshots.upload import upload
-from torchyard.snapshots.walk import Limits
+from torchyard.snapshots.walk import Found, Limits
 
 OLD_NS = 10_000_000_000
 NOBODY = 65534
@@ -37,7 +37,12 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The paths that were really read."""
     read: list[str] = []
     original = snapshot._hash
-    monkeypatch.setattr(snapshot, "_hash", lambda file: read.append(file.path) or original(file))  # type: ignore[func-returns-value]
+
+    def counted(root: Path, file: Found) -> str:
+        read.append(file[0])
+        return original(root, file)
+
+    monkeypatch.setattr(snapshot, "_hash", counted)
     return read
 
 
@@ -50,11 +55,11 @@ real_time_ns = time.time_ns
 
 
 def take(folder: Path, tmp_path: Path) -> Snapshot:
-    return snapshot.take(folder, Limits(), tmp_path / "index")
+    return snapshot.take(folder, snapshot.find(folder, Limits()), tmp_path / "index")
 
 
 def hashes(taken: Snapshot) -> dict[str, str]:
-    return {content.path: content.sha256 for content in taken.contents}
+    return {content.path: content.sha256 for content in taken.contents()}
 
 
 def test_manifest_is_the_servers(folder: Path, tmp_path: Path) -> None:
@@ -63,14 +68,13 @@ def test_manifest_is_the_servers(folder: Path, tmp_path: Path) -> None:
     (folder / "ünï").write_text("x")
     taken = take(folder, tmp_path)
     on_server = blobs.Blobs(tmp_path / "blobs")
-    for content in taken.contents:
+    for content in taken.contents():
         on_server.put(content.sha256, [Path(content.place).read_bytes()])
-    accepted = on_server.put_snapshot(taken.manifest)
+    accepted = on_server.put_snapshot(json.loads(taken.manifest))
     assert [(f.path, f.mode) for f in accepted.files] == [
         ("pkg/data", "0644"), ("run.sh", "0755"), ("train.py", "0644"), ("ünï", "0644"),
     ]  # fmt: skip
-    text = json.dumps(taken.manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    assert hashlib.sha256(text.encode()).hexdigest() == accepted.id
+    assert hashlib.sha256(taken.manifest).hexdigest() == accepted.id
 
 
 def test_unchanged_files_are_not_read_again(
@@ -101,8 +105,7 @@ def test_a_file_written_just_now_is_read_again(
     hashed.clear()
     file.write_text("ONE")
     assert hashes(take(folder, tmp_path))["train.py"] == hashlib.sha256(b"ONE").hexdigest()
-    index = next((tmp_path / "index").glob("*.json"), None)
-    assert index is None or json.loads(index.read_bytes())["files"] == {}
+    assert index.load(index.file_for(tmp_path / "index", folder)) == index.Index()
 
 
 @pytest.mark.parametrize("keep", ["mtime", "size", "name"])
@@ -125,13 +128,18 @@ def test_tricky_changes_are_seen(
     assert hashes(take(folder, tmp_path))["train.py"] == hashlib.sha256(b"ONE").hexdigest()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"version":1}', '{"version":0,"files":{}}'])
-def test_a_broken_index_is_only_slow(folder: Path, tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("cut", [0, 1, 10, 50, -1])
+def test_a_torn_index_is_only_slow(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hashed: list[str], cut: int
+) -> None:
+    later(monkeypatch)
     first = take(folder, tmp_path)
-    index = snapshot._index_file(tmp_path / "index", folder)
-    index.parent.mkdir(exist_ok=True)
-    index.write_text(text)
+    hashed.clear()
+    index_file = index.file_for(tmp_path / "index", folder)
+    index_file.write_bytes(index_file.read_bytes()[:cut])
     assert take(folder, tmp_path) == first
+    assert sorted(hashed) == ["pkg/data", "train.py"]
+    assert take(folder, tmp_path) == first and len(hashed) == 2
 
 
 def test_links_inside_are_followed(folder: Path, tmp_path: Path) -> None:
@@ -143,7 +151,7 @@ def test_links_inside_are_followed(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("limits", [Limits(files=1), Limits(size_bytes=5)])
 def test_limits_name_the_largest(folder: Path, limits: Limits) -> None:
     with pytest.raises(LimitExceeded, match="total snapshot size exceeds the limit") as caught:
-        snapshot.take(folder, limits)
+        snapshot.find(folder, limits)
     assert "train.py" in caught.value.message and "pkg/data" in caught.value.message
 
 
@@ -166,11 +174,11 @@ def test_what_cannot_be_read_is_named(nobody: Path) -> None:
     (nobody / "secret").write_text("x")
     (nobody / "secret").chmod(0)
     with pytest.raises(InvalidInput, match=r"`secret` can't be read \(Permission denied\)"):
-        snapshot.take(nobody, Limits())
+        take(nobody, nobody / "home")
     (nobody / "secret").unlink()
     (nobody / "closed").mkdir(mode=0)
     with pytest.raises(InvalidInput, match=r"closed` can't be read \(Permission denied\)"):
-        snapshot.take(nobody, Limits())
+        snapshot.find(nobody, Limits())
 
 
 class Store:
@@ -196,10 +204,9 @@ class Store:
             sha256, size = header.decode().split()
             self.blobs[sha256], bundle = bundle[: int(size)], bundle[int(size) :]
 
-    def put_snapshot(self, manifest: object) -> str:
+    def put_snapshot(self, manifest: bytes) -> str:
         self.calls.append("snapshot")
-        assert isinstance(manifest, dict)
-        if any(file["sha256"] not in self.blobs for file in manifest["files"]):
+        if any(file["sha256"] not in self.blobs for file in json.loads(manifest)["files"]):
             raise InvalidInput("blobs are missing", code="blobs_missing")
         return "id"
 

@@ -157,3 +157,11 @@ def test_the_lock_of_a_port_ends_with_its_process() -> None:
         finally:
             holder.kill()
     hold_port(port, port).close()
+
+
+def test_a_held_port_refuses_connections() -> None:
+    # A rank that came early would else be connected, and cut off when the ranks start.
+    held = hold_port(6800, 6900)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", held.port), 1.0)
+    held.close()

@@ -46,8 +46,8 @@ class Environments:
 
     Args:
         home: the server's folder; environments lie below `environments/`.
-        platform: what to build for; None asks this machine's tools, once.
         variables: the process environment; where pip's and uv's configuration is read from.
+        platform: what to build for; None asks this machine's tools, once.
     """
 
     def __init__(
@@ -55,15 +55,15 @@ class Environments:
         home: Path,
         db: Database,
         clock: Clock,
+        variables: Mapping[str, str],
         platform: Platform | None = None,
-        variables: Mapping[str, str] | None = None,
     ) -> None:
         self._home = home
         self._root = home / "environments"
         self._db = db
         self._clock = clock
         self._platform = platform
-        self._variables = dict(os.environ if variables is None else variables)
+        self._variables = dict(variables)
 
     @property
     def platform(self) -> Platform:

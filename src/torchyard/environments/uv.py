@@ -25,7 +25,7 @@ from torchyard.environments.machine_config import MachineConfig
 from torchyard.environments.types import BuildCanceled
 
 _POLL_S = 0.25
-# uv ends with the process that builds, even with one that is killed, and so never writes while
+# uv ends with the thread that builds, even when that is killed, and so never writes while
 # the next builder does. Set by a small program that becomes uv: code between fork and exec is
 # unsafe in a server with threads.
 _LEASHED = """

@@ -53,6 +53,21 @@ def start_stage(
     store.add_event(connection, job.id, now, "stage", body)
 
 
+def start_preparing(connection: Connection, job: Job, now: datetime, build_log_offset: int) -> None:
+    """Begin the first stage of a job that waits for its environment.
+
+    Args:
+        build_log_offset: where, in bytes, the build that it waits for begins in the log.
+    """
+    body = {
+        "stage": Stage.PREPARING.value,
+        "state": "start",
+        "waited_for": "the environment is built",
+        "build_log_offset": build_log_offset,
+    }
+    store.add_event(connection, job.id, now, "stage", body)
+
+
 def end_stage(connection: Connection, job: Job, now: datetime) -> None:
     """End the stage that is open, if one is."""
     spans = timeline(store.events_after(connection, job.id, 0))

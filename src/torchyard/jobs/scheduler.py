@@ -13,10 +13,11 @@ import logging
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from torchyard.base.errors import TorchyardError
 from torchyard.compute import actions as computes
-from torchyard.environments.types import EnvironmentSpec
+from torchyard.environments.types import BuildCanceled, EnvironmentSpec
 from torchyard.environments.types import from_json as environment_from_json
 from torchyard.executors.executor import Executor, Handle
 from torchyard.jobs import attempts, planner, progress, store
@@ -37,7 +38,7 @@ class Scheduler:
         self._server_url = server_url
         self._every_s = every_s
         self._stopping = threading.Event()
-        self._building: set[str] = set()
+        self._building: dict[str, int] = {}
         self._building_lock = threading.Lock()
         self._builders = ThreadPoolExecutor(2, thread_name_prefix="builder")
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
@@ -97,35 +98,36 @@ class Scheduler:
 
     def _build(self, job: Job, environment: EnvironmentSpec) -> None:
         room = self._room
+        with self._building_lock:
+            running = environment.hash in self._building
+            # The log grows over builds; where this one's part begins is what its jobs show.
+            log_offset = self._building.setdefault(
+                environment.hash, _size(room.environments.log_path(environment))
+            )
         if job.status is Status.NOT_STARTED:
             with room.db.write() as connection:
                 current = store.job_by_id(connection, job.id)
-                if current.status is not Status.NOT_STARTED:
-                    return
-                now = room.clock.now()
-                progress.move(connection, current, Status.PREPARING, now)
-                progress.start_stage(
-                    connection, current, Stage.PREPARING, now, "the environment is built"
-                )
+                if current.status is Status.NOT_STARTED:
+                    now = room.clock.now()
+                    progress.move(connection, current, Status.PREPARING, now)
+                    progress.start_preparing(connection, current, now, log_offset)
             room.signals.notify(job_key(job))
-        with self._building_lock:
-            if environment.hash in self._building:
-                return
-            self._building.add(environment.hash)
-        self._builders.submit(self._build_now, environment)
+        if not running:
+            self._builders.submit(self._build_now, environment)
 
     def _build_now(self, environment: EnvironmentSpec) -> None:
         try:
             self._room.environments.build(environment, lambda: self._unwanted(environment))
+        except BuildCanceled:
+            pass  # nobody wanted it; who has come since is looked after by the next round
         except TorchyardError as error:
-            if not self._stopping.is_set():
-                self._build_failed(environment, error)
+            self._build_failed(environment, error)
         except Exception as error:
             _log.exception("the build of %s failed", environment.hash)
             self._build_failed(environment, JobError("internal", f"the builder failed: {error!r}"))
         finally:
             with self._building_lock:
-                self._building.discard(environment.hash)
+                self._building.pop(environment.hash, None)
             self._room.bell.set()
 
     def _preparing(self, environment: EnvironmentSpec) -> list[Job]:
@@ -234,3 +236,10 @@ class Scheduler:
                 # while the store says otherwise is lost.
                 if state != "running":
                     attempts.lose(self._room, attempt.id, node)
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return 0

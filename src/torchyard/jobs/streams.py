@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from fastapi.concurrency import run_in_threadpool
@@ -22,10 +23,10 @@ from torchyard.environments.types import from_json as environment_from_json
 from torchyard.jobs import actions, store
 from torchyard.jobs.room import Room
 from torchyard.jobs.shape import job_json
-from torchyard.jobs.types import Job, Status
+from torchyard.jobs.types import Event, Job, Stage
 
-_CHUNK = 1 << 18
-_ROUND = 1 << 22
+_FRAME_BYTES = 1 << 18
+_FRAMES_A_LOOK = 8
 _LOOK_EVERY_S = 1.0
 _PING_EVERY_S = 10.0
 BUILD = "build"
@@ -42,11 +43,12 @@ class Cursor:
 
 async def frames(room: Room, job: Job, cursor: Cursor) -> AsyncIterator[bytes]:
     """Everything from `cursor` on, until the job has ended or the server stops."""
+    follower = _Follower(room, job, cursor)
     last_sent = time.monotonic()
     key = actions.job_key(job)
     while True:
         seen = room.signals.count(key)
-        current, blocks, more = await run_in_threadpool(_look, room, job, cursor)
+        current, blocks, more = await run_in_threadpool(follower.look)
         for block in blocks:
             yield block
         if blocks:
@@ -65,61 +67,75 @@ async def frames(room: Room, job: Job, cursor: Cursor) -> AsyncIterator[bytes]:
         await room.signals.wait(key, seen, _LOOK_EVERY_S)
 
 
-def _look(room: Room, job: Job, cursor: Cursor) -> tuple[Job, list[bytes], bool]:
-    """The job as it is, what is new, and whether there is more at once."""
-    # The job is read first: when it has ended, everything of it is on disk already.
-    current = actions.get(room, job.workspace, job.name)
-    blocks = [_frame(frame) for frame in _events(room, current, cursor)]
-    waiting = actions.why_waiting(room, current)
-    if waiting != cursor.waiting:
-        cursor.waiting = waiting
-        if waiting:
-            blocks.append(_frame({"kind": "waiting", "message": waiting}))
-    budget = _ROUND
-    for name, header, path in _files(room, current):
-        offset = cursor.offsets.get(name, 0)
+class _Follower:
+    """One client's view of one job."""
+
+    def __init__(self, room: Room, job: Job, cursor: Cursor) -> None:
+        self._room = room
+        self._job = job
+        self._cursor = cursor
+        # A stream that is taken up again has the log's place in its cursor.
+        self._building = BUILD in cursor.offsets
+
+    def look(self) -> tuple[Job, list[bytes], bool]:
+        """The job as it is, what is new, and whether there is more at once."""
+        # The job is read first: when it has ended, everything of it is on disk already.
+        job = actions.get(self._room, self._job.workspace, self._job.name)
+        blocks, more = [], False
+        events = actions.events(self._room, job, self._cursor.after)
+        if self._waits_for_build(events):
+            new, more = self._grown(BUILD, {"kind": "build"}, _build_log(self._room, job))
+            blocks += new
+        for event in events:
+            self._cursor.after = event.seq
+            told = {"kind": event.kind, "seq": event.seq, "at": to_text(event.at), **event.body}
+            blocks.append(_frame(told))
+        waiting = actions.why_waiting(self._room, job)
+        if waiting != self._cursor.waiting:
+            self._cursor.waiting = waiting
+            if waiting:
+                blocks.append(_frame({"kind": "waiting", "message": waiting}))
+        for log in self._room.logs.list(job.workspace, job.name):
+            path = self._room.logs.file(job.workspace, job.name, log.attempt, log.path)
+            header = {"kind": "log", "attempt": log.attempt, "path": log.path}
+            new, rest = self._grown(f"{log.attempt}/{log.path}", header, path)
+            blocks += new
+            more = more or rest
+        return job, blocks, more
+
+    def _waits_for_build(self, events: list[Event]) -> bool:
+        """Whether the build log is this job's news: from its first stage's start to its end."""
+        before = self._building
+        for event in events:
+            if event.kind == "stage" and event.body["stage"] == Stage.PREPARING.value:
+                offset = event.body.get("build_log_offset")
+                if offset is not None:
+                    self._cursor.offsets.setdefault(BUILD, offset)
+                    before = True
+                self._building = event.body["state"] == "start" and offset is not None
+        return before
+
+    def _grown(self, name: str, header: dict[str, Any], path: Path) -> tuple[list[bytes], bool]:
+        """Frames of what a file has behind the cursor, and whether there is still more."""
+        offset = self._cursor.offsets.get(name, 0)
+        blocks: list[bytes] = []
         try:
-            size = path.stat().st_size
+            with open(path, "rb") as file:
+                file.seek(offset)
+                while len(blocks) < _FRAMES_A_LOOK and (content := file.read(_FRAME_BYTES)):
+                    place = {"offset": offset, "size": len(content)}
+                    blocks.append(_frame({**header, **place}) + content)
+                    offset += len(content)
         except FileNotFoundError:
-            continue
-        if size <= offset or budget <= 0:
-            continue
-        with open(path, "rb") as file:
-            file.seek(offset)
-            while budget > 0 and (content := file.read(min(_CHUNK, budget))):
-                blocks.append(_frame({**header, "offset": offset, "size": len(content)}) + content)
-                offset += len(content)
-                budget -= len(content)
-        cursor.offsets[name] = offset
-    return current, blocks, budget <= 0
+            return [], False
+        self._cursor.offsets[name] = offset
+        return blocks, len(blocks) == _FRAMES_A_LOOK
 
 
-def _events(room: Room, job: Job, cursor: Cursor) -> Iterator[dict[str, Any]]:
-    for event in actions.events(room, job, cursor.after):
-        cursor.after = event.seq
-        yield {"kind": event.kind, "seq": event.seq, "at": to_text(event.at), **event.body}
-
-
-def _files(room: Room, job: Job) -> Iterator[tuple[str, dict[str, Any], Any]]:
-    """(cursor's key, frame without place, file) of everything that grows."""
-    if _was_built(room, job):
-        with room.db.read() as connection:
-            environment = environment_from_json(store.environment_of(connection, job.id))
-        yield BUILD, {"kind": "build"}, room.environments.log_path(environment)
-    for log in room.logs.list(job.workspace, job.name):
-        header = {"kind": "log", "attempt": log.attempt, "path": log.path}
-        file = room.logs.file(job.workspace, job.name, log.attempt, log.path)
-        yield f"{log.attempt}/{log.path}", header, file
-
-
-def _was_built(room: Room, job: Job) -> bool:
-    """Whether this job waited for its environment; others' builds are not its news."""
-    if job.type != "command" or job.status is Status.NOT_STARTED:
-        return False
-    return any(
-        event.kind == "stage" and event.body.get("waited_for")
-        for event in actions.events(room, job)
-    )
+def _build_log(room: Room, job: Job) -> Path:
+    with room.db.read() as connection:
+        environment = store.environment_of(connection, job.id)
+    return room.environments.log_path(environment_from_json(environment))
 
 
 def _frame(body: dict[str, Any]) -> bytes:

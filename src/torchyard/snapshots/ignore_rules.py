@@ -131,7 +131,7 @@ def _expression(glob: str) -> str | None:
             if end - at == 2 and starts_level and end < len(glob) and glob[end] == "/":
                 parts.append("(?:.*/)?")
                 end += 1
-            elif end - at == 2 and starts_level and end == len(glob) and at > 0:
+            elif end - at == 2 and starts_level and end == len(glob):
                 parts.append(".+")
             else:
                 parts.append("[^/]*")

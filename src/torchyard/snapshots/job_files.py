@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 from torchyard.base.errors import InvalidSpec, TorchyardError
 from torchyard.snapshots import snapshot
 from torchyard.snapshots.snapshot import Snapshot
-from torchyard.snapshots.walk import CODE_LIMITS, Limits
+from torchyard.snapshots.walk import CODE_LIMITS, Found, Limits
 
 At = tuple[str | int, ...]
 
@@ -34,16 +34,11 @@ class LocalPath:
 
     at: At
     place: Path
-    is_code: bool
+    found: list[Found]
 
-    def take(self, index_folder: Path | None, limits: Limits) -> Snapshot:
+    def take(self, index_folder: Path | None) -> Snapshot:
         with _located(self.at):
-            return snapshot.take(
-                self.place,
-                limits if self.is_code else Limits(),
-                index_folder,
-                ignore=self.is_code,
-            )
+            return snapshot.take(self.place, self.found, index_folder)
 
 
 @dataclass(frozen=True)
@@ -84,9 +79,9 @@ def find(document: Mapping[str, Any], folder: Path, limits: Limits = CODE_LIMITS
     if isinstance(code, str) and code and not is_elsewhere(code):
         place = _existing(code, folder, ("code",))
         with _located(("code",)):
-            snapshot.find(place, limits, ignore=True)
+            files = snapshot.find(place, limits, ignore=True)
         found["code"] = f"local:{code}"
-        paths.append(LocalPath(("code",), place, is_code=True))
+        paths.append(LocalPath(("code",), place, files))
     inputs = found.get("inputs")
     for name, value in inputs.items() if isinstance(inputs, dict) else ():
         path = value.get("path") if isinstance(value, dict) else None
@@ -96,9 +91,9 @@ def find(document: Mapping[str, Any], folder: Path, limits: Limits = CODE_LIMITS
         place = _existing(path, folder, at)
         _check_kind(value.get("type"), place, path, at)
         with _located(at):
-            snapshot.find(place, Limits())
+            files = snapshot.find(place, Limits())
         value["path"] = f"local:{path}"
-        paths.append(LocalPath(at, place, is_code=False))
+        paths.append(LocalPath(at, place, files))
     if "environment" in found:
         found["environment"] = _environment(found["environment"], folder)
     return JobFiles(found, tuple(paths))

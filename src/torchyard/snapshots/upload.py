@@ -9,8 +9,8 @@ its bytes have at the moment they are sent, or not at all.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, BinaryIO, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import BinaryIO, Protocol
 
 from torchyard.base.errors import Conflict, TorchyardError
 from torchyard.snapshots.snapshot import Content, Snapshot
@@ -29,7 +29,7 @@ class Store(Protocol):
     def missing(self, hashes: list[str]) -> list[str]: ...
     def put(self, sha256: str, chunks: Iterable[bytes], size_bytes: int) -> None: ...
     def put_bundle(self, bundle: bytes) -> None: ...
-    def put_snapshot(self, manifest: Mapping[str, Any]) -> str: ...
+    def put_snapshot(self, manifest: bytes) -> str: ...
 
 
 def upload(snapshot: Snapshot, store: Store, progress: Progress | None = None) -> str:
@@ -43,7 +43,7 @@ def upload(snapshot: Snapshot, store: Store, progress: Progress | None = None) -
     except TorchyardError as error:
         if error.code != "blobs_missing":
             raise
-    by_hash = {content.sha256: content for content in snapshot.contents}
+    by_hash = {content.sha256: content for content in snapshot.contents()}
     wanted = list(by_hash)
     lacking = [
         by_hash[sha256]

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Callable, Optional, Sequence
 
 _FILE_BYTES = 16 * 1024 * 1024
 _PREFIX = "history-"
@@ -45,7 +45,7 @@ class HistorySpool:
         self._size = self._file.tell()
         # The place of the cursor in the first file, None while it must be looked for; and how
         # long the lines are that were read from there.
-        self._place: Optional[int] = None
+        self._place: int | None = None
         self._lengths: list[int] = []
 
     @property

@@ -38,31 +38,31 @@ class Meeting:
 class HeldPort:
     """A port nobody else can bind; `open_up` lets the ranks bind it."""
 
-    def __init__(self, port: int, listener: socket.socket, lock: socket.socket | None) -> None:
+    def __init__(self, port: int, holder: socket.socket, lock: socket.socket | None) -> None:
         self.port = port
-        self._listener = listener
+        self._holder = holder
         self._lock = lock
 
     def open_up(self) -> None:
         """Free the port for the ranks; other torchyard jobs still keep off."""
-        self._listener.close()
+        self._holder.close()
 
     def close(self) -> None:
-        self._listener.close()
+        self._holder.close()
         if self._lock is not None:
             self._lock.close()
 
 
 def hold_port(first: int = FIRST_PORT, last: int = LAST_PORT) -> HeldPort:
-    """The first free port; held by listening on it and by a machine-wide lock."""
+    """The first free port; held by a socket and by a machine-wide lock."""
     for port in range(first, last + 1):
         try:
             lock = _lock(port)
         except BlockingIOError:
             continue
-        listener = _listen(port)
-        if listener is not None:
-            return HeldPort(port, listener, lock)
+        holder = _bind(port)
+        if holder is not None:
+            return HeldPort(port, holder, lock)
         if lock is not None:
             lock.close()
     raise Failure(
@@ -150,21 +150,25 @@ def _lock(port: int) -> socket.socket | None:
     return lock
 
 
-def _listen(port: int) -> socket.socket | None:
+def _bind(port: int) -> socket.socket | None:
+    """A socket that keeps others from the port and answers nobody.
+
+    It is bound but does not listen: a rank of a quicker node must be refused and try again, not
+    be connected to a worker that then hangs up.
+    """
     # torch listens on IPv6 and IPv4 at once where it can, so the port must be free on both.
     for kind in (socket.AF_INET6, socket.AF_INET):
         try:
-            listener = socket.socket(kind, socket.SOCK_STREAM)
+            holder = socket.socket(kind, socket.SOCK_STREAM)
         except OSError:
             continue
         try:
             if kind == socket.AF_INET6:
-                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            listener.bind(("", port))
-            listener.listen(16)
-            return listener
+                holder.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            holder.bind(("", port))
+            return holder
         except OSError as error:
-            listener.close()
+            holder.close()
             if error.errno in (errno.EADDRINUSE, errno.EACCES):
                 return None
     return None

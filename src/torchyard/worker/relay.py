@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from torchyard.plan import LaunchPlan
 from torchyard.worker.history_spool import HistorySpool
@@ -40,8 +40,8 @@ class Relay:
         self._node = node
         self._spool = HistorySpool(folder / "history")
         self._shipper = threading.Thread(target=self._ship, name="history", daemon=True)
-        self._door: Optional[Door] = None
-        self._over: Optional[AttemptOver] = None
+        self._door: Door | None = None
+        self._over: AttemptOver | None = None
         self._away = False
         self._ending = threading.Event()
         self._urgent = threading.Event()
@@ -115,36 +115,38 @@ class Relay:
         while not self._ending.is_set():
             if not self._spool.wait_for_records(1.0):
                 continue
-            seq, lines = self._spool.read(limit, _BATCH_BYTES)
             try:
-                following = self._send(seq, lines)
+                seq, lines = self._spool.read(limit, _BATCH_BYTES)
+                self._spool.delivered(self._send(seq, lines))
             except AttemptOver as over:
                 self._over = over
                 self._spool.wake()
                 return
-            except OSError:
+            except Refused:
+                # One record must not hold up the others: find it by halves.
+                limit = max(1, len(lines) // 2)
+                continue
+            except (OSError, ValueError):
                 self._away = True
                 self._spool.wake()
                 pause_s = min(_LONGEST_PAUSE_S, pause_s * 1.6 or _FIRST_PAUSE_S)
                 self._ending.wait(pause_s)
                 continue
-            except Refused as refused:
-                if len(lines) > 1:
-                    # One record must not hold up the others: find it by halves.
-                    limit = len(lines) // 2
-                    continue
-                self._note(str(refused))
-                following = seq + 1
             self._away = False
             pause_s = 0.0
             limit = min(_BATCH_RECORDS, limit * 2)
-            self._spool.delivered(following)
             self._urgent.wait(_GATHER_S)
             self._urgent.clear()
 
     def _send(self, seq: int, lines: list[bytes]) -> int:
         content = b'{"node":%d,"seq":%d,"records":[%b]}' % (self._node, seq, b",".join(lines))
-        answer = self._link.send("POST", "/history", content, content_type="application/json")
+        try:
+            answer = self._link.send("POST", "/history", content, content_type="application/json")
+        except Refused as refused:
+            if len(lines) > 1:
+                raise
+            self._note(str(refused))
+            return seq + 1
         for record in answer.get("rejected", []):
             self._note(str(record.get("message")))
         return max(int(answer.get("next", 0)), seq + len(lines))

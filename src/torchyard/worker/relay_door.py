@@ -15,8 +15,9 @@ import socketserver
 import sys
 import threading
 import time
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Iterator, Mapping, Optional, Protocol
+from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit
 
 from torchyard.plan import LaunchPlan
@@ -25,10 +26,10 @@ from torchyard.worker.relay_proxy import CHUNK_BYTES, Away, Proxy, answer_header
 
 _RUNS = "/api/2.0/mlflow/runs/"
 _KEPT = frozenset({"log-metric", "log-batch", "log-parameter", "set-tag"})
-# Bodies up to here are held in memory; only artifacts are larger.
-_SMALL_BYTES = 16 * 1024 * 1024
 _PATIENCE_S = 60.0
 _SETTLE_S = 10.0
+# How long the job's own run is asked for before it is answered from memory.
+_OWN_TIMEOUT_S = 5.0
 
 
 class Keeper(Protocol):
@@ -148,7 +149,11 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._pass_on()
 
-    do_HEAD = do_PUT = do_DELETE = do_PATCH = lambda self: self._admitted() and self._pass_on()
+    def do_PUT(self) -> None:
+        if self._admitted():
+            self._pass_on()
+
+    do_HEAD = do_DELETE = do_PATCH = do_PUT
 
     def do_POST(self) -> None:
         if not self._admitted():
@@ -184,7 +189,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _get_run(self, run: str) -> None:
         own = run == self.server.plan.job
-        answer = self._ask(b"", 0.0 if own else self.server.patience_s)
+        answer = self._ask(b"", own)
         if answer is None:
             return self._answer(200, {"run": self.server.own_run()}) if own else self._say_away()
         content = answer.read()
@@ -201,7 +206,7 @@ class _Handler(BaseHTTPRequestHandler):
             own = relay_records.run_of(body) == self.server.plan.job
         except relay_records.Invalid as error:
             return self._refuse(400, "INVALID_PARAMETER_VALUE", str(error))
-        answer = self._ask(content, 0.0 if own else self.server.patience_s)
+        answer = self._ask(content, own)
         if answer is not None:
             return self._give(answer, answer.read())
         if not own:
@@ -214,7 +219,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(200, {"run_info": self.server.own_run()["info"]})
 
     def _create(self) -> None:
-        answer = self._ask(self._content(), self.server.patience_s)
+        answer = self._ask(self._content(), own=False)
         if answer is None:
             return self._say_away()
         content = answer.read()
@@ -224,7 +229,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     # What is passed on
 
-    def _pass_on(self, content: Optional[bytes] = None) -> None:
+    def _pass_on(self, content: bytes | None = None) -> None:
         try:
             size = len(content) if content is not None else self._size()
             body = iter([content] if content else []) if content is not None else self._body()
@@ -238,9 +243,9 @@ class _Handler(BaseHTTPRequestHandler):
         with answer:
             self._stream(answer)
 
-    def _ask(self, content: bytes, patience_s: float) -> Optional[http.client.HTTPResponse]:
-        """None when the server is away."""
-        self.server.keeper.settle(_SETTLE_S)
+    def _ask(self, content: bytes, own: bool) -> http.client.HTTPResponse | None:
+        """None when the server is away; the job's own run is not waited for."""
+        self.server.keeper.settle(_OWN_TIMEOUT_S if own else _SETTLE_S)
         try:
             body = iter([content] if content else [])
             answer = self.server.proxy.ask(
@@ -249,8 +254,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._sent_headers(),
                 body,
                 len(content),
-                patience_s,
-                timeout_s=60.0,
+                0.0 if own else self.server.patience_s,
+                timeout_s=_OWN_TIMEOUT_S if own else 60.0,
             )
         except Away:
             return None
@@ -294,7 +299,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _sent_headers(self) -> Mapping[str, str]:
         return dict(self.headers.items())
 
-    def _size(self) -> Optional[int]:
+    def _size(self) -> int | None:
         """Of the body in bytes; None when it comes in chunks."""
         if "chunked" in self.headers.get("Transfer-Encoding", "").lower():
             return None
@@ -335,7 +340,7 @@ class _Handler(BaseHTTPRequestHandler):
 def _same(given: bytes, wanted: bytes) -> bool:
     """Compared in a time that tells nothing; `hmac` would load OpenSSL for this."""
     different = len(given) ^ len(wanted)
-    for one, other in zip(given, wanted):
+    for one, other in zip(given, wanted, strict=False):
         different |= one ^ other
     return different == 0
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import http.client
 import time
-from typing import Callable, Iterator, Mapping, Optional
+from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import urlsplit
 
 from torchyard.plan import LaunchPlan
@@ -45,7 +45,7 @@ class Proxy:
         target: str,
         headers: Mapping[str, str],
         body: Iterator[bytes],
-        size_bytes: Optional[int],
+        size_bytes: int | None,
         patience_s: float,
         timeout_s: float = 600.0,
     ) -> http.client.HTTPResponse:
@@ -84,7 +84,7 @@ class Proxy:
         target: str,
         headers: Mapping[str, str],
         body: Iterator[bytes],
-        size_bytes: Optional[int],
+        size_bytes: int | None,
     ) -> None:
         connection.putrequest(method, self._base + target, skip_accept_encoding=True)
         for name, value in headers.items():

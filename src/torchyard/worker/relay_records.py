@@ -9,7 +9,8 @@ Always: numbers that JSON lacks are written by name.
 from __future__ import annotations
 
 import math
-from typing import Any, Mapping, Optional
+from collections.abc import Mapping
+from typing import Any
 
 _KEY_MAX_LENGTH = 250
 _INT64 = range(-(2**63), 2**63)
@@ -102,7 +103,7 @@ def _number(key: str, value: Any) -> Any:
     raise Invalid(f"Invalid value for parameter 'value' of metric '{key}': no 64-bit float")
 
 
-def _integer(fields: Mapping[str, Any], name: str, default: Optional[int]) -> int:
+def _integer(fields: Mapping[str, Any], name: str, default: int | None) -> int:
     value = fields.get(name)
     if value is None and default is not None:
         return default

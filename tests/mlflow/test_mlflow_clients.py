@@ -1,0 +1,90 @@
+"""The real mlflow, unmodified, against the routes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+from mlflow_server import Server
+
+pytestmark = pytest.mark.end_to_end
+
+SCRIPT = """
+import math, mlflow
+mlflow.log_metric("loss", 0.5)
+mlflow.log_metrics({"a@b %/x-y": math.nan, "far": math.inf}, step=3)
+mlflow.log_params({"lr": 0.1, "é": "ü"})
+mlflow.set_tag("t", "v")
+mlflow.log_text("abc", "note/n ü.txt")
+client = mlflow.MlflowClient()
+run_id = mlflow.active_run().info.run_id
+client.log_batch(run_id, [mlflow.entities.Metric("b", i, 1000 + i, i) for i in range(1000)])
+assert len(client.get_metric_history(run_id, "b")) == 1000
+assert [f.path for f in client.list_artifacts(run_id, "note")] == ["note/n ü.txt"]
+assert mlflow.artifacts.load_text(f"runs:/{run_id}/note/n ü.txt") == "abc"
+mlflow.end_run()
+assert client.get_run(run_id).info.status == "RUNNING"
+with mlflow.start_run(run_name="child") as child:
+    mlflow.log_metric("m", 1)
+found = client.get_run(child.info.run_id)
+assert found.info.status == "FINISHED"
+assert found.data.tags["mlflow.parentRunId"] == run_id
+mlflow.set_experiment("second")
+with mlflow.start_run():
+    mlflow.log_metric("acc", 0.7)
+assert len(mlflow.search_runs(filter_string="metrics.acc > 0.5", output_format="list")) == 1
+try:
+    client.get_run("nobody")
+except mlflow.exceptions.MlflowException as error:
+    assert error.error_code == "RESOURCE_DOES_NOT_EXIST"
+"""
+
+
+@pytest.fixture
+def url(server: Server) -> Iterator[str]:
+    running = uvicorn.Server(uvicorn.Config(server.app, port=0, log_level="warning"))
+    thread = threading.Thread(target=running.run, daemon=True)
+    thread.start()
+    while not running.started:
+        time.sleep(0.01)
+    port = running.servers[0].sockets[0].getsockname()[1]
+    yield f"http://127.0.0.1:{port}"
+    running.should_exit = True
+    thread.join(10)
+
+
+@pytest.mark.parametrize("prefix", ["", "/mlflow/default"])
+def test_an_unmodified_script_logs_into_its_own_job(
+    server: Server, url: str, prefix: str, tmp_path: Path
+) -> None:
+    # By a module of its own, because this folder is a package `mlflow` too, if an empty one.
+    pytest.importorskip("mlflow.tracking")
+    experiment = server.runs.create_experiment("default", "Default", {})
+    job = server.runs.add_job("default", "lucky_job", experiment.id)
+    variables = {
+        "MLFLOW_TRACKING_URI": url + prefix,
+        "MLFLOW_TRACKING_TOKEN": "yard_r_job",
+        "MLFLOW_RUN_ID": job.name,
+        "HOME": str(tmp_path),
+    }
+
+    ended = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        env={"PATH": os.environ["PATH"], **variables},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    assert server.history.keys(job.id) == ["a@b %/x-y", "b", "far", "loss"]
+    assert server.history.params(job.id) == {"lr": "0.1", "é": "ü"}
+    assert server.runs.run("default", job.name).tags["t"] == "v"

@@ -1,0 +1,310 @@
+"""MLflow's REST API, asked as its clients ask."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from mlflow_server import Server
+
+from torchyard.jobs.types import Status
+
+
+def metric(key: str, value: Any, timestamp: int = 1, step: int = 0) -> dict[str, Any]:
+    return {"key": key, "value": value, "timestamp": timestamp, "step": step}
+
+
+def data(server: Server, run_id: str) -> dict[str, dict[str, Any]]:
+    found = server.get("runs/get", run_id=run_id)["run"]["data"]
+    return {
+        kind: {one["key"]: one["value"] for one in found[kind]}
+        for kind in ("metrics", "params", "tags")
+    }
+
+
+@pytest.fixture
+def job(server: Server) -> str:
+    experiment = server.runs.create_experiment("default", "Default", {})
+    return server.runs.add_job("default", "lucky_job", experiment.id).name
+
+
+def test_without_a_token_nothing_answers(server: Server) -> None:
+    for path in (
+        "mlflow/runs/get?run_id=x",
+        "mlflow-artifacts/artifacts/1/x/artifacts/f",
+        "mlflow/x",
+    ):
+        answer = server.ask("GET", f"/api/2.0/{path}", token="yard_p_nobody")
+        assert answer.status_code == 401
+        assert answer.json()["error_code"] == "UNAUTHENTICATED"
+    assert server.ask("GET", "/api/3.0/mlflow/server-info", token="").status_code == 200
+    assert server.ask("GET", "/version", token="").text.startswith("2.")
+
+
+def test_a_token_of_one_workspace_opens_no_other(server: Server) -> None:
+    body = server.get("runs/get", expect=403, token="yard_r_vision", run_id="lucky_job")
+    assert body["error_code"] == "PERMISSION_DENIED"
+    inside = "/mlflow/vision/api/2.0/mlflow/experiments/get?experiment_id=0"
+    assert server.ask("GET", inside, token="yard_r_vision").status_code == 200
+    assert server.ask("GET", inside, token="yard_r_job").status_code == 403
+
+
+def test_an_endpoint_we_lack_is_mlflows_404(server: Server) -> None:
+    for method, path in (("POST", "traces"), ("GET", "runs"), ("DELETE", "logged-models/m")):
+        assert server.call(method, path, expect=404)["error_code"] == "ENDPOINT_NOT_FOUND"
+    found = server.ask("PATCH", "/mlflow/default/api/2.0/mlflow/registered-models/update")
+    assert found.status_code == 404 and found.json()["error_code"] == "ENDPOINT_NOT_FOUND"
+
+
+def test_a_run_from_its_start_to_its_end(server: Server) -> None:
+    made = server.post(
+        "runs/create",
+        experiment_id="0",
+        start_time=1700000000123,
+        run_name="first",
+        tags=[{"key": "a", "value": "b"}],
+    )["run"]
+    run_id = made["info"]["run_id"]
+    assert made["info"]["start_time"] == 1700000000123
+    assert made["info"]["artifact_uri"] == f"mlflow-artifacts:/1/{run_id}/artifacts"
+    assert made["info"]["user_id"] == "ada"
+
+    server.post("runs/log-metric", run_id=run_id, **metric("loss", 0.5))
+    server.post("runs/log-metric", run_uuid=run_id, **metric("loss", "NaN", "2", "1"))  # type: ignore[arg-type]
+    server.post("runs/log-parameter", run_id=run_id, key="lr", value="0.1")
+    server.post("runs/set-tag", run_id=run_id, key="t", value="v")
+    server.post("runs/delete-tag", run_id=run_id, key="a")
+    server.post("runs/set-tag", run_id=run_id, key="mlflow.runName", value="renamed")
+    info = server.post("runs/update", run_id=run_id, status="FINISHED", end_time=1700000001000)
+
+    assert info["run_info"]["status"] == "FINISHED"
+    assert info["run_info"]["end_time"] == 1700000001000
+    assert info["run_info"]["run_name"] == "renamed"
+    found = data(server, run_id)
+    assert found["metrics"] == {"loss": "NaN"}
+    assert found["params"] == {"lr": "0.1"}
+    assert found["tags"] == {
+        "t": "v",
+        "mlflow.runName": "renamed",
+        "mlflow.user": "ada",
+        "mlflow.source.type": "JOB",
+    }
+    again = server.post("runs/update", run_id=run_id, status="RUNNING", run_name="third")
+    assert again["run_info"]["status"] == "RUNNING"
+    assert "end_time" not in again["run_info"]
+    assert again["run_info"]["run_name"] == "third"
+
+
+def test_only_its_job_ends_a_jobs_run(server: Server, job: str) -> None:
+    info = server.post("runs/update", run_id=job, status="FINISHED", end_time=5, run_name="mine")
+    assert info["run_info"]["status"] == "RUNNING"
+    assert info["run_info"]["run_name"] == "mine"
+    assert server.runs.run("default", job).status is Status.RUNNING
+
+
+def test_a_run_started_inside_a_job_is_its_child(server: Server, job: str) -> None:
+    made = server.post("runs/create", token="yard_r_job", experiment_id="1")["run"]
+    tags = {one["key"]: one["value"] for one in made["data"]["tags"]}
+    assert tags["mlflow.parentRunId"] == job
+    assert server.runs.run("default", made["info"]["run_id"]).parent == job
+
+
+def test_a_batch_is_stored_whole_or_not(server: Server, job: str) -> None:
+    server.post(
+        "runs/log-batch",
+        run_id=job,
+        metrics=[metric("m", step, 5, step) for step in range(1000)],
+        params=[{"key": "p", "value": "1"}],
+        tags=[{"key": "t", "value": "ü"}],
+    )
+    refused = server.post(
+        "runs/log-batch",
+        expect=400,
+        run_id=job,
+        metrics=[metric("n", 1)],
+        params=[{"key": "p", "value": "2"}],
+    )
+
+    assert refused["error_code"] == "INVALID_PARAMETER_VALUE"
+    assert "Changing param values is not allowed" in refused["message"]
+    found = data(server, job)
+    assert found["metrics"] == {"m": 999.0}
+    assert found["tags"]["t"] == "ü"
+
+
+def test_odd_keys_and_numbers_survive(server: Server, job: str) -> None:
+    values = {"a@b %/x-y": 1.5, "é 漢": "Infinity", "minus": "-Infinity", "none": "NaN"}
+    for key, value in values.items():
+        server.post("runs/log-metric", run_id=job, **metric(key, value))
+
+    assert data(server, job)["metrics"] == values
+    point = server.get("metrics/get-history", run_id=job, metric_key="é 漢")["metrics"]
+    assert point == [{"key": "é 漢", "value": "Infinity", "timestamp": 1, "step": 0}]
+    assert server.history.series(1, "none")[0].value is math.nan
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("runs/log-metric", {"value": 1, "timestamp": 1}),
+        ("runs/log-metric", {"key": "m", "timestamp": 1}),
+        ("runs/log-metric", {"key": "m", "value": 1}),
+        ("runs/log-metric", {"key": "m", "value": "high", "timestamp": 1}),
+        ("runs/log-metric", {"key": "m", "value": 1, "timestamp": -1}),
+        ("runs/log-metric", {"key": "m", "value": 1, "timestamp": 1, "step": 2**63}),
+        ("runs/log-metric", {"key": "m", "value": 1, "timestamp": 1, "step": "x"}),
+        ("runs/log-metric", {"key": "k" * 251, "value": 1, "timestamp": 1}),
+        ("runs/log-parameter", {"value": "1"}),
+        ("runs/set-tag", {"key": "t", "value": 7}),
+        ("runs/log-batch", {"metrics": 5}),
+        ("runs/log-batch", {"metrics": [{"key": "m"}]}),
+        ("runs/update", {"status": "DONE"}),
+        ("runs/search", {"experiment_ids": ["1"], "filter": "colour = 'red'"}),
+        ("runs/search", {"experiment_ids": ["1"], "page_token": "x"}),
+        ("runs/search", {"experiment_ids": ["1"], "max_results": 0}),
+    ],
+)
+def test_what_is_wrong_is_named(server: Server, path: str, fields: dict[str, Any]) -> None:
+    run_id = server.new_run()
+    body = server.post(path, expect=400, **{"run_id": run_id, **fields})
+    assert body["error_code"] == "INVALID_PARAMETER_VALUE"
+    assert data(server, run_id)["metrics"] == {}
+
+
+def test_bodies_that_are_no_object_are_refused(server: Server) -> None:
+    for content in (b"{", b"[1]", b"\xff", b"[" * 5000):
+        answer = server.ask("POST", "/api/2.0/mlflow/runs/log-metric", content=content)
+        assert answer.status_code == 400, content
+
+
+def test_a_run_that_is_not_there(server: Server, job: str) -> None:
+    for path in ("runs/log-metric", "runs/update", "runs/delete", "runs/set-tag"):
+        body = server.post(path, expect=404, run_id="nobody", key="k", value=1, timestamp=1)
+        assert body["error_code"] == "RESOURCE_DOES_NOT_EXIST"
+    assert server.get("runs/get", expect=404, run_id="nobody")["error_code"] == (
+        "RESOURCE_DOES_NOT_EXIST"
+    )
+    assert server.post("runs/delete-tag", expect=404, run_id=job, key="absent")
+
+
+def test_history_comes_in_pages(server: Server, job: str) -> None:
+    for start in range(0, 2500, 1000):
+        points = [metric("m", step, 10, step) for step in range(start, min(start + 1000, 2500))]
+        server.post("runs/log-batch", run_id=job, metrics=points)
+
+    whole = server.get("metrics/get-history", run_id=job, metric_key="m")
+    assert len(whole["metrics"]) == 2500 and "next_page_token" not in whole
+    token, steps = "", []
+    for _ in range(3):
+        body = server.get(
+            "metrics/get-history", run_id=job, metric_key="m", max_results=900, page_token=token
+        )
+        steps += [one["step"] for one in body["metrics"]]
+        token = body.get("next_page_token", "")
+    assert (steps, token) == (list(range(2500)), "")
+
+
+def test_runs_are_found_ordered_and_paged(server: Server) -> None:
+    ids = [server.new_run(start_time=1000 + place, run_name=f"n{place}") for place in range(7)]
+    for place, run_id in enumerate(ids):
+        server.post("runs/log-metric", run_id=run_id, **metric("acc", place / 10))
+        server.post("runs/log-parameter", run_id=run_id, key="i", value=str(place))
+
+    def found(**fields: Any) -> list[str]:
+        body = server.post("runs/search", experiment_ids=["1"], **fields)
+        return [one["info"]["run_name"] for one in body.get("runs", [])]
+
+    assert found() == ["n6", "n5", "n4", "n3", "n2", "n1", "n0"]
+    assert found(filter="metrics.acc >= 0.4 AND params.i != '5'", order_by=["metrics.acc"]) == [
+        "n4",
+        "n6",
+    ]
+    assert found(filter="attributes.run_name = 'n3' AND status = 'RUNNING'") == ["n3"]
+    assert found(filter="tags.mlflow.user = 'ada'", max_results=2) == ["n6", "n5"]
+    server.post("runs/delete", run_id=ids[6])
+    assert found()[0] == "n5"
+    assert found(run_view_type="DELETED_ONLY") == ["n6"]
+    assert len(found(run_view_type="ALL")) == 7
+    server.post("runs/log-metric", expect=400, run_id=ids[6], **metric("late", 1))
+    server.post("runs/restore", run_id=ids[6])
+    assert found()[0] == "n6"
+
+
+def test_experiments(server: Server) -> None:
+    made = server.post("experiments/create", name="vision é", tags=[{"key": "team", "value": "a"}])[
+        "experiment_id"
+    ]
+    taken = server.post("experiments/create", expect=400, name="vision é")
+    assert taken["error_code"] == "RESOURCE_ALREADY_EXISTS"
+    by_name = server.get("experiments/get-by-name", experiment_name="vision é")["experiment"]
+    assert by_name == server.get("experiments/get", experiment_id=made)["experiment"]
+    assert by_name["tags"] == [{"key": "team", "value": "a"}]
+    for path, field in (("get", "experiment_id"), ("get-by-name", "experiment_name")):
+        missing = server.get(f"experiments/{path}", expect=404, **{field: "77"})
+        assert missing["error_code"] == "RESOURCE_DOES_NOT_EXIST"
+    default = server.get("experiments/get", experiment_id="0")["experiment"]
+    assert default["name"] == "Default"
+    assert default == server.get("experiments/get-by-name", experiment_name="Default")["experiment"]
+
+    def names(**fields: Any) -> list[str]:
+        by_body = server.post("experiments/search", max_results=10, **fields)["experiments"]
+        by_query = server.get("experiments/search", max_results=10, **fields)["experiments"]
+        assert by_body == by_query
+        return [one["name"] for one in by_body]
+
+    assert names() == ["Default", "vision é"]
+    assert names(filter="name LIKE 'vis%' AND tags.team = 'a'") == ["vision é"]
+    assert names(order_by=["name DESC"]) == ["vision é", "Default"]
+    server.post("experiments/set-experiment-tag", experiment_id=made, key="k", value="v")
+    server.post("experiments/update", experiment_id=made, new_name="other")
+    server.post("experiments/delete", experiment_id=made)
+    assert names() == ["Default"]
+    assert names(view_type="DELETED_ONLY") == ["other"]
+    assert server.post("runs/create", expect=400, experiment_id=made)
+    server.post("experiments/restore", experiment_id=made)
+    assert len(names(view_type="ALL")) == 2
+
+
+def test_data_sets_and_models_are_kept_with_the_run(server: Server, job: str) -> None:
+    dataset = {"dataset": {"name": "d", "digest": "1", "source_type": "local", "source": "s"}}
+    for _ in range(2):
+        server.post("runs/log-inputs", run_id=job, datasets=[dataset])
+    server.post("runs/log-model", run_id=job, model_json='{"artifact_path": "m"}')
+
+    run = server.get("runs/get", run_id=job)["run"]
+    assert run["inputs"]["dataset_inputs"] == [dataset]
+    tags = data(server, job)["tags"]
+    assert tags["mlflow.log-model.history"] == '[{"artifact_path": "m"}]'
+    assert not [key for key in tags if "torchyard" in key]
+
+
+def test_artifacts_go_up_and_come_down(server: Server, job: str) -> None:
+    base = "/api/2.0/mlflow-artifacts/artifacts"
+    root = f"{base}/1/{job}/artifacts"
+    content = bytes(range(256)) * 9000
+    for path in ("model/weights.bin", "model/sub/ü %41.txt", "top.txt"):
+        answer = server.ask("PUT", f"{root}/{path.replace('%', '%25')}", content=content)
+        assert answer.status_code == 200, answer.text
+
+    assert server.ask("GET", f"{root}/model/weights.bin").content == content
+    assert server.ask("GET", f"{root}/model/sub/ü %2541.txt").content == content
+    part = server.ask("GET", f"{base}?path=1/{job}/artifacts/model").json()["files"]
+    assert part == [
+        {"path": "sub", "is_dir": True},
+        {"path": "weights.bin", "is_dir": False, "file_size": len(content)},
+    ]
+    listed = server.get("artifacts/list", run_id=job, path="model")
+    assert listed["root_uri"] == f"mlflow-artifacts:/1/{job}/artifacts"
+    assert [one["path"] for one in listed["files"]] == ["model/sub", "model/weights.bin"]
+    assert [one["path"] for one in server.get("artifacts/list", run_id=job)["files"]] == [
+        "model",
+        "top.txt",
+    ]
+    assert server.ask("DELETE", f"{root}/model").status_code == 200
+    assert server.ask("GET", f"{root}/model/weights.bin").status_code == 404
+    for bad in (f"{root}/a/%2e%2e/%2e%2e/%2e%2e/x", f"{root}/%2e%2e/x"):
+        assert server.ask("PUT", bad, content=b"x").status_code in (400, 404)
+    for absent in (f"{base}/1/nobody/artifacts/x", f"{base}/x", f"{root}/none"):
+        body = server.ask("GET", absent)
+        assert (body.status_code, body.json()["error_code"]) == (404, "RESOURCE_DOES_NOT_EXIST")

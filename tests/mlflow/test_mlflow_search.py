@@ -1,0 +1,122 @@
+"""MLflow's filters and orders."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from torchyard.base.errors import InvalidInput
+from torchyard.mlflow import search
+from torchyard.mlflow.search import EXPERIMENTS, RUNS, Condition, Order
+
+ROWS: list[dict[str, Any]] = [
+    {"attribute.run_id": "a", "metric.acc": 0.9, "param.lr": "0.1", "tag.my tag": "Dev one"},
+    {"attribute.run_id": "b", "metric.acc": math.nan, "param.lr": "0.2", "tag.a.b": "x"},
+    {"attribute.run_id": "c", "param.lr": "0.1", "attribute.start_time": 12},
+    {"attribute.run_id": "d", "metric.acc": -math.inf, "attribute.start_time": 11},
+]
+
+
+def lookup(row: dict[str, Any], kind: str, key: str) -> Any:
+    return row.get(f"{kind}.{key}")
+
+
+def found(text: str) -> str:
+    rows = search.select(ROWS, search.read_filter(text, RUNS), lookup)
+    return "".join(row["attribute.run_id"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("", "abcd"),
+        ("metrics.acc > 0.5", "a"),
+        ("metric.acc<=.9", "ad"),
+        ("metrics.acc != 0.9", "bd"),
+        ("metrics.acc > -1e3 and params.lr = '0.1'", "a"),
+        ("params.lr='0.1' AND attributes.run_id != 'a'", "c"),
+        ("tags.`my tag` LIKE 'Dev%'", "a"),
+        ("tags.`my tag` LIKE 'dev%'", ""),
+        ("tags.`my tag` ilike 'dev_one'", "a"),
+        ('tag."my tag" = "Dev one"', "a"),
+        ("tags.a.b = 'x'", "b"),
+        ("run_id IN ('a', 'd')", "ad"),
+        ("attribute.run_id not in ('a','d')", "bc"),
+        ("tags.a.b IS NULL", "acd"),
+        ("params.lr is  not null", "abc"),
+        ("start_time > 11", "c"),
+        ("attributes.Created >= 11 AND run_id LIKE '%'", "cd"),
+    ],
+)
+def test_a_filter_finds(text: str, ids: str) -> None:
+    assert found(text) == ids
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "metrics.acc",
+        "metrics.acc > 'high'",
+        "metrics.acc LIKE '1%'",
+        "params.lr > '1'",
+        "params.lr = 0.1",
+        "tags.a = 'b' OR tags.c = 'd'",
+        "tags.a = 'b' tags.c = 'd'",
+        "tags.a = 'b' AND",
+        "colour.red = 'x'",
+        "attributes.colour = 'x'",
+        "metrics.acc IS NULL",
+        "run_id IN ()",
+        "run_id = 'a'; DROP TABLE runs",
+        "AND",
+    ],
+)
+def test_what_is_not_understood_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        search.read_filter(text, RUNS)
+
+
+def test_experiments_have_fewer_words() -> None:
+    assert search.read_filter("name = 'x' AND tags.a != 'b'", EXPERIMENTS) == [
+        Condition("attribute", "name", "=", "x"),
+        Condition("tag", "a", "!=", "b"),
+    ]
+    with pytest.raises(InvalidInput):
+        search.read_filter("metrics.acc > 1", EXPERIMENTS)
+
+
+@pytest.mark.parametrize(
+    ("orders", "ids"),
+    [
+        (["metrics.acc"], "dabc"),
+        (["metrics.acc DESC"], "adbc"),
+        (["start_time DESC"], "cdab"),
+        (["params.lr ASC", "attributes.run_id desc"], "cabd"),
+        (["Run Name"], "abcd"),
+    ],
+)
+def test_an_order_puts_what_is_missing_last(orders: list[str], ids: str) -> None:
+    rows = list(ROWS)
+    search.arrange(rows, search.read_orders(orders, RUNS), lookup)
+    assert "".join(row["attribute.run_id"] for row in rows) == ids
+
+
+def test_an_order_that_is_none_is_refused() -> None:
+    assert search.read_orders(["tags.`x y` DESC"], RUNS) == [Order("tag", "x y", True)]
+    for text in ("metrics.acc up", "colour", ""):
+        with pytest.raises(InvalidInput):
+            search.read_orders([text], RUNS)
+
+
+def test_pages_hold_everything_once() -> None:
+    items = list(range(10))
+    token, seen = "", []
+    for _ in range(4):
+        page, token = search.page(items, token, 3)
+        seen += page
+    assert (seen, token) == (items, "")
+    for bad in ("x", "e30=", search.page_token(-1)):
+        with pytest.raises(InvalidInput):
+            search.page(items, bad, 3)

@@ -1,0 +1,89 @@
+"""The spool of run history on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torchyard.worker.history_spool import HistorySpool
+
+
+def never() -> bool:
+    return False
+
+
+def lines(start: int, count: int) -> list[bytes]:
+    return [b'{"n":%d}' % number for number in range(start, start + count)]
+
+
+def test_records_are_numbered_and_delivered_in_order(tmp_path: Path) -> None:
+    spool = HistorySpool(tmp_path)
+    assert spool.append(lines(0, 3)) == 3
+    assert spool.append(lines(3, 2)) == 5
+
+    assert spool.read(2, 10_000) == (0, lines(0, 2))
+    assert spool.read(2, 10_000) == (0, lines(0, 2)), "not delivered, so read again"
+    spool.delivered(2)
+    assert spool.read(100, 17) == (2, lines(2, 3))
+    spool.delivered(4)
+    assert not spool.wait_delivered(5, 0.01, never)
+    assert spool.read(100, 10_000) == (4, lines(4, 1))
+    spool.delivered(5)
+    assert spool.wait_delivered(5, 0.01, never)
+    assert not spool.wait_for_records(0.01)
+    assert spool.read(100, 10_000) == (5, [])
+
+
+def test_a_restart_goes_on_where_it_was(tmp_path: Path) -> None:
+    first = HistorySpool(tmp_path)
+    first.append(lines(0, 10))
+    first.read(4, 10_000)
+    first.delivered(3)
+
+    second = HistorySpool(tmp_path)
+    assert second.end == 10
+    assert second.read(2, 10_000) == (3, lines(3, 2))
+    second.append(lines(10, 1))
+    second.delivered(9)
+    assert HistorySpool(tmp_path).read(100, 10_000) == (9, lines(9, 2))
+
+
+def test_half_a_line_is_cut_off(tmp_path: Path) -> None:
+    HistorySpool(tmp_path).append(lines(0, 2))
+    with open(tmp_path / "history-000000000000.ndjson", "ab") as file:
+        file.write(b'{"n":')
+
+    spool = HistorySpool(tmp_path)
+    assert spool.append(lines(2, 1)) == 3
+    assert spool.read(100, 10_000) == (0, lines(0, 3))
+
+
+def test_files_go_when_they_are_delivered(tmp_path: Path) -> None:
+    spool = HistorySpool(tmp_path, file_bytes=100)
+    for start in range(0, 100, 10):
+        spool.append(lines(start, 10))
+    assert len(list(tmp_path.glob("*.ndjson"))) == 10
+
+    found: list[bytes] = []
+    while spool.wait_for_records(0.0):
+        seq, some = spool.read(7, 10_000)
+        assert seq == len(found)
+        found += some
+        spool.delivered(seq + len(some))
+        if seq == 49:
+            spool = HistorySpool(tmp_path, file_bytes=100)
+
+    assert found == lines(0, 100)
+    spool.read(1, 1)
+    assert len(list(tmp_path.glob("*.ndjson"))) == 1
+    assert HistorySpool(tmp_path).append(lines(100, 1)) == 101
+
+
+def test_lost_files_never_number_a_record_twice(tmp_path: Path) -> None:
+    spool = HistorySpool(tmp_path)
+    spool.append(lines(0, 10))
+    spool.delivered(10)
+    (tmp_path / "history-000000000000.ndjson").unlink()
+
+    again = HistorySpool(tmp_path)
+    again.append(lines(10, 1))
+    assert again.read(5, 10_000) == (10, lines(10, 1))
