@@ -72,7 +72,7 @@ def temporary_yard(home: Path | None = None) -> Iterator[dict[str, str]]:
     """
     folder = home or Path(tempfile.mkdtemp(prefix="torchyard-benchmark-"))
     variables = clean_variables(TORCHYARD_HOME=str(folder))
-    subprocess.run([YARD, "server", "start"], env=variables, check=True, capture_output=True)
+    run([YARD, "server", "start"], variables)
     try:
         yield variables
     finally:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from jobs.rooms import Worker, attempt_of
 
+from jobs.rooms import Worker, attempt_of
 from torchyard import server
 from torchyard.base.settings import Settings
 from torchyard.executors.fake import FakeExecutor
@@ -23,7 +24,7 @@ OPEN = {"/health"}
 
 @pytest.fixture
 def parts(tmp_path: Path) -> server.Parts:
-    made = server.build(tmp_path, "http://127.0.0.1:1", executor=FakeExecutor())
+    made = server.build(tmp_path, "http://127.0.0.1:1", os.environ, executor=FakeExecutor())
     server.ensure_token(made, Settings(tmp_path).token_file)
     return made
 

@@ -2,7 +2,7 @@
 
 Owns: which request each verb is, connecting, downloads that are whole or not there.
 Leaves: HTTP to base/http.py, snapshots to snapshots/, the embedded server to embedded.py.
-Always: results are the server's JSON objects as plain dicts, typed by the TypedDicts here; an
+Always: results are the server's JSON objects as plain dicts, typed in answers.py; an
 error is a `TorchyardError`.
 """
 
@@ -13,9 +13,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from torchyard.answers import Job, JobSummary, OutputFiles, Paths, RemoteFiles, Rows
 from torchyard.base import settings as base_settings
 from torchyard.base.errors import InvalidInput, NotAuthenticated, NotFound
 from torchyard.base.http import Transport
@@ -29,76 +30,6 @@ if TYPE_CHECKING:
     from torchyard.snapshots.snapshot import Snapshot
     from torchyard.snapshots.upload import Progress
     from torchyard.snapshots.walk import Limits
-
-ENDED = frozenset({"Completed", "Failed", "Canceled"})
-
-
-class Stage(TypedDict):
-    """One of Preparing, Scaling, Running, Post-Processing; times in ISO 8601."""
-
-    name: str
-    start: str | None
-    end: str | None
-    waited_for: str
-
-
-class JobError(TypedDict):
-    code: str
-    message: str
-    hint: str
-
-
-class JobSummary(TypedDict):
-    """A job as a list shows it."""
-
-    name: str
-    display_name: str
-    experiment_name: str
-    type: str
-    status: str
-    tags: dict[str, str]
-    properties: dict[str, str]
-    compute: str
-    node_count: int
-    processes_per_node: int
-    created_at: str
-    started_at: str | None
-    ended_at: str | None
-    owner: str
-    attempt: int
-    exit_code: int | None
-    error: JobError | None
-
-
-class Job(JobSummary):
-    """A job by itself. `metrics` holds the last value of each key."""
-
-    spec: dict[str, Any]
-    waiting: str
-    stages: list[Stage]
-    notices: list[str]
-    metrics: dict[str, Any]
-    params: dict[str, str]
-    models: list[dict[str, Any]]
-
-
-class RemoteFile(TypedDict):
-    """A file of a job or a model; `path` has forward slashes."""
-
-    path: str
-    size_bytes: int
-
-
-class OutputFile(RemoteFile):
-    """A file of a named output."""
-
-    output: str
-
-
-Rows = list[dict[str, Any]]
-RemoteFiles = list[RemoteFile]
-OutputFiles = list[OutputFile]
-Paths = list[Path]
 
 
 class Client:
@@ -160,14 +91,14 @@ class Snapshots:
         self._transport = transport
         self._here = here
         self._index_folder = settings.home / "cache" / "snapshots"
-        self._limits = _limits(settings)
+        self._settings = settings
 
     @property
     def limits(self) -> Limits:
         """For code folders."""
-        from torchyard.snapshots.walk import CODE_LIMITS, Limits
+        from torchyard.snapshots.walk import Limits
 
-        return Limits(*self._limits) if self._limits else CODE_LIMITS
+        return Limits(self._settings.snapshot_max_files, self._settings.snapshot_max_mb << 20)
 
     def take(self, place: Path) -> Snapshot:
         """Snapshot the folder or file at `place`, all of it."""
@@ -202,7 +133,9 @@ class Snapshots:
         self._transport.send("POST", f"{self._here}/blobs", bundle, len(bundle))
 
     def put_snapshot(self, manifest: bytes) -> str:
-        return str(self._transport.put(f"{self._here}/snapshots", json.loads(manifest))["id"])
+        path = f"{self._here}/snapshots"
+        stored = self._transport.send("PUT", path, manifest, content_type="application/json")
+        return str(stored["id"])
 
 
 class Jobs:
@@ -370,11 +303,6 @@ class Jobs:
                 written.append(download_file(self._transport, source, target))
         return written
 
-    def web_view(self, name: str) -> str:
-        """Where a browser shows the job."""
-        here = quote(self._workspace, safe="")
-        return f"{self._transport.url}/workspaces/{here}/jobs/{quote(name, safe='')}"
-
     def _of(self, name: str) -> str:
         return f"{self._here}/{quote(name, safe='')}"
 
@@ -498,11 +426,3 @@ def default_experiment(folder: Path) -> str:
     """The experiment of a job that names none: the folder's name, as far as it is allowed."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", folder.name).lstrip("_-")[:255]
     return name or "Default"
-
-
-def _limits(settings: Settings) -> tuple[int, int] | None:
-    files = getattr(settings, "snapshot_max_files", None)
-    megabytes = getattr(settings, "snapshot_max_mb", None)
-    if files is None or megabytes is None:
-        return None
-    return int(files), int(megabytes) << 20

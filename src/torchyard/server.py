@@ -18,7 +18,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,9 +76,17 @@ class Parts:
 
 
 def build(
-    home: Path, url: str, clock: Clock | None = None, executor: Executor | None = None
+    home: Path,
+    url: str,
+    environ: Mapping[str, str],
+    clock: Clock | None = None,
+    executor: Executor | None = None,
 ) -> Parts:
-    """Open the home folder and put the rooms together; nothing runs yet."""
+    """Open the home folder and put the rooms together; nothing runs yet.
+
+    Args:
+        environ: what builds and jobs inherit.
+    """
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     clock = clock or SystemClock()
     db = Database(f"sqlite:///{home / 'torchyard.db'}")
@@ -91,13 +99,13 @@ def build(
         clock=clock,
         blobs=Blobs(home / "blobs"),
         datastores=Datastores(home / "datastores"),
-        environments=Environments(home, db, clock, os.environ),
+        environments=Environments(home, db, clock, environ),
         history=History(db, store.merge_tags),
         logs=Logs(home / "logs"),
         signals=Signals(),
         bell=threading.Event(),
     )
-    scheduler = Scheduler(room, executor or LocalExecutor(home), url)
+    scheduler = Scheduler(room, executor or LocalExecutor(home, environ), url)
     return Parts(room, Access(db, clock), scheduler)
 
 
@@ -261,7 +269,7 @@ def run(home: Path, host: str, port: int | None, ready_fd: int | None) -> None:
     held = hold_home(home)
     listener = listen(home, host, port)
     url = f"http://{host}:{listener.getsockname()[1]}"
-    parts = build(home, url)
+    parts = build(home, url, os.environ)
     ensure_token(parts, configured.token_file)
     app = create_app(parts)
     server = _Server(

@@ -58,7 +58,7 @@ def test_one_rank_is_printed_as_it_is(server: FakeServer, yard: Yard) -> None:
     said = yard("job", "stream", "-n", "one")
     assert said.code == 0
     assert said.out == text
-    assert said.err.startswith("RunId: one\nWeb View: http://")
+    assert said.err.startswith("RunId: one\n")
     assert "Execution Summary\n=================\nRunId:" in said.err
     assert "loss  0.25" in said.err and "Model: digits:1" in said.err
 

@@ -54,7 +54,7 @@ class LocalSite(Site):
         return count()
 
     def anew(self) -> Executor:
-        return LocalExecutor(self.bench.home)
+        return LocalExecutor(self.bench.home, os.environ)
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_many_launches_at_once_start_once(bench: Bench) -> None:
     handles = []
 
     def launch() -> None:
-        handles.append(LocalExecutor(bench.home).launch(plan))
+        handles.append(LocalExecutor(bench.home, os.environ).launch(plan))
 
     threads = [threading.Thread(target=launch) for _ in range(5)]
     for thread in threads:

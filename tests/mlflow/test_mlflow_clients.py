@@ -8,11 +8,19 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Annotated, Any
 
 import pytest
 import uvicorn
+from fastapi import Body
 from mlflow_server import Server
+
+from torchyard.jobs.types import Job
+from torchyard.plan import LaunchPlan
+from torchyard.worker.link import Link
+from torchyard.worker.relay import Relay
 
 pytestmark = pytest.mark.end_to_end
 
@@ -60,31 +68,62 @@ def url(server: Server) -> Iterator[str]:
     thread.join(10)
 
 
-@pytest.mark.parametrize("prefix", ["", "/mlflow/default"])
+@contextmanager
+def relay_to(server: Server, url: str, folder: Path, job: Job) -> Iterator[str]:
+    """A job's relay; its history goes where the worker's routes would take it."""
+
+    @server.app.post("/v1/attempts/att/history")
+    def take(body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
+        places = [one.id for one in server.runs.experiments("default")]
+        jobs = {one.name: one.id for one in server.runs.runs("default", places)}
+        return server.history.receive(jobs.get, "att", body["node"], body["seq"], body["records"])
+
+    plan = LaunchPlan(
+        attempt_id="att",
+        attempt=1,
+        job=job.name,
+        workspace="default",
+        experiment="Default",
+        command="",
+        server_url=url,
+        report_token="yard_a_any",
+        run_token="yard_r_job",
+        scratch="",
+    )
+    relay = Relay(Link(url, plan.report_token, plan.attempt_id), plan, 0, folder)
+    yield relay.start()
+    assert relay.finish(20.0)
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+@pytest.mark.parametrize("way", ["default workspace", "by name", "relay"])
 def test_an_unmodified_script_logs_into_its_own_job(
-    server: Server, url: str, prefix: str, tmp_path: Path
+    server: Server, url: str, way: str, tmp_path: Path
 ) -> None:
     # By a module of its own, because this folder is a package `mlflow` too, if an empty one.
     pytest.importorskip("mlflow.tracking")
     experiment = server.runs.create_experiment("default", "Default", {})
     job = server.runs.add_job("default", "lucky_job", experiment.id)
-    variables = {
-        "MLFLOW_TRACKING_URI": url + prefix,
-        "MLFLOW_TRACKING_TOKEN": "yard_r_job",
-        "MLFLOW_RUN_ID": job.name,
-        "HOME": str(tmp_path),
-    }
+    with ExitStack() as stack:
+        address = url if way == "default workspace" else url + "/mlflow/default"
+        if way == "relay":
+            address = stack.enter_context(relay_to(server, url, tmp_path, job))
+        variables = {
+            "MLFLOW_TRACKING_URI": address,
+            "MLFLOW_TRACKING_TOKEN": "yard_r_job",
+            "MLFLOW_RUN_ID": job.name,
+            "HOME": str(tmp_path),
+        }
+        ended = subprocess.run(
+            [sys.executable, "-c", SCRIPT],
+            env={"PATH": os.environ["PATH"], **variables},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+        assert ended.returncode == 0, ended.stderr
 
-    ended = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        env={"PATH": os.environ["PATH"], **variables},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-
-    assert ended.returncode == 0, ended.stderr
     assert server.history.keys(job.id) == ["a@b %/x-y", "b", "far", "loss"]
     assert server.history.params(job.id) == {"lr": "0.1", "é": "ü"}
     assert server.runs.run("default", job.name).tags["t"] == "v"

@@ -32,7 +32,7 @@ class Bench:
     def __init__(self, home: Path, server: StubServer) -> None:
         self.home = home
         self.server = server
-        self.executor = LocalExecutor(home)
+        self.executor = LocalExecutor(home, os.environ)
         self.plans: list[LaunchPlan] = []
 
     def plan(self, command: str, **changes: Any) -> LaunchPlan:
@@ -100,20 +100,44 @@ class Bench:
         self.server.wait_until(lambda: not self.left(plan), timeout_s, "processes to end")
 
     def close(self) -> None:
+        """End what still runs; ranks that were left behind by then are an error."""
         left = [process for plan in self.plans for process in self.left(plan)]
-        workers = [
-            who
-            for plan in self.plans
-            for file in Path(plan.scratch).glob("node-*/worker.json")
-            for who in [json.loads(file.read_text())]
-        ]
-        for who in [*workers, *(who["guardian"] for who in workers if "guardian" in who)]:
-            found = processes.read(who["pid"])
-            if found and found.start_time == who["start_time"] and not found.ended:
-                processes.send(found, signal.SIGKILL)
-        for process in left:
+        for process in [*left, *self._workers()]:
             processes.send(process, signal.SIGKILL)
+        deadline = time.monotonic() + 5.0
+        # A guardian whose worker is gone tidies up; one that never split is simply killed.
+        while guardians := self._programs():
+            if time.monotonic() > deadline or not any(map(self._split, guardians)):
+                for process in guardians:
+                    processes.send(process, signal.SIGKILL)
+            time.sleep(0.02)
         assert not left, f"left behind: {left}"
+
+    def _workers(self) -> list[processes.Process]:
+        return [process for process in self._programs() if self._is_worker(process)]
+
+    def _programs(self) -> list[processes.Process]:
+        """Workers and guardians of this bench's plans, known by the plan they were given."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            process = processes.read(int(folder.name))
+            if process and any(f"{self.home}/scratch/" in os.fsdecode(word) for word in words):
+                found += [] if process.ended else [process]
+        return found
+
+    def _is_worker(self, process: processes.Process) -> bool:
+        return any(process.pid == who["pid"] for who in self._recorded())
+
+    def _split(self, process: processes.Process) -> bool:
+        return any(process.pid == who["guardian"]["pid"] for who in self._recorded())
+
+    def _recorded(self) -> list[dict[str, Any]]:
+        files = self.home.glob("scratch/*/node-*/worker.json")
+        return [who for file in files if "guardian" in (who := json.loads(file.read_text()))]
 
 
 @contextmanager

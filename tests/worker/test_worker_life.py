@@ -261,8 +261,8 @@ def test_ranks_start_soon(bench: Bench) -> None:
         before = time.monotonic()
         bench.run(bench.plan("sh run.sh", code=code))
         took_s.append(bench.server.event_times[0, "ranks_started"] - before)
-    # 0.15 s is what it takes; the rest is for a machine that does other things too.
-    assert min(took_s) < 0.6, json.dumps(took_s)
+    # 0.1 s is what it takes; the rest is for a machine that does much else.
+    assert min(took_s) < 3.0, json.dumps(took_s)
 
 
 def _sleeping(seconds: int) -> bool:

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -181,13 +182,13 @@ def test_a_number_that_passed_to_another_process_is_not_signalled() -> None:
 
 
 def test_a_process_name_full_of_brackets() -> None:
-    with subprocess.Popen(
-        ["bash", "-c", "printf ') R 1 (' > /proc/$$/comm; sleep 321; :"]
-    ) as child:
+    program = "open('/proc/self/comm', 'w').write(') R 1 ('); print(flush=True); input()"
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
         found = processes.read(child.pid)
         assert found is not None and found.parent == os.getpid()
-        for process in processes.family(child.pid, "none:0"):
-            processes.send(process, signal.SIGKILL)
         processes.send(found, signal.SIGKILL)
 
 

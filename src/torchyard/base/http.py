@@ -64,9 +64,10 @@ class Transport:
         body: Body,
         size_bytes: int | None = None,
         query: Mapping[str, Any] | None = None,
+        content_type: str = "application/octet-stream",
     ) -> Any:
         """Send raw bytes; `size_bytes` None sends them in chunks. Returns the answer's JSON."""
-        headers = {"Content-Type": "application/octet-stream"}
+        headers = {"Content-Type": content_type}
         if size_bytes is not None:
             headers["Content-Length"] = str(size_bytes)
         answer = self._ask(method, path, query, body, headers, retry=isinstance(body, bytes))
@@ -82,8 +83,10 @@ class Transport:
         try:
             yield answer
         finally:
+            whole = answer.isclosed()
             answer.close()
-            self.close()
+            if not whole:  # what is left unread would be taken for the next answer
+                self.close()
 
     def close(self) -> None:
         if self._connection is not None:

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchyard.base.errors import InvalidInput
+
 DEFAULT_WORKSPACE = "default"
 
 
@@ -23,6 +25,8 @@ class Settings:
     url: str = ""
     token: str = ""
     workspace: str = ""
+    snapshot_max_files: int = 2000
+    snapshot_max_mb: int = 300
 
     @property
     def token_file(self) -> Path:
@@ -40,7 +44,11 @@ class Settings:
 
 
 def read(environ: Mapping[str, str] | None = None) -> Settings:
-    """Read TORCHYARD_HOME, TORCHYARD_URL, TORCHYARD_TOKEN and TORCHYARD_WORKSPACE."""
+    """Read TORCHYARD_HOME, _URL, _TOKEN, _WORKSPACE, _SNAPSHOT_MAX_FILES and _SNAPSHOT_MAX_MB.
+
+    Raises:
+        InvalidInput: a limit is no whole number.
+    """
     values = os.environ if environ is None else environ
     home = values.get("TORCHYARD_HOME") or "~/.torchyard"
     return Settings(
@@ -48,4 +56,13 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
         url=values.get("TORCHYARD_URL", "").rstrip("/"),
         token=values.get("TORCHYARD_TOKEN", ""),
         workspace=values.get("TORCHYARD_WORKSPACE", ""),
+        snapshot_max_files=_number(values, "TORCHYARD_SNAPSHOT_MAX_FILES", 2000),
+        snapshot_max_mb=_number(values, "TORCHYARD_SNAPSHOT_MAX_MB", 300),
     )
+
+
+def _number(values: Mapping[str, str], name: str, default: int) -> int:
+    text = values.get(name) or str(default)
+    if not text.isdigit():
+        raise InvalidInput(f"`{name}` is `{text}`", "set it to a whole number, or unset it")
+    return int(text)

@@ -15,11 +15,11 @@ from typing import Any
 
 import click
 
+from torchyard.answers import Job
 from torchyard.base.errors import TorchyardError
 from torchyard.cli import tables
 from torchyard.cli.group import noun
 from torchyard.cli.options import Session, common, named
-from torchyard.client import Job
 
 group = noun("job")
 
@@ -173,15 +173,15 @@ def _stream(session: Session, name: str, rank: int | None) -> int:
         streaming.leave(name)
         return 130
     if session.output_given and session.output != "none":
-        tables.one(session.output, job, lambda: page(client.jobs.web_view(name), job))
+        tables.one(session.output, job, lambda: page(job))
     return streaming.exit_code(job)
 
 
 def _print(session: Session, job: Job) -> None:
-    tables.one(session.output, job, lambda: page(session.client().jobs.web_view(job["name"]), job))
+    tables.one(session.output, job, lambda: page(job))
 
 
-def page(web_view: str, job: Job) -> str:
+def page(job: Job) -> str:
     """One job on one screen."""
     nodes, processes = job.get("node_count") or 1, job.get("processes_per_node") or 1
     ranks = f"{nodes} node{'s' * (nodes > 1)} of {processes} process{'es' * (processes > 1)}"
@@ -199,7 +199,6 @@ def page(web_view: str, job: Job) -> str:
                 ("Created", f"{tables.moment(job.get('created_at'))} by {job.get('owner')}"),
                 ("Took", took),
                 ("Exit code", str(exit_code) if exit_code is not None else ""),
-                ("Web view", web_view),
             ]
         )
     ]

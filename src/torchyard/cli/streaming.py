@@ -17,8 +17,9 @@ from typing import Any, BinaryIO
 
 import click
 
+from torchyard.answers import Job
 from torchyard.cli import tables
-from torchyard.client import Client, Job
+from torchyard.client import Client
 from torchyard.follow import Frame
 
 _RANK_LOG = re.compile(r"^user_logs/std_log(?:_process_(\d+))?\.txt$")
@@ -156,13 +157,13 @@ def stream(client: Client, name: str, rank: int | None = None) -> Job:
 
     sys.stdout.flush()
     printer = Printer(sys.stdout.buffer, say, rank)
-    say(f"RunId: {name}\nWeb View: {client.jobs.web_view(name)}\n")
+    say(f"RunId: {name}\n")
     frames = client.jobs.follow(name, on_lost=on_lost)
     job = _print(frames, printer)
     if rank is not None and rank not in printer.seen_ranks:
         known = ", ".join(str(seen) for seen in sorted(printer.seen_ranks)) or "none"
         printer.line(f"Rank {rank} wrote nothing; ranks that did: {known}")
-    say(f"\n{summary(client, job)}")
+    say(f"\n{summary(job)}")
     return job
 
 
@@ -189,13 +190,12 @@ def leave(name: str) -> None:
     )
 
 
-def summary(client: Client, job: Job) -> str:
+def summary(job: Job) -> str:
     """Azure ML's `Execution Summary`, with metrics, where the outputs are, and what went wrong."""
     name = job["name"]
     started = job.get("started_at") or job["created_at"]
     pairs: list[tuple[str, Any]] = [
         ("RunId:", name),
-        ("Web View:", client.jobs.web_view(name)),
         ("Status:", tables.status(job["status"])),
         ("Took:", tables.duration(tables.seconds_between(started, job.get("ended_at")))),
     ]

@@ -35,16 +35,15 @@ class LocalExecutor:
     Args:
         home: where the worker's zip is kept.
         python: what runs the worker, 3.9 or later.
-        environ: what workers and, less torchyard's own variables, ranks inherit; the server's
-            own environment when None.
+        environ: what workers and, less torchyard's own variables, ranks inherit.
     """
 
     def __init__(
-        self, home: Path, python: str = sys.executable, environ: Mapping[str, str] | None = None
+        self, home: Path, environ: Mapping[str, str], python: str = sys.executable
     ) -> None:
         self._home = home
         self._python = python
-        self._environ = environ
+        self._environ = _of_the_machine(environ)
         self._zip: Path | None = None
         self._nodes = 0
         self._children: set[int] = set()
@@ -96,7 +95,7 @@ class LocalExecutor:
         pid = os.posix_spawn(
             self._python,
             [*program, "--plan", str(plan_file), "--node", str(node)],
-            dict(os.environ if self._environ is None else self._environ),
+            self._environ,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (
@@ -177,3 +176,17 @@ def _write_private(file: Path, text: str) -> None:
     with os.fdopen(descriptor, "w") as opened:
         opened.write(text)
     draft.replace(file)
+
+
+def _of_the_machine(environ: Mapping[str, str]) -> dict[str, str]:
+    """`environ` without the virtual environment that torchyard itself runs in.
+
+    A job that asks for `pip` or `python` must get its own environment's or the machine's.
+    """
+    if sys.prefix == sys.base_prefix:
+        return dict(environ)
+    own = os.path.join(sys.prefix, "bin")
+    path = os.pathsep.join(
+        folder for folder in environ.get("PATH", "").split(os.pathsep) if folder != own
+    )
+    return {**environ, "PATH": path}

@@ -25,7 +25,7 @@ _EXITED = "exited"
 _FINALIZING = "finalizing"
 _RUNNING = "running"
 # A stopped node's own words must not hide the failure that stopped it.
-_STOPPED = "stopped"
+_STOPPED = ("stopped", "canceled")
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,8 @@ def lose(room: Room, attempt_id: str, node: int) -> None:
         error = JobError(
             "worker_lost",
             f"the worker of node {node} died while it was {told.state}",
-            "it may have been killed for memory; see `dmesg` on that machine and "
-            f"`scratch/{attempt_id}/node-{node}/worker.log` in the server's home",
+            "it may have been killed for memory: see `dmesg` on that machine, and "
+            f"`system_logs/node-{node}.log` among the job's files",
         )
         store.change_node(
             connection,
@@ -193,7 +193,7 @@ def _node_exited(
         values["error"] = vars(
             JobError(str(error["code"]), str(error["message"]), str(error.get("hint") or ""))
         )
-        if error["code"] != _STOPPED:
+        if error["code"] not in _STOPPED:
             values["failed_at"] = told.failed_at or now
             _order_stop(connection, attempt, "failed")
     store.change_node(connection, attempt.id, node, **values)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from torchyard.jobs import progress, spec
+from torchyard.jobs import progress, scratch, spec
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Attempt, Job
 from torchyard.plan import InputPlan, LaunchPlan, OutputPlan
@@ -51,7 +51,7 @@ def plan(
         server_url=server_url,
         report_token=report_token,
         run_token=run_token,
-        scratch=str(room.home / "scratch" / attempt.id),
+        scratch=str(scratch.folder(room, attempt.id)),
         distribution=document.distribution,
         node_count=job.node_count,
         processes_per_node=job.processes_per_node,

@@ -20,7 +20,7 @@ from torchyard.compute import actions as computes
 from torchyard.environments.types import BuildCanceled, EnvironmentSpec
 from torchyard.environments.types import from_json as environment_from_json
 from torchyard.executors.executor import Executor, Handle
-from torchyard.jobs import attempts, planner, progress, store
+from torchyard.jobs import attempts, planner, progress, scratch, store
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Attempt, Job, JobError, Stage, Status
@@ -58,6 +58,7 @@ class Scheduler:
         self._prepare()
         self._claim()
         self._watch()
+        self._clean()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -236,6 +237,19 @@ class Scheduler:
                 # while the store says otherwise is lost.
                 if state != "running":
                     attempts.lose(self._room, attempt.id, node)
+
+    # Cleaning
+
+    def _clean(self) -> None:
+        """Remove what ended attempts left on the nodes, once no worker is there any more."""
+        with self._room.db.read() as connection:
+            left = store.unclean_attempts(connection)
+        for attempt in left:
+            if attempt.handle is not None:
+                handle = Handle.from_json(attempt.handle)
+                if not self._executor.status(handle).over:
+                    continue
+            scratch.clear(self._room, attempt)
 
 
 def _size(file: Path) -> int:

@@ -25,6 +25,7 @@ from sqlalchemy import (
     String,
     Table,
     UniqueConstraint,
+    false,
     func,
     insert,
     select,
@@ -101,6 +102,7 @@ attempts = Table(
     Column("order", String(16), nullable=False),
     Column("order_reason", String(32), nullable=False),
     Column("ended_at", Instant, index=True),
+    Column("clean", Boolean, nullable=False),
     UniqueConstraint("job_id", "number"),
 )
 
@@ -367,6 +369,14 @@ def attempts_of(connection: Connection, job_id: int) -> list[Attempt]:
 def open_attempts(connection: Connection) -> list[Attempt]:
     rows = connection.execute(
         select(attempts).where(attempts.c.ended_at.is_(None)).order_by(attempts.c.created_at)
+    )
+    return [Attempt(**row._mapping) for row in rows]
+
+
+def unclean_attempts(connection: Connection) -> list[Attempt]:
+    """Those that have ended and whose scratch folder is still to be removed."""
+    rows = connection.execute(
+        select(attempts).where(attempts.c.ended_at.is_not(None), attempts.c.clean == false())
     )
     return [Attempt(**row._mapping) for row in rows]
 

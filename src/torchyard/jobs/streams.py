@@ -23,7 +23,7 @@ from torchyard.environments.types import from_json as environment_from_json
 from torchyard.jobs import actions, store
 from torchyard.jobs.room import Room
 from torchyard.jobs.shape import job_json
-from torchyard.jobs.types import Event, Job, Stage
+from torchyard.jobs.types import Event, Job
 
 _FRAME_BYTES = 1 << 18
 _FRAMES_A_LOOK = 8
@@ -82,14 +82,23 @@ class _Follower:
         # The job is read first: when it has ended, everything of it is on disk already.
         job = actions.get(self._room, self._job.workspace, self._job.name)
         blocks, more = [], False
-        events = actions.events(self._room, job, self._cursor.after)
-        if self._waits_for_build(events):
-            new, more = self._grown(BUILD, {"kind": "build"}, _build_log(self._room, job))
-            blocks += new
-        for event in events:
+        for event in actions.events(self._room, job, self._cursor.after):
+            if self._building and _ends_preparing(event):
+                # The whole build log stands before the end of its stage.
+                new, more = self._build_frames(job)
+                blocks += new
+                if more:
+                    return job, blocks, True
+                self._building = False
             self._cursor.after = event.seq
             told = {"kind": event.kind, "seq": event.seq, "at": to_text(event.at), **event.body}
             blocks.append(_frame(told))
+            if "build_log_offset" in event.body:
+                self._cursor.offsets.setdefault(BUILD, event.body["build_log_offset"])
+                self._building = True
+        if self._building:
+            new, more = self._build_frames(job)
+            blocks += new
         waiting = actions.why_waiting(self._room, job)
         if waiting != self._cursor.waiting:
             self._cursor.waiting = waiting
@@ -103,17 +112,11 @@ class _Follower:
             more = more or rest
         return job, blocks, more
 
-    def _waits_for_build(self, events: list[Event]) -> bool:
-        """Whether the build log is this job's news: from its first stage's start to its end."""
-        before = self._building
-        for event in events:
-            if event.kind == "stage" and event.body["stage"] == Stage.PREPARING.value:
-                offset = event.body.get("build_log_offset")
-                if offset is not None:
-                    self._cursor.offsets.setdefault(BUILD, offset)
-                    before = True
-                self._building = event.body["state"] == "start" and offset is not None
-        return before
+    def _build_frames(self, job: Job) -> tuple[list[bytes], bool]:
+        with self._room.db.read() as connection:
+            environment = environment_from_json(store.environment_of(connection, job.id))
+        log = self._room.environments.log_path(environment)
+        return self._grown(BUILD, {"kind": "build"}, log)
 
     def _grown(self, name: str, header: dict[str, Any], path: Path) -> tuple[list[bytes], bool]:
         """Frames of what a file has behind the cursor, and whether there is still more."""
@@ -132,10 +135,8 @@ class _Follower:
         return blocks, len(blocks) == _FRAMES_A_LOOK
 
 
-def _build_log(room: Room, job: Job) -> Path:
-    with room.db.read() as connection:
-        environment = store.environment_of(connection, job.id)
-    return room.environments.log_path(environment_from_json(environment))
+def _ends_preparing(event: Event) -> bool:
+    return event.kind == "stage" and event.body["state"] == "end"
 
 
 def _frame(body: dict[str, Any]) -> bytes:

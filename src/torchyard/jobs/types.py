@@ -107,7 +107,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One try. `handle` is None until the executor has given its receipt."""
+    """One try. `handle` is None until the executor has given its receipt; `clean` once its
+    scratch folder is gone.
+    """
 
     id: str
     job_id: int
@@ -120,6 +122,7 @@ class Attempt:
     order: str = ""
     order_reason: str = ""
     ended_at: datetime | None = None
+    clean: bool = False
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class IgnoreRules:
         rules = [rule for line in (*_FIRST_RULES, *lines) if (rule := _rule(line)) is not None]
         self._backwards = rules[::-1]
         # Most files match no rule at all: those are told apart without trying every rule.
-        self._names: set[str] = set()
+        self._names = {_NEVER}
         endings = []
         by_name, by_path = [], []
         for rule in rules:
@@ -57,10 +57,13 @@ class IgnoreRules:
         self._by_name = _any_of(by_name)
         self._by_path = _any_of(by_path)
 
+    def spares(self, names: list[str]) -> bool:
+        """Whether it is plain at one look that no entry of these names is excluded."""
+        has_patterns = self._endings or self._by_name is not None or self._by_path is not None
+        return not has_patterns and self._names.isdisjoint(names)
+
     def excludes(self, path: str, name: str, is_folder: bool) -> bool:
         """Whether the entry `path` (slashes, from the top), called `name`, stays at home."""
-        if name == _NEVER:
-            return True
         if not (
             name in self._names
             or name.endswith(self._endings)
@@ -68,6 +71,8 @@ class IgnoreRules:
             or (self._by_path is not None and self._by_path.match(path))
         ):
             return False
+        if name == _NEVER:
+            return True
         for rule in self._backwards:
             if rule.folders_only and not is_folder:
                 continue

@@ -19,6 +19,7 @@ from torchyard.snapshots.walk import Found
 
 _VERSION = 2
 _HASH_BYTES = 32
+_HEADER_BYTES = 128
 
 
 @dataclass(frozen=True)
@@ -73,25 +74,24 @@ def load(index_file: Path | None) -> Index:
     if index_file is None:
         return Index()
     try:
-        content = index_file.read_bytes()
-        header, _, body = content.partition(b"\n")
-        version, *sizes = json.loads(header)
-        looks, hashes, manifest = sizes
-        if version != _VERSION or len(body) != looks + hashes + manifest:
-            return Index()
+        with open(index_file, "rb", buffering=0) as file:
+            version, looks, hashes, manifest = json.loads(file.read(_HEADER_BYTES))
+            if version != _VERSION:
+                return Index()
+            index = Index(file.read(looks), file.read(hashes), file.read(manifest))
     except (OSError, ValueError, TypeError):
         return Index()
-    return Index(body[:looks], body[looks : looks + hashes], body[looks + hashes :])
+    sizes = len(index.looks), len(index.hashes), len(index.manifest)
+    return index if sizes == (looks, hashes, manifest) else Index()
 
 
 def save(index_file: Path, index: Index) -> None:
-    header = json.dumps([_VERSION, len(index.looks), len(index.hashes), len(index.manifest)])
+    sizes = [_VERSION, len(index.looks), len(index.hashes), len(index.manifest)]
+    header = json.dumps(sizes).encode().ljust(_HEADER_BYTES)
     temporary = index_file.with_name(f".{index_file.name}.{secrets.token_hex(4)}")
     try:
         index_file.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(
-            b"".join([header.encode(), b"\n", index.looks, index.hashes, index.manifest])
-        )
+        temporary.write_bytes(b"".join([header, index.looks, index.hashes, index.manifest]))
         os.replace(temporary, index_file)
     except OSError:
         # A full or read-only disk costs the next snapshot its speed, and nothing else.

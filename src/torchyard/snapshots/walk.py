@@ -60,7 +60,10 @@ def _collect(
         entries = list(os.scandir(folder))
     except OSError as error:
         raise _unreadable(folder, error) from error
-    excludes = rules.excludes if rules is not None else None
+    names = [entry.name for entry in entries]
+    excludes = None if rules is None or rules.spares(names) else rules.excludes
+    all_names = "".join(names)
+    plain_names = all_names.isascii() and "\\" not in all_names
     for entry in entries:
         name = entry.name
         path = prefix + name
@@ -69,7 +72,7 @@ def _collect(
             if entry.is_file(follow_symlinks=False):
                 if excludes is not None and excludes(path, name, False):
                     continue
-                if not name.isascii() or "\\" in name:
+                if not plain_names:
                     _checked_name(name, path)
                 status = entry.stat(follow_symlinks=False)
                 found.append(

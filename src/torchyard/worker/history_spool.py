@@ -55,9 +55,15 @@ class HistorySpool:
             return self._end
 
     def append(self, lines: Sequence[bytes]) -> int:
-        """Keep records, each as JSON without a line end; returns the number after the last."""
+        """Keep records, each as JSON without a line end; returns the number after the last.
+
+        Raises:
+            OSError: the disk is full or broken, or the spool closed; nothing is kept.
+        """
         content = b"".join(line + b"\n" for line in lines)
         with self._changed:
+            if self._file.closed:
+                raise OSError("the spool is closed")
             if self._size >= self._file_bytes:
                 self._begin_file()
             self._write(content)
@@ -106,10 +112,11 @@ class HistorySpool:
             self._lengths = []
             self._changed.notify_all()
 
-    def wait_for_records(self, timeout_s: float) -> bool:
-        """Until there is something to deliver."""
+    def wait_for_records(self, timeout_s: float, give_up: Callable[[], bool]) -> bool:
+        """Until there is something to deliver, or `give_up` says so after a `wake`."""
         with self._changed:
-            return self._changed.wait_for(lambda: self._end > self._cursor, timeout_s)
+            self._changed.wait_for(lambda: self._end > self._cursor or give_up(), timeout_s)
+            return self._end > self._cursor
 
     def wait_delivered(self, upto: int, timeout_s: float, give_up: Callable[[], bool]) -> bool:
         """Until all records before `upto` are delivered, or `give_up` says so after a `wake`."""

@@ -29,6 +29,7 @@ _GATHER_S = 0.02
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
 _NOTED_REJECTIONS = 20
+_LOOK_EVERY_S = 60.0
 
 
 class Relay:
@@ -72,8 +73,13 @@ class Relay:
         )
         self._ending.set()
         self._urgent.set()
+        self._spool.wake()
+        if done:
+            # It has nothing in hand, so it ends at once.
+            self._shipper.join(1.0)
         if self._door is not None:
             self._door.close()
+        self._spool.close()
         if self._over is not None:
             raise self._over
         return done
@@ -113,7 +119,7 @@ class Relay:
         pause_s = 0.0
         limit = _BATCH_RECORDS
         while not self._ending.is_set():
-            if not self._spool.wait_for_records(1.0):
+            if not self._spool.wait_for_records(_LOOK_EVERY_S, self._ending.is_set):
                 continue
             try:
                 seq, lines = self._spool.read(limit, _BATCH_BYTES)

@@ -191,6 +191,7 @@ def upgrade() -> None:
         sa.Column("order", sa.String(length=16), nullable=False),
         sa.Column("order_reason", sa.String(length=32), nullable=False),
         sa.Column("ended_at", sa.BigInteger(), nullable=True),
+        sa.Column("clean", sa.Boolean(), nullable=False),
         sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name=op.f("fk_attempts_job_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_attempts")),
         sa.UniqueConstraint("job_id", "number", name=op.f("uq_attempts_job_id_number")),

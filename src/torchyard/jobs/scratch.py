@@ -1,0 +1,40 @@
+"""The folder that an attempt's nodes work in.
+
+Owns: where it is, and that nothing of it stays.
+Leaves: what is in it to the workers.
+Always: a worker's own words are kept with the job's logs before the folder goes.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from torchyard.jobs import store
+from torchyard.jobs.room import Room
+from torchyard.jobs.types import Attempt
+
+_MOST_BYTES = 1 << 20
+
+
+def folder(room: Room, attempt_id: str) -> Path:
+    return room.home / "scratch" / attempt_id
+
+
+def clear(room: Room, attempt: Attempt) -> None:
+    """Keep the workers' logs, remove everything else. Nobody works there any more."""
+    scratch = folder(room, attempt.id)
+    for log in sorted(scratch.glob("node-*/worker.log")):
+        said = log.read_bytes()[-_MOST_BYTES:]
+        if said:
+            room.logs.append(
+                attempt.workspace,
+                attempt.job_name,
+                attempt.number,
+                f"system_logs/{log.parent.name}.log",
+                0,
+                said,
+            )
+    shutil.rmtree(scratch, ignore_errors=True)
+    with room.db.write() as connection:
+        store.change_attempt(connection, attempt.id, clean=True)
