@@ -4,15 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help setup demo test test-e2e check format bench lock clean
+.PHONY: help setup demo test test-e2e test-object-store azurite check format docs bench lock clean
 
 help:
 	@echo 'make demo      train a small network on two local nodes'
 	@echo 'make setup     install torchyard and its tools into $(VENV)'
 	@echo 'make test      the quick tests: no network, no torch'
 	@echo 'make test-e2e  real jobs with torch in a built environment'
+	@echo 'make test-object-store  data on S3 and Azure Blob servers that the tests start'
 	@echo 'make check     format, lint, types and floors'
 	@echo 'make format    put the code into its format'
+	@echo 'make docs      the pages that are made from tables of the code'
 	@echo 'make bench     figures, each beside its peer'
 	@echo 'make lock      resolve requirements.lock anew'
 	@echo 'make clean     remove what the targets above made here'
@@ -44,10 +46,24 @@ demo: setup
 	@YARD=$(BIN)/yard PYTHON=$(BIN)/python examples/digits/demo.sh
 
 test: setup
-	$(BIN)/pytest -m 'not end_to_end and not slow'
+	$(BIN)/pytest -m 'not end_to_end and not slow and not object_store'
 
 test-e2e: setup
 	$(BIN)/pytest -m 'end_to_end or slow'
+
+# S3 is moto's, from PyPI; Azure Blob is Azurite's, from npm.
+test-object-store: setup azurite
+	@$(BIN)/pip install -qq --disable-pip-version-check -e '.[object-store]'
+	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -m object_store
+
+azurite: .azurite/node_modules/.bin/azurite-blob
+
+.azurite/node_modules/.bin/azurite-blob:
+	@command -v npm >/dev/null || { \
+	  echo 'error: `npm` is not on this machine' >&2; \
+	  echo 'hint: Azurite, which plays Azure Blob in tests, comes from npm' >&2; \
+	  exit 2; }
+	@npm install --silent --no-fund --no-audit --prefix .azurite azurite
 
 check: setup
 	$(BIN)/ruff format --check .
@@ -58,6 +74,9 @@ check: setup
 format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: setup
+	$(BIN)/python -m torchyard.jobs.keys > docs/reference/job-file.md
 
 bench: setup
 	$(BIN)/python benchmarks/snapshot.py

@@ -1,7 +1,7 @@
 """Bring files from the server.
 
-Owns: files that are whole or not there, paths that stay in their folder.
-Leaves: which files to client.py.
+Owns: files that are whole or not there, paths that stay in their folder, several at a time.
+Leaves: which files to client/.
 Always: a file that broke off is asked for again, then an error; never left half-written.
 """
 
@@ -10,15 +10,75 @@ from __future__ import annotations
 import http.client
 import os
 import secrets
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from threading import Event
+from typing import Protocol
 
 from torchyard.base.errors import InvalidInput, Unreachable
 from torchyard.base.http import Transport
 
 _TRIES = 3
+_AT_ONCE = 4
+_READ_BYTES = 1 << 20
 
 
-def download_file(transport: Transport, source: str, target: Path) -> Path:
+class Counter(Protocol):
+    """Is told how much there will be, then of every piece that came."""
+
+    def total(self, size_bytes: int) -> None: ...
+    def add(self, size_bytes: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What `source` answers belongs at `target`; `size_bytes` is for progress only."""
+
+    source: str
+    target: Path
+    size_bytes: int = 0
+
+
+def download_all(
+    transport: Transport, wanted: Sequence[Wanted], count: Counter | None = None
+) -> list[Path]:
+    """Download all of `wanted`, over several connections; returns the files in their order.
+
+    Raises:
+        Unreachable: an answer broke off again and again; the files before it are there.
+    """
+    if count is not None:
+        count.total(sum(file.size_bytes for file in wanted))
+    add = count.add if count is not None else None
+    if len(wanted) < 2 * _AT_ONCE:
+        return [download_file(transport, file.source, file.target, add) for file in wanted]
+    stop = Event()
+
+    def share(first: int) -> None:
+        own = transport.twin()
+        try:
+            for file in wanted[first::_AT_ONCE]:
+                if stop.is_set():
+                    return
+                download_file(own, file.source, file.target, add)
+        finally:
+            own.close()
+
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        shares = [threads.submit(share, first) for first in range(_AT_ONCE)]
+        try:
+            for done in shares:
+                done.result()
+        finally:
+            stop.set()
+    return [file.target for file in wanted]
+
+
+def download_file(
+    transport: Transport, source: str, target: Path, add: Callable[[int], None] | None = None
+) -> Path:
     """Write what `source` answers to `target`; what stood there stays until the new file is whole.
 
     Raises:
@@ -28,7 +88,7 @@ def download_file(transport: Transport, source: str, target: Path) -> Path:
     temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.part")
     try:
         for _ in range(_TRIES):
-            if _whole(transport, source, temporary):
+            if _whole(transport, source, temporary, add):
                 os.replace(temporary, target)
                 return target
     finally:
@@ -39,20 +99,28 @@ def download_file(transport: Transport, source: str, target: Path) -> Path:
     )
 
 
-def _whole(transport: Transport, source: str, temporary: Path) -> bool:
+def _whole(
+    transport: Transport, source: str, temporary: Path, add: Callable[[int], None] | None
+) -> bool:
     with transport.stream(source) as answer, open(temporary, "wb") as file:
         promised = answer.headers.get("Content-Length")
         written = 0
         while True:
             try:
-                chunk = answer.read(1 << 20)
+                chunk = answer.read(_READ_BYTES)
             except (http.client.HTTPException, OSError):
-                return False
+                chunk = b""
+                promised = "-1"
             if not chunk:
                 # http.client says nothing when a body of known length ends early.
-                return promised is None or written == int(promised)
+                whole = promised is None or written == int(promised)
+                if not whole and add is not None:
+                    add(-written)
+                return whole
             file.write(chunk)
             written += len(chunk)
+            if add is not None:
+                add(len(chunk))
 
 
 def below(folder: Path, path: str) -> Path:

@@ -15,23 +15,31 @@ from typing import Any
 
 @dataclass(frozen=True)
 class InputPlan:
-    """One input. `kind` is literal, uri_file or uri_folder.
+    """One input. `kind` is literal, uri_file, uri_folder, mltable or a type of model.
 
-    A literal carries its text in `value`; a file or folder names the snapshot that holds it.
+    A literal carries its text in `value`; a file or folder names the snapshot that holds it, or
+    is at `source`, a path of the node's own disk.
     """
 
     kind: str
     value: str = ""
     snapshot: str = ""
     mode: str = "ro_mount"
+    source: str = ""
 
 
 @dataclass(frozen=True)
 class OutputPlan:
-    """One named output. `kind` is uri_file or uri_folder."""
+    """One named output. `kind` is uri_file, uri_folder, mltable or a type of model.
+
+    `file` is the file's name for a uri_file, the output's own when empty. A direct output carries
+    the text that the script gets in `value`; nothing of it is delivered.
+    """
 
     kind: str = "uri_folder"
     mode: str = "rw_mount"
+    file: str = ""
+    value: str = ""
 
 
 @dataclass(frozen=True)

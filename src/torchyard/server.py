@@ -40,13 +40,22 @@ from torchyard.base.errors import Conflict, Internal, InvalidInput, NotFound, To
 from torchyard.base.files import whole
 from torchyard.compute import actions as computes
 from torchyard.compute import routes as compute_routes
+from torchyard.data import asset_routes
 from torchyard.data import routes as data_routes
 from torchyard.data.datastores import Datastores
 from torchyard.environments import routes as environment_routes
 from torchyard.environments.actions import Environments
 from torchyard.executors.executor import Executor
 from torchyard.executors.local import LocalExecutor
-from torchyard.jobs import model_sources, store, worker_routes
+from torchyard.jobs import (
+    data_sources,
+    experiment_routes,
+    model_sources,
+    runs,
+    store,
+    worker_routes,
+    workspace_life,
+)
 from torchyard.jobs import routes as job_routes
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.history import History
@@ -139,15 +148,35 @@ def create_app(parts: Parts) -> FastAPI:
     def openapi(identity: Person) -> dict[str, Any]:
         return app.openapi()
 
-    app.include_router(workspace_routes.router(room.db))
+    app.include_router(
+        workspace_routes.router(
+            room.db,
+            room.clock,
+            lambda name: workspace_life.furnish(room, name),
+            lambda name: workspace_life.delete_empty(room, name),
+        )
+    )
     app.include_router(compute_routes.router(room.db, room.clock))
     app.include_router(data_routes.router(room.blobs))
     app.include_router(
-        environment_routes.router(room.environments),
+        asset_routes.router(
+            room.db,
+            room.clock,
+            room.datastores,
+            room.blobs,
+            room.fetcher,
+            lambda workspace, type, path: data_sources.pin(room, workspace, type, path).path,
+        )
+    )
+    app.include_router(
+        environment_routes.router(
+            room.environments, lambda workspace: runs.environment_hashes(room, workspace)
+        ),
         prefix="/v1/workspaces/{workspace}",
         dependencies=[Depends(person)],
     )
     app.include_router(job_routes.router(room))
+    app.include_router(experiment_routes.router(room))
     app.include_router(worker_routes.router(room))
     app.include_router(
         model_routes.router(

@@ -24,7 +24,7 @@ TOKEN = "yard_p_" + "t" * 43
 KNOWN_KEYS = {
     "name", "display_name", "experiment_name", "type", "command", "code", "environment", "inputs",
     "outputs", "resources", "distribution", "compute", "tags", "environment_variables", "limits",
-    "description",
+    "description", "properties",
 }  # fmt: skip
 KNOWN_RESOURCES = {"instance_count", "instance_type"}
 
@@ -91,6 +91,7 @@ class State:
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str]] = []
+        self.slow_s = 0.0
         self.blobs: dict[str, bytes] = {}
         self.manifests: dict[str, Any] = {}
         self.jobs: dict[str, FakeJob] = {}
@@ -98,6 +99,10 @@ class State:
         self.validated: list[dict[str, Any]] = []
         self.computes: dict[str, dict[str, Any]] = {}
         self.models: list[dict[str, Any]] = []
+        self.data: list[dict[str, Any]] = []
+        self.datastores: dict[str, dict[str, Any]] = {}
+        self.url_maps: dict[str, str] = {}
+        self.workspaces: list[dict[str, Any]] = []
         self.model_files: dict[str, bytes] = {"model.pt": b"weights"}
 
 
@@ -171,7 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
             elif self.headers.get("Authorization") != f"Bearer {TOKEN}":
                 raise _Refused(401, "the token is not good", "set TORCHYARD_TOKEN")
             elif parts[:2] == ["v1", "workspaces"] and len(parts) <= 3:
-                answer = self._workspaces(parts[2:])
+                answer = self._workspaces(parts[2:], body)
             else:
                 answer = self._native(parts[3], parts[4:], query, body)
         except _Refused as refused:
@@ -181,7 +186,7 @@ class _Handler(BaseHTTPRequestHandler):
             raw = isinstance(answer, bytes)
             self._answer(200, answer if raw else json.dumps(answer).encode())
 
-    do_GET = do_POST = do_PUT = do_DELETE = _dispatch
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _dispatch
 
     def _answer(self, status: int, content: bytes) -> None:
         self.send_response(status)
@@ -189,18 +194,22 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    def _workspaces(self, rest: list[str]) -> Any:
-        body = {
+    def _workspaces(self, rest: list[str], body: bytes) -> Any:
+        if self.command == "POST":
+            self.state.workspaces.append(json.loads(body))
+        found = {
             "name": rest[0] if rest else "default",
             "subscription_id": "0" * 8,
             "resource_group": "torchyard",
             "location": "local",
             "id": "x",
         }
-        return body if rest else {"value": [body]}
+        if self.command == "POST":
+            return {**found, **json.loads(body)}
+        return found if rest else {"value": [found]}
 
     def _native(self, noun: str, rest: list[str], query: dict[str, str], body: bytes) -> Any:
-        handler = getattr(self, f"_{noun}", None)
+        handler = getattr(self, f"_{noun.replace('-', '_')}", None)
         if handler is None:
             raise _Refused(404, f"nothing answers `{self.path}`")
         return handler(rest, query, body)
@@ -209,7 +218,10 @@ class _Handler(BaseHTTPRequestHandler):
         blobs = self.state.blobs
         if rest == ["missing"]:
             return {"missing": [name for name in json.loads(body)["sha256"] if name not in blobs]}
+        if rest and self.command == "GET":
+            return blobs[rest[0]]
         if rest:
+            time.sleep(self.state.slow_s)
             self._keep(rest[0], body)
             return {}
         stored = 0
@@ -227,6 +239,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.state.blobs[name] = content
 
     def _snapshots(self, rest: list[str], query: dict[str, str], body: bytes) -> Any:
+        if self.command == "GET":
+            return self.state.manifests[rest[0]]
         manifest = json.loads(body)
         absent = [f["sha256"] for f in manifest["files"] if f["sha256"] not in self.state.blobs]
         if absent:
@@ -240,6 +254,8 @@ class _Handler(BaseHTTPRequestHandler):
         state = self.state
         if not rest and self.command == "GET":
             found = [job.body for job in reversed(state.jobs.values())]
+            if query.get("archived") != "true":
+                found = [body for body in found if not body.get("archived")]
             if "experiment_name" in query:
                 found = [b for b in found if b["experiment_name"] == query["experiment_name"]]
             start = int(query.get("before", 0))
@@ -256,7 +272,8 @@ class _Handler(BaseHTTPRequestHandler):
             state.posted.append(document)
             name = document.get("name") or f"job-{len(state.posted)}"
             if name not in state.jobs:
-                state.jobs[name] = FakeJob(job_body(name, "Queued", ended_at=None))
+                made = job_body(name, "Queued", ended_at=None, spec=document)
+                state.jobs[name] = FakeJob(made)
             return state.jobs[name].body
         if rest[0] not in state.jobs:
             raise _Refused(404, f"job `{rest[0]}` does not exist", "list jobs with `yard job list`")
@@ -265,6 +282,12 @@ class _Handler(BaseHTTPRequestHandler):
             return self._stream(
                 job, int(query.get("after", 0)), json.loads(query.get("offsets", "{}"))
             )
+        if rest[1:] in (["archive"], ["restore"]):
+            job.body["archived"] = rest[1] == "archive"
+        if self.command == "PATCH":
+            changes = json.loads(body)
+            job.body["tags"] |= changes.pop("tags", {})
+            job.body |= changes
         if rest[1:] == ["cancel"]:
             job.body["status"] = "CancelRequested"
         if rest[1:2] == ["files"] and rest[2:]:
@@ -331,18 +354,67 @@ class _Handler(BaseHTTPRequestHandler):
         return computes[rest[0]]
 
     def _models(self, rest: list[str], query: dict[str, str], body: bytes) -> Any:
+        return self._assets(self.state.models, rest, query, body)
+
+    def _data(self, rest: list[str], query: dict[str, str], body: bytes) -> Any:
+        return self._assets(self.state.data, rest, query, body)
+
+    def _assets(
+        self, known: list[dict[str, Any]], rest: list[str], query: dict[str, str], body: bytes
+    ) -> Any:
+        if rest[-1:] in (["archive"], ["restore"]):
+            for asset in known:
+                if asset["name"] == rest[0] and (len(rest) == 2 or asset["version"] == rest[2]):
+                    asset["archived"] = rest[-1] == "archive"
+            return {}
         if self.command == "POST":
-            model = {"version": str(len(self.state.models) + 1), **json.loads(body)}
-            self.state.models.append(model)
-            return model
+            asset = {"version": str(len(known) + 1), **json.loads(body)}
+            known.append(asset)
+            return asset
         if not rest:
-            return {"value": self.state.models}
+            all_of = query.get("archived") == "true"
+            return {"value": [a for a in known if all_of or not a.get("archived")]}
         files = self.state.model_files
         if rest[3:4] == ["files"] and rest[4:]:
             return files["/".join(rest[4:])]
         if rest[3:4] == ["files"]:
             return {"value": [{"path": p, "size_bytes": len(c)} for p, c in files.items()]}
-        return {"name": rest[0], "version": "1" if rest[2] == "latest" else rest[2], "files": []}
+        found = {"name": rest[0], "version": "1" if rest[2] == "latest" else rest[2], "files": []}
+        return {**found, **json.loads(body)} if self.command == "PATCH" else found
+
+    def _datastores(self, rest: list[str], query: dict[str, str], body: bytes) -> Any:
+        known = self.state.datastores
+        if not rest:
+            return {"value": list(known.values())}
+        if self.command == "PUT":
+            known[rest[0]] = json.loads(body)
+        if rest[0] not in known:
+            raise _Refused(404, f"datastore `{rest[0]}` does not exist")
+        if self.command == "DELETE":
+            del known[rest[0]]
+            return {}
+        return {key: value for key, value in known[rest[0]].items() if key != "credentials"}
+
+    def _url_maps(self, rest: list[str], query: dict[str, str], body: bytes) -> Any:
+        maps = self.state.url_maps
+        if self.command == "PUT":
+            asked = json.loads(body)
+            maps[asked["prefix"]] = asked["target"]
+            return asked
+        if self.command == "DELETE":
+            maps.pop(query["prefix"])
+            return {}
+        return {"value": [{"prefix": p, "target": t} for p, t in maps.items()]}
+
+    def _experiments(self, rest: list[str], query: dict[str, str], body: bytes) -> Any:
+        names = dict.fromkeys(job.body["experiment_name"] for job in self.state.jobs.values())
+        return {"value": [{"name": name} for name in names]}
+
+    def _environments(self, rest: list[str], query: dict[str, str], body: bytes) -> Any:
+        return {"value": [
+            {"name": "python", "version": "3.11", "description": "plain", "packages": []},
+            {"name": "python", "version": "3.12", "description": "plain", "packages": []},
+        ]}  # fmt: skip
 
 
 def _check(document: dict[str, Any]) -> None:

@@ -9,11 +9,11 @@ import sys
 import pytest
 
 from cli.conftest import Yard
-from cli.fake_server import FakeServer
+from cli.fake_server import FakeJob, FakeServer, job_body
 
 HEAVY = {
     "fastapi", "sqlalchemy", "pydantic", "alembic", "uvicorn", "torch", "mlflow", "rich", "yaml",
-    "torchyard.server", "torchyard.jobs", "torchyard.environments", "torchyard.compute",
+    "jmespath", "torchyard.server", "torchyard.jobs", "torchyard.environments", "torchyard.compute",
     "torchyard.executors", "torchyard.worker", "torchyard.base.db", "torchyard.base.blobs",
 }  # fmt: skip
 SCRIPT = """
@@ -46,6 +46,10 @@ def test_help_imports_next_to_nothing() -> None:
         ("compute", "list", "-o", "json"),
         ("workspace", "show"),
         ("server", "status"),
+        ("data", "list"),
+        ("model", "list"),
+        ("datastore", "list"),
+        ("job", "archive", "x"),
     ],
 )
 def test_light_commands_import_nothing_heavy(
@@ -59,12 +63,33 @@ def test_the_heaviest_command_knows_no_server(server: FakeServer, yard: Yard) ->
     assert HEAVY & names == {"yaml"}
 
 
+def completed(monkeypatch: pytest.MonkeyPatch, words: str) -> list[str]:
+    monkeypatch.setenv("_YARD_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+    ran = subprocess.run(
+        [sys.executable, "-m", "torchyard.cli.main"], capture_output=True, text=True, timeout=30
+    )
+    assert ran.stderr == ""
+    return [line.removeprefix("plain,") for line in ran.stdout.splitlines() if line]
+
+
 def test_shell_completion(server: FakeServer, yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    for words, expected in (("yard co", "compute"), ("yard job str", "stream")):
-        monkeypatch.setenv("_YARD_COMPLETE", "bash_complete")
-        monkeypatch.setenv("COMP_WORDS", words)
-        monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
-        ran = subprocess.run(
-            [sys.executable, "-m", "torchyard.cli.main"], capture_output=True, text=True, timeout=30
-        )
-        assert ran.stdout == f"plain,{expected}\n"
+    server.state.jobs["brave-otter"] = FakeJob(job_body("brave-otter"))
+    server.state.models.append({"name": "digits", "version": "1"})
+    server.state.computes["gpu-8"] = {"name": "gpu-8"}
+    assert completed(monkeypatch, "yard com") == ["compute", "completion"]
+    assert completed(monkeypatch, "yard job str") == ["stream"]
+    assert completed(monkeypatch, "yard job show -n br") == ["brave-otter"]
+    assert completed(monkeypatch, "yard job stream br") == ["brave-otter"]
+    assert completed(monkeypatch, "yard model show -n ") == ["digits"]
+    assert completed(monkeypatch, "yard compute delete g") == ["gpu-8"]
+    server.stop()
+    assert completed(monkeypatch, "yard job show -n br") == []
+    server.start()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(yard: Yard, shell: str) -> None:
+    said = yard("completion", shell)
+    assert said.code == 0 and "_YARD_COMPLETE" in said.text and said.err == ""

@@ -104,7 +104,7 @@ def test_a_spec_survives_json() -> None:
     [
         ("python:3.11", "3.11"),
         ("python:3.11-slim", "3.11"),
-        ("python:3.12.4-slim-bookworm", "3.12.4"),
+        ("python:3.12.4-slim-bookworm", "3.12"),
         ("docker.io/library/python:3.12", "3.12"),
         ("docker.io/python:3.10@sha256:" + "0" * 64, "3.10"),
         ("python", platform_python()),

@@ -15,7 +15,7 @@ from torchyard.base.errors import BuildFailed
 from torchyard.compute import actions as computes
 from torchyard.data.datastores import Datastores
 from torchyard.environments.types import EnvironmentSpec
-from torchyard.jobs import actions, attempts, store
+from torchyard.jobs import actions, attempts, store, submission
 from torchyard.jobs.history import History
 from torchyard.jobs.logs import Logs
 from torchyard.jobs.room import Room
@@ -75,7 +75,7 @@ def make(home: Path, db: Database, clock: FakeClock) -> Room:
 
 
 def submit(room: Room, **changes: Any) -> Job:
-    return actions.create(room, WORKSPACE, {**JOB, **changes}, ME)[0]
+    return submission.create(room, WORKSPACE, {**JOB, **changes}, ME)[0]
 
 
 def again(room: Room, job: Job) -> Job:

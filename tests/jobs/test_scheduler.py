@@ -11,7 +11,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidSpec, NotAuthenticated, NotFound
 from torchyard.compute import actions as computes
 from torchyard.executors.fake import FakeExecutor
-from torchyard.jobs import actions, attempts, progress
+from torchyard.jobs import actions, attempts, progress, submission
 from torchyard.jobs.room import Room
 from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.types import Status
@@ -238,7 +238,7 @@ def test_tokens_end_with_the_attempt(
 
 def test_the_same_job_twice_is_one(room: Room) -> None:
     one = submit(room, name="mine")
-    two, is_new = actions.create(room, rooms.WORKSPACE, {**rooms.JOB, "name": "mine"}, rooms.ME)
+    two, is_new = submission.create(room, rooms.WORKSPACE, {**rooms.JOB, "name": "mine"}, rooms.ME)
     assert (two.id, is_new) == (one.id, False)
     with pytest.raises(Conflict, match="another content"):
         submit(room, name="mine", command="false")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -85,6 +86,41 @@ BAD: list[tuple[dict[str, Any], tuple[str | int, ...], str]] = [
     ({"tags": "x"}, ("tags",), ""),
     ({"limits": {"timeout": -1}}, ("limits", "timeout"), ""),
     ({"command": "x ${{inputs.dta}}", "inputs": {"data": 1}}, ("command",), "did you mean `data`"),
+    ({"command": "x ${{input.data}}", "inputs": {"data": 1}}, ("command",), "${{inputs.data}}"),
+    ({"command": "x ${{search_space.lr}}"}, ("command",), "sweeps"),
+    ({"command": "x ${{parent.inputs.a}}"}, ("command",), "pipeline"),
+    ({"command": "x $[[ ${{inputs.a}}"}, ("command",), "]]"),
+    ({"command": "x\0y"}, ("command",), "remove it"),
+    ({"instance_count": 2}, ("instance_count",), "belongs under `resources`"),
+    ({"resources": {"compute": "x"}}, ("resources", "compute"), "top of the job file"),
+    ({"displayName": "x"}, ("displayName",), "`display_name`"),
+    ({"jobs": {}, "command": None}, ("jobs",), "type: command"),
+    ({"services": {"s": {"type": "ssh"}}}, ("services",), "log in there"),
+    ({"distribution": {"type": "ray", "port": 1}}, ("distribution", "type"), "ray.init"),
+    (
+        {"distribution": {"type": "mpi", "process_count_per_instance": 2}},
+        ("distribution", "type"),
+        "pytorch",
+    ),
+    (
+        {"distribution": {"type": "pytorch", "worker_count": 2}},
+        ("distribution", "worker_count"),
+        "process_count_per_instance",
+    ),
+    ({"resources": {"shm_size": "2 gb"}}, ("resources", "shm_size"), "2g"),
+    ({"identity": {"type": "managed"}}, ("identity", "type"), "no Azure identity"),
+    ({"queue_settings": {"priority": "hgh"}}, ("queue_settings", "priority"), "`high`"),
+    ({"inputs": {"a": {"path": "x", "mode": "rwMount"}}}, ("inputs", "a", "mode"), "outputs"),
+    ({"inputs": {"a": {"path": "x", "mode": "evalMount"}}}, ("inputs", "a", "mode"), "ro_mount"),
+    ({"inputs": {"a": {"value": 1, "mode": "download"}}}, ("inputs", "a", "mode"), "`path`"),
+    ({"inputs": {"a": {"type": "number", "default": 1}}}, ("inputs", "a", "default"), "value:"),
+    ({"inputs": {"a": {"type": "number"}}}, ("inputs", "a"), "give it one"),
+    ({"inputs": {"a": {"value": [1]}}}, ("inputs", "a", "value"), ""),
+    ({"outputs": {"a": "azureml://x"}}, ("outputs", "a"), "path: azureml://x"),
+    ({"outputs": {"a": {"version": 1}}}, ("outputs", "a", "version"), "`name`"),
+    ({"outputs": {"a": {"name": "a b"}}}, ("outputs", "a", "name"), "letters"),
+    ({"parent_job_name": "a b"}, ("parent_job_name",), "255 letters"),
+    ({"display_name": "x" * 300}, ("display_name",), "shorten"),
 ]
 
 
@@ -96,6 +132,36 @@ def test_what_is_wrong_is_named_with_its_place(
         spec.read({**GOOD, **change})
     assert refused.value.at == at
     assert hint in refused.value.hint
+
+
+def test_an_input_of_null_is_unset() -> None:
+    job = spec.read(
+        {**GOOD, "command": "x $[[ --a ${{inputs.a}} ]]", "inputs": {"a": None, "b": {"value": 2}}}
+    )
+    assert job.inputs == {"b": spec.Input("literal", value="2")}
+
+
+def test_outputs_carry_their_place_and_the_name_they_get() -> None:
+    job = spec.read(
+        {**GOOD, "outputs": {"m": {"type": "mlflow_model", "mode": "Direct", "path": "azureml://"
+         "datastores/d/paths/${{name}}", "name": "best", "version": 3}}}
+    )  # fmt: skip
+    expected = spec.Output("mlflow_model", "direct", "azureml://datastores/d/paths/${{name}}")
+    assert job.outputs["m"] == replace(expected, name="best", version="3")
+
+
+def test_what_is_kept_by_other_means_is_noticed() -> None:
+    job = spec.read(
+        {
+            **GOOD,
+            "compute": "Serverless",
+            "resources": {"instance_type": "STANDARD_NC6"},
+            "distribution": {"type": "TensorFlow", "worker_count": 1},
+        }
+    )
+    assert (job.compute, job.distribution) == ("local", "")
+    assert ["local" in job.notices[0], "NC6" in job.notices[1]] == [True, True]
+    assert len(job.notices) == 3
 
 
 @pytest.mark.parametrize("document", [None, [], "x", 5])

@@ -33,6 +33,7 @@ class StubServer:
         self.files: dict[str, bytes] = {}
         self.outputs: dict[str, bytes] = {}
         self.blobs: dict[str, bytes] = {}
+        self.inputs: dict[str, dict[str, bytes]] = {}
         self.meeting: dict[int, tuple[str, int | None]] = {}
         self.node_count = 1
         self.order = ""
@@ -140,11 +141,26 @@ class StubServer:
         if first == "blobs":
             found = self.blobs.get(rest)
             return (200, found) if found is not None else (404, {"error": {"message": "no blob"}})
+        if first == "inputs":
+            return self._input(rest)
         if first in ("files", "outputs"):
             kept = self.files if first == "files" else self.outputs
             kept[unquote(rest)] = body
             return 200, {"sha256": hashlib.sha256(body).hexdigest(), "size_bytes": len(body)}
         return 404, {"error": {"code": "not_found", "message": path, "hint": ""}}
+
+    def _input(self, rest: str) -> Any:
+        name, _, path = rest.partition("/files/")
+        files = self.inputs.get(unquote(name))
+        if files is None:
+            return 404, {"error": {"message": f"no input {name}"}}
+        if path:
+            return 200, files[unquote(path)]
+        told = [
+            {"path": one, "size_bytes": len(content), "mode": "444"}
+            for one, content in files.items()
+        ]
+        return 200, {"single": len(told) == 1, "files": told}
 
     def _report(self, body: dict[str, Any]) -> dict[str, Any]:
         with self.lock:

@@ -30,6 +30,10 @@ class Transport:
         self._timeout_s = timeout_s
         self._connection: http.client.HTTPConnection | None = None
 
+    def twin(self) -> Transport:
+        """Another connection to the same server, for another thread."""
+        return Transport(self.url, self._token, self._timeout_s)
+
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
         return self.call("GET", path, query=query)
 

@@ -61,6 +61,12 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
     )
 
 
+def without_colour(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether NO_COLOR is set; it then holds for terminals too. Source: https://no-color.org"""
+    values = os.environ if environ is None else environ
+    return bool(values.get("NO_COLOR"))
+
+
 def _number(values: Mapping[str, str], name: str, default: int) -> int:
     text = values.get(name) or str(default)
     if not text.isdigit():

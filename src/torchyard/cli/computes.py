@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from torchyard.base.errors import TorchyardError
+from torchyard.base.errors import InvalidInput, TorchyardError
 from torchyard.cli import tables
 from torchyard.cli.group import noun
-from torchyard.cli.options import Session, common, confirm, named
+from torchyard.cli.options import (
+    Session,
+    at_most,
+    common,
+    confirm,
+    filed,
+    many,
+    named,
+    tagged,
+)
+
+if TYPE_CHECKING:
+    from torchyard.cli.documents import Document
 
 group = noun("compute")
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 _COLUMNS: list[tables.Column] = [
     ("NAME", lambda compute: compute["name"]),
@@ -25,34 +39,52 @@ _COLUMNS: list[tables.Column] = [
 ]
 
 
+def _sized(command: Command) -> Command:
+    """What a cluster can be given on the command line."""
+    for option in reversed(_SIZE_OPTIONS):
+        command = option(command)
+    return command
+
+
+_SIZE_OPTIONS = (
+    click.option("--min-instances", type=int, default=None, help="Nodes kept when idle."),
+    click.option("--max-instances", type=int, default=None, help="Nodes at most."),
+    click.option(
+        "--idle-time-before-scale-down",
+        type=int,
+        default=None,
+        metavar="SECONDS",
+        help="In seconds.",
+    ),
+    click.option("--tier", default=None, help="dedicated or low_priority."),
+    click.option("--description", default=None, help="In your words."),
+    click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags."),
+    click.option("--no-wait", is_flag=True, expose_value=False, help="Taken as `az ml` does."),
+)
+
+
 @group.command("create")
-@click.option("-f", "--file", default="", metavar="FILE", help="The compute's file (YAML).")
-@click.option("--set", "assignments", multiple=True, metavar="A.B=VALUE", help="Set a key.")
 @click.option("-n", "--name", default=None, help="The compute's name.")
 @click.option("-t", "--type", "kind", default=None, help="amlcompute.")
 @click.option("-s", "--size", default=None, help="The size of a node, as STANDARD_D2_V2.")
-@click.option("--min-instances", type=int, default=None, help="Nodes kept when idle.")
-@click.option("--max-instances", type=int, default=None, help="Nodes at most.")
-@click.option(
-    "--idle-time-before-scale-down", type=int, default=None, metavar="SECONDS", help="In seconds."
-)
-@click.option("--tier", default=None, help="dedicated or low_priority.")
-@click.option("--description", default=None, help="In your words.")
+@click.option("-l", "--location", default="", help="Taken as `az ml` does; says nothing here.")
+@_sized
 @common
+@filed("compute")
 def create(
-    session: Session, file: str, assignments: tuple[str, ...], kind: str | None, **given: Any
+    session: Session,
+    document: Document,
+    kind: str | None,
+    location: str,
+    tags: tuple[str, ...],
+    **given: Any,
 ) -> None:
     """Create a cluster, or change one.
 
     Example: yard compute create -n cpu-cluster --type amlcompute --size STANDARD_D2_V2
     --max-instances 4
     """
-    from torchyard.cli import documents
-
-    document = documents.read(file) if file else documents.empty("the command", Path.cwd())
-    for assignment in assignments:
-        document.set(assignment)
-    document.fill({"type": kind, **given})
+    document.fill({"type": kind, "tags": tagged(tags), **given})
     try:
         found = session.client().computes.create(document.value)
     except TorchyardError as error:
@@ -60,18 +92,45 @@ def create(
     _print(session, found)
 
 
-@group.command("list")
+@group.command("update")
+@named("compute", "computes")
+@_sized
 @common
-def list_computes(session: Session) -> None:
+@filed("compute")
+def update(
+    session: Session, document: Document, name: str, tags: tuple[str, ...], **given: Any
+) -> None:
+    """Change a cluster; what is not given stays as it is.
+
+    Example: yard compute update -n cpu-cluster --max-instances 8
+    """
+    document.fill({"tags": tagged(tags), **given})
+    if not document.value:
+        raise InvalidInput("nothing is to be changed", "write `--max-instances 4`, or `--set a=b`")
+    try:
+        found = session.client().computes.update(name, document.value)
+    except TorchyardError as error:
+        raise document.locate(error) from error.__cause__
+    _print(session, found)
+
+
+@group.command("list")
+@click.option("-t", "--type", "kind", default="", help="Only this type.")
+@many
+@common
+def list_computes(session: Session, kind: str, max_results: int | None) -> None:
     """List clusters.
 
     Example: yard compute list
     """
-    tables.rows(session.output, session.client().computes.list(), _COLUMNS)
+    found = session.client().computes.list()
+    wanted = kind.lower()
+    kept = [row for row in found if not wanted or str(row.get("type")).lower() == wanted]
+    tables.rows(session.form, at_most(kept, "no", max_results), _COLUMNS)
 
 
 @group.command("show")
-@named("compute")
+@named("compute", "computes")
 @common
 def show(session: Session, name: str) -> None:
     """Show one cluster.
@@ -82,7 +141,7 @@ def show(session: Session, name: str) -> None:
 
 
 @group.command("delete")
-@named("compute")
+@named("compute", "computes")
 @click.option("-y", "--yes", is_flag=True, help="Don't ask.")
 @click.option("--no-wait", is_flag=True, expose_value=False, help="Taken as `az ml` does.")
 @common
@@ -95,9 +154,8 @@ def delete(session: Session, name: str, yes: bool) -> None:
     client.computes.get(name)
     confirm(f"Delete compute `{name}`?", yes)
     client.computes.delete(name)
-    if session.output == "table":
-        click.echo(f"Compute `{name}` is deleted.", err=True)
+    tables.done(session.form, {"name": name, "deleted": True}, f"Compute `{name}` is deleted.")
 
 
 def _print(session: Session, compute: dict[str, Any]) -> None:
-    tables.one(session.output, compute, lambda: tables.fields(tables.titled(compute)))
+    tables.one(session.form, compute, lambda: tables.fields(tables.titled(compute)))

@@ -51,7 +51,8 @@ class Document:
 
     def locate(self, error: TorchyardError) -> TorchyardError:
         """The same error with its place in front, when it has one in this document."""
-        if not error.at and not isinstance(error, InvalidSpec):
+        # What the server refuses comes back by its code, not by its class.
+        if not error.at and error.code != InvalidSpec.code:
             return error
         located = type(error)(
             f"{self.place(error.at)}: {error.message}", error.hint, code=error.code, at=error.at

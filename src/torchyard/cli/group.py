@@ -18,21 +18,48 @@ from typing import Any
 import click
 
 from torchyard import __version__
+from torchyard.base import settings
 from torchyard.base.errors import TorchyardError, nearest
-from torchyard.cli.main import NOUNS, help_page
+from torchyard.cli import words
+from torchyard.cli.main import NOUNS, VERBS, help_page
 
 _MODULES = {
     "job": "torchyard.cli.jobs",
+    "experiment": "torchyard.cli.experiments",
     "compute": "torchyard.cli.computes",
+    "environment": "torchyard.cli.environments",
+    "data": "torchyard.cli.data",
+    "datastore": "torchyard.cli.datastores",
     "model": "torchyard.cli.models",
     "workspace": "torchyard.cli.workspaces",
     "server": "torchyard.cli.server",
+    "doctor": "torchyard.cli.doctor",
+    "completion": "torchyard.cli.completion",
 }
+# az's options that take several values behind one name: `--set a=1 b=2`.
+_GREEDY = ("--set", "--tags")
+_COMMON = ("output", "query", "workspace_name", "resource_group", "subscription")
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class Verb(click.Command):
+    """A command that reads `--set a=1 b=2` as `az` does."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _spread(args))
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The file first, then what is the verb's own, last what every verb takes."""
+        ranks = {"file": -1, "help": 2} | dict.fromkeys(_COMMON, 1)
+        return sorted(
+            super().get_params(ctx), key=lambda parameter: ranks.get(parameter.name or "", 0)
+        )
 
 
 class Noun(click.Group):
     """A group whose unknown verbs get a hint."""
+
+    command_class = Verb
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -58,20 +85,21 @@ class Root(Noun):
             raise _ReaderLeft from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(NOUNS)
+        return [*NOUNS, *VERBS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _MODULES:
             return None
-        noun: click.Command = importlib.import_module(_MODULES[cmd_name]).group
-        return noun
+        module = importlib.import_module(_MODULES[cmd_name])
+        found: click.Command = getattr(module, "group" if cmd_name in NOUNS else cmd_name)
+        return found
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         from click.shell_completion import CompletionItem
 
         return [
             CompletionItem(noun, help=text)
-            for noun, text in NOUNS.items()
+            for noun, text in {**NOUNS, **VERBS}.items()
             if noun.startswith(incomplete)
         ]
 
@@ -93,8 +121,11 @@ def noun(name: str) -> click.Group:
 
 def run(arguments: list[str]) -> int:
     """Run a command line; returns the exit code."""
+    colour = False if settings.without_colour() else None
     try:
-        code = yard.main(arguments or ["--help"], prog_name="yard", standalone_mode=False)
+        code = yard.main(
+            arguments or ["--help"], prog_name="yard", standalone_mode=False, color=colour
+        )
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except TorchyardError as error:
@@ -132,12 +163,35 @@ def run(arguments: list[str]) -> int:
 
 
 def say(message: str, hint: str) -> None:
-    """Print an error; colour only at a terminal."""
-    click.secho("error:", fg="red", bold=True, err=True, nl=False)
-    click.echo(f" {message}", err=True)
+    """Print an error; colour only at a terminal, and not against NO_COLOR."""
+    colour = False if settings.without_colour() else None
+    click.secho("error:", fg="red", bold=True, err=True, nl=False, color=colour)
+    click.echo(f" {_printable(message)}", err=True, color=colour)
     if hint:
-        click.secho("hint:", fg="yellow", bold=True, err=True, nl=False)
-        click.echo(f" {hint}", err=True)
+        click.secho("hint:", fg="yellow", bold=True, err=True, nl=False, color=colour)
+        click.echo(f" {_printable(hint)}", err=True, color=colour)
+
+
+def _printable(text: str) -> str:
+    """What a file or a server wrote must not speak to the terminal."""
+    return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
+
+
+def _spread(arguments: list[str]) -> list[str]:
+    """`--set a=1 b=2` as `--set a=1 --set b=2`."""
+    found: list[str] = []
+    greedy, first = "", False
+    for position, argument in enumerate(arguments):
+        if argument == "--":
+            return found + arguments[position:]
+        if greedy and (first or "=" in argument) and not argument.startswith("-"):
+            found += [argument] if first else [greedy, argument]
+            first = False
+            continue
+        greedy = argument if argument in _GREEDY else ""
+        first = bool(greedy)
+        found.append(argument)
+    return found
 
 
 def _usage(error: click.UsageError) -> tuple[str, str]:
@@ -152,15 +206,22 @@ def _usage(error: click.UsageError) -> tuple[str, str]:
         like = nearest(error.option_name, known)
         hint = f"did you mean `{like}`? {help_hint}" if like else help_hint
         return f"`{path}` has no option `{error.option_name}`", hint
-    message = re.sub(r"(?<!\w)'([^']*)'", r"`\1`", error.format_message().strip().rstrip("."))
+    message = error.format_message().strip().rstrip(".")
+    if isinstance(error, click.MissingParameter):
+        # click lists the choices on lines of their own.
+        message = " ".join(message.split()).replace(". Choose from:", ": one of")
+    message = re.sub(r"(?<!\w)'([^']*)'", r"`\1`", message)
     hint = str(getattr(error, "hint", "")) or help_hint
     return message[:1].lower() + message[1:], hint
 
 
 def _unknown(message: str, name: str, ctx: click.Context, group: click.Group) -> click.UsageError:
     known = group.list_commands(ctx)
-    like = nearest(name, known)
+    said = words.HINTS.get(name) if isinstance(group, Root) else None
+    like = nearest(name, known) or next(
+        (verb for verb in words.VERBS.get(name.lower(), ()) if verb in known), ""
+    )
     error = click.UsageError(message, ctx)
     start = f"did you mean `{ctx.command_path} {like}`? " if like else ""
-    error.hint = f"{start}it has: {', '.join(known)}"  # type: ignore[attr-defined]
+    error.hint = said or f"{start}it has: {', '.join(known)}"  # type: ignore[attr-defined]
     return error

@@ -1,25 +1,21 @@
-"""`yard job …`.
+"""`yard job …`: the verbs that look at jobs and change them.
 
-Owns: the verbs, their options, the page of one job.
-Leaves: reading files to documents.py, streams to streaming.py, requests to client.py.
-Always: `create` uploads nothing before the document is read, its paths exist and the server has
-found it valid.
+Owns: the verbs, their options.
+Leaves: creating to job_creation.py, one job's page to job_page.py, streams to streaming.py,
+requests to client/.
+Always: a verb is one question to the client.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from torchyard.answers import Job
-from torchyard.base.errors import TorchyardError
 from torchyard.cli import tables
 from torchyard.cli.group import noun
-from torchyard.cli.options import Session, common, named
+from torchyard.cli.options import Session, archivable, changes_from, common, named, tagged, warn
 
 group = noun("job")
 
@@ -31,39 +27,78 @@ _COLUMNS: list[tables.Column] = [
     ("CREATED", lambda job: tables.moment(job.get("created_at"))),
     ("TOOK", lambda job: tables.since(job.get("started_at"), job.get("ended_at"))),
 ]
+_CHANGEABLE = ("display_name", "description", "tags")
 
 
 @group.command("create")
-@click.option("-f", "--file", required=True, metavar="FILE", help="The job file (YAML).")
+@click.argument("given", metavar="[FILE]", required=False)
+@click.option("-f", "--file", default="", metavar="FILE", help="The job file (YAML).")
 @click.option(
     "--set", "assignments", multiple=True, metavar="A.B=VALUE", help="Set a key of the file."
 )
 @click.option("-n", "--name", default="", help="The job's name; made up when absent.")
-@click.option("--stream", "streamed", is_flag=True, help="Follow the job to its end.")
+@click.option("-s", "--stream", "streamed", is_flag=True, help="Follow the job to its end.")
+@click.option("-a", "--save-as", default="", metavar="FILE", help="Keep the job's JSON there.")
+@click.option("-e", "--web", is_flag=True, help="Taken as `az ml` does; there is no page yet.")
+@click.option("--skip-validation", is_flag=True, help="Taken as `az ml` does; nothing is skipped.")
 @common
 def create(
-    session: Session, file: str, assignments: tuple[str, ...], name: str, streamed: bool
+    session: Session,
+    given: str | None,
+    file: str,
+    assignments: tuple[str, ...],
+    name: str,
+    streamed: bool,
+    save_as: str,
+    web: bool,
+    skip_validation: bool,
 ) -> int:
     """Submit a job.
 
     Example: yard job create -f job.yml --set inputs.epochs=3 --stream
     """
-    from torchyard.cli import documents
+    from torchyard.cli import job_creation
 
-    document = documents.read(file)
-    for assignment in assignments:
-        document.set(assignment)
-    client = session.client()
-    try:
-        job = client.jobs.create(
-            document.value, document.folder, name=name, progress=_upload_progress()
-        )
-    except TorchyardError as error:
-        raise document.locate(error) from error.__cause__
+    if given and file:
+        raise click.UsageError(f"Two job files are given, '{file}' and '{given}'.")
+    if not (given or file):
+        raise click.UsageError("The job file is missing: write '-f FILE'.")
+    job = job_creation.create(session, file or given or "", assignments, name)
+    if save_as:
+        import json
+
+        Path(save_as).write_text(json.dumps(job, indent=2, ensure_ascii=False) + "\n")
+    _warn_of_web(web, job["name"], streamed)
+    if skip_validation:
+        warn("`--skip-validation` is ignored: the server checks every job before it takes it")
     if not streamed:
         _print(session, job)
         return 0
     return _stream(session, job["name"], None)
+
+
+@group.command("validate")
+@click.argument("files", nargs=-1, metavar="[FILE]...")
+@click.option("-f", "--file", "named_files", multiple=True, metavar="FILE", help="A job file.")
+@click.option(
+    "--set", "assignments", multiple=True, metavar="A.B=VALUE", help="Set a key of each file."
+)
+@common
+def validate(
+    session: Session,
+    files: tuple[str, ...],
+    named_files: tuple[str, ...],
+    assignments: tuple[str, ...],
+) -> int:
+    """Say what is wrong with job files; nothing is uploaded.
+
+    Example: yard job validate -f job.yml
+    """
+    from torchyard.cli import job_creation
+
+    if not (named_files or files):
+        raise click.UsageError("The job file is missing: write '-f FILE'.")
+    return job_creation.validate(session, [*named_files, *files], assignments)
 
 
 @group.command("list")
@@ -77,31 +112,81 @@ def create(
     show_default=True,
     help="At most so many, the newest.",
 )
+@click.option("--all-results", metavar="true|false", type=bool, default=False, help="All of them.")
+@archivable
 @common
-def list_jobs(session: Session, experiment_name: str, status: str, max_results: int) -> None:
+def list_jobs(
+    session: Session,
+    experiment_name: str,
+    status: str,
+    max_results: int,
+    all_results: bool,
+    archived: str,
+) -> None:
     """List jobs, newest first.
 
     Example: yard job list --experiment-name digits -o json
     """
     found = session.client().jobs.list(
-        experiment_name=experiment_name, status=status, max_results=max_results
+        experiment_name=experiment_name,
+        status=status,
+        max_results=None if all_results else max_results,
+        archived=archived == "too",
+        only_archived=archived == "only",
     )
-    tables.rows(session.output, found, _COLUMNS)
+    tables.rows(session.form, found, _COLUMNS)
 
 
 @group.command("show")
-@named("job")
+@named("job", "jobs")
+@click.option("--code", "show_code", is_flag=True, help="The files of its code instead.")
+@click.option("-e", "--web", is_flag=True, help="Taken as `az ml` does; there is no page yet.")
 @common
-def show(session: Session, name: str) -> None:
+def show(session: Session, name: str, show_code: bool, web: bool) -> None:
     """Show one job: where it stands, why it waits, what went wrong, its metrics.
 
-    Example: yard job show -n brave-otter -o json
+    Example: yard job show -n brave-otter --query status -o tsv
     """
-    _print(session, session.client().jobs.get(name))
+    _warn_of_web(web, name, streamed=True)
+    client = session.client()
+    if not show_code:
+        _print(session, client.jobs.get(name))
+        return
+    tables.rows(
+        session.form,
+        client.jobs.code(name)["files"],
+        [
+            ("FILE", lambda file: file["path"]),
+            ("BYTES", lambda file: file["size"]),
+            ("SHA256", lambda file: file["sha256"][:12]),
+        ],
+    )
+
+
+@group.command("code")
+@named("job", "jobs")
+@click.option(
+    "-p",
+    "--download-path",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=None,
+    metavar="DIR",
+    help="Where to. Default: a folder with the job's name, here.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace files that are there.")
+@common
+def code(session: Session, name: str, download_path: Path | None, overwrite: bool) -> None:
+    """Put the code that a job ran into a folder, as it was then.
+
+    Example: yard job code -n brave-otter -p as-it-was
+    """
+    folder = download_path or Path(name)
+    written = session.client().jobs.restore_code(name, folder, overwrite=overwrite)
+    tables.files(session.form, written)
 
 
 @group.command("stream")
-@named("job")
+@named("job", "jobs")
 @click.option(
     "--rank", type=click.IntRange(min=0), default=None, help="Only this rank's output, as it is."
 )
@@ -117,7 +202,8 @@ def stream(session: Session, name: str, rank: int | None) -> int:
 
 
 @group.command("cancel")
-@named("job")
+@named("job", "jobs")
+@click.option("--no-wait", is_flag=True, expose_value=False, help="Taken as `az ml` does.")
 @common
 def cancel(session: Session, name: str) -> None:
     """Ask for a job's end.
@@ -125,11 +211,11 @@ def cancel(session: Session, name: str) -> None:
     Example: yard job cancel -n brave-otter
     """
     job = session.client().jobs.cancel(name)
-    tables.one(session.output, job, lambda: f"{job['name']}  {tables.status(job['status'])}")
+    tables.one(session.form, job, lambda: f"{job['name']}  {tables.status(job['status'])}")
 
 
 @group.command("download")
-@named("job")
+@named("job", "jobs")
 @click.option(
     "-p",
     "--download-path",
@@ -148,23 +234,94 @@ def download(
 
     Example: yard job download -n brave-otter --all -p results
     """
+    from torchyard.cli import progress
+
     if output_name and everything:
         raise click.UsageError("'--output-name' and '--all' exclude each other.")
-    written = session.client().jobs.download(
-        name, download_path, output_name=output_name, everything=everything
-    )
-    found = [{"path": str(path), "size_bytes": path.stat().st_size} for path in written]
-    tables.rows(
-        session.output,
-        found,
-        [("FILE", lambda row: row["path"]), ("BYTES", lambda row: row["size_bytes"])],
-    )
-    if not found:
+    client = session.client()
+    with progress.shown("Downloading") as count:
+        written = client.jobs.download(
+            name, download_path, output_name=output_name, everything=everything, count=count
+        )
+    tables.files(session.form, written)
+    if not written:
         click.echo(f"Job `{name}` has no such files yet.", err=True)
 
 
+@group.command("archive")
+@named("job", "jobs")
+@common
+def archive(session: Session, name: str) -> None:
+    """Hide a job from lists.
+
+    Example: yard job archive -n brave-otter
+    """
+    session.client().jobs.archive(name)
+    tables.done(session.form, {"name": name, "archived": True}, f"Job `{name}` is archived.")
+
+
+@group.command("restore")
+@named("job", "jobs")
+@common
+def restore(session: Session, name: str) -> None:
+    """Take back `archive`.
+
+    Example: yard job restore -n brave-otter
+    """
+    session.client().jobs.restore(name)
+    tables.done(session.form, {"name": name, "archived": False}, f"Job `{name}` is back.")
+
+
+@group.command("update")
+@named("job", "jobs")
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="A.B=VALUE",
+    help="display_name, description, tags.<tag>.",
+)
+@click.option("--display-name", default=None, help="How it is called in lists.")
+@click.option("--description", default=None, help="In your words.")
+@click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags to add or change.")
+@common
+def update(
+    session: Session, name: str, assignments: tuple[str, ...], tags: tuple[str, ...], **given: Any
+) -> None:
+    """Change how a job is called and described.
+
+    Example: yard job update -n brave-otter --set tags.kept=yes display_name="best so far"
+    """
+    changes = changes_from(assignments, {"tags": tagged(tags), **given}, _CHANGEABLE)
+    _print(session, session.client().jobs.update(name, changes))
+
+
+@group.command("clone")
+@named("job", "jobs")
+@click.option("--new-name", default=None, metavar="NAME", help="Made up when absent.")
+@click.option(
+    "--set", "assignments", multiple=True, metavar="A.B=VALUE", help="What is to be different."
+)
+@click.option("-s", "--stream", "streamed", is_flag=True, help="Follow the new job to its end.")
+@common
+def clone(
+    session: Session, name: str, new_name: str | None, assignments: tuple[str, ...], streamed: bool
+) -> int:
+    """Submit a job once more, with the code and the versions it had.
+
+    Example: yard job clone -n brave-otter --set inputs.lr=0.01 --stream
+    """
+    from torchyard.cli import job_creation
+
+    job = job_creation.clone(session, name, new_name, assignments)
+    if streamed:
+        return _stream(session, job["name"], None)
+    _print(session, job)
+    return 0
+
+
 def _stream(session: Session, name: str, rank: int | None) -> int:
-    from torchyard.cli import streaming
+    from torchyard.cli import job_page, streaming
 
     client = session.client()
     try:
@@ -172,82 +329,19 @@ def _stream(session: Session, name: str, rank: int | None) -> int:
     except KeyboardInterrupt:
         streaming.leave(name)
         return 130
-    if session.output_given and session.output != "none":
-        tables.one(session.output, job, lambda: page(job))
+    form = session.form
+    if form.query or form.output not in (None, "none"):
+        tables.one(form, job, lambda: job_page.page(job))
     return streaming.exit_code(job)
 
 
-def _print(session: Session, job: Job) -> None:
-    tables.one(session.output, job, lambda: page(job))
+def _print(session: Session, job: Any) -> None:
+    from torchyard.cli import job_page
+
+    tables.one(session.form, job, lambda: job_page.page(job))
 
 
-def page(job: Job) -> str:
-    """One job on one screen."""
-    nodes, processes = job.get("node_count") or 1, job.get("processes_per_node") or 1
-    ranks = f"{nodes} node{'s' * (nodes > 1)} of {processes} process{'es' * (processes > 1)}"
-    took = tables.since(job.get("started_at"), job.get("ended_at"))
-    exit_code = job.get("exit_code")
-    parts = [
-        tables.fields(
-            [
-                ("Name", job["name"]),
-                ("Display name", job.get("display_name")),
-                ("Status", tables.status(job["status"])),
-                ("Waits for", job.get("waiting")),
-                ("Experiment", job.get("experiment_name")),
-                ("Compute", f"{job.get('compute') or 'local'}, {ranks}"),
-                ("Created", f"{tables.moment(job.get('created_at'))} by {job.get('owner')}"),
-                ("Took", took),
-                ("Exit code", str(exit_code) if exit_code is not None else ""),
-            ]
-        )
-    ]
-    sections: list[tuple[str, str]] = [
-        ("Stages", _stages(job)),
-        ("Notices", "\n".join(f"  {notice}" for notice in job.get("notices") or [])),
-        ("Parameters", _pairs(job.get("params"), str)),
-        ("Metrics", _pairs(job.get("metrics"), tables.number)),
-        ("Outputs", _outputs(job)),
-        ("Models", "\n".join(f"  {m['name']}:{m['version']}" for m in job.get("models") or [])),
-    ]
-    parts += [f"{heading}\n{text}" for heading, text in sections if text]
-    from torchyard.cli.streaming import error_text
-
-    parts += [text for text in (error_text(job),) if text]
-    return "\n\n".join(parts)
-
-
-def _stages(job: Job) -> str:
-    lines = []
-    for stage in job.get("stages") or []:
-        took = tables.since(stage.get("start"), stage.get("end"))
-        running = "" if stage.get("end") else " so far"
-        waited = stage.get("waited_for")
-        lines.append((f"  {stage['name']}", f"{took}{running}" + (f"  {waited}" if waited else "")))
-    return tables.fields(lines)
-
-
-def _pairs(values: dict[str, Any] | None, shown: Callable[[Any], str]) -> str:
-    return tables.fields((f"  {key}", shown(value)) for key, value in (values or {}).items())
-
-
-def _outputs(job: Job) -> str:
-    named_outputs = (job.get("spec") or {}).get("outputs") or {}
-    lines = [f"  {name}" for name in named_outputs]
-    if job["status"] in ("Completed", "Failed", "Canceled"):
-        lines.append(f"  download them with `yard job download -n {job['name']} --all`")
-    return "\n".join(lines)
-
-
-def _upload_progress() -> Callable[[int, int], None] | None:
-    """A line that counts, at a terminal only."""
-    if not sys.stderr.isatty():
-        return None
-
-    def show_progress(sent: int, total: int) -> None:
-        from torchyard.snapshots.walk import megabytes
-
-        end = "\n" if sent >= total else ""
-        click.echo(f"\rUploading {megabytes(sent)} of {megabytes(total)}{end}", err=True, nl=False)
-
-    return show_progress
+def _warn_of_web(web: bool, name: str, streamed: bool) -> None:
+    if web:
+        instead = f"`yard job show -n {name}`" if streamed else f"`yard job stream -n {name}`"
+        warn(f"`--web` opens nothing: torchyard has no web page yet; see {instead}")

@@ -11,10 +11,18 @@ import sys
 
 NOUNS = {
     "job": "Submit, list, follow, cancel and download jobs.",
+    "experiment": "List experiments, under which jobs are kept together.",
     "compute": "Clusters of nodes that jobs run on.",
+    "environment": "List the environments that jobs may name.",
+    "data": "Register, list and download data assets.",
+    "datastore": "Places where data lies: folders, buckets, containers.",
     "model": "Register, list and download models.",
-    "workspace": "Show the workspace and write its config.json.",
+    "workspace": "Create, list and show workspaces; write config.json.",
     "server": "Start, stop and look at the server of this machine.",
+}
+VERBS = {
+    "doctor": "Say what is wrong with this machine, and what to do.",
+    "completion": "Print a shell's completion script: bash, zsh or fish.",
 }
 
 HELP = """\
@@ -30,6 +38,9 @@ Options:
 Nouns:
 {nouns}
 
+Verbs without a noun:
+{verbs}
+
 Examples:
   yard job create -f job.yml --stream    train, and watch
   yard job list                          what ran and what runs
@@ -38,7 +49,11 @@ Examples:
 
 
 def help_page() -> str:
-    return HELP.format(nouns="\n".join(f"  {noun:<10} {text}" for noun, text in NOUNS.items()))
+    return HELP.format(nouns=_lines(NOUNS), verbs=_lines(VERBS))
+
+
+def _lines(pages: dict[str, str]) -> str:
+    return "\n".join(f"  {name:<12} {text}" for name, text in pages.items())
 
 
 def main() -> None:

@@ -1,45 +1,46 @@
-"""What every command takes: `-o`, `-w`, and a name given as `-n` or by its place.
+"""What every command takes: `-o`, `--query`, `-w`, and a name given as `-n` or by its place.
 
-Owns: the options common to the commands, the session they make, the workspace meant.
-Leaves: connecting to client.py.
-Always: the workspace is the first of `-w`, TORCHYARD_WORKSPACE, the nearest `config.json`,
-`default`.
+Owns: the options common to the commands, the session they make, documents from files and options.
+Leaves: connecting and finding the workspace to client/.
+Always: an option of `az ml` that can't mean anything here is taken, and said so when it asks for
+something.
 """
 
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from torchyard.base import settings as base_settings
-from torchyard.base.errors import InvalidInput
+from torchyard.base.errors import InvalidInput, nearest
 from torchyard.base.settings import Settings
 from torchyard.cli import tables
 from torchyard.client import Client, connect
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    from torchyard.cli.documents import Document
 
-_CONFIG_FILES = (".azureml/config.json", "aml_config/config.json", "config.json")
+Command = TypeVar("Command", bound=Callable[..., Any])
+Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 @dataclass(frozen=True)
 class Session:
-    """One invocation of the command. `output_given` tells `-o table` from no `-o` at all."""
+    """One invocation of the command."""
 
     settings: Settings
     workspace: str
-    output: str
-    output_given: bool
+    form: tables.Form
+    resource_group: str = ""
+    subscription: str = ""
 
     def client(self) -> Client:
-        name = self.workspace or self.settings.workspace or _configured(Path.cwd())
-        client = connect(self.settings, name, on_start=_say_starting)
+        client = connect(self.settings, self.workspace, on_start=_say_starting)
         click.get_current_context().call_on_close(client.close)
         return client
 
@@ -54,37 +55,62 @@ def common(command: Command) -> Command:
         default=None,
         help="How to print: table (for people), json, yaml, tsv or none.",
     )
+    @click.option(
+        "--query", default="", metavar="JMESPATH", help="Print this of the answer, as JSON."
+    )
     @click.option("-w", "--workspace-name", metavar="NAME", default="", help="The workspace.")
     @click.option(
         "-g",
         "--resource-group",
-        expose_value=False,
+        default="",
         metavar="NAME",
         help="Taken as `az ml` does; says nothing here.",
     )
     @click.option(
         "--subscription",
-        expose_value=False,
+        default="",
         metavar="ID",
         help="Taken as `az ml` does; says nothing here.",
     )
+    @click.option("--debug", is_flag=True, expose_value=False, hidden=True)
+    @click.option("--verbose", is_flag=True, expose_value=False, hidden=True)
+    @click.option("--only-show-errors", is_flag=True, expose_value=False, hidden=True)
     @functools.wraps(command)
     def with_session(
-        *arguments: Any, output: str | None, workspace_name: str, **options: Any
+        *arguments: Any,
+        output: str | None,
+        query: str,
+        workspace_name: str,
+        resource_group: str,
+        subscription: str,
+        **options: Any,
     ) -> Any:
-        settings = base_settings.read()
-        session = Session(settings, workspace_name, output or "table", output is not None)
+        session = Session(
+            base_settings.read(),
+            workspace_name,
+            tables.Form(output, query),
+            resource_group,
+            subscription,
+        )
         return command(session, *arguments, **options)
 
     return with_session  # type: ignore[return-value]
 
 
-def named(noun: str) -> Callable[[Command], Command]:
-    """Take `-n NAME` or a bare NAME; the command gets `name`."""
+def named(noun: str, complete: str = "") -> Callable[[Command], Command]:
+    """Take `-n NAME` or a bare NAME; the command gets `name`.
+
+    Args:
+        complete: what names a shell offers: an attribute of `Client`, as `jobs`.
+    """
 
     def decorate(command: Command) -> Command:
-        @click.argument("given", metavar="[NAME]", required=False)
-        @click.option("-n", "--name", default=None, help=f"The {noun}'s name.")
+        offer = names_of(complete) if complete else None
+
+        @click.argument("given", metavar="[NAME]", required=False, shell_complete=offer)
+        @click.option(
+            "-n", "--name", default=None, help=f"The {noun}'s name.", shell_complete=offer
+        )
         @functools.wraps(command)
         def with_name(*arguments: Any, given: str | None, name: str | None, **options: Any) -> Any:
             if given and name and given != name:
@@ -96,6 +122,145 @@ def named(noun: str) -> Callable[[Command], Command]:
         return with_name  # type: ignore[return-value]
 
     return decorate
+
+
+def versioned(command: Command) -> Command:
+    """Take `-v VERSION` or `-l LABEL`."""
+
+    @click.option("-v", "--version", default="", help="The version; the latest when absent.")
+    @click.option("-l", "--label", default="", metavar="LABEL", help="Instead: latest.")
+    @functools.wraps(command)
+    def with_version(*arguments: Any, **options: Any) -> Any:
+        return command(*arguments, **options)
+
+    return with_version  # type: ignore[return-value]
+
+
+def version_of(name: str, version: str, label: str) -> tuple[str, str]:
+    """`-n digits -v 1`, `digits:1`, `azureml:digits@latest` all name a version.
+
+    The version is empty when none is named.
+    """
+    from torchyard.base import refs
+
+    ref = refs.parse(name)
+    given = {text for text in (version, label, ref.version, ref.label) if text}
+    if len(given) > 1:
+        raise click.UsageError("Two versions are given; name one.")
+    return ref.name, next(iter(given), "")
+
+
+def filed(noun: str) -> Callable[[Command], Command]:
+    """Take `-f FILE` and `--set`; the command gets `document`, filled from them."""
+
+    def decorate(command: Command) -> Command:
+        @click.option("-f", "--file", default="", metavar="FILE", help=f"The {noun}'s file (YAML).")
+        @click.option("--set", "assignments", multiple=True, metavar="A.B=VALUE", help="Set a key.")
+        @functools.wraps(command)
+        def with_document(
+            session: Session, *arguments: Any, file: str, assignments: tuple[str, ...], **more: Any
+        ) -> Any:
+            document = document_from(file, assignments)
+            return command(session, *arguments, document=document, **more)
+
+        return with_document  # type: ignore[return-value]
+
+    return decorate
+
+
+def archivable(command: Command) -> Command:
+    """Take `--include-archived` or `--archived-only`; `archived` becomes no, too or only."""
+
+    @click.option("--include-archived", is_flag=True, help="Archived ones too.")
+    @click.option("--archived-only", is_flag=True, help="Only archived ones.")
+    @functools.wraps(command)
+    def with_archived(
+        *arguments: Any, include_archived: bool, archived_only: bool, **options: Any
+    ) -> Any:
+        if include_archived and archived_only:
+            raise click.UsageError("'--include-archived' and '--archived-only' exclude each other.")
+        archived = "only" if archived_only else "too" if include_archived else "no"
+        return command(*arguments, archived=archived, **options)
+
+    return with_archived  # type: ignore[return-value]
+
+
+def at_most(rows: Any, archived: str, max_results: int | None) -> Any:
+    """The first `max_results` of a list, only archived ones of it when `archived` is `only`."""
+    kept = [row for row in rows if archived != "only" or row.get("archived")]
+    return kept if max_results is None else kept[:max_results]
+
+
+def many(command: Command) -> Command:
+    """Take `-r COUNT`."""
+
+    @click.option(
+        "-r", "--max-results", type=click.IntRange(min=1), default=None, help="At most so many."
+    )
+    @functools.wraps(command)
+    def with_max(*arguments: Any, **options: Any) -> Any:
+        return command(*arguments, **options)
+
+    return with_max  # type: ignore[return-value]
+
+
+def tagged(tags: tuple[str, ...]) -> dict[str, str] | None:
+    """`--tags a=b c=d` as a mapping; None when there are none."""
+    found = {}
+    for tag in tags:
+        key, equals, value = tag.partition("=")
+        if not equals or not key:
+            raise InvalidInput(f"`--tags {tag}` is no tag", "write `--tags key=value`")
+        found[key] = value
+    return found or None
+
+
+def document_from(file: str, assignments: tuple[str, ...]) -> Document:
+    """The file, or an empty document of this folder, with every `--set` applied."""
+    from torchyard.cli import documents
+
+    document = documents.read(file) if file else documents.empty("the command", Path.cwd())
+    for assignment in assignments:
+        document.set(assignment)
+    return document
+
+
+def changes_from(
+    assignments: tuple[str, ...], given: dict[str, Any], known: tuple[str, ...]
+) -> dict[str, Any]:
+    """What `update` sends; only `known` keys, and at least one."""
+    document = document_from("", assignments)
+    document.fill(given)
+    wrong = [key for key in document.value if key not in known]
+    if wrong:
+        like = nearest(wrong[0], known)
+        raise InvalidInput(
+            f"`{wrong[0]}` can't be changed",
+            (f"did you mean `{like}`? " if like else "") + f"what can be: {', '.join(known)}",
+        )
+    if not document.value:
+        raise InvalidInput("nothing is to be changed", "write `--set key=value`")
+    tags = document.value.get("tags")
+    if isinstance(tags, dict):
+        document.value["tags"] = {key: _tag(value) for key, value in tags.items()}
+    return document.value
+
+
+def _tag(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if value is None or isinstance(value, (dict, list)) else str(value)
+
+
+def names_of(noun: str) -> Complete:
+    """Complete names of the workspace; silent, and quick, whatever goes wrong."""
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+        from torchyard.cli.completion import names
+
+        return names(noun, str(context.params.get("workspace_name") or ""), incomplete)
+
+    return complete
 
 
 def confirm(question: str, yes: bool) -> None:
@@ -114,19 +279,10 @@ def confirm(question: str, yes: bool) -> None:
         raise InvalidInput("not confirmed, nothing was done")
 
 
-def _configured(folder: Path) -> str:
-    """The workspace that the nearest `config.json` names, from `folder` upwards."""
-    for parent in (folder, *folder.parents):
-        for name in _CONFIG_FILES:
-            file = parent / name
-            try:
-                body = json.loads(file.read_bytes())
-            except (OSError, ValueError):
-                continue
-            workspace = body.get("workspace_name") if isinstance(body, dict) else None
-            if isinstance(workspace, str) and workspace:
-                return workspace
-    return ""
+def warn(text: str) -> None:
+    """Say that something asked for is not done."""
+    click.secho("warning:", fg="yellow", bold=True, err=True, nl=False)
+    click.echo(f" {text}", err=True)
 
 
 def _say_starting() -> None:

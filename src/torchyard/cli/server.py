@@ -36,7 +36,7 @@ def start(session: Session, port: int | None) -> None:
         )
     word = "runs already" if before == running else "runs"
     body = {"status": "running", "url": running.url, "pid": running.pid}
-    tables.one(session.output, body, lambda: f"The server {word} at {running.url}")
+    tables.one(session.form, body, lambda: f"The server {word} at {running.url}")
 
 
 @group.command("stop")
@@ -52,7 +52,7 @@ def stop(session: Session) -> None:
     ended = embedded.stop(session.settings)
     text = f"The server (pid {ended.pid}) is stopped." if ended else "No server runs."
     body = {"status": "stopped", "pid": ended.pid if ended else None}
-    tables.one(session.output, body, lambda: text)
+    tables.one(session.form, body, lambda: text)
 
 
 @group.command("status")
@@ -85,7 +85,7 @@ def status(session: Session) -> int:
             body["status"] = "not answering"
         finally:
             transport.close()
-    tables.one(session.output, body, lambda: tables.fields(tables.titled(body)))
+    tables.one(session.form, body, lambda: tables.fields(tables.titled(body)))
     return 0 if body["status"] == "running" else 1
 
 

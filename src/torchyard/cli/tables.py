@@ -1,8 +1,9 @@
 """Print answers: tables and pages for people, JSON, YAML and TSV for programs.
 
-Owns: `-o`, columns that fit the terminal, times and sizes for people.
+Owns: `-o` and `--query`, columns that fit the terminal, times and sizes for people.
 Leaves: what to print to the commands.
-Always: what a program reads is the whole answer, not what fits; nothing here imports rich.
+Always: what a program reads is the whole answer, not what fits; nothing here imports rich, and
+jmespath only when there is a query.
 """
 
 from __future__ import annotations
@@ -10,42 +11,85 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
 
 from torchyard.base import clock
+from torchyard.base.errors import InvalidInput
+from torchyard.client.times import duration, seconds_between
 
 OUTPUTS = ("table", "json", "jsonc", "yaml", "yamlc", "tsv", "none")
 
 Column = tuple[str, Callable[[Any], Any]]
 """A heading, and what stands below it for one row."""
 
-_NARROWEST = 12
+_NARROWEST = 8
 _COLOURS = {"Completed": "green", "Failed": "red", "Canceled": "yellow", "Running": "cyan"}
 
 
-def rows(output: str, found: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:
+@dataclass(frozen=True)
+class Form:
+    """How to print: one of `OUTPUTS`, and a JMESPath query over the answer or none.
+
+    As with `az`, a query without `-o` is answered in JSON.
+    """
+
+    output: str | None = None
+    query: str = ""
+
+    @property
+    def kind(self) -> str:
+        return self.output or ("json" if self.query else "table")
+
+
+def rows(form: Form, found: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:
     """Print a list."""
-    if output == "table":
+    if form.query:
+        _queried(form, found)
+    elif form.kind == "table":
         _table(found, columns)
-    elif output == "tsv":
+    elif form.kind == "tsv":
         for row in found:
             click.echo("\t".join(_flat(value(row)) for _, value in columns))
     else:
-        _whole(output, found)
+        _whole(form.kind, found)
 
 
-def one(output: str, found: Mapping[str, Any], page: Callable[[], str]) -> None:
+def one(form: Form, found: Mapping[str, Any], page: Callable[[], str]) -> None:
     """Print one thing; `page` makes the text for people."""
-    if output == "table":
+    if form.query:
+        _queried(form, found)
+    elif form.kind == "table":
         click.echo(page())
-    elif output == "tsv":
+    elif form.kind == "tsv":
         click.echo("\t".join(_flat(value) for value in found.values()))
     else:
-        _whole(output, found)
+        _whole(form.kind, found)
+
+
+def files(form: Form, written: Sequence[Path]) -> None:
+    """Print the files that a download has written."""
+    found = [{"path": str(path), "size_bytes": path.stat().st_size} for path in written]
+    rows(
+        form,
+        found,
+        [("FILE", lambda row: row["path"]), ("BYTES", lambda row: row["size_bytes"])],
+    )
+
+
+def done(form: Form, found: Mapping[str, Any], text: str) -> None:
+    """Say that something is done: to people on stderr, to programs as an answer."""
+    if form.kind == "table":
+        click.echo(text, err=True)
+    else:
+        one(form, found, lambda: text)
 
 
 def fields(pairs: Iterable[tuple[str, Any]]) -> str:
@@ -56,8 +100,19 @@ def fields(pairs: Iterable[tuple[str, Any]]) -> str:
 
 
 def titled(found: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Every field of `found` under its name in words."""
-    return [(key.replace("_", " ").capitalize(), value) for key, value in found.items()]
+    """Every field of `found` under its name in words, the name first, times in this zone."""
+    keys = sorted(found, key=lambda key: key != "name")
+    return [(key.replace("_", " ").capitalize(), _worded(key, found[key])) for key in keys]
+
+
+def _worded(key: str, value: Any) -> Any:
+    if key.endswith("_at") and isinstance(value, str):
+        return "" if value.startswith("1970-") else moment(value)
+    if isinstance(value, dict) and not any(isinstance(v, (dict, list)) for v in value.values()):
+        return ", ".join(f"{inner}={_shown(v)}" for inner, v in value.items())
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return ", ".join(value)
+    return value
 
 
 def status(text: str) -> str:
@@ -75,27 +130,6 @@ def moment(text: str | None) -> str:
         return text
 
 
-def seconds_between(start: str | None, end: str | None) -> float | None:
-    """None when one of them is missing."""
-    if not start or not end:
-        return None
-    return (clock.from_text(end) - clock.from_text(start)).total_seconds()
-
-
-def duration(seconds: float | None) -> str:
-    """A length of time for people: `0.4 s`, `12 s`, `3 min 20 s`, `2 h 05 min`."""
-    if seconds is None:
-        return ""
-    if seconds < 10:
-        return f"{max(seconds, 0):.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-
-
 def since(start: str | None, end: str | None) -> str:
     """How long it took, or has taken until now."""
     if start and not end:
@@ -109,21 +143,78 @@ def number(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _whole(output: str, found: Any) -> None:
-    if output in ("json", "jsonc"):
+def _whole(kind: str, found: Any) -> None:
+    if kind in ("json", "jsonc"):
         click.echo(json.dumps(found, indent=2, ensure_ascii=False))
-    elif output in ("yaml", "yamlc"):
+    elif kind in ("yaml", "yamlc"):
         import yaml
 
-        click.echo(yaml.safe_dump(found, sort_keys=False, allow_unicode=True), nl=False)
+        text = yaml.safe_dump(_plain(found), sort_keys=False, allow_unicode=True)
+        click.echo(text.removesuffix("...\n"), nl=False)
+
+
+def _queried(form: Form, found: Any) -> None:
+    """As `az` prints the answers to queries: in TSV a line a thing, in a table a row a thing."""
+    answer = _search(form.query, _plain(found))
+    things = answer if isinstance(answer, list) else [answer]
+    if form.kind == "tsv":
+        for thing in things:
+            cells = thing.values() if isinstance(thing, dict) else thing
+            many = isinstance(thing, (dict, list))
+            click.echo("\t".join(_flat(cell) for cell in cells) if many else _flat(thing))
+    elif form.kind != "table":
+        _whole(form.kind, answer)
+    elif answer is not None:
+        _table([_row(thing) for thing in things], _columns_of([_row(thing) for thing in things]))
+
+
+def _row(thing: Any) -> dict[str, Any]:
+    if isinstance(thing, dict):
+        return thing
+    if isinstance(thing, list):
+        return {f"column {n}": cell for n, cell in enumerate(thing, 1)}
+    return {"result": thing}
+
+
+def _columns_of(found: Sequence[Mapping[str, Any]]) -> list[Column]:
+    keys = dict.fromkeys(key for row in found for key in row)
+    return [(key.upper().replace("_", " "), partial(_cell, key)) for key in keys]
+
+
+def _cell(key: str, row: Mapping[str, Any]) -> Any:
+    return row.get(key)
+
+
+def _search(query: str, found: Any) -> Any:
+    import jmespath
+    from jmespath.exceptions import JMESPathError
+
+    try:
+        return jmespath.search(query, found)
+    except (JMESPathError, ValueError) as error:
+        reason = str(error).splitlines()[0].rstrip(":")
+        raise InvalidInput(
+            f"`--query {query}` is no JMESPath query ({reason})",
+            "write for example `--query status`, `--query '[].name'`; see https://jmespath.org",
+        ) from error
+
+
+def _plain(found: Any) -> Any:
+    """Dicts and lists that are nothing but that, which YAML and JMESPath want."""
+    if isinstance(found, dict):
+        return {key: _plain(value) for key, value in found.items()}
+    return [_plain(value) for value in found] if isinstance(found, list) else found
 
 
 def _table(found: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:
     if not found:
+        if sys.stderr.isatty():
+            click.echo("There is nothing to list.", err=True)
         return
     cells = [[_flat(value(row)) for _, value in columns] for row in found]
     widths = [
-        max(len(heading), *(len(row[n]) for row in cells)) for n, (heading, _) in enumerate(columns)
+        max(_width(heading), *(_width(row[n]) for row in cells))
+        for n, (heading, _) in enumerate(columns)
     ]
     if sys.stdout.isatty():
         _fit(widths, shutil.get_terminal_size().columns)
@@ -134,17 +225,44 @@ def _table(found: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> Non
 
 
 def _fit(widths: list[int], columns: int) -> None:
-    """Take width from the widest until all fit, or nothing is left to take."""
-    while sum(widths) + 2 * (len(widths) - 1) > columns and max(widths) > _NARROWEST:
-        widths[widths.index(max(widths))] -= 1
+    """Take width from the widest until all fit, or nothing is left to take.
+
+    The first column is what other commands are given: it is cut last.
+    """
+    for first in (1, 0):
+        while sum(widths) + 2 * (len(widths) - 1) > columns:
+            widest = max(range(first, len(widths)), key=widths.__getitem__, default=0)
+            if len(widths) <= first or widths[widest] <= _NARROWEST:
+                break
+            widths[widest] -= 1
 
 
 def _cut(text: str, width: int) -> str:
-    return f"{text:<{width}}" if len(text) <= width else text[: width - 1] + "…"
+    missing = width - _width(text)
+    if missing >= 0:
+        return text + " " * missing
+    kept = ""
+    for character in text:
+        if _width(kept + character) >= width:
+            break
+        kept += character
+    return kept + "…" + " " * (width - 1 - _width(kept))
+
+
+def _width(text: str) -> int:
+    """How many columns of a terminal it takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )
 
 
 def _flat(value: Any) -> str:
-    return " ".join(_shown(value).split())
+    """One line, in which nothing speaks to the terminal."""
+    text = " ".join(_shown(value).split())
+    return text if text.isprintable() else "".join(c if c.isprintable() else "�" for c in text)
 
 
 def _shown(value: Any) -> str:

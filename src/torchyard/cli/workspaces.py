@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from torchyard.base.errors import InvalidInput, TorchyardError
 from torchyard.cli import tables
 from torchyard.cli.group import noun
-from torchyard.cli.options import Session, common
+from torchyard.cli.options import Session, common, filed, tagged
+
+if TYPE_CHECKING:
+    from torchyard.cli.documents import Document
 
 group = noun("workspace")
 
@@ -19,6 +24,40 @@ _COLUMNS: list[tables.Column] = [
     ("RESOURCE GROUP", lambda workspace: workspace.get("resource_group")),
     ("SUBSCRIPTION", lambda workspace: workspace.get("subscription_id")),
 ]
+_MAP_COLUMNS: list[tables.Column] = [
+    ("PREFIX", lambda found: found["prefix"]),
+    ("TARGET", lambda found: found["target"]),
+]
+
+
+@group.command("create")
+@click.option("-n", "--name", default=None, help="The workspace's name.")
+@click.option("-l", "--location", default=None, help="Where it is, in your words.")
+@click.option("--display-name", default=None, help="How it is called in lists.")
+@click.option("--description", default=None, help="In your words.")
+@click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags.")
+@click.option("--no-wait", is_flag=True, expose_value=False, help="Taken as `az ml` does.")
+@common
+@filed("workspace")
+def create(session: Session, document: Document, tags: tuple[str, ...], **given: Any) -> None:
+    """Create a workspace; its jobs, data and models are seen in no other.
+
+    Example: yard workspace create -n vision
+    """
+    azure = {
+        "resource_group": session.resource_group or None,
+        "subscription_id": session.subscription or None,
+        "name": session.workspace or None if given["name"] is None else None,
+    }
+    document.fill(azure)
+    document.fill({"tags": tagged(tags), **given})
+    if not document.value.get("name"):
+        raise InvalidInput("a workspace needs a name", "give one with `--name`")
+    try:
+        found = session.client().workspaces.create(document.value)
+    except TorchyardError as error:
+        raise document.locate(error) from error.__cause__
+    _print(session, found)
 
 
 @group.command("show")
@@ -31,8 +70,7 @@ def show(session: Session, given: str | None, name: str) -> None:
     Example: yard workspace show
     """
     client = session.client()
-    found = client.workspaces.get(name or given or client.workspace)
-    tables.one(session.output, found, lambda: tables.fields(tables.titled(found)))
+    _print(session, client.workspaces.get(name or given or client.workspace))
 
 
 @group.command("list")
@@ -42,7 +80,7 @@ def list_workspaces(session: Session) -> None:
 
     Example: yard workspace list
     """
-    tables.rows(session.output, session.client().workspaces.list(), _COLUMNS)
+    tables.rows(session.form, session.client().workspaces.list(), _COLUMNS)
 
 
 @group.command("config")
@@ -58,7 +96,7 @@ def list_workspaces(session: Session) -> None:
 def config(session: Session, path: Path) -> None:
     """Write config.json, which Azure ML's SDKs and `yard` read, into `.azureml/`.
 
-    Example: yard workspace config
+    Example: yard workspace config -w vision
     """
     client = session.client()
     found = client.workspaces.get(client.workspace)
@@ -70,4 +108,44 @@ def config(session: Session, path: Path) -> None:
     file = path / ".azureml" / "config.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(body, indent=2) + "\n")
-    tables.one(session.output, body, lambda: f"Wrote {file}")
+    tables.one(session.form, body, lambda: f"Wrote {file}")
+
+
+@group.command("map-url")
+@click.argument("prefix", required=False)
+@click.argument("target", required=False)
+@common
+def map_url(session: Session, prefix: str | None, target: str | None) -> None:
+    """Read URLs that begin with PREFIX from TARGET instead; without both, list what is mapped.
+
+    Example: yard workspace map-url https://data.example.org/mnist
+    azureml://datastores/nas/paths/mnist
+    """
+    client = session.client()
+    if prefix is None:
+        tables.rows(session.form, client.workspaces.url_maps(client.workspace), _MAP_COLUMNS)
+        return
+    if target is None:
+        raise click.UsageError(
+            "The target is missing: write 'PREFIX TARGET', the target as "
+            "'azureml://datastores/<datastore>/paths/<path>'."
+        )
+    found = client.workspaces.map_url(client.workspace, prefix, target)
+    tables.done(session.form, found, f"URLs that begin with `{prefix}` are read from `{target}`.")
+
+
+@group.command("unmap-url")
+@click.argument("prefix")
+@common
+def unmap_url(session: Session, prefix: str) -> None:
+    """Read URLs that begin with PREFIX from where they say again.
+
+    Example: yard workspace unmap-url https://data.example.org/mnist
+    """
+    client = session.client()
+    client.workspaces.unmap_url(client.workspace, prefix)
+    tables.done(session.form, {"prefix": prefix}, f"`{prefix}` is mapped no more.")
+
+
+def _print(session: Session, workspace: dict[str, Any]) -> None:
+    tables.one(session.form, workspace, lambda: tables.fields(tables.titled(workspace)))

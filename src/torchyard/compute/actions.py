@@ -160,6 +160,12 @@ def delete(db: Database, workspace: str, name: str) -> None:
         store.drop(connection, workspace, name)
 
 
+def forget_all(connection: Connection, workspace: str) -> None:
+    """Every cluster of a workspace that is going, the built-in one too."""
+    for compute in store.list_in(connection, workspace):
+        store.drop(connection, workspace, compute.name)
+
+
 def try_hold(connection: Connection, workspace: str, name: str, count: int, attempt_id: str) -> str:
     """Hold `count` slots, all or none; answers why not, or an empty string."""
     compute = store.get(connection, workspace, name)

@@ -1,1 +1,1 @@
-"""Data: snapshots that arrive, and the datastores that jobs' files live in."""
+"""Data: snapshots that arrive, datastores, data assets, and what nodes keep of them."""

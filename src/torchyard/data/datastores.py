@@ -1,22 +1,33 @@
-"""The datastores of a workspace, as folders of the server's home.
+"""The datastores of a workspace.
 
-Owns: where an artifact or a named output lies, in Azure ML's own paths.
+Owns: the two that are there from the start, as folders of the server's home; those that people
+made; opening any of them; where things lie, in Azure ML's own paths.
 Leaves: who may read it to the rooms.
-Always: a file is there whole or not at all.
+Always: a file is there whole or not at all; credentials stay here.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from torchyard.base import files
-from torchyard.base.errors import NotFound
+from torchyard.base.clock import Clock
+from torchyard.base.db import Database
+from torchyard.base.errors import Conflict, NotFound, nearest
+from torchyard.data import kinds, store
+from torchyard.data.folders import FolderFiles
+from torchyard.data.remote import RemoteFiles
+from torchyard.data.types import Datastore, Files
 
 ARTIFACT_STORE = "workspaceartifactstore"
 BLOB_STORE = "workspaceblobstore"
+BUILT_IN = (BLOB_STORE, ARTIFACT_STORE)
+_ALWAYS = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def artifacts_of(job: str) -> str:
@@ -34,8 +45,13 @@ def model_folder(name: str, unique: str) -> str:
     return f"azureml-models/{name}/{unique}"
 
 
+def upload_folder(snapshot: str) -> str:
+    """Where uploaded data lies in its datastore."""
+    return f"LocalUpload/{snapshot[:32]}"
+
+
 class Datastores:
-    """Every workspace's datastores below one folder."""
+    """Every workspace's own datastores, below one folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -70,3 +86,78 @@ class Datastores:
             shutil.rmtree(found)
         else:
             found.unlink(missing_ok=True)
+
+
+def put(
+    db: Database, clock: Clock, stores: Datastores, workspace: str, document: Mapping[str, Any]
+) -> Datastore:
+    """Make a datastore, or change one.
+
+    Raises:
+        InvalidSpec: the document is wrong.
+        Conflict: it is one of those that are always there.
+        InvalidInput: the server lacks the package that its kind needs.
+    """
+    made = kinds.read_document(document, workspace, clock.now())
+    if made.name in BUILT_IN:
+        raise Conflict(f"datastore `{made.name}` is built in and can't be changed")
+    opened(made)
+    with db.write() as connection:
+        store.put_datastore(connection, made)
+    return made
+
+
+def drop(db: Database, stores: Datastores, workspace: str, name: str) -> None:
+    """Forget a datastore; its files stay where they are.
+
+    Raises:
+        NotFound: there is none of that name.
+        Conflict: it is one of those that are always there.
+    """
+    if get(db, stores, workspace, name).name in BUILT_IN:
+        raise Conflict(f"datastore `{name}` is built in and can't be deleted")
+    with db.write() as connection:
+        store.drop_datastore(connection, workspace, name)
+
+
+def list_in(db: Database, stores: Datastores, workspace: str) -> list[Datastore]:
+    """Those that are always there, then the others by name."""
+    with db.read() as connection:
+        made = store.list_datastores(connection, workspace)
+    return [_built_in(stores, workspace, name) for name in BUILT_IN] + made
+
+
+def get(db: Database, stores: Datastores, workspace: str, name: str) -> Datastore:
+    """
+    Raises:
+        NotFound: with the nearest name there is.
+    """
+    if name in BUILT_IN:
+        return _built_in(stores, workspace, name)
+    known = list_in(db, stores, workspace)
+    for found in known:
+        if found.name == name:
+            return found
+    near = nearest(name, [found.name for found in known])
+    hint = f"did you mean `{near}`?" if near else "list what exists with `yard datastore list`"
+    raise NotFound(f"datastore `{name}` does not exist in workspace `{workspace}`", hint)
+
+
+def opened(found: Datastore) -> Files:
+    """Its files.
+
+    Raises:
+        InvalidInput: the server lacks the package that it needs.
+    """
+    protocol, _, root = found.url.partition("://")
+    if protocol == "file":
+        return FolderFiles(Path(root))
+    made = RemoteFiles(f"datastore `{found.name}`", protocol, found.options, root)
+    made.check()
+    return made
+
+
+def _built_in(stores: Datastores, workspace: str, name: str) -> Datastore:
+    folder = stores.root(workspace, name)
+    what = "named outputs, models and uploads" if name == BLOB_STORE else "what jobs leave"
+    return Datastore(workspace, name, "local", f"file://{folder}", _ALWAYS, description=what)

@@ -1,4 +1,4 @@
-"""HTTP: blobs and snapshots coming in."""
+"""HTTP: blobs and snapshots, coming in and going out."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Request
 from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import FileResponse
 
 from torchyard.base import files
 from torchyard.base.blobs import Blobs
-from torchyard.base.errors import InvalidInput
+from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.workspaces.access import Person
 
 _HEADER_LIMIT = 100
@@ -44,6 +45,17 @@ def router(blobs: Blobs) -> APIRouter:
         if not isinstance(manifest, dict):
             raise InvalidInput("the snapshot's manifest is no JSON object")
         return {"id": blobs.put_snapshot(manifest).id}
+
+    @routes.get("/snapshots/{snapshot_id}")
+    def get_snapshot(identity: Person, snapshot_id: str) -> dict[str, Any]:
+        snapshot = blobs.snapshot(snapshot_id)
+        return {"id": snapshot.id, "files": [dict(vars(file)) for file in snapshot.files]}
+
+    @routes.get("/blobs/{sha256}")
+    def get_blob(identity: Person, sha256: str) -> FileResponse:
+        if not blobs.has(sha256):
+            raise NotFound(f"blob `{sha256[:12]}…` is not here")
+        return FileResponse(blobs.path(sha256), media_type="application/octet-stream")
 
     return routes
 

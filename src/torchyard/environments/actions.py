@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -119,8 +119,12 @@ class Environments:
         with self._db.read() as connection:
             return store.all_builds(connection)
 
-    def list(self) -> list[dict[str, Any]]:
-        """Built-in environments, then those built here, as the HTTP interface shows them."""
+    def list(self, asked_for: Collection[str] | None = None) -> list[dict[str, Any]]:
+        """Built-in environments, then those built here, as the HTTP interface shows them.
+
+        Args:
+            asked_for: of those built here, only these hashes.
+        """
         shown = [
             {
                 "name": known.name,
@@ -134,6 +138,8 @@ class Environments:
             for known in builtin.BUILT_IN
         ]
         for known in self.builds():
+            if asked_for is not None and known.hash not in asked_for:
+                continue
             pins = lock.pins(known.lock)
             shown.append(
                 {

@@ -16,7 +16,10 @@ from torchyard.environments.types import EnvironmentSpec, Platform, platform_pyt
 
 At = tuple[str | int, ...]
 
-_SAID_OF_IT = ("$schema", "name", "version", "description", "tags", "os_type", "inference_config")
+_SAID_OF_IT = (
+    "$schema", "name", "version", "description", "tags", "properties", "os_type",
+    "inference_config", "datastore",
+)  # fmt: skip
 _CONTENT = ("image", "conda_file", "pip_requirements", "build")
 _HINT = "give one of `image`, `image` with `conda_file`, `conda_file` or `pip_requirements`"
 
@@ -29,8 +32,9 @@ def resolve(definition: Any, platform: Platform, at: At = ()) -> EnvironmentSpec
         NotFound: no environment has the name.
     """
     if isinstance(definition, str):
-        known = builtin.find(definition, at)
-        return _spec(known.python, list(known.requirements), [], platform)
+        found = builtin.find(definition, at)
+        known, notices = found.environment, [found.notice] if found.notice else []
+        return _spec(known.python, list(known.requirements), notices, platform)
     if not isinstance(definition, Mapping):
         raise InvalidSpec("`environment` is neither a name nor a mapping", _HINT, at=at)
     _check_keys(definition, at)

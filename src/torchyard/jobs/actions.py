@@ -1,151 +1,34 @@
-"""What people can do with jobs.
+"""What people can do with jobs that exist.
 
-Owns: creating, reading and cancelling jobs.
-Leaves: running them to scheduler.py and attempts.py, their files to artifacts.py.
-Always: a job is written whole with its first event, or not at all; the same name with the same
-body is the same job.
+Owns: reading, listing, changing, archiving and cancelling jobs.
+Leaves: creating them to submission.py, running them to scheduler.py and attempts.py, their files
+to artifacts.py.
+Always: what a job is made of never changes; a name, a description and tags may.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import IntegrityError
 
-from torchyard.base.errors import Conflict, InvalidSpec, NotFound, TorchyardError, nearest
+from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound, nearest
 from torchyard.compute import actions as computes
-from torchyard.environments.types import EnvironmentSpec
-from torchyard.jobs import names, progress, spec, store
+from torchyard.jobs import experiment_store, progress, spec_values, store
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import ENDED, Event, Experiment, Job, Status
-from torchyard.workspaces.types import Identity
 
-_SNAPSHOT = "snapshot:"
-_LOCAL = "local:"
-
-
-@dataclass(frozen=True)
-class Checked:
-    """A job file that was understood: its spec and the environment it will have."""
-
-    spec: spec.JobSpec
-    environment: EnvironmentSpec
-
-
-def check(room: Room, workspace: str, document: Any, *, uploaded: bool = True) -> Checked:
-    """Everything that can be said about a job file without running it.
-
-    Args:
-        uploaded: False takes `local:` where a folder has yet to be uploaded.
-
-    Raises:
-        InvalidSpec: what is wrong, and where.
-    """
-    job = spec.read(document)
-    _fits(room, workspace, job)
-    environment = _same_place("environment", lambda: room.environments.resolve(job.environment))
-    if job.code:
-        _same_place("code", lambda: _snapshot_exists(room, job.code, uploaded))
-    for name, given in job.inputs.items():
-        if given.type != "literal":
-            path = given.path
-            _same_place(
-                ("inputs", name, "path"), lambda path=path: _snapshot_exists(room, path, uploaded)
-            )
-    return Checked(job, environment)
-
-
-def create(
-    room: Room, workspace: str, document: Mapping[str, Any], identity: Identity
-) -> tuple[Job, bool]:
-    """Write a job down; the scheduler takes it from there.
-
-    Returns the job, and whether it is new.
-
-    Raises:
-        InvalidSpec: what is wrong, and where.
-        Conflict: the name is taken by another job.
-    """
-    checked = check(room, workspace, document)
-    body = {key: value for key, value in document.items() if key not in ("name", "$schema")}
-    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-    name = checked.spec.name or names.generate()
-    try:
-        with room.db.write() as connection:
-            job_id = _insert(connection, room, workspace, name, checked, body, digest, identity)
-            job = store.job_by_id(connection, job_id)
-    except IntegrityError:
-        return _existing(room, workspace, name, digest), False
-    room.bell.set()
-    return job, True
-
-
-def _insert(
-    connection: Connection,
-    room: Room,
-    workspace: str,
-    name: str,
-    checked: Checked,
-    body: dict[str, Any],
-    digest: str,
-    identity: Identity,
-) -> int:
-    now, job = room.clock.now(), checked.spec
-    experiment = ensure_experiment(connection, room, workspace, job.experiment_name)
-    parent = identity.subject.partition("/")[2] if identity.subject else ""
-    job_id = store.add_job(
-        connection,
-        {
-            "workspace": workspace,
-            "name": name,
-            "type": "command",
-            "experiment_id": experiment.id,
-            "status": Status.NOT_STARTED.value,
-            "owner": identity.user,
-            "display_name": job.display_name or name,
-            "spec": body,
-            "spec_hash": digest,
-            "environment": checked.environment.to_json(),
-            "compute": job.compute,
-            "node_count": job.instance_count,
-            "processes_per_node": job.process_count_per_instance,
-            "created_at": now,
-            "tags": job.tags,
-            "properties": job.properties,
-            "parent": parent,
-            "attempt": 0,
-            "deleted": False,
-        },
-    )
-    store.add_event(connection, job_id, now, "status", {"status": Status.NOT_STARTED.value})
-    for message in checked.environment.notices:
-        store.add_event(connection, job_id, now, "notice", {"message": message})
-    return job_id
-
-
-def _existing(room: Room, workspace: str, name: str, digest: str) -> Job:
-    job = get(room, workspace, name)
-    if job.spec_hash != digest:
-        raise Conflict(
-            f"job `{name}` exists in workspace `{workspace}` with another content",
-            "give this one another `name`, or none",
-            code="job_exists",
-            at=("name",),
-        )
-    return job
+# What a person may change of a job, and what each value has to be.
+_CHANGES = ("display_name", "description", "tags")
 
 
 def ensure_experiment(connection: Connection, room: Room, workspace: str, name: str) -> Experiment:
     """The experiment of that name, made if need be."""
-    found = store.experiment_named(connection, workspace, name)
+    found = experiment_store.named(connection, workspace, name)
     if found is not None:
         return found
-    return store.add_experiment(connection, workspace, name, {}, room.clock.now())
+    return experiment_store.add(connection, workspace, name, {}, room.clock.now())
 
 
 def get(room: Room, workspace: str, name: str) -> Job:
@@ -170,20 +53,29 @@ def list_in(
     *,
     experiment_name: str = "",
     status: str = "",
+    archived: bool | None = None,
+    parent: str = "",
+    tags: Sequence[str] = (),
     before: int | None = None,
     limit: int = 50,
 ) -> list[Job]:
     """Newest first, `limit` at the most; `before` is the id of the last one seen.
 
+    Args:
+        archived: True for archived ones only, None for both kinds.
+        tags: each `key` or `key=value`; a job has all of them.
+
     Raises:
         InvalidInput: no such status.
-        NotFound: no such experiment.
+        NotFound: no such experiment or parent.
     """
     wanted = _status(status) if status else None
+    if parent:
+        get(room, workspace, parent)
     with room.db.read() as connection:
         experiment_ids = None
         if experiment_name:
-            found = store.experiment_named(connection, workspace, experiment_name)
+            found = experiment_store.named(connection, workspace, experiment_name)
             if found is None:
                 raise NotFound(
                     f"experiment `{experiment_name}` does not exist in workspace `{workspace}`",
@@ -195,9 +87,102 @@ def list_in(
             workspace,
             experiment_ids=experiment_ids,
             status=wanted,
+            archived=archived,
+            parent=parent or None,
+            tags=_wanted_tags(tags),
             before=before,
             limit=limit,
         )
+
+
+def update(room: Room, workspace: str, name: str, changes: Mapping[str, Any]) -> Job:
+    """Change `display_name`, `description` or `tags`: merged, and null takes one away.
+
+    Raises:
+        InvalidSpec: another key, or a value of the wrong kind.
+        NotFound: no such job.
+    """
+    for key in changes:
+        if key not in _CHANGES:
+            near = nearest(str(key), _CHANGES)
+            raise InvalidSpec(
+                f"`{key}` of a job can't be changed",
+                f"did you mean `{near}`?"
+                if near
+                else f"what can be: {', '.join(_CHANGES)}; for anything else, clone the job",
+                at=(str(key),),
+            )
+    values: dict[str, Any] = {}
+    for key in ("display_name", "description"):
+        if key in changes:
+            values[key] = _text(changes[key], key)
+    job = get(room, workspace, name)
+    if values.get("display_name") == "":
+        values["display_name"] = job.name
+    with room.db.write() as connection:
+        job = store.job_by_id(connection, job.id)
+        if changes.get("tags"):
+            values["tags"] = merged(job.tags, changes["tags"])
+        if values:
+            store.change_job(connection, job.id, **values)
+        job = store.job_by_id(connection, job.id)
+    room.signals.notify(job_key(job))
+    return job
+
+
+def archive(room: Room, workspace: str, name: str, archived: bool = True) -> Job:
+    """Leave a job out of lists, or bring it back; it is found by its name as before.
+
+    Raises:
+        NotFound: no such job.
+        Conflict: it is still running.
+    """
+    job = get(room, workspace, name)
+    if archived and not job.status.ended:
+        raise Conflict(
+            f"job `{name}` is {job.status.value} and can't be archived",
+            f"wait for its end, or `yard job cancel -n {name}`",
+            code="job_not_ended",
+        )
+    with room.db.write() as connection:
+        store.change_job(connection, job.id, archived=archived)
+        return store.job_by_id(connection, job.id)
+
+
+def document(room: Room, workspace: str, name: str) -> dict[str, Any]:
+    """The job file that would make the job again: references pinned, snapshots kept.
+
+    Raises:
+        NotFound: no such job.
+        Conflict: it is a run that was started outside any job.
+    """
+    job = get(room, workspace, name)
+    if job.type != "command":
+        raise Conflict(
+            f"`{name}` is a run without a job file", "it was started outside torchyard's jobs"
+        )
+    return dict(job.spec)
+
+
+def merged(old: Mapping[str, str], changes: Any) -> dict[str, str]:
+    """Tags or properties with changes; null takes one away.
+
+    Raises:
+        InvalidSpec: the changes are no mapping of texts and numbers.
+    """
+    if not isinstance(changes, Mapping):
+        raise InvalidSpec("`tags` must be a mapping of texts", at=("tags",))
+    kept: dict[str, str] = dict(old)
+    for key, value in changes.items():
+        if value is None:
+            kept.pop(str(key), None)
+        elif isinstance(value, str | int | float):
+            kept[str(key)] = spec_values.literal(value)
+        else:
+            raise InvalidSpec(
+                f"the value of `tags.{key}` must be text or a number", at=("tags", str(key))
+            )
+    return kept
 
 
 def events(room: Room, job: Job, after: int = 0) -> list[Event]:
@@ -255,39 +240,23 @@ def attempt_key(attempt_id: str) -> str:
     return f"attempt/{attempt_id}"
 
 
-def _fits(room: Room, workspace: str, job: spec.JobSpec) -> None:
-    compute = _same_place("compute", lambda: computes.get(room.db, workspace, job.compute))
-    if job.instance_count > compute.max_instances:
-        raise InvalidSpec(
-            f"the job needs {job.instance_count} nodes; compute `{compute.name}` has at the most "
-            f"{compute.max_instances}",
-            f"raise it: `yard compute create -n {compute.name} --max-instances "
-            f"{job.instance_count}`, or ask for fewer nodes",
-            code="too_many_nodes",
-            at=("resources", "instance_count"),
-        )
+def _text(value: Any, key: str) -> str:
+    limit = 255 if key == "display_name" else 10_000
+    if value is None:
+        return ""
+    if not isinstance(value, str) or len(value) > limit:
+        raise InvalidSpec(f"`{key}` must be text of up to {limit} characters", at=(key,))
+    return value
 
 
-def _snapshot_exists(room: Room, path: str, uploaded: bool) -> None:
-    if not uploaded and path.startswith(_LOCAL):
-        return
-    if not path.startswith(_SNAPSHOT):
-        raise InvalidSpec(
-            f"`{path}` is not served as a source of files",
-            "name a file or a folder beside the job file",
-        )
-    room.blobs.snapshot(path.removeprefix(_SNAPSHOT))
-
-
-def _same_place(at: str | tuple[str | int, ...], act: Any) -> Any:
-    """Run `act`; an error of it is told as one at that place of the document."""
-    place = (at,) if isinstance(at, str) else at
-    try:
-        return act()
-    except TorchyardError as error:
-        raise InvalidSpec(
-            error.message, error.hint, code=error.code, at=(*place, *error.at)
-        ) from error
+def _wanted_tags(tags: Sequence[str]) -> dict[str, str | None]:
+    wanted: dict[str, str | None] = {}
+    for tag in tags:
+        key, equals, value = tag.partition("=")
+        if not key or '"' in key:
+            raise InvalidInput(f"`{tag}` is no tag to look for", "write `key` or `key=value`")
+        wanted[key] = value if equals else None
+    return wanted
 
 
 def _status(text: str) -> Status:

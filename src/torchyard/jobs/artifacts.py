@@ -1,7 +1,7 @@
 """The files of a job: what it wrote to `./outputs`, its logs, its named outputs.
 
 Owns: one listing over artifacts and logs.
-Leaves: where files lie to data/datastores.py and logs.py.
+Leaves: where files lie to outputs.py, data/datastores.py and logs.py.
 Always: the newest attempt's logs stand at their plain path (`user_logs/std_log.txt`), earlier
 attempts' below `attempt-1/`.
 """
@@ -15,8 +15,8 @@ from pathlib import Path
 
 from torchyard.base import files
 from torchyard.base.errors import NotFound, nearest
-from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE, artifacts_of, output_of
-from torchyard.jobs import spec
+from torchyard.data.datastores import ARTIFACT_STORE, artifacts_of
+from torchyard.jobs import outputs
 from torchyard.jobs.logs import LogFile
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Job
@@ -76,18 +76,16 @@ def delete(room: Room, job: Job, path: str) -> None:
 
 def list_outputs(room: Room, job: Job) -> Iterator[tuple[str, Artifact]]:
     """(output, file) for every file of every named output."""
-    for output in spec.read(job.spec).outputs if job.type == "command" else ():
-        folder = output_of(job.name, output)
-        for path, size in room.datastores.list(job.workspace, BLOB_STORE, folder):
-            yield output, Artifact(path, size)
+    for output, path, size in outputs.list_files(room, job):
+        yield output, Artifact(path, size)
 
 
 def output_file(room: Room, job: Job, output: str, path: str) -> Path:
-    stored = f"{output_of(job.name, output)}/{files.safe_relative(path)}"
-    try:
-        return room.datastores.file(job.workspace, BLOB_STORE, stored)
-    except NotFound:
-        raise NotFound(f"output `{output}` of job `{job.name}` has no file `{path}`") from None
+    """
+    Raises:
+        NotFound: there is none.
+    """
+    return outputs.file(room, job, output, path)
 
 
 def writing_output(
@@ -98,10 +96,7 @@ def writing_output(
     Raises:
         NotFound: the job declares no such output.
     """
-    if output not in spec.read(job.spec).outputs:
-        raise NotFound(f"job `{job.name}` has no output `{output}`")
-    stored = f"{output_of(job.name, output)}/{files.safe_relative(path)}"
-    return room.datastores.writing(job.workspace, BLOB_STORE, stored)
+    return outputs.writing(room, job, output, path)
 
 
 def _shown(job: Job, log: LogFile) -> str:

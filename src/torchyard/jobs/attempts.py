@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from torchyard.base.clock import from_text
 from torchyard.base.errors import InvalidInput, NotAuthenticated
-from torchyard.jobs import progress, store
+from torchyard.jobs import output_assets, progress, store
 from torchyard.jobs.actions import attempt_key, job_key
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Attempt, AttemptNode, Job, JobError, Stage, Status
@@ -78,6 +78,8 @@ def report(room: Room, attempt_id: str, node: int, events: Sequence[Mapping[str,
         store.change_node(connection, attempt_id, node, next_seq=expected, seen_at=room.clock.now())
         ended = _end_if_done(connection, room, attempt)
         job = store.job_by_id(connection, attempt.job_id)
+    if ended:
+        output_assets.register(room, job.id)
     if events:
         room.signals.notify(job_key(job))
         room.signals.notify(attempt_key(attempt_id))

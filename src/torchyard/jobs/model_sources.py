@@ -1,23 +1,30 @@
-"""Where a model's files come from: a job's outputs, or a snapshot that was uploaded."""
+"""Where a model's files come from: a job's outputs, a snapshot that was uploaded, data elsewhere.
+
+Owns: the forms of a model's `path`, and its files on this machine for as long as they are copied.
+Leaves: where outputs and data lie to data_sources.py and data/actions.py.
+Always: a file of one job or place is never a model's own: it is copied.
+"""
 
 from __future__ import annotations
 
-import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from torchyard.base.errors import InvalidSpec, NotFound
+from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound
+from torchyard.data import actions as data
+from torchyard.data import uris
 from torchyard.jobs import actions, artifacts
 from torchyard.jobs.room import Room
 from torchyard.models.types import Source
 
-_JOB = re.compile(
-    r"^azureml://jobs/(?P<job>[^/]+)/outputs/(?P<output>[^/]+)(?:/paths/?(?P<path>.*))?$"
-)
-_RUN = re.compile(r"^runs:/(?P<job>[^/]+)/(?P<path>.+)$")
 _SNAPSHOT = "snapshot:"
+_ARTIFACTS = ("artifacts", "default")
 
 
-def find(room: Room, workspace: str, path: str) -> Source:
+@contextmanager
+def find(room: Room, workspace: str, path: str) -> Iterator[Source]:
     """The files that `path` names: one file, or all below a folder.
 
     Raises:
@@ -25,40 +32,84 @@ def find(room: Room, workspace: str, path: str) -> Source:
         NotFound: there is nothing there.
     """
     if path.startswith(_SNAPSHOT):
-        snapshot = room.blobs.snapshot(path.removeprefix(_SNAPSHOT))
-        return Source(tuple((file.path, room.blobs.path(file.sha256)) for file in snapshot.files))
-    match = _JOB.match(path) or _RUN.match(path)
-    if match is None:
+        yield _of_snapshot(room, path.removeprefix(_SNAPSHOT))
+        return
+    named = uris.job_output(path)
+    if named is not None:
+        yield _of_job(room, workspace, named)
+        return
+    if not uris.protocol_of(path) and not path.startswith("azureml:"):
         raise InvalidSpec(
             f"`{path}` is no path of a model",
             "name a local file or folder, "
             "`azureml://jobs/<job>/outputs/artifacts/paths/<path>` or `runs:/<job>/<path>`",
             at=["path"],
         )
-    parts = match.groupdict()
-    return _of_job(room, workspace, parts["job"], parts.get("output") or "artifacts",
-                   (parts["path"] or "").strip("/"))  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="model-", dir=_temporary(room)) as folder:
+        try:
+            yield _of_data(room, workspace, path, Path(folder))
+        except (InvalidInput, NotFound) as error:
+            error.at = error.at or ("path",)
+            raise
 
 
-def _of_job(room: Room, workspace: str, name: str, output: str, wanted: str) -> Source:
-    job = actions.get(room, workspace, name)
+def _of_snapshot(room: Room, snapshot_id: str) -> Source:
+    snapshot = room.blobs.snapshot(snapshot_id)
+    found = tuple((file.path, room.blobs.path(file.sha256)) for file in snapshot.files)
+    return Source(found, single=_is_single(found))
+
+
+def _of_job(room: Room, workspace: str, named: uris.JobUri) -> Source:
+    job = actions.get(room, workspace, named.job)
+    wanted = named.path
     found: list[tuple[str, Path]] = []
-    if output == "artifacts":
+    if named.output in _ARTIFACTS:
         paths = [artifact.path for artifact in artifacts.list_of(room, job)]
         found = [(path, artifacts.file(room, job, path)) for path in paths if _below(path, wanted)]
     else:
         found = [
-            (artifact.path, artifacts.output_file(room, job, output, artifact.path))
+            (artifact.path, artifacts.output_file(room, job, named.output, artifact.path))
             for owner, artifact in artifacts.list_outputs(room, job)
-            if owner == output and _below(artifact.path, wanted)
+            if owner == named.output and _below(artifact.path, wanted)
         ]
     if not found:
         raise NotFound(
-            f"job `{name}` has nothing at `{wanted or output}`",
-            f"see what it left: `yard job download -n {name} --all`",
+            f"job `{named.job}` has nothing at `{wanted or named.output}`",
+            f"see what it left: `yard job download -n {named.job} --all`",
             at=["path"],
         )
-    return Source(tuple((_in_model(path, wanted), file) for path, file in found), job.name)
+    single = len(found) == 1 and found[0][0] == wanted
+    return Source(tuple((_in_model(path, wanted), file) for path, file in found), job.name, single)
+
+
+def _of_data(room: Room, workspace: str, path: str, folder: Path) -> Source:
+    place = data.locate(room.db, room.datastores, workspace, path)
+    single = place.files.entry(place.path)
+    if single is not None:
+        name = place.path.rpartition("/")[2] or place.uri.partition("?")[0].rpartition("/")[2]
+        wanted = [(place.path, name or "model")]
+    else:
+        top = f"{place.path.rstrip('/')}/" if place.path.strip("/") else ""
+        wanted = [(f"{top}{entry.path}", entry.path) for entry in place.files.walk(place.path)]
+    if not wanted:
+        raise NotFound(f"there is nothing at `{path}`", at=["path"])
+    found = tuple((inside, folder / str(number)) for number, (_, inside) in enumerate(wanted))
+    place.files.fetch(
+        [(source, target) for (source, _), (_, target) in zip(wanted, found, strict=True)]
+    )
+    return Source(found, single=single is not None)
+
+
+def _temporary(room: Room) -> Path:
+    """On the disk of the datastores, where there is room for a model."""
+    folder = room.home / "tmp"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder
+
+
+def _is_single(found: tuple[tuple[str, Path], ...]) -> bool:
+    """A snapshot doesn't say whether a file was named or a folder that holds one."""
+    return len(found) == 1 and "/" not in found[0][0]
 
 
 def _below(path: str, wanted: str) -> bool:

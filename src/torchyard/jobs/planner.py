@@ -13,8 +13,10 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from torchyard.jobs import progress, scratch, spec
+from torchyard.jobs import outputs, progress, scratch, spec
+from torchyard.jobs.outputs import OutputPlace
 from torchyard.jobs.room import Room
+from torchyard.jobs.spec_inputs import Output
 from torchyard.jobs.types import Attempt, Job
 from torchyard.plan import InputPlan, LaunchPlan, OutputPlan
 from torchyard.workspaces import actions as workspaces
@@ -28,9 +30,14 @@ def plan(
     job: Job,
     attempt: Attempt,
     environment: Path,
+    given: dict[str, InputPlan],
     server_url: str,
 ) -> LaunchPlan:
-    """The plan of one attempt; its tokens are good from now until the attempt ends."""
+    """The plan of one attempt; its tokens are good from now until the attempt ends.
+
+    Args:
+        given: the inputs, as `inputs.plans` has them.
+    """
     document = spec.read(job.spec)
     report_token = workspaces.new_token(TokenKind.ATTEMPT)
     run_token = workspaces.new_token(TokenKind.RUN)
@@ -59,17 +66,21 @@ def plan(
         environment_variables=document.environment_variables,
         variables=variables(workspace, job, attempt, run_token, server_url),
         code=document.code.removeprefix("snapshot:"),
-        inputs={
-            name: InputPlan(
-                given.type, given.value, given.path.removeprefix("snapshot:"), given.mode
-            )
-            for name, given in document.inputs.items()
+        inputs=given,
+        outputs={
+            name: _output(out, outputs.place(job.workspace, job.name, name, out))
+            for name, out in document.outputs.items()
         },
-        outputs={name: OutputPlan(out.type, out.mode) for name, out in document.outputs.items()},
         blobs=str(room.blobs.folder),
         single_host=True,
         timeout_s=document.timeout_s,
     )
+
+
+def _output(output: Output, place: OutputPlace) -> OutputPlan:
+    if output.mode == "direct":
+        return OutputPlan(output.type, output.mode, value=place.uri)
+    return OutputPlan(output.type, output.mode, file=place.file)
 
 
 def variables(

@@ -10,6 +10,7 @@ from torchyard.base.blobs import Blobs
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.data.datastores import Datastores
+from torchyard.data.fetching import Fetcher
 from torchyard.environments.actions import Environments
 from torchyard.jobs.history import History
 from torchyard.jobs.logs import Logs
@@ -30,3 +31,8 @@ class Room:
     logs: Logs
     signals: Signals
     bell: threading.Event
+
+    @property
+    def fetcher(self) -> Fetcher:
+        """What keeps this machine's copies of data."""
+        return Fetcher(self.home, self.db, self.datastores)

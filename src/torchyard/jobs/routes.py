@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Response
+from fastapi import APIRouter, Body, Query, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, StreamingResponse
 
 from torchyard.base.errors import InvalidInput, InvalidSpec
-from torchyard.jobs import actions, artifacts, streams
+from torchyard.jobs import actions, artifacts, streams, submission
 from torchyard.jobs.history import number_json
 from torchyard.jobs.room import Room
 from torchyard.jobs.shape import job_json, summary_json
@@ -28,7 +28,7 @@ def router(room: Room) -> APIRouter:
     ) -> dict[str, Any]:
         if not isinstance(document, dict):
             raise InvalidSpec("the job must be a mapping of keys to values")
-        job, is_new = actions.create(room, workspace, document, identity)
+        job, is_new = submission.create(room, workspace, document, identity)
         response.status_code = 201 if is_new else 200
         return job_json(room, job)
 
@@ -36,8 +36,8 @@ def router(room: Room) -> APIRouter:
     def validate(
         workspace: str, identity: Person, document: Annotated[Any, Body()]
     ) -> dict[str, Any]:
-        checked = actions.check(room, workspace, document, uploaded=False)
-        return {"notices": list(checked.environment.notices)}
+        checked = submission.check(room, workspace, document, uploaded=False)
+        return {"notices": list(checked.notices)}
 
     @routes.get("")
     def list_jobs(
@@ -45,6 +45,9 @@ def router(room: Room) -> APIRouter:
         identity: Person,
         experiment_name: str = "",
         status: str = "",
+        archived: str = "false",
+        parent: str = "",
+        tag: Annotated[list[str] | None, Query()] = None,
         before: int | None = None,
         limit: int = 50,
     ) -> dict[str, Any]:
@@ -55,6 +58,9 @@ def router(room: Room) -> APIRouter:
             workspace,
             experiment_name=experiment_name,
             status=status,
+            archived=_archived(archived),
+            parent=parent,
+            tags=tag or (),
             before=before,
             limit=limit,
         )
@@ -64,6 +70,26 @@ def router(room: Room) -> APIRouter:
     @routes.get("/{name}")
     def show(workspace: str, name: str, identity: Person) -> dict[str, Any]:
         return job_json(room, actions.get(room, workspace, name))
+
+    @routes.patch("/{name}")
+    def update(
+        workspace: str, name: str, identity: Person, changes: Annotated[Any, Body()]
+    ) -> dict[str, Any]:
+        if not isinstance(changes, dict):
+            raise InvalidSpec("the changes must be a mapping of keys to values")
+        return job_json(room, actions.update(room, workspace, name, changes))
+
+    @routes.get("/{name}/document")
+    def document(workspace: str, name: str, identity: Person) -> dict[str, Any]:
+        return actions.document(room, workspace, name)
+
+    @routes.post("/{name}/archive")
+    def archive(workspace: str, name: str, identity: Person) -> dict[str, Any]:
+        return job_json(room, actions.archive(room, workspace, name))
+
+    @routes.post("/{name}/restore")
+    def restore(workspace: str, name: str, identity: Person) -> dict[str, Any]:
+        return job_json(room, actions.archive(room, workspace, name, archived=False))
 
     @routes.post("/{name}/cancel")
     def cancel(workspace: str, name: str, identity: Person) -> dict[str, Any]:
@@ -123,6 +149,14 @@ def router(room: Room) -> APIRouter:
         return FileResponse(found, media_type="application/octet-stream")
 
     return routes
+
+
+def _archived(text: str) -> bool | None:
+    """`false` hides archived ones, `true` shows them too, `only` nothing else."""
+    known = {"false": False, "true": None, "only": True}
+    if text.lower() not in known:
+        raise InvalidInput(f"`archived` is `{text}`", f"use one of: {', '.join(known)}")
+    return known[text.lower()]
 
 
 def _offsets(text: str) -> dict[str, int]:

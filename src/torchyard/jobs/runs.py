@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from torchyard.base.errors import Conflict, NotFound
-from torchyard.jobs import actions, names, store
+from torchyard.jobs import actions, experiment_store, names, store
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Experiment, Job, Status
 
@@ -25,7 +25,7 @@ def experiment(room: Room, workspace: str, number: int) -> Experiment:
         NotFound: no such experiment.
     """
     with room.db.read() as connection:
-        found = store.experiment_by_id(connection, workspace, number)
+        found = experiment_store.by_id(connection, workspace, number)
     if found is None:
         raise NotFound(f"experiment `{number}` does not exist in workspace `{workspace}`")
     return found
@@ -34,7 +34,19 @@ def experiment(room: Room, workspace: str, number: int) -> Experiment:
 def experiments(room: Room, workspace: str) -> Sequence[Experiment]:
     """Newest first, deleted ones too."""
     with room.db.read() as connection:
-        return store.list_experiments(connection, workspace)
+        return experiment_store.list_in(connection, workspace)
+
+
+def job_counts(room: Room, workspace: str) -> Mapping[int, tuple[int, datetime]]:
+    """By experiment: how many jobs and runs it has, and when the last of them was made."""
+    with room.db.read() as connection:
+        return store.count_jobs(connection, workspace)
+
+
+def environment_hashes(room: Room, workspace: str) -> set[str]:
+    """The environments that jobs of the workspace asked for."""
+    with room.db.read() as connection:
+        return store.environment_hashes(connection, workspace)
 
 
 def create_experiment(room: Room, workspace: str, name: str, tags: Mapping[str, str]) -> Experiment:
@@ -43,9 +55,9 @@ def create_experiment(room: Room, workspace: str, name: str, tags: Mapping[str, 
         Conflict: the name is taken, be it by a deleted one.
     """
     with room.db.write() as connection:
-        if store.experiment_named(connection, workspace, name) is not None:
+        if experiment_store.named(connection, workspace, name) is not None:
             raise _taken(name)
-        return store.add_experiment(connection, workspace, name, dict(tags), room.clock.now())
+        return experiment_store.add(connection, workspace, name, dict(tags), room.clock.now())
 
 
 def change_experiment(
@@ -59,12 +71,12 @@ def change_experiment(
 ) -> Experiment:
     """Change what is not None; a tag that is None goes, the others are merged."""
     with room.db.write() as connection:
-        found = store.experiment_by_id(connection, workspace, number)
+        found = experiment_store.by_id(connection, workspace, number)
         if found is None:
             raise NotFound(f"experiment `{number}` does not exist in workspace `{workspace}`")
         values: dict[str, Any] = {}
         if name is not None and name != found.name:
-            if store.experiment_named(connection, workspace, name) is not None:
+            if experiment_store.named(connection, workspace, name) is not None:
                 raise _taken(name)
             values["name"] = name
         if deleted is not None:
@@ -72,8 +84,8 @@ def change_experiment(
         if tags:
             values["tags"] = _merged(found.tags, tags)
         if values:
-            store.change_experiment(connection, number, **values)
-        changed = store.experiment_by_id(connection, workspace, number)
+            experiment_store.change(connection, number, **values)
+        changed = experiment_store.by_id(connection, workspace, number)
     assert changed is not None
     return changed
 
@@ -108,6 +120,7 @@ def create_run(
         "spec": {},
         "spec_hash": "",
         "environment": None,
+        "environment_hash": "",
         "compute": "",
         "node_count": 0,
         "processes_per_node": 0,
@@ -118,6 +131,8 @@ def create_run(
         "parent": parent,
         "attempt": 0,
         "deleted": False,
+        "archived": False,
+        "description": "",
     }
     with room.db.write() as connection:
         return store.job_by_id(connection, store.add_job(connection, values))

@@ -1,10 +1,10 @@
 """Pick the next queued job and start it.
 
-Owns: preparing environments, who gets nodes, launching, noticing lost workers.
+Owns: preparing environments and inputs, who gets nodes, launching, noticing lost workers.
 Leaves: processes to executors/, slots to compute/, job rows to store.py through progress.py.
-Always: an environment is ready before nodes are held; nodes are held all or none, in the order
-of submission at each cluster; heavy work happens outside transactions; whatever a server that
-was killed had begun is taken up again.
+Always: environment and inputs are ready before nodes are held; nodes are held all or none, in
+the order of submission at each cluster; heavy work happens outside transactions; whatever a
+server that was killed had begun is taken up again.
 """
 
 from __future__ import annotations
@@ -17,10 +17,20 @@ from pathlib import Path
 
 from torchyard.base.errors import TorchyardError
 from torchyard.compute import actions as computes
+from torchyard.data.fetching import FetchCanceled
 from torchyard.environments.types import BuildCanceled, EnvironmentSpec
 from torchyard.environments.types import from_json as environment_from_json
 from torchyard.executors.executor import Executor, Handle
-from torchyard.jobs import attempts, planner, progress, scratch, store
+from torchyard.jobs import (
+    attempts,
+    inputs,
+    output_assets,
+    planner,
+    progress,
+    scratch,
+    spec,
+    store,
+)
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Attempt, Job, JobError, Stage, Status
@@ -40,6 +50,8 @@ class Scheduler:
         self._stopping = threading.Event()
         self._building: dict[str, int] = {}
         self._building_lock = threading.Lock()
+        self._fetching: set[int] = set()
+        self._fetchers = ThreadPoolExecutor(4, thread_name_prefix="fetcher")
         self._builders = ThreadPoolExecutor(2, thread_name_prefix="builder")
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
 
@@ -52,6 +64,7 @@ class Scheduler:
         self._room.bell.set()
         self._thread.join(10)
         self._builders.shutdown(wait=True, cancel_futures=True)
+        self._fetchers.shutdown(wait=True, cancel_futures=True)
 
     def look(self) -> None:
         """One round of everything; tests call it by hand."""
@@ -77,10 +90,12 @@ class Scheduler:
             environments = {job.id: store.environment_of(connection, job.id) for job in waiting}
         for job in waiting:
             environment = environment_from_json(environments[job.id])
-            if self._room.environments.is_built(environment) is not None:
+            if self._room.environments.is_built(environment) is None:
+                self._build(job, environment)
+            elif self._has_inputs(job):
                 self._prepared(job.id)
             else:
-                self._build(job, environment)
+                self._fetch(job)
 
     def _prepared(self, job_id: int) -> None:
         room = self._room
@@ -153,6 +168,54 @@ class Scheduler:
                     progress.end(connection, current, Status.FAILED, now, error=error)
             self._room.signals.notify(job_key(job))
 
+    def _has_inputs(self, job: Job) -> bool:
+        if job.id in self._fetching:
+            return False
+        try:
+            return inputs.are_ready(self._room, job)
+        except TorchyardError:
+            return False  # the fetch says why
+
+    def _fetch(self, job: Job) -> None:
+        if job.id in self._fetching:
+            return
+        self._fetching.add(job.id)
+        room = self._room
+        with room.db.write() as connection:
+            current = store.job_by_id(connection, job.id)
+            if current.status in (Status.NOT_STARTED, Status.PREPARING):
+                now = room.clock.now()
+                progress.move(connection, current, Status.PREPARING, now)
+                waited_for = inputs.describe(spec.read(job.spec))
+                progress.start_stage(connection, current, Stage.PREPARING, now, waited_for)
+        room.signals.notify(job_key(job))
+        self._fetchers.submit(self._fetch_now, job)
+
+    def _fetch_now(self, job: Job) -> None:
+        error: TorchyardError | JobError | None = None
+        try:
+            inputs.bring(self._room, job, lambda: self._stopping.is_set() or self._has_ended(job))
+        except FetchCanceled:
+            pass
+        except TorchyardError as failure:
+            error = failure
+        except Exception as failure:
+            _log.exception("the inputs of %s could not be fetched", job.name)
+            error = JobError("internal", f"the inputs could not be fetched: {failure!r}")
+        if error is not None:
+            with self._room.db.write() as connection:
+                current = store.job_by_id(connection, job.id)
+                if current.status is Status.PREPARING:
+                    now = self._room.clock.now()
+                    progress.end(connection, current, Status.FAILED, now, error=error)
+            self._room.signals.notify(job_key(job))
+        self._fetching.discard(job.id)
+        self._room.bell.set()
+
+    def _has_ended(self, job: Job) -> bool:
+        with self._room.db.read() as connection:
+            return store.job_by_id(connection, job.id).status.ended
+
     # Claiming and launching
 
     def _claim(self) -> None:
@@ -201,15 +264,17 @@ class Scheduler:
         room = self._room
         workspace = workspaces.get(room.db, attempt.workspace)
         try:
-            with room.db.write() as connection:
+            with room.db.read() as connection:
                 job = store.job_by_id(connection, attempt.job_id)
+            given = inputs.plans(room, job, spec.read(job.spec))
+            with room.db.write() as connection:
                 environment = environment_from_json(
                     store.environment_of(connection, attempt.job_id)
                 )
                 folder = room.environments.is_built(environment)
                 assert folder is not None
                 plan = planner.plan(
-                    connection, room, workspace, job, attempt, folder, self._server_url
+                    connection, room, workspace, job, attempt, folder, given, self._server_url
                 )
             handle = self._executor.launch(plan)
         except Exception as error:
@@ -249,6 +314,8 @@ class Scheduler:
                 handle = Handle.from_json(attempt.handle)
                 if not self._executor.status(handle).over:
                     continue
+            # Done already, unless the server was killed between the job's end and this.
+            output_assets.register(self._room, attempt.job_id)
             scratch.clear(self._room, attempt)
 
 

@@ -47,6 +47,8 @@ def summary_json(job: Job) -> dict[str, Any]:
         "experiment_name": job.experiment_name,
         "type": job.type,
         "status": job.status.value,
+        "description": job.description,
+        "archived": job.archived,
         "tags": job.tags,
         "properties": job.properties,
         "parent": job.parent,

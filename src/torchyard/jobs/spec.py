@@ -1,7 +1,8 @@
 """The job file: from a mapping to a `JobSpec`.
 
-Owns: the keys of a command job, their types and defaults, and the words of a refusal.
-Leaves: what references stand for to actions.py; places in the file (line, column) to the CLI.
+Owns: `JobSpec`; what stands at the top of a command job; the expressions of its command.
+Leaves: keys and verdicts to keys.py; inputs and outputs to spec_inputs.py, processes and nodes to
+spec_resources.py; what references stand for to pinning.py; places in the file to the CLI.
 Always: a `JobSpec` is whole and valid; every error says where by `at`.
 """
 
@@ -13,49 +14,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.jobs import keys, spec_resources
+from torchyard.jobs.spec_inputs import Input, Output, read_inputs, read_outputs
+from torchyard.jobs.spec_values import NAME, known_keys, mapping, name, served, text, texts
 
-NAME = re.compile(r"^[a-zA-Z0-9][\w-]{0,254}$")
+__all__ = ["NAME", "Input", "JobSpec", "Output", "read"]
+
 _VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
-_IO_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
-_PLACEHOLDER = re.compile(r"\$\{\{\s*(inputs|outputs)\.([A-Za-z0-9_]+)\s*\}\}")
-
-JOB_KEYS = (
-    "type", "command", "code", "environment", "environment_variables", "inputs", "outputs",
-    "distribution", "resources", "compute", "limits", "name", "display_name", "experiment_name",
-    "description", "tags", "properties", "$schema",
-)  # fmt: skip
-INPUT_KEYS = ("type", "path", "mode", "value")
-OUTPUT_KEYS = ("type", "mode", "path")
-DISTRIBUTION_KEYS = ("type", "process_count_per_instance")
-RESOURCE_KEYS = ("instance_count", "instance_type", "shm_size", "properties")
-LIMIT_KEYS = ("timeout",)
-INPUT_TYPES = ("uri_file", "uri_folder")
-INPUT_MODES = ("ro_mount", "download", "direct")
-OUTPUT_TYPES = ("uri_file", "uri_folder")
-OUTPUT_MODES = ("rw_mount", "upload")
-
-At = tuple[str | int, ...]
-
-
-@dataclass(frozen=True)
-class Input:
-    """A literal (`type` literal, `value` its text) or data at `path`."""
-
-    type: str
-    value: str = ""
-    path: str = ""
-    mode: str = "ro_mount"
-
-
-@dataclass(frozen=True)
-class Output:
-    type: str = "uri_folder"
-    mode: str = "rw_mount"
+_EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}", re.DOTALL)
+_OPTIONAL = re.compile(r"\$\[\[.*?\]\]", re.DOTALL)
+_OURS = re.compile(r"^(inputs|outputs)\.([A-Za-z0-9_]+)(?:\.path)?$")
+# Other kinds of job, known by a key that only they have.
+_SIGNS = {"jobs": "pipeline", "trial": "sweep", "search_space": "sweep", "task": "automl"}
+_SERVERLESS = "serverless"
 
 
 @dataclass(frozen=True)
 class JobSpec:
-    """What was asked. `distribution` is `pytorch` or empty; `environment` as it was written."""
+    """What was asked. `distribution` is `pytorch` or empty; `environment` as it was written.
+
+    `notices` say what is kept by other means than the file asks for.
+    """
 
     command: str
     environment: str | dict[str, Any]
@@ -74,6 +53,8 @@ class JobSpec:
     description: str = ""
     tags: dict[str, str] = field(default_factory=dict)
     properties: dict[str, str] = field(default_factory=dict)
+    parent_job_name: str = ""
+    notices: tuple[str, ...] = ()
 
 
 def read(document: Any) -> JobSpec:
@@ -82,93 +63,105 @@ def read(document: Any) -> JobSpec:
     Raises:
         InvalidSpec: the first thing that is wrong, with its place.
     """
-    job = _mapping(document, (), "the job")
-    _known_keys(job, JOB_KEYS, ())
-    kind = _text(job, "type", (), "command").lower()
-    if kind != "command":
-        raise InvalidSpec(
-            f"job type `{job['type']}` is not served", "use `type: command`", at=("type",)
-        )
-    inputs = {
-        name: _input(value, ("inputs", name)) for name, value in _named(job, "inputs").items()
-    }
-    outputs = {
-        name: _output(value, ("outputs", name)) for name, value in _named(job, "outputs").items()
-    }
-    command = _text(job, "command", ())
+    job = mapping(document, (), "the job")
+    _is_command(job)
+    known_keys(job, "", ())
+    inputs, outputs = read_inputs(job), read_outputs(job)
+    command = _command(job, inputs, outputs)
+    shape = spec_resources.read(job)
+    compute, compute_notices = _compute(job)
+    return JobSpec(
+        command=command,
+        environment=_environment(job),
+        code=text(job, "code", ()),
+        environment_variables=_variables(job),
+        inputs=inputs,
+        outputs=outputs,
+        distribution=shape.distribution,
+        process_count_per_instance=shape.process_count_per_instance,
+        instance_count=shape.instance_count,
+        compute=compute,
+        timeout_s=shape.timeout_s,
+        name=name(job, "name"),
+        display_name=_display_name(job),
+        experiment_name=name(job, "experiment_name") or "Default",
+        description=text(job, "description", ()),
+        tags=texts(job, "tags"),
+        properties=texts(job, "properties"),
+        parent_job_name=name(job, "parent_job_name"),
+        notices=(*compute_notices, *shape.notices),
+    )
+
+
+def _is_command(job: Mapping[str, Any]) -> None:
+    if job.get("type") is not None:
+        served(job, "type", (), "type", "command")
+        return
+    for sign, kind in _SIGNS.items():
+        if sign in job and not job.get("command"):
+            note = next(key.note for key in keys.values("type") if key.value == kind)
+            raise InvalidSpec(
+                f"this is a {kind} job, which is not served", note, code="not_served", at=(sign,)
+            )
+
+
+def _command(
+    job: Mapping[str, Any], inputs: Mapping[str, Input], outputs: Mapping[str, Output]
+) -> str:
+    command = text(job, "command", ())
     if not command.strip():
         raise InvalidSpec(
             "the job has no `command`",
             "say what to run, for example `command: python train.py`",
             at=("command",) if "command" in job else (),
         )
-    _placeholders_exist(command, inputs, outputs)
-    distribution, processes = _distribution(job)
-    resources = _mapping(job.get("resources") or {}, ("resources",), "`resources`")
-    _known_keys(resources, RESOURCE_KEYS, ("resources",))
-    limits = _mapping(job.get("limits") or {}, ("limits",), "`limits`")
-    _known_keys(limits, LIMIT_KEYS, ("limits",))
-    return JobSpec(
-        command=command,
-        environment=_environment(job),
-        code=_text(job, "code", ()),
-        environment_variables=_variables(job),
-        inputs=inputs,
-        outputs=outputs,
-        distribution=distribution,
-        process_count_per_instance=processes,
-        instance_count=_count(resources, "instance_count", ("resources",), 1),
-        compute=_text(job, "compute", (), "local").removeprefix("azureml:"),
-        timeout_s=float(_count(limits, "timeout", ("limits",), 0, least=0)),
-        name=_name(job, "name"),
-        display_name=_text(job, "display_name", ()),
-        experiment_name=_name(job, "experiment_name") or "Default",
-        description=_text(job, "description", ()),
-        tags=_texts(job, "tags"),
-        properties=_texts(job, "properties"),
-    )
-
-
-def _input(value: Any, at: At) -> Input:
-    if isinstance(value, (str, int, float, bool)):
-        return Input("literal", value=_literal(value))
-    body = _mapping(value, at, f"input `{at[-1]}`")
-    _known_keys(body, INPUT_KEYS, at)
-    if "value" in body:
-        if "path" in body:
-            raise InvalidSpec(f"input `{at[-1]}` has both `value` and `path`", "keep one", at=at)
-        return Input("literal", value=_literal(body["value"]))
-    path = _text(body, "path", at)
-    if not path:
+    if "\0" in command:
+        raise InvalidSpec("the command holds a NUL character", "remove it", at=("command",))
+    always = _OPTIONAL.sub("", command)
+    if "$[[" in always:
         raise InvalidSpec(
-            f"input `{at[-1]}` has no `path`", "name a file or a folder, or give a `value`", at=at
+            "the command opens `$[[` and does not close it", "end it with `]]`", at=("command",)
         )
-    return Input(
-        _choice(body, "type", at, INPUT_TYPES, "uri_folder"),
-        path=path,
-        mode=_choice(body, "mode", at, INPUT_MODES, "ro_mount"),
+    for expression in _EXPRESSION.findall(command):
+        _check_form(expression)
+    known = {"inputs": list(inputs), "outputs": list(outputs)}
+    for expression in _EXPRESSION.findall(always):
+        kind, wanted = _OURS.match(expression).groups()  # type: ignore[union-attr]
+        if wanted not in known[kind]:
+            near = nearest(wanted, known[kind])
+            raise InvalidSpec(
+                f"the command uses `${{{{{kind}.{wanted}}}}}`, and the job has no such {kind[:-1]}",
+                f"did you mean `{near}`?" if near else f"add `{wanted}` under `{kind}`",
+                at=("command",),
+            )
+    return command
+
+
+def _check_form(expression: str) -> None:
+    if _OURS.match(expression):
+        return
+    head, _, rest = expression.partition(".")
+    hint = "use `${{inputs.<name>}}` or `${{outputs.<name>}}`"
+    near = nearest(head, ("inputs", "outputs"))
+    if head == "parent":
+        hint = f"`parent` is for steps of a pipeline; {hint}"
+    elif head == "search_space":
+        hint = f"`search_space` is for sweeps; {hint}"
+    elif near and rest:
+        hint = f"did you mean `${{{{{near}.{rest}}}}}`?"
+    raise InvalidSpec(
+        f"`${{{{{expression[:80]}}}}}` is no expression of a job's command", hint, at=("command",)
     )
 
 
-def _output(value: Any, at: At) -> Output:
-    body = _mapping(value or {}, at, f"output `{at[-1]}`")
-    _known_keys(body, OUTPUT_KEYS, at)
-    return Output(
-        _choice(body, "type", at, OUTPUT_TYPES, "uri_folder"),
-        _choice(body, "mode", at, OUTPUT_MODES, "rw_mount"),
-    )
-
-
-def _distribution(job: Mapping[str, Any]) -> tuple[str, int]:
-    if not job.get("distribution"):
-        return "", 1
-    at: At = ("distribution",)
-    body = _mapping(job["distribution"], at, "`distribution`")
-    _known_keys(body, DISTRIBUTION_KEYS, at)
-    kind = _choice(body, "type", at, ("pytorch",), "")
-    if not kind:
-        raise InvalidSpec("`distribution` has no `type`", "write `type: pytorch`", at=at)
-    return kind, _count(body, "process_count_per_instance", at, 1)
+def _compute(job: Mapping[str, Any]) -> tuple[str, Sequence[str]]:
+    written = text(job, "compute", ()).strip()
+    wanted = written.removeprefix("azureml:")
+    long = re.match(r"^/?/?subscriptions/.+/computes/([^/]+)$", wanted)
+    wanted = long[1] if long else wanted
+    if wanted.lower() == _SERVERLESS:
+        return "local", [f"`compute: {written}` is this machine's compute `local`"]
+    return wanted or "local", ()
 
 
 def _environment(job: Mapping[str, Any]) -> str | dict[str, Any]:
@@ -192,126 +185,27 @@ def _environment(job: Mapping[str, Any]) -> str | dict[str, Any]:
 
 
 def _variables(job: Mapping[str, Any]) -> dict[str, str]:
-    values = _texts(job, "environment_variables")
-    for name in values:
-        if not _VARIABLE.match(name):
+    values = texts(job, "environment_variables")
+    for variable, value in values.items():
+        if not _VARIABLE.match(variable):
             raise InvalidSpec(
-                f"`{name}` is no name for an environment variable",
+                f"`{variable[:80]}` is no name for an environment variable",
                 "letters, digits and underscores, no digit first",
-                at=("environment_variables", name),
+                at=("environment_variables", variable),
+            )
+        if "\0" in value:
+            raise InvalidSpec(
+                f"the value of `{variable}` holds a NUL character",
+                "remove it",
+                at=("environment_variables", variable),
             )
     return values
 
 
-def _named(job: Mapping[str, Any], key: str) -> dict[str, Any]:
-    body = _mapping(job.get(key) or {}, (key,), f"`{key}`")
-    for name in body:
-        if not isinstance(name, str) or not _IO_NAME.match(name):
-            raise InvalidSpec(
-                f"`{name}` is no name for one of the {key}",
-                "letters, digits and underscores, no digit first",
-                at=(key, name),
-            )
-    return dict(body)
-
-
-def _placeholders_exist(
-    command: str, inputs: Mapping[str, Input], outputs: Mapping[str, Output]
-) -> None:
-    known = {"inputs": list(inputs), "outputs": list(outputs)}
-    optional = "".join(re.findall(r"\$\[\[.*?\]\]", command, flags=re.DOTALL))
-    for kind, name in _PLACEHOLDER.findall(command):
-        if name not in known[kind] and not re.search(rf"{kind}\.{name}\b", optional):
-            near = nearest(name, known[kind])
-            raise InvalidSpec(
-                f"the command uses `${{{{{kind}.{name}}}}}`, and the job has no such {kind[:-1]}",
-                f"did you mean `{near}`?" if near else f"add `{name}` under `{kind}`",
-                at=("command",),
-            )
-
-
-def _mapping(value: Any, at: At, what: str) -> Mapping[Any, Any]:
-    if not isinstance(value, Mapping):
-        raise InvalidSpec(f"{what} must be a mapping of keys to values", at=at)
-    return value
-
-
-def _known_keys(body: Mapping[Any, Any], known: Sequence[str], at: At) -> None:
-    for key in body:
-        if key not in known:
-            near = nearest(str(key), known)
-            shown = ", ".join(sorted(name for name in known if name != "$schema"))
-            raise InvalidSpec(
-                f"unknown key `{key}`" + (f" under `{'.'.join(map(str, at))}`" if at else ""),
-                f"did you mean `{near}`?" if near else f"known keys: {shown}",
-                at=(*at, str(key)),
-            )
-
-
-def _text(body: Mapping[Any, Any], key: str, at: At, default: str = "") -> str:
-    value = body.get(key)
-    if value is None:
-        return default
-    if not isinstance(value, str):
+def _display_name(job: Mapping[str, Any]) -> str:
+    shown = text(job, "display_name", ())
+    if len(shown) > 255:
         raise InvalidSpec(
-            f"`{key}` must be text, not `{value}`", f"put it in quotes: `{key}: '{value}'`",
-            at=(*at, key),
-        )  # fmt: skip
-    return value
-
-
-def _name(body: Mapping[Any, Any], key: str) -> str:
-    value = _text(body, key, ())
-    if value and not NAME.match(value):
-        raise InvalidSpec(
-            f"`{value[:80]}` is no valid `{key}`",
-            "up to 255 letters, digits, `_` and `-`, beginning with a letter or digit",
-            at=(key,),
+            "`display_name` is longer than 255 characters", "shorten it", at=("display_name",)
         )
-    return value
-
-
-def _literal(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
-
-
-def _texts(body: Mapping[Any, Any], key: str) -> dict[str, str]:
-    values = _mapping(body.get(key) or {}, (key,), f"`{key}`")
-    texts = {}
-    for name, value in values.items():
-        if not isinstance(value, (str, int, float)):
-            raise InvalidSpec(
-                f"the value of `{key}.{name}` must be text or a number",
-                at=(key, name),
-            )
-        texts[str(name)] = _literal(value)
-    return texts
-
-
-def _count(body: Mapping[Any, Any], key: str, at: At, default: int, least: int = 1) -> int:
-    value = body.get(key)
-    if value is None:
-        return default
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InvalidSpec(
-            f"`{key}` must be a whole number of {least} or more, not `{value}`", at=(*at, key)
-        )
-    return value
-
-
-def _choice(body: Mapping[Any, Any], key: str, at: At, known: Sequence[str], default: str) -> str:
-    """Enum values match in any case and in camelCase, as Azure ML's clients allow."""
-    written = _text(body, key, at, default)
-    if not written:
-        return default
-    for name in known:
-        if written.replace("_", "").replace("-", "").lower() == name.replace("_", ""):
-            return name
-    near = nearest(written, known)
-    raise InvalidSpec(
-        f"`{written}` is no value of `{key}` that is served",
-        f"did you mean `{near}`?" if near else f"use one of: {', '.join(known)}",
-        at=(*at, key),
-    )
+    return shown

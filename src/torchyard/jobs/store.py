@@ -1,4 +1,4 @@
-"""The tables of experiments, jobs, attempts and events.
+"""The tables of jobs, attempts and events.
 
 Owns: SQL, and the way between rows and the types of this room.
 Leaves: what may happen when to actions.py.
@@ -13,7 +13,6 @@ from typing import Any
 
 from sqlalchemy import (
     JSON,
-    BigInteger,
     Boolean,
     Column,
     Connection,
@@ -24,6 +23,7 @@ from sqlalchemy import (
     Select,
     String,
     Table,
+    Text,
     UniqueConstraint,
     false,
     func,
@@ -33,34 +33,20 @@ from sqlalchemy import (
 )
 
 from torchyard.base.db import Instant, metadata
+from torchyard.jobs.experiment_store import Id, experiments
 from torchyard.jobs.types import (
     Attempt,
     AttemptNode,
     Event,
-    Experiment,
     Job,
     JobError,
     Status,
 )
 
-_Id = BigInteger().with_variant(Integer, "sqlite")
-
-experiments = Table(
-    "experiments",
-    metadata,
-    Column("id", _Id, primary_key=True),
-    Column("workspace", String(64), nullable=False),
-    Column("name", String(256), nullable=False),
-    Column("created_at", Instant, nullable=False),
-    Column("tags", JSON, nullable=False),
-    Column("deleted", Boolean, nullable=False),
-    UniqueConstraint("workspace", "name"),
-)
-
 jobs = Table(
     "jobs",
     metadata,
-    Column("id", _Id, primary_key=True),
+    Column("id", Id, primary_key=True),
     Column("workspace", String(64), nullable=False),
     Column("name", String(256), nullable=False),
     Column("type", String(16), nullable=False),
@@ -71,6 +57,7 @@ jobs = Table(
     Column("spec", JSON, nullable=False),
     Column("spec_hash", String(64), nullable=False),
     Column("environment", JSON),
+    Column("environment_hash", String(64), nullable=False),
     Column("compute", String(64), nullable=False),
     Column("node_count", Integer, nullable=False),
     Column("processes_per_node", Integer, nullable=False),
@@ -84,6 +71,8 @@ jobs = Table(
     Column("error", JSON),
     Column("attempt", Integer, nullable=False),
     Column("deleted", Boolean, nullable=False),
+    Column("archived", Boolean, nullable=False),
+    Column("description", Text, nullable=False),
     UniqueConstraint("workspace", "name"),
     Index("ix_jobs_status_id", "status", "id"),
 )
@@ -131,58 +120,6 @@ events = Table(
     Column("body", JSON, nullable=False),
 )
 
-# Experiments
-
-
-def experiment_named(connection: Connection, workspace: str, name: str) -> Experiment | None:
-    return _experiment(
-        connection.execute(
-            select(experiments).where(
-                experiments.c.workspace == workspace, experiments.c.name == name
-            )
-        ).one_or_none()
-    )
-
-
-def experiment_by_id(connection: Connection, workspace: str, number: int) -> Experiment | None:
-    return _experiment(
-        connection.execute(
-            select(experiments).where(
-                experiments.c.workspace == workspace, experiments.c.id == number
-            )
-        ).one_or_none()
-    )
-
-
-def list_experiments(connection: Connection, workspace: str) -> list[Experiment]:
-    rows = connection.execute(
-        select(experiments)
-        .where(experiments.c.workspace == workspace)
-        .order_by(experiments.c.id.desc())
-    )
-    return [Experiment(**row._mapping) for row in rows]
-
-
-def add_experiment(
-    connection: Connection, workspace: str, name: str, tags: dict[str, str], now: datetime
-) -> Experiment:
-    result = connection.execute(
-        insert(experiments).values(
-            workspace=workspace, name=name, created_at=now, tags=tags, deleted=False
-        )
-    )
-    assert result.inserted_primary_key is not None
-    return Experiment(result.inserted_primary_key[0], workspace, name, now, tags)
-
-
-def change_experiment(connection: Connection, number: int, **values: Any) -> None:
-    connection.execute(update(experiments).where(experiments.c.id == number).values(values))
-
-
-def _experiment(row: Row[Any] | None) -> Experiment | None:
-    return None if row is None else Experiment(**row._mapping)
-
-
 # Jobs
 
 
@@ -218,8 +155,11 @@ def list_jobs(
     before: int | None = None,
     limit: int | None = None,
     deleted: bool | None = False,
+    archived: bool | None = None,
+    parent: str | None = None,
+    tags: Mapping[str, str | None] | None = None,
 ) -> list[Job]:
-    """Newest first; `deleted` None takes both."""
+    """Newest first; `deleted` and `archived` None take both; a tag None takes any value."""
     query = _jobs().where(jobs.c.workspace == workspace).order_by(jobs.c.id.desc())
     if experiment_ids is not None:
         query = query.where(jobs.c.experiment_id.in_(experiment_ids))
@@ -229,9 +169,26 @@ def list_jobs(
         query = query.where(jobs.c.id < before)
     if deleted is not None:
         query = query.where(jobs.c.deleted == deleted)
+    if archived is not None:
+        query = query.where(jobs.c.archived == archived)
+    if parent is not None:
+        query = query.where(jobs.c.parent == parent)
+    for tag, value in (tags or {}).items():
+        held = jobs.c.tags[tag].as_string()
+        query = query.where(held.is_not(None) if value is None else held == value)
     if limit is not None:
         query = query.limit(limit)
     return [_job(row) for row in connection.execute(query)]
+
+
+def count_jobs(connection: Connection, workspace: str) -> dict[int, tuple[int, datetime]]:
+    """How many jobs and runs each experiment has, and when the last of them was made."""
+    rows = connection.execute(
+        select(jobs.c.experiment_id, func.count(), func.max(jobs.c.created_at))
+        .where(jobs.c.workspace == workspace, jobs.c.deleted == false())
+        .group_by(jobs.c.experiment_id)
+    )
+    return {experiment: (number, last) for experiment, number, last in rows}
 
 
 def job_names(connection: Connection, workspace: str, limit: int = 1000) -> list[str]:
@@ -281,6 +238,14 @@ def jobs_in(connection: Connection, statuses: Collection[Status]) -> list[Job]:
     return [_job(row) for row in rows]
 
 
+def environment_hashes(connection: Connection, workspace: str) -> set[str]:
+    """The environments that jobs of the workspace asked for."""
+    rows = connection.execute(
+        select(jobs.c.environment_hash).where(jobs.c.workspace == workspace).distinct()
+    )
+    return {row.environment_hash for row in rows} - {""}
+
+
 def environment_of(connection: Connection, job_id: int) -> dict[str, Any]:
     """The environment as it was pinned when the job was created."""
     body: dict[str, Any] = connection.execute(
@@ -302,6 +267,7 @@ def merge_tags(connection: Connection, job_id: int, tags: Mapping[str, str]) -> 
 def _job(row: Row[Any]) -> Job:
     values = dict(row._mapping)
     values.pop("environment")
+    values.pop("environment_hash")
     values["status"] = Status(values["status"])
     values["error"] = _error(values["error"])
     return Job(**values)

@@ -76,7 +76,8 @@ class JobError:
 class Job:
     """What a user asked for. `name` is the run id; `spec` is the frozen document, refs pinned.
 
-    `type` is `command`, or `run` for a run that was started outside any job.
+    `type` is `command`, or `run` for a run that was started outside any job. An archived one is
+    left out of lists; a deleted one was deleted by a tracking client.
     """
 
     id: int
@@ -103,6 +104,8 @@ class Job:
     error: JobError | None = None
     attempt: int = 0
     deleted: bool = False
+    archived: bool = False
+    description: str = ""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, JSONResponse, Response
 
 from torchyard.base import files
-from torchyard.jobs import actions, artifacts, attempts, store
+from torchyard.jobs import actions, artifacts, attempts, inputs, store
 from torchyard.jobs.logs import LogGap
 from torchyard.jobs.room import Room
 from torchyard.workspaces.access import AttemptWorker
@@ -104,6 +104,18 @@ def router(room: Room) -> APIRouter:
     def get_blob(attempt_id: str, identity: AttemptWorker, sha256: str) -> FileResponse:
         return FileResponse(room.blobs.path(sha256), media_type="application/octet-stream")
 
+    @routes.get("/inputs/{name}")
+    def list_input(attempt_id: str, identity: AttemptWorker, name: str) -> dict[str, Any]:
+        _, job = attempts.get(room, attempt_id)
+        source = inputs.source(room, job, name)
+        return {"single": source.is_file(), "files": inputs.files_of(source)}
+
+    @routes.get("/inputs/{name}/files/{path:path}")
+    def get_input(attempt_id: str, identity: AttemptWorker, name: str, path: str) -> FileResponse:
+        _, job = attempts.get(room, attempt_id)
+        found = inputs.file(inputs.source(room, job, name), path)
+        return FileResponse(found, media_type="application/octet-stream")
+
     @routes.put("/files/{path:path}")
     async def put_file(
         attempt_id: str, identity: AttemptWorker, path: str, request: Request
@@ -143,9 +155,16 @@ async def _until(
 async def _receive(
     opened: AbstractContextManager[files.Writing], stream: AsyncIterator[bytes]
 ) -> dict[str, Any]:
-    with opened as writing:
+    # A datastore elsewhere is asked when the file is opened and when it is closed.
+    writing = await run_in_threadpool(opened.__enter__)
+    try:
         async for chunk in stream:
             await run_in_threadpool(writing.write, chunk)
+    except BaseException as error:
+        if not await run_in_threadpool(opened.__exit__, type(error), error, error.__traceback__):
+            raise
+    else:
+        await run_in_threadpool(opened.__exit__, None, None, None)
     return {"sha256": writing.stored.sha256, "size_bytes": writing.stored.size_bytes}
 
 

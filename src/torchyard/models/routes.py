@@ -9,7 +9,7 @@ from fastapi.responses import FileResponse
 
 from torchyard.base.clock import Clock, to_text
 from torchyard.base.db import Database
-from torchyard.base.errors import InvalidSpec
+from torchyard.base.errors import InvalidInput, InvalidSpec
 from torchyard.data.datastores import Datastores
 from torchyard.models import actions
 from torchyard.models.types import FindSource, Model
@@ -34,16 +34,43 @@ def router(
         return to_json(made)
 
     @routes.get("")
-    def list_models(workspace: str, identity: Person, name: str = "") -> dict[str, Any]:
-        if name:
-            found = actions.versions(db, workspace, name)
-        else:
-            found = actions.newest(db, workspace)
+    def list_models(
+        workspace: str, identity: Person, name: str = "", archived: str = "false"
+    ) -> dict[str, Any]:
+        found = actions.list_in(db, workspace, name, _archived(archived))
         return {"value": [to_json(model) for model in found]}
 
     @routes.get("/{name}/versions/{version}")
     def show(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
         return to_json(actions.get(db, workspace, name, version))
+
+    @routes.patch("/{name}/versions/{version}")
+    def update(
+        workspace: str, name: str, version: str, identity: Person, changes: Annotated[Any, Body()]
+    ) -> dict[str, Any]:
+        if not isinstance(changes, dict):
+            raise InvalidSpec("the changes are no mapping of keys to values")
+        return to_json(actions.update(db, workspace, name, version, changes))
+
+    @routes.post("/{name}/archive")
+    def archive(workspace: str, name: str, identity: Person) -> dict[str, Any]:
+        return to_json(actions.archive(db, workspace, name))
+
+    @routes.post("/{name}/restore")
+    def restore(workspace: str, name: str, identity: Person) -> dict[str, Any]:
+        return to_json(actions.archive(db, workspace, name, archived=False))
+
+    @routes.post("/{name}/versions/{version}/archive")
+    def archive_version(
+        workspace: str, name: str, version: str, identity: Person
+    ) -> dict[str, Any]:
+        return to_json(actions.archive(db, workspace, name, version))
+
+    @routes.post("/{name}/versions/{version}/restore")
+    def restore_version(
+        workspace: str, name: str, version: str, identity: Person
+    ) -> dict[str, Any]:
+        return to_json(actions.archive(db, workspace, name, version, archived=False))
 
     @routes.get("/{name}/versions/{version}/files")
     def list_files(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
@@ -59,6 +86,14 @@ def router(
         return FileResponse(found, media_type="application/octet-stream")
 
     return routes
+
+
+def _archived(text: str) -> bool | None:
+    """`false` hides archived ones, `true` shows them too, `only` nothing else."""
+    known = {"false": False, "true": None, "only": True}
+    if text.lower() not in known:
+        raise InvalidInput(f"`archived` is `{text}`", f"use one of: {', '.join(known)}")
+    return known[text.lower()]
 
 
 def to_json(model: Model) -> dict[str, Any]:

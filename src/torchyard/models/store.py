@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import (
     JSON,
+    Boolean,
     Column,
     Connection,
     Integer,
@@ -16,6 +17,7 @@ from sqlalchemy import (
     func,
     insert,
     select,
+    update,
 )
 
 from torchyard.base.db import Instant, metadata
@@ -37,6 +39,8 @@ models = Table(
     Column("tags", JSON, nullable=False),
     Column("properties", JSON, nullable=False),
     Column("files", JSON, nullable=False),
+    Column("single", Boolean, nullable=False),
+    Column("archived", Boolean, nullable=False),
 )
 
 
@@ -65,31 +69,25 @@ def get(connection: Connection, workspace: str, name: str, version: int) -> Mode
     return None if row is None else _model(row)
 
 
-def versions(connection: Connection, workspace: str, name: str) -> list[Model]:
-    """Newest first."""
+def list_all(connection: Connection, workspace: str, name: str = "") -> list[Model]:
+    """Newest first: `latest` is the one that was made last, whatever its number."""
+    wanted = [models.c.workspace == workspace]
+    if name:
+        wanted.append(models.c.name == name)
     rows = connection.execute(
-        select(models)
-        .where(models.c.workspace == workspace, models.c.name == name)
-        .order_by(models.c.version.desc())
+        select(models).where(*wanted).order_by(models.c.created_at.desc(), models.c.version.desc())
     )
     return [_model(row) for row in rows]
 
 
-def newest(connection: Connection, workspace: str) -> list[Model]:
-    """The highest version of each model, by name."""
-    last = (
-        select(models.c.name, func.max(models.c.version).label("version"))
-        .where(models.c.workspace == workspace)
-        .group_by(models.c.name)
-        .subquery()
-    )
-    rows = connection.execute(
-        select(models)
-        .join(last, (models.c.name == last.c.name) & (models.c.version == last.c.version))
-        .where(models.c.workspace == workspace)
-        .order_by(models.c.name)
-    )
-    return [_model(row) for row in rows]
+def change(
+    connection: Connection, workspace: str, name: str, version: int | None, **values: Any
+) -> None:
+    """One version, or all when `version` is None."""
+    wanted = [models.c.workspace == workspace, models.c.name == name]
+    if version is not None:
+        wanted.append(models.c.version == version)
+    connection.execute(update(models).where(*wanted).values(values))
 
 
 def of_job(connection: Connection, workspace: str, job: str) -> list[Model]:

@@ -1,7 +1,8 @@
 """Find the local things that a job document names, and put snapshots in their place.
 
 Owns: which keys of a job may name something on this machine: `code`, `inputs.<n>.path`,
-`environment.conda_file`, `environment.pip_requirements`, `environment: file:…`.
+`environment.conda_file`, `environment.pip_requirements`, `environment: file:…`; and `code` that
+names a git repository, which this machine clones.
 Leaves: every other key to the server, which alone says what is valid.
 Always: paths are relative to the folder of the document; an error carries the place in the
 document (`at`); finding reads no file's content but the environment's.
@@ -11,14 +12,15 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from torchyard.base.errors import InvalidSpec, TorchyardError
-from torchyard.snapshots import snapshot
+from torchyard.snapshots import git, snapshot
 from torchyard.snapshots.snapshot import Snapshot
 from torchyard.snapshots.walk import CODE_LIMITS, Found, Limits
 
@@ -35,21 +37,46 @@ class LocalPath:
     at: At
     place: Path
     found: list[Found]
+    passing: bool = False
+    """Gone after the upload, so that its hashes are not worth remembering."""
 
     def take(self, index_folder: Path | None) -> Snapshot:
         with _located(self.at):
-            return snapshot.take(self.place, self.found, index_folder)
+            return snapshot.take(self.place, self.found, None if self.passing else index_folder)
 
 
 @dataclass(frozen=True)
 class JobFiles:
     """A job document whose local things are placeholders, `local:<path>`, and what they stand for.
 
-    `document` can be validated by the server before anything is read or uploaded.
+    `document` can be validated by the server before anything is read or uploaded; `clones` is the
+    git URL of its code, if that is one.
     """
 
     document: dict[str, Any]
     paths: tuple[LocalPath, ...]
+    clones: str = ""
+
+    @contextmanager
+    def with_code(self, limits: Limits = CODE_LIMITS) -> Iterator[JobFiles]:
+        """The same with `code` on this disk and what git says of it among the properties."""
+        if self.clones:
+            with git.cloned(self.clones) as checkout, _located(("code",)):
+                files = snapshot.find(checkout.folder, limits, ignore=True)
+                code = LocalPath(("code",), checkout.folder, files, passing=True)
+                yield self._described(checkout.properties, (code, *self.paths))
+            return
+        code_folder = next((path.place for path in self.paths if path.at == ("code",)), None)
+        known = git.properties(code_folder) if code_folder and code_folder.is_dir() else {}
+        yield self._described(known, self.paths)
+
+    def _described(self, known: dict[str, str], paths: tuple[LocalPath, ...]) -> JobFiles:
+        given = self.document.get("properties")
+        if not known or not (given is None or isinstance(given, dict)):
+            return replace(self, paths=paths)
+        # What the user wrote stands.
+        document = {**self.document, "properties": {**known, **(given or {})}}
+        return replace(self, document=document, paths=paths)
 
     def with_snapshots(self, snapshot_id: Callable[[LocalPath], str]) -> dict[str, Any]:
         """The document with each placeholder replaced by `snapshot:<id>`."""
@@ -76,7 +103,12 @@ def find(document: Mapping[str, Any], folder: Path, limits: Limits = CODE_LIMITS
     found: dict[str, Any] = copy.deepcopy(dict(document))
     paths = []
     code = found.get("code")
-    if isinstance(code, str) and code and not is_elsewhere(code):
+    clones = ""
+    if isinstance(code, str) and git.is_url(code):
+        git.parse(code)
+        clones = code
+        found["code"] = f"local:{git.without_password(code)}"
+    elif isinstance(code, str) and code and not is_elsewhere(code):
         place = _existing(code, folder, ("code",))
         with _located(("code",)):
             files = snapshot.find(place, limits, ignore=True)
@@ -89,14 +121,14 @@ def find(document: Mapping[str, Any], folder: Path, limits: Limits = CODE_LIMITS
             continue
         at = ("inputs", name, "path")
         place = _existing(path, folder, at)
-        _check_kind(value.get("type"), place, path, at)
+        check_kind(value.get("type") or "uri_folder", place, path, at)
         with _located(at):
             files = snapshot.find(place, Limits())
         value["path"] = f"local:{path}"
         paths.append(LocalPath(at, place, files))
     if "environment" in found:
         found["environment"] = _environment(found["environment"], folder)
-    return JobFiles(found, tuple(paths))
+    return JobFiles(found, tuple(paths), clones)
 
 
 def is_elsewhere(path: str) -> bool:
@@ -131,18 +163,22 @@ def _existing(text: str, folder: Path, at: At) -> Path:
     return place
 
 
-def _check_kind(kind: Any, place: Path, text: str, at: At) -> None:
-    wanted = str(kind or "uri_folder").lower()
+def check_kind(kind: Any, place: Path, text: str, at: At, noun: str = "input") -> None:
+    """
+    Raises:
+        InvalidSpec: the type `kind` wants a file where there is a folder, or the other way round.
+    """
+    wanted = str(kind).lower()
     if wanted == "uri_file" and place.is_dir():
         raise InvalidSpec(
-            f"the input's path `{text}` is a folder, its type is uri_file",
+            f"the {noun}'s path `{text}` is a folder, its type is {wanted}",
             "name a file, or write `type: uri_folder`",
             at=at,
         )
-    if wanted == "uri_folder" and not place.is_dir():
+    if wanted in ("uri_folder", "mltable", "mlflow_model", "triton_model") and not place.is_dir():
         raise InvalidSpec(
-            f"the input's path `{text}` is a file, its type is uri_folder",
-            "name a folder, or write `type: uri_file`",
+            f"the {noun}'s path `{text}` is a file, its type is {wanted}",
+            "name a folder" + (", or write `type: uri_file`" if wanted == "uri_folder" else ""),
             at=at,
         )
 

@@ -52,10 +52,11 @@ def upload(snapshot: Snapshot, store: Store, progress: Progress | None = None) -
     ]
     total, sent = sum(content.size_bytes for content in lacking), 0
     for content in (content for content in lacking if content.size_bytes > _SMALL_BYTES):
-        store.put(content.sha256, _chunks(content), content.size_bytes)
-        sent += content.size_bytes
+        chunks = _chunks(content)
         if progress is not None:
-            progress(sent, total)
+            chunks = _counted(chunks, sent, total, progress)
+        store.put(content.sha256, chunks, content.size_bytes)
+        sent += content.size_bytes
     small = (content for content in lacking if content.size_bytes <= _SMALL_BYTES)
     for bundle, size_bytes in _bundles(small):
         store.put_bundle(bundle)
@@ -75,6 +76,13 @@ def _chunks(content: Content) -> Iterator[bytes]:
                 raise _changed(content)
             left -= len(chunk)
             yield chunk
+
+
+def _counted(chunks: Iterator[bytes], sent: int, total: int, progress: Progress) -> Iterator[bytes]:
+    for chunk in chunks:
+        yield chunk
+        sent += len(chunk)
+        progress(sent, total)
 
 
 def _bundles(contents: Iterable[Content]) -> Iterator[tuple[bytes, int]]:

@@ -179,9 +179,14 @@ def _from_folder(source: Path, placement: Placement) -> None:
             raise
         except OSError:
             pass  # Another file system, or one without hard links: a copy does.
-    with open(source, "rb") as reader, open(placement.target, "wb") as writer:
+    copy_file(source, placement.target, placement.mode)
+
+
+def copy_file(source: Path, target: Path, mode: int) -> None:
+    """Copy bytes by the cheapest way the file system has."""
+    with open(source, "rb") as reader, open(target, "wb") as writer:
         _copy(reader.fileno(), writer.fileno())
-        os.fchmod(writer.fileno(), placement.mode)
+        os.fchmod(writer.fileno(), mode)
 
 
 def _copy(reader: int, writer: int) -> None:

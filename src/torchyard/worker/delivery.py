@@ -72,7 +72,11 @@ def _finish(shipper: Finishing, orders: Orders) -> Step[bool]:
 
 
 def _folders(plan: LaunchPlan, folders: Folders) -> list[tuple[Path, str]]:
-    named = [(folders.outputs / name, f"/outputs/{name}") for name in plan.outputs]
+    named = [
+        (folders.outputs / name, f"/outputs/{name}")
+        for name, wanted in plan.outputs.items()
+        if wanted.mode != "direct"
+    ]
     return [(folders.work / "outputs", "/files/outputs"), *named]
 
 

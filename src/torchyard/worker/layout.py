@@ -1,7 +1,7 @@
 """The folders of a node: code, inputs, outputs.
 
 Owns: which folder is where, the placeholders of the command.
-Leaves: file contents to blobs.py, uploading to uploads.py.
+Leaves: inputs to inputs.py, file contents to blobs.py, uploading to uploads.py.
 Always: the code is a writable copy; nothing is placed outside the node's folder.
 """
 
@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchyard.plan import InputPlan, LaunchPlan, OutputPlan
+from torchyard.plan import LaunchPlan, OutputPlan
+from torchyard.worker import inputs as inputs_of
 from torchyard.worker.blobs import Blobs, Placement
 from torchyard.worker.failures import Failure
+from torchyard.worker.mounts import Mount
 
-_READ_ONLY_MODES = ("ro_mount", "direct", "eval_mount")
 _PLACEHOLDER = re.compile(r"\$\{\{\s*(inputs|outputs)\.([\w.-]+?)\s*\}\}")
 _OPTIONAL = re.compile(r"\$\[\[(.*?)\]\]", re.DOTALL)
 # What a node keeps when its attempt has ended.
@@ -37,6 +38,11 @@ class Folders:
     @property
     def inputs(self) -> Path:
         return self.node / "inputs"
+
+    @property
+    def fetched(self) -> Path:
+        """Inputs that came over HTTP, before the ranks get to see them."""
+        return self.node / "inputs-fetched"
 
     @property
     def outputs(self) -> Path:
@@ -61,11 +67,16 @@ class Folders:
 
 @dataclass(frozen=True)
 class Layout:
-    """What the command's placeholders stand for, and the command without them."""
+    """What the command's placeholders stand for, and the command without them.
+
+    Inputs in `mounts` are there for the ranks alone; `notices` are for the user.
+    """
 
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
     command: str
+    mounts: tuple[Mount, ...] = ()
+    notices: tuple[str, ...] = ()
 
 
 def make_folders(folders: Folders) -> None:
@@ -82,21 +93,29 @@ def make_folders(folders: Folders) -> None:
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
 
 
-def lay_out(plan: LaunchPlan, folders: Folders, blobs: Blobs) -> Layout:
-    """Place code and inputs, make the outputs' folders, fill in the command."""
+def lay_out(
+    plan: LaunchPlan,
+    folders: Folders,
+    blobs: Blobs,
+    bring: Callable[[str, Path], Path] | None = None,
+) -> Layout:
+    """Place code and inputs, make the outputs' folders, fill in the command.
+
+    Args:
+        bring: fetches an input into a folder, where this node does not see the server's disk.
+    """
     if plan.code:
         files = blobs.manifest(plan.code)
         blobs.place(
             [Placement(file.sha256, folders.work / file.path, file.mode | 0o600) for file in files]
         )
-    inputs = {
-        name: _place_input(name, given, folders.inputs, blobs)
-        for name, given in plan.inputs.items()
-    }
+    fetch = None if bring is None else lambda name: bring(name, folders.fetched / name)
+    placed = inputs_of.place(plan.inputs, folders.inputs, blobs, fetch)
     outputs = {
         name: _make_output(name, wanted, folders.outputs) for name, wanted in plan.outputs.items()
     }
-    return Layout(inputs, outputs, fill_in(plan.command, inputs, outputs))
+    command = fill_in(plan.command, placed.values, outputs)
+    return Layout(placed.values, outputs, command, placed.mounts, placed.notices)
 
 
 def fill_in(command: str, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
@@ -144,45 +163,14 @@ def clean(folders: Folders) -> None:
             entry.unlink()
 
 
-def _place_input(name: str, given: InputPlan, folder: Path, blobs: Blobs) -> str:
-    if given.kind == "literal":
-        return given.value
-    files = blobs.manifest(given.snapshot)
-    here = folder / _plain(name)
-    here.mkdir(exist_ok=True)
-    read_only = given.mode in _READ_ONLY_MODES
-    # Write bits don't hold root back, so root never gets a link to the server's own blob.
-    link = read_only and os.geteuid() != 0
-    placements = []
-    for file in files:
-        mode = file.mode & 0o555 | 0o444 if read_only else file.mode | 0o600
-        can_link = link and not file.mode & 0o111
-        placements.append(Placement(file.sha256, here / file.path, mode, can_link))
-    blobs.place(placements)
-    if read_only:
-        for current, _, _ in os.walk(here):
-            os.chmod(current, 0o555)
-    if given.kind != "uri_file":
-        return str(here)
-    if len(files) != 1:
-        raise Failure(
-            "invalid_input",
-            f"input `{name}` is a uri_file but holds {len(files)} files",
-            "name one file, or make it a uri_folder",
-        )
-    return str(here / files[0].path)
-
-
 def _make_output(name: str, wanted: OutputPlan, folder: Path) -> str:
-    here = folder / _plain(name)
+    if wanted.mode == "direct":
+        return wanted.value
+    here = folder / inputs_of.plain_name(name)
     here.mkdir(exist_ok=True)
-    return str(here / name) if wanted.kind == "uri_file" else str(here)
-
-
-def _plain(name: str) -> str:
-    if not name or name in (".", "..") or "/" in name or "\0" in name:
-        raise Failure("invalid_input", f"`{name}` can't be the name of an input or an output")
-    return name
+    if wanted.kind != "uri_file":
+        return str(here)
+    return str(here / (inputs_of.plain_name(wanted.file) if wanted.file else name))
 
 
 def _make_removable(folder: Path) -> None:

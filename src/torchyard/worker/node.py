@@ -117,7 +117,10 @@ class Node:
         os.chdir(folders.work)
         if prepared.port is not None:
             prepared.port.open_up()
-        started = self._gang.start(prepared.surroundings.layout.command, environments)
+        layout = prepared.surroundings.layout
+        for message in layout.notices:
+            self._events.post("notice", message=message)
+        started = self._gang.start(layout.command, environments, layout.mounts)
         self._events.post("ranks_started", ranks=[_started(pid, started[pid]) for pid in started])
         for rank in planned:
             self._logs.watch(rank.log, rank.log_name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,9 +66,10 @@ def _prepare(
     port: HeldPort | None,
 ) -> Prepared | None:
     blobs = Blobs(link, plan.blobs, lambda: orders.stopped)
+    bring = None if plan.blobs else _bringing(link, orders)
     number = port.port if port else 0
     meets = Step("meeting", lambda: meeting.meet(link, plan, node, number, orders), orders.wake)
-    lays = Step("layout", lambda: lay_out(plan, folders, blobs), orders.wake)
+    lays = Step("layout", lambda: lay_out(plan, folders, blobs, bring), orders.wake)
     programs = _programs(plan, folders)
     relay_url = relay.start()
     while (meets.running or lays.running) and not (meets.failed or lays.failed or orders.stopped):
@@ -88,6 +90,13 @@ def _prepare(
         cpu_count=len(os.sched_getaffinity(0)),
     )
     return Prepared(surroundings, port)
+
+
+def _bringing(link: Link, orders: Orders) -> Callable[[str, Path], Path]:
+    """For a node that does not see the server's disk."""
+    from torchyard.worker import remote_inputs  # Not needed where it does.
+
+    return lambda name, folder: remote_inputs.bring(link, name, folder, lambda: orders.stopped)
 
 
 def _results(meets: Step[Meeting], lays: Step[Layout]) -> tuple[Meeting, Layout]:

@@ -11,12 +11,14 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchyard.worker import mounts as mounts_of
 from torchyard.worker import processes
 from torchyard.worker.failures import Failure
+from torchyard.worker.mounts import Mount
 from torchyard.worker.orders import Orders
 
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
@@ -64,16 +66,19 @@ class Gang:
         self._ending = False
 
     def start(
-        self, command: str, environments: Mapping[Rank, Mapping[str, str]]
+        self,
+        command: str,
+        environments: Mapping[Rank, Mapping[str, str]],
+        mounts: Sequence[Mount] = (),
     ) -> dict[int, Rank]:
-        """Start all ranks in the current folder; returns them by pid.
+        """Start all ranks in the current folder, each within the mounts; returns them by pid.
 
         Raises:
             Failure: the system would not start one; those already started are ended.
         """
         for rank, environment in environments.items():
             try:
-                self._running[_spawn(command, rank, environment)] = rank
+                self._running[_spawn(command, rank, environment, mounts)] = rank
             except OSError as error:
                 self.end()
                 raise Failure(
@@ -151,11 +156,14 @@ def describe(exit: RankExit, node: int) -> Failure:
     return Failure("rank_failed", message, hint, exit.exit_code)
 
 
-def _spawn(command: str, rank: Rank, environment: Mapping[str, str]) -> int:
+def _spawn(
+    command: str, rank: Rank, environment: Mapping[str, str], mounts: Sequence[Mount]
+) -> int:
     shell = next((path for path in _SHELLS if os.access(path, os.X_OK)), "/bin/sh")
+    words = mounts_of.command(mounts, [shell, "-c", command])
     return os.posix_spawn(
-        shell,
-        [shell, "-c", command],
+        words[0],
+        words,
         dict(environment),
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

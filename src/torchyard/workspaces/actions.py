@@ -8,17 +8,24 @@ Always: a token itself is never stored, only its sha256.
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Connection
 
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.errors import NotAuthenticated, NotFound, nearest
+from torchyard.base.errors import Conflict, InvalidSpec, NotAuthenticated, NotFound, nearest
 from torchyard.base.settings import DEFAULT_WORKSPACE
 from torchyard.workspaces import store
 from torchyard.workspaces.types import Identity, TokenKind, Workspace
+
+_NAME = re.compile(r"[a-zA-Z0-9][\w-]{2,32}", re.ASCII)
+_PART = re.compile(r"[\w.()-]{1,64}", re.ASCII)
+_KEYS = ("name", "subscription_id", "resource_group", "location", "description", "$schema")
 
 
 def ensure_default(db: Database, clock: Clock) -> Workspace:
@@ -30,6 +37,64 @@ def ensure_default(db: Database, clock: Clock) -> Workspace:
         made = Workspace(DEFAULT_WORKSPACE, "local", "torchyard", "local", clock.now())
         store.add_workspace(connection, made)
         return made
+
+
+def create(db: Database, clock: Clock, document: Mapping[str, Any]) -> Workspace:
+    """A new, empty workspace.
+
+    Raises:
+        InvalidSpec: a key or value is wrong.
+        Conflict: there is one of this name, in whatever case.
+    """
+    made = read_document(document, clock.now())
+    with db.write() as connection:
+        for known in store.list_workspaces(connection):
+            # Their folders would be one on a disk that ignores case.
+            if known.name.lower() == made.name.lower():
+                raise Conflict(
+                    f"workspace `{known.name}` exists already", "choose another name", at=["name"]
+                )
+        store.add_workspace(connection, made)
+    return made
+
+
+def read_document(document: Mapping[str, Any], now: datetime) -> Workspace:
+    """A workspace from its YAML document."""
+    for key in document:
+        if key not in _KEYS:
+            near = nearest(str(key), _KEYS)
+            hint = f"did you mean `{near}`?" if near else f"known keys: {', '.join(_KEYS[:-1])}"
+            raise InvalidSpec(f"unknown key `{key}`", hint, at=[str(key)])
+    for key in _KEYS:
+        if not isinstance(document.get(key) or "", str):
+            raise InvalidSpec(f"`{key}` must be text", at=[key])
+    name = document.get("name") or ""
+    if not _NAME.fullmatch(name):
+        raise InvalidSpec(
+            f"`{name[:80]}` is no name for a workspace" if name else "the workspace has no `name`",
+            "3 to 33 letters, digits, `_` and `-`, beginning with a letter or digit",
+            at=["name"],
+        )
+    for key in ("subscription_id", "resource_group", "location"):
+        if document.get(key) and not _PART.fullmatch(document[key]):
+            raise InvalidSpec(
+                f"`{document[key][:80]}` is no `{key}`",
+                "up to 64 letters, digits, `_`, `-`, `.`, `(` and `)`",
+                at=[key],
+            )
+    return Workspace(
+        name,
+        document.get("subscription_id") or "local",
+        document.get("resource_group") or "torchyard",
+        document.get("location") or "local",
+        now,
+        document.get("description") or "",
+    )
+
+
+def forget(connection: Connection, name: str) -> None:
+    """Delete the workspace's row and tokens; what was in it is the business of the rooms above."""
+    store.drop_workspace(connection, name)
 
 
 def get(db: Database, name: str) -> Workspace:

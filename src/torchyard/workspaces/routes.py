@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Body
 
+from torchyard.base.clock import Clock
 from torchyard.base.db import Database
+from torchyard.base.errors import Forbidden, InvalidSpec
 from torchyard.workspaces import actions
 from torchyard.workspaces.access import Person
 from torchyard.workspaces.types import Workspace
 
 
-def router(db: Database) -> APIRouter:
+def router(
+    db: Database,
+    clock: Clock,
+    furnish: Callable[[str], None],
+    delete: Callable[[str], None],
+) -> APIRouter:
+    """
+    Args:
+        furnish: gives a new workspace what every workspace has from the start.
+        delete: deletes an empty one, and says what is in one that isn't.
+    """
     routes = APIRouter(prefix="/v1", tags=["workspaces"])
 
     @routes.get("/whoami")
@@ -21,7 +34,24 @@ def router(db: Database) -> APIRouter:
 
     @routes.get("/workspaces")
     def list_workspaces(identity: Person) -> dict[str, Any]:
-        return {"value": [to_json(workspace) for workspace in actions.list_all(db)]}
+        # A job's token is good for its workspace, and tells of no other.
+        found = [one for one in actions.list_all(db) if identity.workspace in ("", one.name)]
+        return {"value": [to_json(workspace) for workspace in found]}
+
+    @routes.post("/workspaces", status_code=201)
+    def create(identity: Person, document: Annotated[Any, Body()]) -> dict[str, Any]:
+        if identity.workspace:
+            raise Forbidden(f"this token is good for workspace `{identity.workspace}` only")
+        if not isinstance(document, dict):
+            raise InvalidSpec("the workspace's document is no mapping of keys to values")
+        made = actions.create(db, clock, document)
+        furnish(made.name)
+        return to_json(made)
+
+    @routes.delete("/workspaces/{workspace}")
+    def drop(workspace: str, identity: Person) -> dict[str, Any]:
+        delete(workspace)
+        return {}
 
     @routes.get("/workspaces/{workspace}")
     def show(workspace: str, identity: Person) -> dict[str, Any]:
@@ -41,5 +71,6 @@ def to_json(workspace: Workspace) -> dict[str, Any]:
         "subscription_id": workspace.subscription_id,
         "resource_group": workspace.resource_group,
         "location": workspace.location,
+        "description": workspace.description,
         "created_at": workspace.created_at.isoformat(),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import Column, Connection, String, Table, delete, insert, select
+from sqlalchemy import Column, Connection, String, Table, Text, delete, insert, select
 
 from torchyard.base.db import Instant, metadata
 from torchyard.workspaces.types import Identity, TokenKind, Workspace
@@ -17,6 +17,7 @@ workspaces = Table(
     Column("resource_group", String(128), nullable=False),
     Column("location", String(64), nullable=False),
     Column("created_at", Instant, nullable=False),
+    Column("description", Text, nullable=False),
 )
 
 tokens = Table(
@@ -33,15 +34,13 @@ tokens = Table(
 
 
 def add_workspace(connection: Connection, workspace: Workspace) -> None:
-    connection.execute(
-        insert(workspaces).values(
-            name=workspace.name,
-            subscription_id=workspace.subscription_id,
-            resource_group=workspace.resource_group,
-            location=workspace.location,
-            created_at=workspace.created_at,
-        )
-    )
+    connection.execute(insert(workspaces).values(vars(workspace)))
+
+
+def drop_workspace(connection: Connection, name: str) -> None:
+    """Forget a workspace, and every token that is good for it only."""
+    connection.execute(delete(tokens).where(tokens.c.workspace == name))
+    connection.execute(delete(workspaces).where(workspaces.c.name == name))
 
 
 def get_workspace(connection: Connection, name: str) -> Workspace | None:

@@ -16,6 +16,7 @@ class Workspace:
     resource_group: str
     location: str
     created_at: datetime
+    description: str = ""
 
 
 class TokenKind(str, Enum):

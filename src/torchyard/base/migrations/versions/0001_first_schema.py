@@ -11,6 +11,16 @@ down_revision = None
 
 def upgrade() -> None:
     op.create_table(
+        "checksums",
+        sa.Column("workspace", sa.String(length=64), nullable=False),
+        sa.Column("datastore", sa.String(length=256), nullable=False),
+        sa.Column("path", sa.String(length=1024), nullable=False),
+        sa.Column("sha256", sa.String(length=64), nullable=False),
+        sa.Column("size_bytes", sa.Integer(), nullable=False),
+        sa.Column("mark", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("workspace", "datastore", "path", name=op.f("pk_checksums")),
+    )
+    op.create_table(
         "computes",
         sa.Column("workspace", sa.String(length=64), nullable=False),
         sa.Column("name", sa.String(length=64), nullable=False),
@@ -24,6 +34,37 @@ def upgrade() -> None:
         sa.Column("tags", sa.JSON(), nullable=True),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("workspace", "name", name=op.f("pk_computes")),
+    )
+    op.create_table(
+        "data_assets",
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("workspace", sa.String(length=64), nullable=False),
+        sa.Column("name", sa.String(length=256), nullable=False),
+        sa.Column("version", sa.String(length=64), nullable=False),
+        sa.Column("type", sa.String(length=32), nullable=False),
+        sa.Column("uri", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("owner", sa.String(length=128), nullable=False),
+        sa.Column("description", sa.Text(), nullable=False),
+        sa.Column("tags", sa.JSON(), nullable=False),
+        sa.Column("properties", sa.JSON(), nullable=False),
+        sa.Column("job", sa.String(length=256), nullable=False),
+        sa.Column("archived", sa.Boolean(), nullable=False),
+        sa.PrimaryKeyConstraint("number", name=op.f("pk_data_assets")),
+    )
+    op.create_index(op.f("ix_data_assets_job"), "data_assets", ["job"], unique=False)
+    op.create_table(
+        "datastores",
+        sa.Column("workspace", sa.String(length=64), nullable=False),
+        sa.Column("name", sa.String(length=256), nullable=False),
+        sa.Column("kind", sa.String(length=32), nullable=False),
+        sa.Column("url", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("options", sa.JSON(), nullable=False),
+        sa.Column("document", sa.JSON(), nullable=False),
+        sa.Column("description", sa.Text(), nullable=False),
+        sa.Column("tags", sa.JSON(), nullable=False),
+        sa.PrimaryKeyConstraint("workspace", "name", name=op.f("pk_datastores")),
     )
     op.create_table(
         "environment_builds",
@@ -100,6 +141,8 @@ def upgrade() -> None:
         sa.Column("tags", sa.JSON(), nullable=False),
         sa.Column("properties", sa.JSON(), nullable=False),
         sa.Column("files", sa.JSON(), nullable=False),
+        sa.Column("single", sa.Boolean(), nullable=False),
+        sa.Column("archived", sa.Boolean(), nullable=False),
         sa.PrimaryKeyConstraint("workspace", "name", "version", name=op.f("pk_models")),
     )
     op.create_index(op.f("ix_models_job"), "models", ["job"], unique=False)
@@ -134,12 +177,21 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_tokens_subject"), "tokens", ["subject"], unique=False)
     op.create_table(
+        "url_maps",
+        sa.Column("workspace", sa.String(length=64), nullable=False),
+        sa.Column("prefix", sa.String(length=512), nullable=False),
+        sa.Column("target", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("workspace", "prefix", name=op.f("pk_url_maps")),
+    )
+    op.create_table(
         "workspaces",
         sa.Column("name", sa.String(length=64), nullable=False),
         sa.Column("subscription_id", sa.String(length=64), nullable=False),
         sa.Column("resource_group", sa.String(length=128), nullable=False),
         sa.Column("location", sa.String(length=64), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("description", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_workspaces")),
     )
     op.create_table(
@@ -157,6 +209,7 @@ def upgrade() -> None:
         sa.Column("spec", sa.JSON(), nullable=False),
         sa.Column("spec_hash", sa.String(length=64), nullable=False),
         sa.Column("environment", sa.JSON(), nullable=True),
+        sa.Column("environment_hash", sa.String(length=64), nullable=False),
         sa.Column("compute", sa.String(length=64), nullable=False),
         sa.Column("node_count", sa.Integer(), nullable=False),
         sa.Column("processes_per_node", sa.Integer(), nullable=False),
@@ -170,6 +223,8 @@ def upgrade() -> None:
         sa.Column("error", sa.JSON(), nullable=True),
         sa.Column("attempt", sa.Integer(), nullable=False),
         sa.Column("deleted", sa.Boolean(), nullable=False),
+        sa.Column("archived", sa.Boolean(), nullable=False),
+        sa.Column("description", sa.Text(), nullable=False),
         sa.ForeignKeyConstraint(
             ["experiment_id"], ["experiments.id"], name=op.f("fk_jobs_experiment_id")
         ),

@@ -1,0 +1,308 @@
+"""Data assets: data with a name and versions.
+
+Owns: the asset's document, versions, archiving, where uploaded files are put.
+Leaves: what a path means to actions.py, what a job left to whoever passes a `FindOutput`.
+Always: a version once given never changes; uploaded files are in the datastore before the
+version exists.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torchyard.base import files
+from torchyard.base.blobs import Blobs, Snapshot
+from torchyard.base.clock import Clock
+from torchyard.base.db import Database
+from torchyard.base.errors import Conflict, InvalidSpec, NotFound, nearest
+from torchyard.data import datastores, store
+from torchyard.data.datastores import BLOB_STORE, Datastores, upload_folder
+from torchyard.data.types import DATA_TYPES, DataAsset
+from torchyard.data.uris import DatastoreUri
+
+_NAME = re.compile(r"^[a-zA-Z0-9][\w.-]{0,254}$")
+_VERSION = re.compile(r"^[a-zA-Z0-9][\w.-]{0,29}$")
+_KEYS = (
+    "name", "version", "type", "path", "datastore", "description", "tags", "properties", "$schema",
+)  # fmt: skip
+_SNAPSHOT = "snapshot:"
+LATEST = "latest"
+
+# From an asset's `path` to a pinned URI; actions.py and jobs/ know how.
+Resolve = Callable[[str, str, str], str]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A data asset's document, read."""
+
+    name: str
+    path: str
+    type: str = "uri_folder"
+    version: str = ""
+    datastore: str = ""
+    description: str = ""
+    tags: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, str] = field(default_factory=dict)
+    job: str = ""
+
+
+def read_document(document: Mapping[str, Any]) -> Request:
+    """
+    Raises:
+        InvalidSpec: what is wrong, and where.
+    """
+    for key in document:
+        if key not in _KEYS:
+            near = nearest(str(key), _KEYS)
+            hint = f"did you mean `{near}`?" if near else f"known keys: {', '.join(_KEYS[:-1])}"
+            raise InvalidSpec(f"unknown key `{key}`", hint, at=[str(key)])
+    name = document.get("name")
+    if not isinstance(name, str) or not _NAME.match(name):
+        raise InvalidSpec(
+            f"`{name}` is no name for data" if name else "the data asset has no `name`",
+            "letters, digits, `_`, `-` and `.`, beginning with a letter or digit",
+            at=["name"],
+        )
+    path = document.get("path")
+    if not isinstance(path, str) or not path:
+        raise InvalidSpec(
+            "the data asset has no `path`",
+            "name a local file or folder, a URL, or `azureml://datastores/<name>/paths/<path>`",
+            at=["path"],
+        )
+    version = document.get("version")
+    if version is not None and not _VERSION.match(str(version)):
+        raise InvalidSpec(
+            f"`{version}` is no version", "up to 30 letters, digits, `.`, `-`", at=["version"]
+        )
+    return Request(
+        name=name,
+        path=path,
+        type=_type(document),
+        version="" if version is None else str(version),
+        datastore=str(document.get("datastore") or "").removeprefix("azureml:"),
+        description=str(document.get("description") or ""),
+        tags=_texts(document, "tags"),
+        properties=_texts(document, "properties"),
+    )
+
+
+def create(
+    db: Database,
+    clock: Clock,
+    stores: Datastores,
+    blobs: Blobs,
+    resolve: Resolve,
+    workspace: str,
+    asked: Request,
+    owner: str,
+) -> DataAsset:
+    """Give data a version of a name.
+
+    Raises:
+        InvalidSpec: there is data of another kind at its path.
+        NotFound: there is nothing at its path.
+        Conflict: the version it asks for exists.
+    """
+    if asked.path.startswith(_SNAPSHOT):
+        snapshot = blobs.snapshot(asked.path.removeprefix(_SNAPSHOT))
+        uri = _keep(db, stores, blobs, workspace, asked, snapshot)
+    else:
+        uri = resolve(workspace, asked.type, asked.path)
+    return register(db, clock, workspace, asked, uri, owner)
+
+
+def register(
+    db: Database, clock: Clock, workspace: str, asked: Request, uri: str, owner: str
+) -> DataAsset:
+    """Write the version down. A job's output that has its version already keeps it.
+
+    Raises:
+        Conflict: the version it asks for exists.
+    """
+    with db.write() as connection:
+        known = store.list_assets(connection, workspace, asked.name)
+        for asset in known:
+            if asked.job and asset.job == asked.job and asset.uri == uri:
+                return asset
+        taken = {asset.version for asset in known}
+        version = asked.version or str(max(_numbers(taken), default=0) + 1)
+        if version in taken:
+            raise Conflict(
+                f"data `{asked.name}` has a version `{version}` already",
+                "leave `version` out to get the next one",
+                at=["version"],
+            )
+        asset = DataAsset(
+            workspace=workspace,
+            name=asked.name,
+            version=version,
+            type=asked.type,
+            uri=uri,
+            created_at=clock.now(),
+            owner=owner,
+            description=asked.description,
+            tags=asked.tags,
+            properties=asked.properties,
+            job=asked.job,
+        )
+        store.add_asset(connection, asset)
+    return asset
+
+
+def get(db: Database, workspace: str, name: str, version: str = LATEST) -> DataAsset:
+    """The newest that is not archived for `latest`.
+
+    Raises:
+        NotFound: with the nearest name, or the versions there are.
+    """
+    with db.read() as connection:
+        known = store.list_assets(connection, workspace, name)
+        names = [] if known else [one.name for one in store.list_assets(connection, workspace)]
+    if not known:
+        near = nearest(name, sorted(set(names)))
+        hint = f"did you mean `{near}`?" if near else "list what exists with `yard data list`"
+        raise NotFound(f"data `{name}` does not exist in workspace `{workspace}`", hint)
+    if version == LATEST:
+        return next((asset for asset in known if not asset.archived), known[0])
+    for asset in known:
+        if asset.version == version:
+            return asset
+    raise NotFound(
+        f"data `{name}` has no version `{version}`",
+        f"it has {', '.join(asset.version for asset in reversed(known))}",
+    )
+
+
+def list_in(
+    db: Database, workspace: str, name: str = "", archived: bool | None = False
+) -> list[DataAsset]:
+    """The newest of each name, or all versions of one; `archived` None takes both kinds."""
+    with db.read() as connection:
+        found = store.list_assets(connection, workspace, name)
+    found = [asset for asset in found if archived is None or asset.archived is archived]
+    if name:
+        return found
+    newest: dict[str, DataAsset] = {}
+    for asset in found:
+        newest.setdefault(asset.name, asset)
+    return [newest[one] for one in sorted(newest)]
+
+
+def of_job(db: Database, workspace: str, job: str) -> list[DataAsset]:
+    with db.read() as connection:
+        return [asset for asset in store.list_assets(connection, workspace) if asset.job == job]
+
+
+def archive(
+    db: Database, workspace: str, name: str, version: str = "", archived: bool = True
+) -> DataAsset:
+    """Hide a version from lists, or all versions; `archived` False shows them again.
+
+    Raises:
+        NotFound: there is none.
+    """
+    get(db, workspace, name, version or LATEST)
+    with db.write() as connection:
+        store.set_archived(connection, workspace, name, version, archived)
+    return get(db, workspace, name, version or LATEST)
+
+
+def _keep(
+    db: Database,
+    stores: Datastores,
+    blobs: Blobs,
+    workspace: str,
+    asked: Request,
+    snapshot: Snapshot,
+) -> str:
+    """Put what was uploaded into its datastore; what is there already stays."""
+    found = datastores.get(db, stores, workspace, asked.datastore or BLOB_STORE)
+    _suits(asked, snapshot)
+    place = datastores.opened(found)
+    folder = upload_folder(snapshot.id)
+    there = {entry.path: entry.size_bytes for entry in place.walk(folder)}
+    rows = []
+    for file in snapshot.files:
+        path = f"{folder}/{file.path}"
+        if there.get(file.path) != file.size:
+            source, target = blobs.path(file.sha256), place.local(path)
+            if target is not None:
+                _link(source, target)
+            else:
+                with place.writing(path) as writing, open(source, "rb") as reader:
+                    while chunk := reader.read(1 << 20):
+                        writing.write(chunk)
+        entry = place.entry(path)
+        rows.append(
+            {
+                "workspace": workspace,
+                "datastore": found.name,
+                "path": path,
+                "sha256": file.sha256,
+                "size_bytes": file.size,
+                "mark": entry.mark if entry else "",
+            }
+        )
+    with db.write() as connection:
+        store.put_checksums(connection, rows)
+    single = snapshot.files[0].path if asked.type == "uri_file" else ""
+    return str(DatastoreUri(found.name, f"{folder}/{single}"))
+
+
+def _suits(asked: Request, snapshot: Snapshot) -> None:
+    if asked.type == "uri_file" and len(snapshot.files) != 1:
+        raise InvalidSpec(
+            f"`type: uri_file` is one file, and {len(snapshot.files)} were uploaded",
+            "write `type: uri_folder`",
+            at=["type"],
+        )
+    if asked.type == "mltable" and not any(file.path == "MLTable" for file in snapshot.files):
+        raise InvalidSpec(
+            "the folder of an mltable holds a file `MLTable`, and this one has none",
+            "write `type: uri_folder`, or add the file",
+            at=["path"],
+        )
+
+
+def _link(source: Path, target: Path) -> None:
+    """One file under two names; a blob is never changed in place, so neither is this."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        target.unlink(missing_ok=True)
+        os.link(source, target)
+    except OSError:
+        with files.whole(target) as writing, open(source, "rb") as reader:
+            shutil.copyfileobj(reader, writing)
+
+
+def _type(document: Mapping[str, Any]) -> str:
+    written = str(document.get("type") or "uri_folder")
+    plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", written).lower().replace("-", "_")
+    plain = "mltable" if plain == "ml_table" else plain
+    if plain not in DATA_TYPES:
+        near = nearest(plain, DATA_TYPES)
+        raise InvalidSpec(
+            f"`{written}` is no type of data",
+            f"did you mean `{near}`?" if near else f"use one of: {', '.join(DATA_TYPES)}",
+            at=["type"],
+        )
+    return plain
+
+
+def _numbers(versions: set[str]) -> list[int]:
+    return [int(version) for version in versions if version.isdigit()]
+
+
+def _texts(document: Mapping[str, Any], key: str) -> dict[str, str]:
+    values = document.get(key) or {}
+    if not isinstance(values, Mapping):
+        raise InvalidSpec(f"`{key}` must be a mapping of texts", at=[key])
+    return {str(name): str(value) for name, value in values.items()}

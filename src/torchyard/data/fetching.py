@@ -1,0 +1,269 @@
+"""What a node keeps of data from elsewhere.
+
+Owns: the folder `cache/data/`, copying into it, checking what came.
+Leaves: what a path means to actions.py, placing it before a rank to worker/.
+Always: a folder of the cache is complete or not there, and never changed after; its name comes
+from what the source says of itself, so equal data is copied once, however many jobs ask.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+from torchyard.base import files
+from torchyard.base.db import Database
+from torchyard.base.errors import InvalidInput, NotFound, TorchyardError, Unreachable
+from torchyard.data import actions
+from torchyard.data.actions import Place
+from torchyard.data.datastores import Datastores
+from torchyard.data.types import Entry
+
+# Files that are asked for together; between two such groups a stop is noticed.
+_GROUP = 200
+_GROUP_BYTES = 256 << 20
+_FOLDER_TYPES = ("uri_folder", "mltable")
+
+
+class FetchCanceled(Exception):
+    """Nobody wants it any more."""
+
+
+class Fetcher:
+    """The node's cache. Keeps nothing in memory: several may serve one folder."""
+
+    def __init__(self, home: Path, db: Database, stores: Datastores) -> None:
+        self._folder = home / "cache" / "data"
+        self._db = db
+        self._stores = stores
+
+    def ready(self, workspace: str, type: str, path: str, since: datetime) -> Path | None:
+        """Where the data lies on this machine, if it was looked for after `since`; cheap.
+
+        Raises:
+            TorchyardError: as `fetch`.
+        """
+        place = actions.locate(self._db, self._stores, workspace, path)
+        local = place.files.local(place.path)
+        if local is not None:
+            return local if local.exists() else None
+        try:
+            said = json.loads(self._note(workspace, path).read_text())
+        except FileNotFoundError:
+            return None
+        found = self._folder / said["key"] / said["file"]
+        return found if said["at"] >= since.timestamp() and found.exists() else None
+
+    def fetch(
+        self,
+        workspace: str,
+        type: str,
+        path: str,
+        now: datetime,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Path:
+        """Bring the data here unless it is, and say where.
+
+        Raises:
+            NotFound: there is nothing at `path`.
+            InvalidInput: a file where a folder was asked for, or the other way round.
+            Unreachable: its place does not answer, or what came is not what it has.
+            FetchCanceled: `cancelled` said so.
+        """
+        place = actions.locate(self._db, self._stores, workspace, path)
+        local = place.files.local(place.path)
+        if local is not None:
+            if not local.exists():
+                raise NotFound(f"there is nothing at `{place.uri}` any more")
+            _fits(type, place, local.is_file())
+            return local
+        single = None if type in _FOLDER_TYPES else place.files.entry(place.path)
+        if single is not None:
+            name = place.uri.partition("?")[0].rstrip("/").rpartition("/")[2] or "file"
+            entries = [Entry("", single.size_bytes, single.mark)]
+            targets = [name]
+        else:
+            entries = list(place.files.walk(place.path))
+            targets = [entry.path for entry in entries]
+            if not entries:
+                _fits(type, place, place.files.entry(place.path) is not None)
+                raise NotFound(f"there is nothing at `{place.uri}`")
+            _fits(type, place, False)
+        key = _key(place, entries)
+        folder = self._folder / key
+        with self._only_one(key):
+            if not folder.exists() or any(not entry.mark for entry in entries):
+                self._copy(workspace, place, entries, targets, folder, cancelled)
+        found = folder / (targets[0] if single is not None else ".")
+        self._remember(workspace, path, key, targets[0] if single is not None else ".", now)
+        return found
+
+    def file(self, workspace: str, place: Place, path: str) -> Path:
+        """One file below a place, on this machine.
+
+        Raises:
+            NotFound: there is none.
+        """
+        inner = f"{place.path.rstrip('/')}/{path}".strip("/") if path else place.path
+        local = place.files.local(inner)
+        if local is not None:
+            if not local.is_file():
+                raise NotFound(f"`{path}` does not exist in `{place.uri}`")
+            return local
+        uri = f"{place.uri.rstrip('/')}/{path}" if path else place.uri
+        one = Place(place.files, inner, uri, place.store)
+        entry = place.files.entry(inner)
+        if entry is None:
+            raise NotFound(f"`{path}` does not exist in `{place.uri}`")
+        name = inner.rpartition("/")[2] or "file"
+        entries = [Entry("", entry.size_bytes, entry.mark)]
+        folder = self._folder / _key(one, entries)
+        with self._only_one(folder.name):
+            if not folder.exists() or not entry.mark:
+                self._copy(workspace, one, entries, [name], folder, lambda: False)
+        return folder / name
+
+    def _copy(
+        self,
+        workspace: str,
+        place: Place,
+        entries: Sequence[Entry],
+        targets: Sequence[str],
+        folder: Path,
+        cancelled: Callable[[], bool],
+    ) -> None:
+        draft = folder.with_name(f"{folder.name}.part")
+        _remove(draft)
+        draft.mkdir(parents=True)
+        checksums = actions.checksums_of(self._db, workspace, place)
+        try:
+            _enough_room(draft, place, entries)
+            pairs = [
+                (entry, files.inside(draft, target))
+                for entry, target in zip(entries, targets, strict=True)
+            ]
+            for made in {target.parent for _, target in pairs}:
+                made.mkdir(parents=True, exist_ok=True)
+            for group in _groups(pairs):
+                if cancelled():
+                    raise FetchCanceled
+                place.files.fetch([(_below(place.path, entry.path), to) for entry, to in group])
+                for entry, target in group:
+                    _check(place, entry, target, checksums.get(entry.path, ("", "")))
+            _seal(draft)
+            if folder.exists():
+                _remove(folder)
+            os.rename(draft, folder)
+        except BaseException:
+            _remove(draft)
+            raise
+
+    def _remember(self, workspace: str, path: str, key: str, file: str, now: datetime) -> None:
+        said = {"key": key, "file": file, "at": now.timestamp(), "path": path}
+        with files.whole(self._note(workspace, path)) as writing:
+            writing.write(json.dumps(said).encode())
+
+    def _note(self, workspace: str, path: str) -> Path:
+        name = hashlib.sha256(f"{workspace}\0{path}".encode()).hexdigest()[:32]
+        return self._folder / "notes" / f"{name}.json"
+
+    @contextmanager
+    def _only_one(self, key: str) -> Iterator[None]:
+        """One copier of a key at a time, among all programs of this machine."""
+        locks = self._folder / "locks"
+        locks.mkdir(parents=True, exist_ok=True)
+        with open(locks / key, "wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def _key(place: Place, entries: Sequence[Entry]) -> str:
+    said = [(entry.path, entry.size_bytes, entry.mark) for entry in entries]
+    text = json.dumps([place.source or place.uri, place.path, sorted(said)])
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _groups(pairs: Sequence[tuple[Entry, Path]]) -> Iterator[list[tuple[Entry, Path]]]:
+    group: list[tuple[Entry, Path]] = []
+    size = 0
+    for pair in pairs:
+        if group and (len(group) >= _GROUP or size + pair[0].size_bytes > _GROUP_BYTES):
+            yield group
+            group, size = [], 0
+        group.append(pair)
+        size += pair[0].size_bytes
+    if group:
+        yield group
+
+
+def _below(folder: str, path: str) -> str:
+    return f"{folder.rstrip('/')}/{path}".strip("/") if path else folder
+
+
+def _check(place: Place, entry: Entry, target: Path, known: tuple[str, str]) -> None:
+    """Is what came what the place has?"""
+    size = target.stat().st_size
+    if entry.size_bytes and size != entry.size_bytes:
+        raise Unreachable(
+            f"`{place.uri}` sent {size} of {entry.size_bytes} bytes of `{entry.path}`", "try again"
+        )
+    sha256, written_as = known
+    if not sha256 or (entry.mark and entry.mark != written_as):
+        return  # nobody told its sum, or it was changed by others since
+    digest = hashlib.sha256()
+    with open(target, "rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    if digest.hexdigest() != sha256:
+        raise Unreachable(
+            f"`{entry.path or target.name}` of `{place.uri}` arrived damaged: its sha256 is "
+            f"`{digest.hexdigest()[:12]}…`, not `{sha256[:12]}…`",
+            "the datastore may have lost data; write it again",
+            code="checksum_mismatch",
+        )
+
+
+def _enough_room(folder: Path, place: Place, entries: Sequence[Entry]) -> None:
+    wanted = sum(entry.size_bytes for entry in entries)
+    free = shutil.disk_usage(folder).free
+    if wanted > free:
+        raise TorchyardError(
+            f"`{place.uri}` has {wanted >> 20} MB, and {free >> 20} MB are free on this machine",
+            "make room, or use `mode: direct`",
+            code="disk_full",
+        )
+
+
+def _fits(type: str, place: Place, is_file: bool) -> None:
+    if is_file and type in _FOLDER_TYPES:
+        raise InvalidInput(
+            f"`{place.uri}` is a file, and the input is of type `{type}`", "write `type: uri_file`"
+        )
+    if not is_file and type == "uri_file":
+        raise InvalidInput(
+            f"`{place.uri}` is a folder, and the input is of type `uri_file`",
+            "write `type: uri_folder`",
+        )
+
+
+def _seal(folder: Path) -> None:
+    for current, _, names in os.walk(folder, topdown=False):
+        for name in names:
+            os.chmod(os.path.join(current, name), 0o444)
+        os.chmod(current, 0o555)
+    os.chmod(folder, 0o755)  # a folder without write bits could not be renamed by its owner
+
+
+def _remove(folder: Path) -> None:
+    if not folder.exists():
+        return
+    for current, _, _ in os.walk(folder):
+        os.chmod(current, 0o700)
+    shutil.rmtree(folder)

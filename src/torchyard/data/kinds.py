@@ -1,0 +1,283 @@
+"""The kinds of datastore: from a document to an fsspec URL and its options.
+
+Owns: the keys each kind takes, in Azure ML's words, and what they mean to fsspec.
+Leaves: opening the file system to remote.py.
+Always: credentials end in the options and nowhere else; an unknown key is refused by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.data.types import Datastore
+
+_NAME = re.compile(r"^[a-z0-9][a-z0-9_-]{0,254}$", re.IGNORECASE)
+_COMMON = ("name", "type", "description", "tags", "properties", "credentials", "$schema")
+_AZURE_CREDENTIALS = (
+    "account_key", "sas_token", "tenant_id", "client_id", "client_secret", "resource_url",
+    "authority_url",
+)  # fmt: skip
+_DEFAULT_ENDPOINT = "core.windows.net"
+
+Meant = tuple[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """`needs` are keys that must be there; `mean` gives the URL and fsspec's options."""
+
+    needs: tuple[str, ...]
+    takes: tuple[str, ...]
+    credentials: tuple[str, ...]
+    mean: Callable[[Mapping[str, Any], Mapping[str, str]], Meant]
+
+
+def _azure_blob(document: Mapping[str, Any], credentials: Mapping[str, str]) -> Meant:
+    container = document.get("container_name") or document.get("filesystem")
+    account = str(document["account_name"])
+    endpoint = str(document.get("endpoint") or _DEFAULT_ENDPOINT)
+    options: dict[str, Any] = {"account_name": account}
+    options.update(_azure_login(credentials))
+    if "://" in endpoint:
+        # An emulator or a private installation: the account is a path there, not a host.
+        key = credentials.get("account_key", "")
+        sas = credentials.get("sas_token", "").lstrip("?")
+        secret = f"AccountKey={key}" if key else f"SharedAccessSignature={sas}"
+        scheme = endpoint.partition("://")[0]
+        options = {
+            "account_name": account,
+            "connection_string": f"DefaultEndpointsProtocol={scheme};AccountName={account};"
+            f"{secret};BlobEndpoint={endpoint.rstrip('/')};",
+        }
+    elif endpoint != _DEFAULT_ENDPOINT:
+        options["account_host"] = f"{account}.blob.{endpoint}"
+    return f"abfs://{container}", options
+
+
+def _azure_login(credentials: Mapping[str, str]) -> dict[str, Any]:
+    kept = ("account_key", "sas_token", "tenant_id", "client_id", "client_secret")
+    options: dict[str, Any] = {key: credentials[key] for key in kept if credentials.get(key)}
+    # Without credentials adlfs would look for the machine's own; a public container needs none.
+    return options or {"anon": True}
+
+
+def _azure_file(document: Mapping[str, Any], credentials: Mapping[str, str]) -> Meant:
+    account = str(document["account_name"])
+    share = document.get("file_share_name") or document.get("container_name")
+    endpoint = str(document.get("endpoint") or _DEFAULT_ENDPOINT)
+    if not credentials.get("account_key"):
+        raise InvalidSpec(
+            "an Azure file share is reached by SMB, which needs the account's key",
+            "give `credentials: {account_key: …}`; or mount the share on the server and make "
+            "a datastore of `type: local`",
+            at=["credentials"],
+        )
+    options = {
+        "host": f"{account}.file.{endpoint}",
+        "username": account,
+        "password": credentials["account_key"],
+    }
+    return f"smb:///{share}", options
+
+
+def _s3(document: Mapping[str, Any], credentials: Mapping[str, str]) -> Meant:
+    options: dict[str, Any] = {}
+    if document.get("endpoint"):
+        options["endpoint_url"] = str(document["endpoint"])
+    if document.get("region"):
+        options["client_kwargs"] = {"region_name": str(document["region"])}
+    names = {"access_key_id": "key", "secret_access_key": "secret", "session_token": "token"}
+    for ours, theirs in names.items():
+        if credentials.get(ours):
+            options[theirs] = credentials[ours]
+    if document.get("anonymous"):
+        options["anon"] = True
+    return _bucket(document, "s3"), options
+
+
+def _gs(document: Mapping[str, Any], credentials: Mapping[str, str]) -> Meant:
+    options: dict[str, Any] = {}
+    if document.get("endpoint"):
+        options["endpoint_url"] = str(document["endpoint"])
+    if credentials.get("service_account"):
+        import json
+
+        try:
+            options["token"] = json.loads(credentials["service_account"])
+        except ValueError as error:
+            raise InvalidSpec(
+                "`service_account` is no JSON", "paste the key file's content", at=["credentials"]
+            ) from error
+    if document.get("anonymous"):
+        options["token"] = "anon"
+    return _bucket(document, "gs"), options
+
+
+def _sftp(document: Mapping[str, Any], credentials: Mapping[str, str]) -> Meant:
+    options: dict[str, Any] = {"host": str(document["host"])}
+    if document.get("port"):
+        options["port"] = int(document["port"])
+    for ours, theirs in (("username", "username"), ("private_key_file", "key_filename")):
+        if document.get(ours):
+            options[theirs] = str(document[ours])
+    if credentials.get("password"):
+        options["password"] = credentials["password"]
+    return "sftp:///" + str(document.get("path") or "/").strip("/"), options
+
+
+def _local(document: Mapping[str, Any], credentials: Mapping[str, str]) -> Meant:
+    folder = Path(str(document["path"]))
+    if not folder.is_absolute():
+        raise InvalidSpec(
+            f"`{folder}` is not a full path", "write it from `/` on, as the server sees it",
+            at=["path"],
+        )  # fmt: skip
+    if not folder.is_dir():
+        raise InvalidSpec(
+            f"`{folder}` is no folder on the server's machine", "make it first", at=["path"]
+        )
+    return f"file://{folder}", {}
+
+
+def _bucket(document: Mapping[str, Any], protocol: str) -> str:
+    url = str(document.get("url") or "")
+    if url:
+        if not url.startswith(f"{protocol}://"):
+            raise InvalidSpec(
+                f"`{url}` is not of protocol `{protocol}`", f"write `{protocol}://…`", at=["url"]
+            )
+        return url.rstrip("/")
+    if not document.get("bucket"):
+        raise InvalidSpec(
+            "the datastore has no `bucket`", "name it, or give a whole `url`", at=["bucket"]
+        )
+    return f"{protocol}://{document['bucket']}/{document.get('path') or ''}".rstrip("/")
+
+
+_AZURE = ("account_name", "endpoint", "protocol")
+KINDS: dict[str, Kind] = {
+    "azure_blob": Kind(
+        ("account_name", "container_name"), _AZURE, _AZURE_CREDENTIALS, _azure_blob
+    ),
+    "azure_data_lake_gen2": Kind(
+        ("account_name", "filesystem"), _AZURE, _AZURE_CREDENTIALS, _azure_blob
+    ),
+    "azure_file": Kind(
+        ("account_name",), (*_AZURE, "file_share_name", "container_name"), _AZURE_CREDENTIALS,
+        _azure_file,
+    ),
+    "s3": Kind(
+        (), ("bucket", "path", "url", "endpoint", "region", "anonymous"),
+        ("access_key_id", "secret_access_key", "session_token"), _s3,
+    ),
+    "gs": Kind(
+        (), ("bucket", "path", "url", "endpoint", "anonymous"), ("service_account",), _gs
+    ),
+    "sftp": Kind(
+        ("host",), ("port", "username", "path", "private_key_file"), ("password",), _sftp
+    ),
+    "local": Kind(("path",), (), (), _local),
+}  # fmt: skip
+_ALIASES = {"adls": "azure_data_lake_gen2", "adls_gen2": "azure_data_lake_gen2", "gcs": "gs"}
+_GONE = {
+    "azure_data_lake_gen1": "Azure Data Lake Storage Gen1 was retired in February 2024",
+    "one_lake": "OneLake needs a Fabric workspace",
+}
+
+
+def read_document(document: Mapping[str, Any], workspace: str, now: datetime) -> Datastore:
+    """
+    Raises:
+        InvalidSpec: a key is unknown or missing, or a value wrong.
+    """
+    name = document.get("name")
+    if not isinstance(name, str) or not _NAME.match(name):
+        raise InvalidSpec(
+            f"`{name}` is no name for a datastore" if name else "the datastore has no `name`",
+            "letters, digits, `_` and `-`, beginning with a letter or digit",
+            at=["name"],
+        )
+    kind_name = _kind(document)
+    kind = KINDS[kind_name]
+    known = (*_COMMON, *kind.needs, *kind.takes)
+    for key, value in document.items():
+        if key not in known:
+            raise _unknown(str(key), known, [str(key)])
+        if key in (*kind.needs, *kind.takes) and not isinstance(value, (str, int, bool)):
+            raise InvalidSpec(f"`{key}` must be text", at=[str(key)])
+    for key in kind.needs:
+        if not document.get(key):
+            raise InvalidSpec(f"a datastore of type `{kind_name}` needs `{key}`", at=[key])
+    credentials = _credentials(document, kind)
+    url, options = kind.mean(document, credentials)
+    shown = {key: document[key] for key in (*kind.needs, *kind.takes) if key in document}
+    shown["credentials"] = {key: "********" for key in credentials}
+    return Datastore(
+        workspace=workspace,
+        name=name,
+        kind=kind_name,
+        url=url,
+        created_at=now,
+        options=options,
+        document=shown,
+        description=str(document.get("description") or ""),
+        tags=_texts(document, "tags"),
+    )
+
+
+def _kind(document: Mapping[str, Any]) -> str:
+    written = document.get("type") or _by_url(document)
+    if not isinstance(written, str) or not written:
+        raise InvalidSpec("the datastore has no `type`", f"one of: {', '.join(KINDS)}", at=["type"])
+    plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", written).lower().replace("-", "_")
+    plain = _ALIASES.get(plain, plain)
+    if plain in _GONE:
+        raise InvalidSpec(
+            f"datastores of type `{written}` are not served: {_GONE[plain]}",
+            f"use one of: {', '.join(KINDS)}",
+            at=["type"],
+        )
+    if plain not in KINDS:
+        near = nearest(plain, list(KINDS))
+        raise InvalidSpec(
+            f"`{written}` is no type of a datastore",
+            f"did you mean `{near}`?" if near else f"use one of: {', '.join(KINDS)}",
+            at=["type"],
+        )
+    return plain
+
+
+def _by_url(document: Mapping[str, Any]) -> str:
+    """A URL says its kind itself, where its protocol is one of a kind that takes URLs."""
+    protocol = str(document.get("url") or "").partition("://")[0]
+    return protocol if protocol in KINDS and "url" in KINDS[protocol].takes else ""
+
+
+def _credentials(document: Mapping[str, Any], kind: Kind) -> dict[str, str]:
+    given = document.get("credentials") or {}
+    if not isinstance(given, Mapping):
+        raise InvalidSpec("`credentials` must be a mapping", at=["credentials"])
+    for key in given:
+        if key not in kind.credentials:
+            raise _unknown(str(key), kind.credentials, ["credentials", str(key)])
+    return {str(key): str(value) for key, value in given.items() if value}
+
+
+def _unknown(key: str, known: tuple[str, ...], at: list[str | int]) -> InvalidSpec:
+    near = nearest(key, known)
+    shown = ", ".join(sorted(name for name in known if name != "$schema")) or "none"
+    hint = f"did you mean `{near}`?" if near else f"known keys: {shown}"
+    return InvalidSpec(f"unknown key `{key}`", hint, at=at)
+
+
+def _texts(document: Mapping[str, Any], key: str) -> dict[str, str]:
+    values = document.get(key) or {}
+    if not isinstance(values, Mapping):
+        raise InvalidSpec(f"`{key}` must be a mapping of texts", at=[key])
+    return {str(name): str(value) for name, value in values.items()}

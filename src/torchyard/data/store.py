@@ -1,0 +1,164 @@
+"""The tables of datastores, data assets, URL maps and checksums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    Column,
+    Connection,
+    Integer,
+    String,
+    Table,
+    Text,
+    delete,
+    insert,
+    select,
+    update,
+)
+
+from torchyard.base.db import Instant, metadata
+from torchyard.data.types import DataAsset, Datastore, UrlMap
+
+datastores = Table(
+    "datastores",
+    metadata,
+    Column("workspace", String(64), primary_key=True),
+    Column("name", String(256), primary_key=True),
+    Column("kind", String(32), nullable=False),
+    Column("url", Text, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("options", JSON, nullable=False),
+    Column("document", JSON, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("tags", JSON, nullable=False),
+)
+
+data_assets = Table(
+    "data_assets",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("workspace", String(64), nullable=False),
+    Column("name", String(256), nullable=False),
+    Column("version", String(64), nullable=False),
+    Column("type", String(32), nullable=False),
+    Column("uri", Text, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("owner", String(128), nullable=False),
+    Column("description", Text, nullable=False),
+    Column("tags", JSON, nullable=False),
+    Column("properties", JSON, nullable=False),
+    Column("job", String(256), nullable=False, index=True),
+    Column("archived", Boolean, nullable=False),
+)
+
+url_maps = Table(
+    "url_maps",
+    metadata,
+    Column("workspace", String(64), primary_key=True),
+    Column("prefix", String(512), primary_key=True),
+    Column("target", Text, nullable=False),
+    Column("created_at", Instant, nullable=False),
+)
+
+checksums = Table(
+    "checksums",
+    metadata,
+    Column("workspace", String(64), primary_key=True),
+    Column("datastore", String(256), primary_key=True),
+    Column("path", String(1024), primary_key=True),
+    Column("sha256", String(64), nullable=False),
+    Column("size_bytes", Integer, nullable=False),
+    Column("mark", Text, nullable=False),
+)
+
+
+def put_datastore(connection: Connection, made: Datastore) -> None:
+    drop_datastore(connection, made.workspace, made.name)
+    connection.execute(insert(datastores).values(**vars(made)))
+
+
+def drop_datastore(connection: Connection, workspace: str, name: str) -> None:
+    connection.execute(
+        delete(datastores).where(datastores.c.workspace == workspace, datastores.c.name == name)
+    )
+
+
+def list_datastores(connection: Connection, workspace: str) -> list[Datastore]:
+    rows = connection.execute(
+        select(datastores).where(datastores.c.workspace == workspace).order_by(datastores.c.name)
+    )
+    return [Datastore(**row._mapping) for row in rows]
+
+
+def add_asset(connection: Connection, asset: DataAsset) -> None:
+    connection.execute(insert(data_assets).values(**vars(asset)))
+
+
+def list_assets(connection: Connection, workspace: str, name: str = "") -> list[DataAsset]:
+    """Newest first."""
+    wanted = [data_assets.c.workspace == workspace]
+    if name:
+        wanted.append(data_assets.c.name == name)
+    columns = [column for column in data_assets.c if column.name != "number"]
+    rows = connection.execute(select(*columns).where(*wanted).order_by(data_assets.c.number.desc()))
+    return [DataAsset(**row._mapping) for row in rows]
+
+
+def set_archived(
+    connection: Connection, workspace: str, name: str, version: str, archived: bool
+) -> None:
+    """One version, or all when `version` is empty."""
+    wanted = [data_assets.c.workspace == workspace, data_assets.c.name == name]
+    if version:
+        wanted.append(data_assets.c.version == version)
+    connection.execute(update(data_assets).where(*wanted).values(archived=archived))
+
+
+def put_url_map(connection: Connection, made: UrlMap) -> None:
+    drop_url_map(connection, made.workspace, made.prefix)
+    connection.execute(insert(url_maps).values(**vars(made)))
+
+
+def drop_url_map(connection: Connection, workspace: str, prefix: str) -> int:
+    """How many there were."""
+    return connection.execute(
+        delete(url_maps).where(url_maps.c.workspace == workspace, url_maps.c.prefix == prefix)
+    ).rowcount
+
+
+def list_url_maps(connection: Connection, workspace: str) -> list[UrlMap]:
+    rows = connection.execute(
+        select(url_maps).where(url_maps.c.workspace == workspace).order_by(url_maps.c.prefix)
+    )
+    return [UrlMap(**row._mapping) for row in rows]
+
+
+def put_checksums(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
+    """Rows as the table's columns; what was known of the same file is forgotten."""
+    for row in rows:
+        connection.execute(
+            delete(checksums).where(
+                checksums.c.workspace == row["workspace"],
+                checksums.c.datastore == row["datastore"],
+                checksums.c.path == row["path"],
+            )
+        )
+    if rows:
+        connection.execute(insert(checksums), list(rows))
+
+
+def checksums_below(
+    connection: Connection, workspace: str, datastore: str, prefix: str
+) -> dict[str, tuple[str, int, str]]:
+    """(sha256, size in bytes, mark) by path, for `prefix` itself and all below it."""
+    clean = prefix.rstrip("/")
+    path = checksums.c.path
+    wanted = [checksums.c.workspace == workspace, checksums.c.datastore == datastore]
+    if clean:
+        wanted.append((path == clean) | ((path > f"{clean}/") & (path < f"{clean}0")))
+    rows = connection.execute(select(checksums).where(*wanted))
+    return {row.path: (row.sha256, row.size_bytes, row.mark) for row in rows}

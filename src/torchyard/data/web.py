@@ -1,0 +1,104 @@
+"""A file behind an http(s) URL, with nothing but the standard library."""
+
+from __future__ import annotations
+
+import shutil
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from torchyard.base.errors import InvalidInput, NotFound, Unreachable
+from torchyard.base.files import Writing
+from torchyard.data.types import Entry
+
+_TIMEOUT_S = 60.0
+_BLOCK = 1 << 20
+
+
+class WebFiles:
+    """`Files` of one URL: one file, whose path is empty. HTTP lists no folders."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def entry(self, path: str) -> Entry | None:
+        try:
+            with self._ask("HEAD") as answer:
+                return _entry(answer)
+        except _NoHead:
+            with self._ask("GET") as answer:
+                return _entry(answer)
+
+    def is_folder(self, path: str) -> bool:
+        return False
+
+    def walk(self, prefix: str) -> Iterator[Entry]:
+        raise InvalidInput(
+            f"`{self._url}` can't be read as a folder: HTTP lists no files",
+            _as_azure(self._url)
+            or "name one file with `type: uri_file`, or map the URL to a "
+            "datastore: `yard workspace map-url --help`",
+        )
+
+    def fetch(self, wanted: Sequence[tuple[str, Path]]) -> None:
+        for _, target in wanted:
+            with self._ask("GET") as answer, open(target, "wb") as file:
+                try:
+                    shutil.copyfileobj(answer, file, _BLOCK)
+                except OSError as error:
+                    raise Unreachable(f"`{self._url}` broke off: {error}", "try again") from error
+
+    def writing(self, path: str) -> AbstractContextManager[Writing]:
+        raise InvalidInput(f"`{self._url}` can't be written to", "name a datastore")
+
+    def delete(self, path: str) -> None:
+        raise InvalidInput(f"`{self._url}` can't be deleted from", "name a datastore")
+
+    def local(self, path: str) -> Path | None:
+        return None
+
+    def _ask(self, method: str) -> Any:
+        request = urllib.request.Request(self._url, method=method)
+        request.add_header("User-Agent", "torchyard")
+        try:
+            return urllib.request.urlopen(request, timeout=_TIMEOUT_S)
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code in (404, 410):
+                raise NotFound(f"`{self._url}` does not exist (it answers {error.code})") from error
+            if method == "HEAD" and error.code in (403, 405, 501):
+                raise _NoHead from error  # signed URLs are good for one method
+            raise Unreachable(
+                f"`{self._url}` answers {error.code} {error.reason}", "check the URL"
+            ) from error
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            raise Unreachable(
+                f"`{self._url}` can't be read: {reason}",
+                "a site without internet can map URLs to a datastore: "
+                "`yard workspace map-url --help`",
+            ) from error
+
+
+class _NoHead(Exception):
+    """The place answers GET only."""
+
+
+def _as_azure(url: str) -> str:
+    """For a URL of Azure Blob, how to write it so that its folders can be listed."""
+    parts = urlsplit(url)
+    host, (_, container, *rest) = parts.hostname or "", (f"{parts.path}/").split("/", 2)
+    if not host.endswith(".blob.core.windows.net") or not container:
+        return ""
+    path = "".join(rest).rstrip("/")
+    return f"write `path: wasbs://{container}@{host}/{path}`, whose folders can be listed"
+
+
+def _entry(answer: Any) -> Entry:
+    size = answer.headers.get("Content-Length") or "0"
+    mark = answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
+    return Entry("", int(size) if size.isdigit() else 0, mark.strip('"'))

@@ -1,0 +1,89 @@
+"""Named outputs that become assets.
+
+Owns: registering what a completed job's outputs ask for by `name`.
+Leaves: versions to data/assets.py and models/actions.py.
+Always: each output is registered once, however often this is called; one that can't be is told
+as a notice, and the job stays Completed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from torchyard.base.errors import TorchyardError
+from torchyard.data import assets
+from torchyard.data.types import MODEL_TYPES
+from torchyard.jobs import model_sources, outputs, progress, spec, store
+from torchyard.jobs.outputs import OutputPlace
+from torchyard.jobs.room import Room
+from torchyard.jobs.spec_inputs import Output
+from torchyard.jobs.types import Job, Status
+from torchyard.models import actions as models
+
+_log = logging.getLogger(__name__)
+# The end of an attempt and the scheduler's cleaning may come at once.
+_one_at_a_time = threading.Lock()
+
+
+def register(room: Room, job_id: int) -> None:
+    """Give every output with a `name` its version; nothing when the job did not complete."""
+    with room.db.read() as connection:
+        job = store.job_by_id(connection, job_id)
+    if job.status is not Status.COMPLETED or job.type != "command":
+        return
+    document = spec.read(job.spec)
+    places = None
+    for name, output in document.outputs.items():
+        if not output.name:
+            continue
+        places = places or outputs.places(job)
+        try:
+            with _one_at_a_time:
+                _register(room, job, name, output, places[name])
+        except TorchyardError as error:
+            _tell(room, job, f"output `{name}` could not be registered: {error.message}")
+        except Exception:
+            _log.exception("output %s of %s could not be registered", name, job.name)
+            _tell(room, job, f"output `{name}` could not be registered; see `yard server logs`")
+
+
+def _register(room: Room, job: Job, name: str, output: Output, place: OutputPlace) -> None:
+    asset_name, version = output.name, output.version
+    if output.type in MODEL_TYPES:
+        _register_model(room, job, name, output.type, asset_name, version)
+        return
+    asked = assets.Request(
+        name=asset_name, path=place.uri, type=output.type, version=str(version or ""), job=job.name
+    )
+    assets.register(room.db, room.clock, job.workspace, asked, place.uri, job.owner)
+
+
+def _register_model(room: Room, job: Job, output: str, type: str, name: str, version: str) -> None:
+    path = f"azureml://jobs/{job.name}/outputs/{output}"
+    known = models.of_job(room.db, job.workspace, job.name)
+    if any(model.name == name and model.source == path for model in known):
+        return
+    document = {"name": name, "path": path, "type": type}
+    if version:
+        document["version"] = version
+    models.register(
+        room.db,
+        room.clock,
+        room.datastores,
+        lambda workspace, wanted: model_sources.find(room, workspace, wanted),
+        job.workspace,
+        document,
+        job.owner,
+    )
+
+
+def _tell(room: Room, job: Job, message: str) -> None:
+    with room.db.write() as connection:
+        told = [
+            event.body.get("message")
+            for event in store.events_after(connection, job.id, 0)
+            if event.kind == "notice"
+        ]
+        if message not in told:
+            progress.notice(connection, job, message, room.clock.now())

@@ -1,0 +1,205 @@
+"""From a job file to a job.
+
+Owns: checking a job file against the workspace, pinning what it names, writing the job down.
+Leaves: the file's own grammar to spec.py, what references stand for to pinning.py.
+Always: a job is written whole with its first event, or not at all; the same name with the same
+body is the same job; what is stored is pinned.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import IntegrityError
+
+from torchyard.base.errors import Conflict, InvalidSpec, TorchyardError
+from torchyard.compute import actions as computes
+from torchyard.environments.types import EnvironmentSpec
+from torchyard.jobs import actions, names, outputs, pinning, spec, store
+from torchyard.jobs.room import Room
+from torchyard.jobs.spec_inputs import LITERAL
+from torchyard.jobs.types import Job, Status
+from torchyard.workspaces.types import Identity
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A job file that was understood: its spec, the environment it will have, pinned inputs."""
+
+    spec: spec.JobSpec
+    environment: EnvironmentSpec
+    paths: dict[str, str]
+    notices: tuple[str, ...]
+
+
+def check(room: Room, workspace: str, document: Any, *, uploaded: bool = True) -> Checked:
+    """Everything that can be said about a job file without running it.
+
+    Args:
+        uploaded: False takes `local:` where a folder has yet to be uploaded.
+
+    Raises:
+        InvalidSpec: what is wrong, and where.
+    """
+    job = spec.read(document)
+    _fits(room, workspace, job)
+    environment = _at(("environment",), lambda: room.environments.resolve(job.environment))
+    if job.code:
+        _at(("code",), lambda: pinning.code_exists(room, job.code, uploaded))
+    if job.parent_job_name:
+        _parent_exists(room, workspace, job)
+    paths, notices = {}, [*job.notices, *environment.notices]
+    for name, given in job.inputs.items():
+        if given.type != LITERAL:
+            pinned = _at(
+                ("inputs", name, "path"),
+                partial(pinning.pin, room, workspace, job.name, given, uploaded),
+            )
+            paths[name] = pinned.path
+            notices += [f"input `{name}`: {notice}" for notice in pinned.notices]
+    for name, output in job.outputs.items():
+        _at(("outputs", name, "path"), partial(outputs.check, room, workspace, name, output))
+    return Checked(job, environment, paths, tuple(notices))
+
+
+def create(
+    room: Room, workspace: str, document: Mapping[str, Any], identity: Identity
+) -> tuple[Job, bool]:
+    """Write a job down; the scheduler takes it from there.
+
+    Returns the job, and whether it is new.
+
+    Raises:
+        InvalidSpec: what is wrong, and where.
+        Conflict: the name is taken by another job.
+    """
+    body = {key: value for key, value in document.items() if key not in ("name", "$schema")}
+    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+    name = document.get("name")
+    if isinstance(name, str) and _taken(room, workspace, name):
+        # Asked again: what it names may be gone or newer by now, and the job is what it was.
+        return _existing(room, workspace, name, digest), False
+    checked = check(room, workspace, document)
+    name = checked.spec.name or names.generate()
+    try:
+        with room.db.write() as connection:
+            job_id = _insert(connection, room, workspace, name, checked, body, digest, identity)
+            job = store.job_by_id(connection, job_id)
+    except IntegrityError:
+        return _existing(room, workspace, name, digest), False
+    room.bell.set()
+    return job, True
+
+
+def _insert(
+    connection: Connection,
+    room: Room,
+    workspace: str,
+    name: str,
+    checked: Checked,
+    body: dict[str, Any],
+    digest: str,
+    identity: Identity,
+) -> int:
+    now, job = room.clock.now(), checked.spec
+    experiment = actions.ensure_experiment(connection, room, workspace, job.experiment_name)
+    started_by = identity.subject.partition("/")[2] if identity.subject else ""
+    job_id = store.add_job(
+        connection,
+        {
+            "workspace": workspace,
+            "name": name,
+            "type": "command",
+            "experiment_id": experiment.id,
+            "status": Status.NOT_STARTED.value,
+            "owner": identity.user,
+            "display_name": job.display_name or name,
+            "spec": _pinned(body, checked.paths),
+            "spec_hash": digest,
+            "environment": checked.environment.to_json(),
+            "environment_hash": checked.environment.hash,
+            "compute": job.compute,
+            "node_count": job.instance_count,
+            "processes_per_node": job.process_count_per_instance,
+            "created_at": now,
+            "tags": job.tags,
+            "properties": job.properties,
+            "parent": job.parent_job_name or started_by,
+            "attempt": 0,
+            "deleted": False,
+            "archived": False,
+            "description": job.description,
+        },
+    )
+    store.add_event(connection, job_id, now, "status", {"status": Status.NOT_STARTED.value})
+    for message in checked.notices:
+        store.add_event(connection, job_id, now, "notice", {"message": message})
+    return job_id
+
+
+def _pinned(body: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
+    """The document with the paths of its inputs pinned."""
+    if not paths:
+        return dict(body)
+    given = {
+        name: {**value, "path": paths[name]} if name in paths else value
+        for name, value in body["inputs"].items()
+    }
+    return {**body, "inputs": given}
+
+
+def _taken(room: Room, workspace: str, name: str) -> bool:
+    with room.db.read() as connection:
+        return store.job_named(connection, workspace, name) is not None
+
+
+def _existing(room: Room, workspace: str, name: str, digest: str) -> Job:
+    job = actions.get(room, workspace, name)
+    if job.spec_hash != digest:
+        raise Conflict(
+            f"job `{name}` exists in workspace `{workspace}` with another content",
+            "give this one another `name`, or none",
+            code="job_exists",
+            at=("name",),
+        )
+    return job
+
+
+def _parent_exists(room: Room, workspace: str, job: spec.JobSpec) -> None:
+    at = ("parent_job_name",)
+    if job.parent_job_name == job.name:
+        raise InvalidSpec(
+            f"job `{job.name}` is its own parent", "name another job, or none",
+            code="cyclic_reference", at=at,
+        )  # fmt: skip
+    _at(at, lambda: actions.get(room, workspace, job.parent_job_name))
+
+
+def _fits(room: Room, workspace: str, job: spec.JobSpec) -> None:
+    compute = _at(("compute",), lambda: computes.get(room.db, workspace, job.compute))
+    if job.instance_count > compute.max_instances:
+        raise InvalidSpec(
+            f"the job needs {job.instance_count} nodes; compute `{compute.name}` has at the most "
+            f"{compute.max_instances}",
+            f"raise it: `yard compute create -n {compute.name} --max-instances "
+            f"{job.instance_count}`, or ask for fewer nodes",
+            code="too_many_nodes",
+            at=("resources", "instance_count"),
+        )
+
+
+def _at(place: tuple[str | int, ...], act: Callable[[], _Result]) -> _Result:
+    """Run `act`; an error of it is told as one at that place of the document."""
+    try:
+        return act()
+    except TorchyardError as error:
+        at = error.at if error.at[: len(place)] == place else (*place, *error.at)
+        raise InvalidSpec(error.message, error.hint, code=error.code, at=at) from error

@@ -1,0 +1,77 @@
+"""Read-only mounts: what a rank may see and not change.
+
+Owns: which mounts a job's inputs need, whether this machine allows them, the words that start a
+rank's shell within them.
+Leaves: making them to mount_launcher.py, in the rank's own process.
+Always: whether they can be had is tried before any rank starts, with the very mounts it will get.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_WHY_BYTES = 2000
+
+
+@dataclass(frozen=True)
+class Mount:
+    """`source` is seen at `target`, read-only. Both are folders, or both are files."""
+
+    source: str
+    target: str
+
+
+def command(mounts: Sequence[Mount], words: Sequence[str]) -> list[str]:
+    """`words` as they are started within the mounts."""
+    if not mounts:
+        return list(words)
+    pairs = json.dumps([[mount.source, mount.target] for mount in mounts])
+    return [sys.executable, "-I", "-S", "-c", _PROGRAM, _place(), pairs, *words]
+
+
+def why_not(mounts: Sequence[Mount]) -> str:
+    """Why the mounts can't be had here; empty when they can."""
+    told, telling = os.pipe()
+    try:
+        pid = os.posix_spawn(
+            sys.executable,
+            command(mounts, [""]),
+            dict(os.environ),
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+                (os.POSIX_SPAWN_DUP2, telling, 2),
+                (os.POSIX_SPAWN_CLOSE, told),
+            ],
+        )
+    except OSError as error:
+        os.close(told)
+        os.close(telling)
+        return f"their program could not be started: {error}"
+    os.close(telling)
+    with open(told, "rb") as reader:
+        said = reader.read(_WHY_BYTES).decode(errors="replace").strip()
+    try:
+        status = os.waitpid(pid, 0)[1]
+    except ChildProcessError:
+        status = 1  # reaped by whoever ends this node: then nobody waits for the answer
+    if status == 0:
+        return ""
+    return said.rpartition("\n")[2] or f"their program ended with status {status}"
+
+
+# The zip that this worker runs from, or the folder of sources in tests.
+def _place() -> str:
+    return str(Path(__file__).parent.parent.parent)
+
+
+# By exec, so that process id, session and signals stay those of the rank.
+_PROGRAM = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from torchyard.worker.mount_launcher import main; main(sys.argv[2], sys.argv[3:])"
+)

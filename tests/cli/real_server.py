@@ -1,0 +1,65 @@
+"""The real server in the test's process, with an executor that starts nothing."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from torchyard import server
+from torchyard.base.settings import Settings
+from torchyard.client import Client
+from torchyard.executors.fake import FakeExecutor
+
+
+class RealServer:
+    """The app, served on a port of loopback by a thread."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        # With the protocol named, asyncio turns off Nagle's delay of 40 ms an answer.
+        self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        self._listener.bind(("127.0.0.1", 0))
+        self._listener.listen(100)
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        try:
+            parts = server.build(home, self.url, os.environ, executor=FakeExecutor())
+            server.ensure_token(parts, Settings(home).token_file)
+            app = server.create_app(parts)
+        except BaseException:
+            self._listener.close()
+            raise
+        self.token = Settings(home).token_file.read_text().strip()
+        self._signals = parts.room.signals
+        self._server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [self._listener]}, daemon=True
+        )
+        self._thread.start()
+        while not self._server.started:
+            assert self._thread.is_alive(), "the server does not start"
+            time.sleep(0.01)
+
+    def client(self) -> Client:
+        return Client("default", settings=Settings(self.home, self.url, self.token))
+
+    def contents(self) -> dict[str, Any]:
+        """What a refused command must leave as it was."""
+        with self.client() as client:
+            return {
+                "jobs": sorted(job["name"] for job in client.jobs.list(max_results=None)),
+                "models": [(model["name"], model["version"]) for model in client.models.list()],
+                "computes": sorted(row["name"] for row in client.computes.list()),
+                "blobs": sorted(path.name for path in (self.home / "blobs").rglob("*")),
+            }
+
+    def stop(self) -> None:
+        self._signals.close()
+        self._server.should_exit = True
+        self._thread.join(20)
+        self._listener.close()

@@ -1,0 +1,63 @@
+"""`yard doctor`: what it says of this machine, and of machines that lack something."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Yard
+from cli.fake_server import FakeServer
+from torchyard.base.settings import Settings
+from torchyard.cli import checks
+
+
+def test_the_whole_page(server: FakeServer, yard: Yard) -> None:
+    said = yard("doctor", "-o", "json")
+    found = {row["check"]: row for row in json.loads(said.out)}
+    assert {"python", "uv", "home", "disk", "links", "memory", "ports", "gpu", "namespaces",
+            "packages", "git", "server", "clock"} == set(found)  # fmt: skip
+    assert found["server"]["verdict"] == found["uv"]["verdict"] == "ok"
+    assert said.code == (1 if any(row["verdict"] == "wrong" for row in found.values()) else 0)
+    assert all(row["remedy"] for row in found.values() if row["verdict"] == "wrong")
+    assert not Path("../home").exists(), "looking makes nothing"
+
+
+def test_a_server_that_does_not_answer(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = checks.server(Settings(tmp_path, "http://127.0.0.1:9", "x"))
+    assert found.verdict == "wrong" and "TORCHYARD_URL" in found.remedy
+    assert checks.server(Settings(tmp_path)).verdict == "ok"
+
+
+def test_a_machine_that_lacks_things(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    monkeypatch.setenv("PATH", str(bin_folder))
+    assert checks.git().verdict == "note"
+    smi = bin_folder / "nvidia-smi"
+    smi.write_text("#!/bin/sh\necho 'Driver/library version mismatch' >&2\nexit 18\n")
+    smi.chmod(0o755)
+    found = checks.gpu()
+    assert found.verdict == "wrong" and "mismatch" in found.found
+    smi.write_text("#!/bin/sh\necho 'H200, 570.1, 143771 MiB'\necho 'H200, 570.1, 143771 MiB'\n")
+    assert checks.gpu().found == "2 x H200, 570.1, 143771 MiB"
+    monkeypatch.setattr(checks.sys, "executable", str(bin_folder / "python"))
+    assert checks.uv().verdict == "wrong"
+
+
+def test_a_home_that_is_no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "_file_system", lambda folder: "nfs4")
+    assert "network file system" in checks.home(tmp_path / "x").found
+    assert checks.home(tmp_path).verdict == "wrong"
+    assert checks._nearest(tmp_path / "a/b/c") == tmp_path
+
+
+def test_a_check_that_breaks_spoils_no_other() -> None:
+    def broken() -> checks.Finding:
+        raise RuntimeError("odd machine")
+
+    found = checks._guarded("memory", broken)
+    assert found.verdict == "note" and "odd machine" in found.found

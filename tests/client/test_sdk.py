@@ -1,0 +1,164 @@
+"""The Python SDK against a fake server."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import torchyard
+from cli.fake_server import TOKEN, FakeJob, FakeServer, Part, job_body
+from torchyard import Client, Input, Output, command
+from torchyard.base.errors import InvalidInput
+from torchyard.base.settings import Settings
+
+
+@pytest.fixture
+def server() -> Iterator[FakeServer]:
+    fake = FakeServer()
+    yield fake
+    fake.stop()
+
+
+@pytest.fixture
+def client(server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    with Client("default", settings=Settings(tmp_path / "home", server.url, TOKEN)) as made:
+        yield made
+
+
+def test_the_package_is_light() -> None:
+    script = "import sys, torchyard; print(sorted(m for m in sys.modules if 'torchyard' in m))"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert ran.stdout == "['torchyard']\n"
+    assert set(torchyard.__all__) >= {"Client", "command", "Input", "Output"}
+    with pytest.raises(AttributeError, match="has no attribute 'Job'"):
+        torchyard.Job  # noqa: B018
+
+
+def test_command_builds_the_job_file() -> None:
+    job = command(
+        name="mine",
+        command="python train.py --data ${{inputs.data}} --lr ${{inputs.lr}}",
+        code=Path("src"),
+        environment="azureml:python@latest",
+        inputs={
+            "data": Input(type="uri_file", path="a.csv", mode="download"),
+            "lr": 0.0,
+            "flag": False,
+            "far": {"type": "uri_folder", "path": "azureml:digits:1"},
+        },
+        outputs={"model": Output(type="custom_model", name="digits"), "rest": None},
+        compute="cpu",
+        distribution="PyTorch",
+        instance_count=2,
+        shm_size="2g",
+        timeout=60,
+        tags={"a": "b"},
+    )
+    assert job.to_dict() == {
+        "type": "command",
+        "name": "mine",
+        "tags": {"a": "b"},
+        "command": "python train.py --data ${{inputs.data}} --lr ${{inputs.lr}}",
+        "code": "src",
+        "environment": "azureml:python@latest",
+        "inputs": {
+            "data": {"type": "uri_file", "path": "a.csv", "mode": "download"},
+            "lr": 0.0,
+            "flag": False,
+            "far": {"type": "uri_folder", "path": "azureml:digits:1"},
+        },
+        "outputs": {"model": {"type": "custom_model", "name": "digits"}, "rest": {}},
+        "compute": "cpu",
+        "distribution": {"type": "PyTorch"},
+        "resources": {"instance_count": 2, "shm_size": "2g"},
+        "limits": {"timeout": 60},
+    }
+    assert "<td style='text-align:left'>mine</td>" in job._repr_html_()
+
+
+def test_create_get_list(client: Client, server: FakeServer) -> None:
+    Path("src").mkdir()
+    Path("src/train.py").write_text("print(1)")
+    job = client.jobs.create(command(command="python train.py", code="src", environment="python"))
+    assert job.status == job["status"] == "Queued" and job.name
+    assert server.state.posted[0]["code"].startswith("snapshot:")
+    assert server.state.posted[0]["experiment_name"] == "here"
+    assert client.jobs.get(job.name).to_dict() == dict(job)
+    listed = client.jobs.list()
+    assert [row.name for row in listed] == [job.name]
+    assert f"<td>{job.name}</td>" in listed._repr_html_()
+    assert "<b>" not in client.jobs.list()[:1]._repr_html_()
+    with pytest.raises(AttributeError, match="it has no `nope`"):
+        job.nope  # noqa: B018
+    assert "metrics" in dir(job)
+    with pytest.raises(InvalidInput, match="unknown key `comand`") as caught:
+        client.jobs.create({"command": "x", "comand": "y"})
+    assert caught.value.code == "invalid_spec" and caught.value.at == ("comand",)
+    with pytest.raises(InvalidInput, match="not list"):
+        client.jobs.create([])  # type: ignore[arg-type]
+    assert client.jobs.validate({"command": "x"}) == []
+
+
+def test_html_is_escaped(client: Client, server: FakeServer) -> None:
+    server.state.jobs["a"] = FakeJob(job_body("a", display_name="<script>x</script>"))
+    assert "<script>" not in client.jobs.get("a")._repr_html_()
+    assert "<script>" not in client.jobs.list()._repr_html_()
+
+
+def test_stream_into_a_notebook(
+    client: Client, server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "größer\n".encode()
+    log = {"kind": "log", "attempt": 1, "path": "user_logs/std_log.txt"}
+    parts = [Part(log, text[:3]), Part(log, text[3:])]
+    job = FakeJob(job_body("a"), parts)
+    job.may_end.set()
+    server.state.jobs["a"] = job
+    cell = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", cell)
+    ended = client.jobs.stream("a")
+    assert cell.getvalue() == "größer\n" and ended.status == "Completed"
+    out = io.BytesIO()
+    client.jobs.stream("a", out=out)
+    assert out.getvalue() == text
+
+
+def test_many_files_come_over_several_connections(
+    client: Client, server: FakeServer, tmp_path: Path
+) -> None:
+    job = FakeJob(job_body("a"))
+    job.files = {f"outputs/{n}.bin": bytes([n]) * n for n in range(100)}
+    server.state.jobs["a"] = job
+    told: list[int] = []
+
+    class Count:
+        def total(self, size_bytes: int) -> None:
+            told.append(size_bytes)
+
+        def add(self, size_bytes: int) -> None:
+            told.append(-size_bytes)
+
+    written = client.jobs.download("a", tmp_path / "to", count=Count())
+    assert [path.read_bytes() for path in written] == list(job.files.values())
+    assert sum(told) == 0 and told[0] == sum(range(100))
+
+
+def test_the_workspace_of_config_json(
+    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "aml_config").mkdir()
+    (tmp_path / "aml_config/config.json").write_text('{"workspace_name": "vision"}')
+    (tmp_path / "deep").mkdir()
+    monkeypatch.chdir(tmp_path / "deep")
+    with Client(settings=Settings(tmp_path, server.url, TOKEN)) as client:
+        assert client.workspace == "vision" and "vision" in repr(client)
+    with Client("speech", settings=Settings(tmp_path, server.url, TOKEN)) as client:
+        assert client.workspace == "speech"

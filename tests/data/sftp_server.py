@@ -1,0 +1,123 @@
+"""An SFTP server over a folder, spoken by paramiko; takes one user with one password."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import paramiko
+from paramiko import SFTPAttributes, SFTPHandle, SFTPServer
+
+USER, PASSWORD = "yard", "pass"
+
+
+class _Door(paramiko.ServerInterface):
+    def check_auth_password(self, username: str, password: str) -> int:
+        good = (username, password) == (USER, PASSWORD)
+        return paramiko.AUTH_SUCCESSFUL if good else paramiko.AUTH_FAILED
+
+    def check_channel_request(self, kind: str, chanid: int) -> int:
+        return paramiko.OPEN_SUCCEEDED
+
+    def get_allowed_auths(self, username: str) -> str:
+        return "password"
+
+
+def _files_of(folder: Path) -> type[paramiko.SFTPServerInterface]:
+    def told(act: Any) -> Any:
+        def answer(self: Any, *arguments: Any) -> Any:
+            try:
+                return act(self, *arguments)
+            except OSError as error:
+                return SFTPServer.convert_errno(error.errno)
+
+        return answer
+
+    def at(path: str) -> str:
+        return str(folder) + canonical(path)
+
+    def canonical(path: str) -> str:
+        return os.path.normpath("/" + path)
+
+    class Files(paramiko.SFTPServerInterface):
+        @told
+        def list_folder(self, path: str) -> Any:
+            found = []
+            for name in os.listdir(at(path)):
+                entry = SFTPAttributes.from_stat(os.stat(os.path.join(at(path), name)))
+                entry.filename = name
+                found.append(entry)
+            return found
+
+        @told
+        def stat(self, path: str) -> Any:
+            return SFTPAttributes.from_stat(os.stat(at(path)))
+
+        lstat = stat
+
+        @told
+        def open(self, path: str, flags: int, attr: Any) -> Any:
+            number = os.open(at(path), flags, 0o644)
+            writes = flags & (os.O_WRONLY | os.O_RDWR)
+            file = os.fdopen(number, ("r+b" if flags & os.O_RDWR else "wb") if writes else "rb")
+            handle = SFTPHandle(flags)
+            handle.readfile = handle.writefile = file
+            return handle
+
+        @told
+        def remove(self, path: str) -> int:
+            os.remove(at(path))
+            return paramiko.SFTP_OK
+
+        @told
+        def rename(self, old: str, new: str) -> int:
+            os.rename(at(old), at(new))
+            return paramiko.SFTP_OK
+
+        posix_rename = rename
+
+        @told
+        def mkdir(self, path: str, attr: Any) -> int:
+            os.mkdir(at(path))
+            return paramiko.SFTP_OK
+
+        @told
+        def rmdir(self, path: str) -> int:
+            os.rmdir(at(path))
+            return paramiko.SFTP_OK
+
+    return Files
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[int]:
+    """The port it listens on."""
+    key = paramiko.RSAKey.generate(2048)
+    files = _files_of(folder)
+    listener = socket.create_server(("127.0.0.1", 0))
+    doors: list[paramiko.Transport] = []
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            transport = paramiko.Transport(connection)
+            transport.add_server_key(key)
+            transport.set_subsystem_handler("sftp", SFTPServer, files)
+            transport.start_server(server=_Door())
+            doors.append(transport)
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        listener.close()
+        for door in doors:
+            door.close()

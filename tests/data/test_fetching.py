@@ -1,0 +1,101 @@
+"""What a node keeps of data, and that it is copied once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from data.conftest import WORKSPACE, Web
+from torchyard.base.clock import FakeClock
+from torchyard.base.db import Database
+from torchyard.base.errors import InvalidInput, NotFound, TorchyardError, Unreachable
+from torchyard.data.datastores import Datastores
+from torchyard.data.fetching import FetchCanceled, Fetcher
+
+
+@pytest.fixture
+def fetcher(tmp_path: Path, db: Database, stores: Datastores) -> Fetcher:
+    return Fetcher(tmp_path / "home", db, stores)
+
+
+def _left(tmp_path: Path) -> list[str]:
+    """Whole and half folders of the cache."""
+    folder = tmp_path / "home" / "cache" / "data"
+    return [name for name in os.listdir(folder) if name not in ("locks", "notes")]
+
+
+def test_a_file_of_the_web_is_copied_once(fetcher: Fetcher, web: Web, clock: FakeClock) -> None:
+    web.files["/x/iris.csv"] = b"1,2\n"
+    web.marks["/x/iris.csv"] = '"v1"'
+    url = f"{web.url}/x/iris.csv"
+    assert fetcher.ready(WORKSPACE, "uri_file", url, clock.now()) is None
+    first = fetcher.fetch(WORKSPACE, "uri_file", url, clock.now())
+    assert (first.name, first.read_bytes()) == ("iris.csv", b"1,2\n")
+    assert first.stat().st_mode & 0o222 == 0
+    assert fetcher.ready(WORKSPACE, "uri_file", url, clock.now()) == first
+    clock.advance(1)
+    # A job that comes later has the source asked again, and copies nothing.
+    assert fetcher.ready(WORKSPACE, "uri_file", url, clock.now()) is None
+    assert fetcher.fetch(WORKSPACE, "uri_file", url, clock.now()) == first
+    assert web.asked.count("GET /x/iris.csv") == 1
+    web.files["/x/iris.csv"], web.marks["/x/iris.csv"] = b"3,4\n", '"v2"'
+    changed = fetcher.fetch(WORKSPACE, "uri_file", url, clock.now())
+    assert (changed.read_bytes(), first.read_bytes()) == (b"3,4\n", b"1,2\n")
+
+
+def test_a_server_that_tells_no_mark_is_read_again(
+    fetcher: Fetcher, web: Web, clock: FakeClock
+) -> None:
+    web.files["/x"] = b"old"
+    web.heads = False
+    fetcher.fetch(WORKSPACE, "uri_file", f"{web.url}/x", clock.now())
+    web.files["/x"] = b"new"
+    again = fetcher.fetch(WORKSPACE, "uri_file", f"{web.url}/x", clock.now())
+    assert again.read_bytes() == b"new"
+
+
+@pytest.mark.parametrize(
+    ("type", "path", "error", "said"),
+    [
+        ("uri_file", "/none", NotFound, "answers 404"),
+        ("uri_folder", "/x", InvalidInput, "lists no files"),
+    ],
+)
+def test_what_cannot_be_fetched(
+    fetcher: Fetcher,
+    web: Web,
+    clock: FakeClock,
+    type: str,
+    path: str,
+    error: type[TorchyardError],
+    said: str,
+) -> None:
+    with pytest.raises(error, match=said):
+        fetcher.fetch(WORKSPACE, type, web.url + path, clock.now())
+
+
+def test_nobody_answers(fetcher: Fetcher, clock: FakeClock) -> None:
+    with pytest.raises(Unreachable, match="can't be read"):
+        fetcher.fetch(WORKSPACE, "uri_file", "http://127.0.0.1:1/x", clock.now())
+
+
+def test_a_stop_leaves_nothing(
+    fetcher: Fetcher, web: Web, clock: FakeClock, tmp_path: Path
+) -> None:
+    web.files["/x"] = b"1"
+    with pytest.raises(FetchCanceled):
+        fetcher.fetch(WORKSPACE, "uri_file", f"{web.url}/x", clock.now(), lambda: True)
+    assert _left(tmp_path) == []
+
+
+def test_what_lies_on_this_disk_is_used_where_it_is(
+    fetcher: Fetcher, nas: Path, clock: FakeClock, tmp_path: Path
+) -> None:
+    uri = "azureml://datastores/nas/paths/sets"
+    assert fetcher.ready(WORKSPACE, "uri_folder", uri, clock.now()) == nas / "sets"
+    assert fetcher.fetch(WORKSPACE, "uri_folder", uri, clock.now()) == nas / "sets"
+    assert not (tmp_path / "home" / "cache").exists()
+    with pytest.raises(NotFound):
+        fetcher.fetch(WORKSPACE, "uri_folder", f"{uri}/none", clock.now())

@@ -1,0 +1,144 @@
+"""S3, Azure Blob and SFTP behind a datastore: real protocols, servers started here."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contracts.files_contract import CONTENT, FilesContract, put
+from data import object_stores
+from data.conftest import WORKSPACE
+from torchyard.base.blobs import Blobs
+from torchyard.base.clock import FakeClock
+from torchyard.base.db import Database
+from torchyard.base.errors import NotFound, TorchyardError, Unreachable
+from torchyard.data import actions, assets, datastores
+from torchyard.data.asset_routes import datastore_to_json
+from torchyard.data.datastores import Datastores
+from torchyard.data.fetching import Fetcher
+from torchyard.data.types import Files
+
+pytestmark = [
+    pytest.mark.object_store,
+    # What the stores' own libraries warn of is not ours.
+    pytest.mark.filterwarnings("ignore"),
+]
+
+
+@pytest.fixture(scope="module", params=["s3", "azure_blob", "sftp"])
+def document(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("azurite")
+    kinds = {
+        "s3": object_stores.s3,
+        "azure_blob": lambda: object_stores.azure_blob(folder),
+        "sftp": lambda: object_stores.sftp(folder),
+    }
+    with kinds[request.param]() as made:
+        yield made
+
+
+@pytest.fixture
+def lake(
+    document: dict[str, Any], db: Database, clock: FakeClock, stores: Datastores
+) -> Iterator[Files]:
+    made = datastores.opened(datastores.put(db, clock, stores, WORKSPACE, document))
+    yield made
+    for entry in list(made.walk("")):
+        made.delete(entry.path)
+
+
+class TestObjectStore(FilesContract):
+    @pytest.fixture
+    def place(self, lake: Files) -> Files:
+        return lake
+
+
+def test_credentials_stay_on_the_server(
+    document: dict[str, Any], db: Database, stores: Datastores, lake: Files
+) -> None:
+    shown = str(datastore_to_json(datastores.get(db, stores, WORKSPACE, "lake")))
+    for secret in document["credentials"].values():
+        assert f"'{secret}'" not in shown and (len(secret) < 9 or secret not in shown)
+
+
+def test_data_is_fetched_once_and_the_same(
+    db: Database, stores: Datastores, clock: FakeClock, tmp_path: Path, lake: Files
+) -> None:
+    put(lake, CONTENT, "sets/")
+    fetcher = Fetcher(tmp_path / "home", db, stores)
+    uri = "azureml://datastores/lake/paths/sets/"
+    assert actions.pin(db, stores, WORKSPACE, "uri_folder", uri, "ro_mount").path == uri
+    first = fetcher.fetch(WORKSPACE, "uri_folder", uri, clock.now())
+    assert {path: (first / path).read_bytes() for path in CONTENT} == CONTENT
+    before = (first.stat().st_ino, (first / "a.txt").stat().st_ino)
+    clock.advance(60)
+    second = fetcher.fetch(WORKSPACE, "uri_folder", uri, clock.now())
+    assert second == first
+    assert (second.stat().st_ino, (second / "a.txt").stat().st_ino) == before
+    put(lake, {"a.txt": b"changed"}, "sets/")
+    third = fetcher.fetch(WORKSPACE, "uri_folder", uri, clock.now())
+    assert (third / "a.txt").read_bytes() == b"changed"
+    one = fetcher.fetch(WORKSPACE, "uri_file", f"{uri}deep/b.bin", clock.now())
+    assert (one.name, one.read_bytes()) == ("b.bin", CONTENT["deep/b.bin"])
+
+
+def test_what_is_not_there_is_refused_at_once(
+    db: Database, stores: Datastores, lake: Files
+) -> None:
+    with pytest.raises(NotFound, match="nothing at `none`"):
+        actions.pin(
+            db, stores, WORKSPACE, "uri_folder", "azureml://datastores/lake/paths/none", "download"
+        )
+
+
+def test_uploaded_data_keeps_its_sums(
+    db: Database, stores: Datastores, clock: FakeClock, tmp_path: Path, lake: Files
+) -> None:
+    blobs = Blobs(tmp_path / "blobs")
+    sha256 = blobs.put_bytes(b"precious")
+    snapshot = blobs.put_snapshot({"files": [{"path": "x.bin", "sha256": sha256, "size": 8}]})
+    asked = assets.Request("d", f"snapshot:{snapshot.id}", "uri_folder", datastore="lake")
+    asset = assets.create(
+        db, clock, stores, blobs, lambda *_: "", WORKSPACE, asked, "me"
+    )  # fmt: skip
+    assert asset.uri.startswith("azureml://datastores/lake/paths/LocalUpload/")
+    (file,) = actions.files_of(db, stores, asset)
+    assert (file.path, file.size_bytes, file.sha256) == ("x.bin", 8, sha256)
+    fetcher = Fetcher(tmp_path / "home", db, stores)
+    found = fetcher.fetch(WORKSPACE, "uri_folder", "azureml:d:1", clock.now())
+    assert (found / "x.bin").read_bytes() == b"precious"
+
+
+def test_bytes_that_changed_on_the_way_are_refused(
+    db: Database, stores: Datastores, clock: FakeClock, tmp_path: Path, lake: Files
+) -> None:
+    with lake.writing("x.bin") as writing:
+        writing.write(b"precious")
+    wrong = type(writing.stored)("0" * 64, 8)
+    actions.record(db, WORKSPACE, "lake", lake, "x.bin", wrong)
+    fetcher = Fetcher(tmp_path / "home", db, stores)
+    uri = "azureml://datastores/lake/paths/x.bin"
+    with pytest.raises(Unreachable, match="arrived damaged"):
+        fetcher.fetch(WORKSPACE, "uri_file", uri, clock.now())
+    assert fetcher.ready(WORKSPACE, "uri_file", uri, clock.now()) is None
+
+
+def test_wrong_credentials_are_told(
+    document: dict[str, Any], db: Database, clock: FakeClock, stores: Datastores, lake: Files
+) -> None:
+    wrong = {
+        "azure_blob": {"account_key": base64.b64encode(b"no").decode()},
+        "sftp": {"password": "no"},
+    }
+    if document["type"] not in wrong:
+        pytest.skip("moto takes any key")
+    document = {**document, "credentials": wrong[document["type"]]}
+    opened = datastores.opened(datastores.put(db, clock, stores, WORKSPACE, document))
+    with pytest.raises(TorchyardError, match="datastore `lake`"):
+        list(opened.walk(""))

@@ -1,0 +1,140 @@
+"""What paths of inputs become when a job is created."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from data.conftest import WORKSPACE
+from torchyard.base.blobs import Blobs
+from torchyard.base.clock import FakeClock
+from torchyard.base.db import Database
+from torchyard.base.errors import InvalidInput, NotFound, TorchyardError
+from torchyard.data import actions, assets, url_maps
+from torchyard.data.datastores import Datastores
+
+_LONG = "azureml://subscriptions/s/resourcegroups/g/workspaces/{}/datastores/nas/paths/sets/"
+
+
+@pytest.fixture(autouse=True)
+def _made(nas: Path, db: Database, clock: FakeClock, stores: Datastores, tmp_path: Path) -> None:
+    def resolve(workspace: str, type: str, path: str) -> str:
+        return actions.pin(db, stores, workspace, type, path, "ro_mount").path
+
+    for type, path in (
+        ("uri_folder", "azureml://datastores/nas/paths/sets"),
+        ("uri_folder", "azureml://datastores/nas/paths/sets/deep"),
+        ("uri_file", "azureml://datastores/nas/paths/sets/a.csv"),
+    ):
+        name = "table" if type == "uri_file" else "sets"
+        asked = assets.Request(name=name, path=path, type=type)
+        assets.create(db, clock, stores, Blobs(tmp_path), resolve, WORKSPACE, asked, "me")
+    for prefix, target in (
+        ("https://host/data", "azureml://datastores/nas/paths/"),
+        ("https://host/data/sets/deep", "azureml://datastores/nas/paths/sets/deep"),
+        ("wasbs://c@acc.blob.core.windows.net/", "azureml://datastores/nas/paths/sets"),
+    ):
+        url_maps.put(db, clock, stores, WORKSPACE, prefix, target)
+
+
+@pytest.mark.parametrize(
+    ("type", "path", "pinned"),
+    [
+        (
+            "uri_folder",
+            "azureml://datastores/nas/paths/sets",
+            "azureml://datastores/nas/paths/sets",
+        ),
+        ("uri_folder", _LONG.format("default"), "azureml://datastores/nas/paths/sets/"),
+        ("uri_file", "azureml://datastores/nas/paths/sets/a.csv", None),
+        ("uri_folder", "azureml:sets", "azureml:sets:2"),
+        ("uri_folder", "azureml:sets@latest", "azureml:sets:2"),
+        ("uri_folder", "azureml:sets:1", "azureml:sets:1"),
+        ("uri_file", "azureml:table:1", "azureml:table:1"),
+        ("uri_folder", "azureml://registries/r/data/sets/versions/1", "azureml:sets:1"),
+        (
+            "uri_folder",
+            "azureml:/subscriptions/s/resourceGroups/g/providers/"
+            "Microsoft.MachineLearningServices/workspaces/default/data/sets/versions/1",
+            "azureml:sets:1",
+        ),
+        ("uri_file", "https://elsewhere/x.csv?sig=1", "https://elsewhere/x.csv?sig=1"),
+        ("custom_model", "azureml://datastores/nas/paths/sets/a.csv", None),
+    ],
+)
+def test_pinning(db: Database, stores: Datastores, type: str, path: str, pinned: str) -> None:
+    found = actions.pin(db, stores, WORKSPACE, type, path, "ro_mount")
+    assert found == actions.Pinned(pinned or path)
+    again = actions.pin(db, stores, WORKSPACE, type, found.path, "ro_mount")
+    assert again.path == found.path
+
+
+@pytest.mark.parametrize(
+    ("path", "mapped"),
+    [
+        ("https://host/data/sets/", "azureml://datastores/nas/paths/sets/"),
+        ("https://host/data/sets/deep/", "azureml://datastores/nas/paths/sets/deep/"),
+        ("https://host/data", "azureml://datastores/nas/paths"),
+        ("wasbs://c@acc.blob.core.windows.net/deep", "azureml://datastores/nas/paths/sets/deep"),
+        ("https://host/database/x", ""),
+        ("https://other/data/x", ""),
+    ],
+)
+def test_url_maps(db: Database, path: str, mapped: str) -> None:
+    found = url_maps.apply(url_maps.list_in(db, WORKSPACE), path)
+    assert found.path == (mapped or path)
+    assert bool(found.notices) is bool(mapped)
+
+
+def test_a_mapped_url_is_checked_and_told(db: Database, stores: Datastores) -> None:
+    found = actions.pin(
+        db, stores, WORKSPACE, "uri_file", "https://host/data/sets/a.csv?x=1", "download"
+    )
+    assert found.path == "azureml://datastores/nas/paths/sets/a.csv"
+    assert "https://host/data/sets/a.csv" in found.notices[0]
+
+
+@pytest.mark.parametrize(
+    ("type", "path", "error", "said"),
+    [
+        ("uri_folder", "azureml://datastores/nass/paths/x", NotFound, "did you mean `nas`"),
+        ("uri_folder", "azureml://datastores/nas/paths/none", NotFound, "nothing at `none`"),
+        ("uri_folder", "azureml://datastores/nas/paths/../x", InvalidInput, "leads out"),
+        ("uri_file", "azureml://datastores/nas/paths/sets", InvalidInput, "type: uri_folder"),
+        ("uri_folder", "azureml://datastores/nas/paths/sets/a.csv", InvalidInput, "uri_file"),
+        ("uri_folder", _LONG.format("other"), NotFound, "workspace `other`"),
+        ("uri_folder", "azureml:set", NotFound, "did you mean `sets`"),
+        ("uri_folder", "azureml:sets:9", NotFound, "it has 1, 2"),
+        ("uri_folder", "azureml:sets@best", NotFound, "label"),
+        ("uri_folder", "azureml:table:1", InvalidInput, "type: uri_file"),
+        ("uri_file", "file:///etc/passwd", InvalidInput, "own disk"),
+        ("uri_file", "memory://x", InvalidInput, "own disk"),
+        ("uri_file", "zip::https://x/y.zip", InvalidInput, "not a path"),
+        ("uri_file", "gopher://x/y", InvalidInput, "not served"),
+        ("uri_file", "just/a/path", InvalidInput, "not a path"),
+    ],
+)
+def test_refusals(
+    db: Database, stores: Datastores, type: str, path: str, error: type[TorchyardError], said: str
+) -> None:
+    with pytest.raises(error) as raised:
+        actions.pin(db, stores, WORKSPACE, type, path, "ro_mount")
+    assert said in f"{raised.value.message} {raised.value.hint}"
+
+
+def test_another_workspace_sees_nothing_of_it(db: Database, stores: Datastores) -> None:
+    for path in ("azureml:sets:1", "azureml://datastores/nas/paths/sets"):
+        with pytest.raises(NotFound):
+            actions.pin(db, stores, "other", "uri_folder", path, "ro_mount")
+
+
+def test_a_missing_package_names_the_extra() -> None:
+    from torchyard.data import remote
+
+    try:
+        import gcsfs  # noqa: F401
+    except ImportError:
+        with pytest.raises(InvalidInput, match="needs a package") as raised:
+            remote.open_file_system("gs", {})
+        assert "torchyard[gs]" in raised.value.hint

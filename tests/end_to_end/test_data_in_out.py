@@ -1,0 +1,151 @@
+"""Data in, data out: real workers, on a folder, on S3 and on Azure Blob."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+
+from contracts.files_contract import put
+from data import object_stores
+from torchyard import server
+from torchyard.data import assets, datastores
+from torchyard.jobs import actions, artifacts, submission
+from torchyard.jobs.room import Room
+from torchyard.jobs.types import Job, Status
+from torchyard.workspaces.types import Identity, TokenKind
+
+pytestmark = [
+    pytest.mark.end_to_end,
+    pytest.mark.timeout(240),
+    pytest.mark.filterwarnings("ignore"),
+]
+_ME = Identity("me", TokenKind.PERSON)
+_FILES = {"a.bin": os.urandom(3 << 20), "deep/b.txt": b"b\n"}
+_SHOW = """
+sum=$(cd ${{inputs.data}} && cat a.bin deep/b.txt | sha256sum | cut -d' ' -f1)
+echo node $NODE_RANK sum $sum
+for try in "touch ${{inputs.data}}/new" "rm ${{inputs.data}}/a.bin" "chmod u+w ${{inputs.data}}" \\
+  "mount -o remount,rw ${{inputs.data}}" "umount ${{inputs.data}}"; do
+  $try 2>/dev/null && { echo "could $try"; exit 3; }
+done
+echo changed >> ${{inputs.copy}}
+cp ${{inputs.data}}/deep/b.txt ${{outputs.made}}/from-$NODE_RANK.txt
+"""
+
+
+@pytest.fixture(
+    params=[
+        "local",
+        pytest.param("s3", marks=pytest.mark.object_store),
+        pytest.param("azure_blob", marks=pytest.mark.object_store),
+        pytest.param("sftp", marks=pytest.mark.object_store),
+    ]
+)
+def document(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """A datastore `lake`."""
+    with contextlib.ExitStack() as stack:
+        if request.param == "local":
+            (tmp_path / "lake").mkdir()
+            yield {"name": "lake", "type": "local", "path": str(tmp_path / "lake")}
+        elif request.param == "s3":
+            yield stack.enter_context(object_stores.s3())
+        elif request.param == "sftp":
+            yield stack.enter_context(object_stores.sftp(tmp_path))
+        else:
+            yield stack.enter_context(object_stores.azure_blob(tmp_path / "azurite"))
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Room]:
+    """A whole server with local nodes."""
+    home = tmp_path / "home"
+    home.mkdir()
+    listener = server.listen(home, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    parts = server.build(home, url, os.environ)
+    config = uvicorn.Config(server.create_app(parts), log_level="warning")
+    running = uvicorn.Server(config)
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]})
+    thread.start()
+    yield parts.room
+    parts.room.signals.close()  # lets the open requests go
+    running.should_exit = True
+    thread.join(20)
+
+
+def _run(room: Room, **document: Any) -> Job:
+    job, _ = submission.create(room, "default", {"environment": "python", **document}, _ME)
+    deadline = time.monotonic() + 120
+    while not job.status.ended:
+        assert time.monotonic() < deadline, job
+        time.sleep(0.05)
+        job = actions.get(room, "default", job.name)
+    said = _said(room, job)
+    assert job.status is Status.COMPLETED, (job.error, said)
+    return job
+
+
+def _said(room: Room, job: Job) -> str:
+    names = [one.path for one in artifacts.list_of(room, job) if "std_log" in one.path]
+    return "".join(artifacts.file(room, job, name).read_text() for name in names)
+
+
+def test_data_goes_in_and_out(room: Room, document: dict[str, Any]) -> None:
+    made = datastores.put(room.db, room.clock, room.datastores, "default", document)
+    lake = datastores.opened(made)
+    put(lake, _FILES, "sets/")
+    asked = {
+        "command": _SHOW,
+        "resources": {"instance_count": 2},
+        "distribution": {"type": "pytorch"},
+        "inputs": {
+            "data": {"path": "azureml://datastores/lake/paths/sets/"},
+            "copy": {
+                "type": "uri_file",
+                "path": "azureml://datastores/lake/paths/sets/deep/b.txt",
+                "mode": "download",
+            },
+        },
+        "outputs": {
+            "made": {"path": "azureml://datastores/lake/paths/out/${{name}}", "name": "made"}
+        },
+    }
+    job = _run(room, **asked)
+    sum = hashlib.sha256(b"".join(_FILES.values())).hexdigest()
+    assert sorted(_said(room, job).split("\n"))[-2:] == [f"node {k} sum {sum}" for k in (0, 1)]
+    written = {entry.path: entry.size_bytes for entry in lake.walk(f"out/{job.name}")}
+    assert written == {"from-0.txt": 2, "from-1.txt": 2}
+    assert {entry.path for entry in lake.walk("sets")} == set(_FILES)
+    asset = assets.get(room.db, "default", "made")
+    assert (asset.version, asset.job) == ("1", job.name)
+
+    before = _cached(room)
+    again = _run(room, **asked)
+    assert _said(room, again).count(sum) == 2
+    assert _cached(room) == before, "the second job copied something"
+
+    reader = _run(
+        room,
+        command="cat ${{inputs.made}}/from-*.txt",
+        inputs={"made": {"path": "azureml:made:1"}},
+    )
+    assert _said(room, reader) == "b\nb\n"
+
+
+def _cached(room: Room) -> dict[str, int]:
+    """Every file of the node's cache with its inode."""
+    top = room.home / "cache" / "data"
+    return {
+        str(path.relative_to(top)): path.stat().st_ino
+        for path in top.rglob("*")
+        if path.is_file() and path.parts[len(top.parts)] not in ("notes", "locks")
+    }
