@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 from jobs import rooms
-
 from torchyard.base.blobs import Blobs
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database

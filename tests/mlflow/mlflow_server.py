@@ -48,7 +48,9 @@ class Server:
         assert answer.status_code == expect, answer.text
         return answer.json()
 
-    def ask(self, method: str, path: str, token: str = "yard_p_ada", **what: Any) -> httpx2.Response:
+    def ask(
+        self, method: str, path: str, token: str = "yard_p_ada", **what: Any
+    ) -> httpx2.Response:
         async def once() -> httpx2.Response:
             transport = httpx2.ASGITransport(self.app)
             async with httpx2.AsyncClient(transport=transport, base_url="http://yard") as client:
