@@ -66,7 +66,7 @@ def clean_variables(**more: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def temporary_yard(home: Path | None = None) -> Iterator[dict[str, str]]:
-    """The variables of a torchyard with a running server, removed at the end unless `home` is given.
+    """The variables of a torchyard with a running server, removed unless `home` is given.
 
     A given home keeps its environments, so that the next run need not build them again.
     """

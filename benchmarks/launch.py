@@ -20,16 +20,22 @@ from pathlib import Path
 
 from figures import YARD, Case, clean_variables, compare, run, temporary_yard
 
+# A function, so that the model is gone before Python ends: one that outlives its process group
+# makes torch abort now and then, whoever launched it.
 SCRIPT = """
 import time
 print("first line at", time.time(), flush=True)
 import torch, torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-dist.init_process_group("gloo")
-model = DistributedDataParallel(torch.nn.Linear(4, 1))
-model(torch.ones(2, 4)).sum().backward()
-dist.destroy_process_group()
+def main():
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(torch.nn.Linear(4, 1))
+    model(torch.ones(2, 4)).sum().backward()
+    del model
+    dist.destroy_process_group()
+
+main()
 """
 
 WHERE = """

@@ -142,7 +142,13 @@ def create_app(parts: Parts) -> FastAPI:
 
     @app.get("/health", tags=["server"])
     def health() -> dict[str, Any]:
-        return {"status": "ok", "version": torchyard.__version__, "pid": os.getpid()}
+        trouble = parts.scheduler.trouble
+        return {
+            "status": "degraded" if trouble else "ok",
+            "trouble": trouble,
+            "version": torchyard.__version__,
+            "pid": os.getpid(),
+        }
 
     @app.get("/openapi.json", include_in_schema=False)
     def openapi(identity: Person) -> dict[str, Any]:

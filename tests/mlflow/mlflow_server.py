@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from fastapi import FastAPI, Request
 
 from torchyard.base.db import Database
@@ -48,10 +48,12 @@ class Server:
         assert answer.status_code == expect, answer.text
         return answer.json()
 
-    def ask(self, method: str, path: str, token: str = "yard_p_ada", **what: Any) -> httpx.Response:
-        async def once() -> httpx.Response:
-            transport = httpx.ASGITransport(self.app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://yard") as client:
+    def ask(
+        self, method: str, path: str, token: str = "yard_p_ada", **what: Any
+    ) -> httpx2.Response:
+        async def once() -> httpx2.Response:
+            transport = httpx2.ASGITransport(self.app)
+            async with httpx2.AsyncClient(transport=transport, base_url="http://yard") as client:
                 headers = {"Authorization": f"Bearer {token}"} if token else {}
                 return await client.request(method, path, headers=headers, **what)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +16,9 @@ import uvicorn
 from fastapi import Body
 from mlflow_server import Server
 
+from torchyard.base.clock import SystemClock
+from torchyard.base.db import Database
+from torchyard.environments.actions import Environments
 from torchyard.jobs.types import Job
 from torchyard.plan import LaunchPlan
 from torchyard.worker.link import Link
@@ -53,6 +55,21 @@ try:
 except mlflow.exceptions.MlflowException as error:
     assert error.error_code == "RESOURCE_DOES_NOT_EXIST"
 """
+
+
+CLIENTS = ["mlflow-skinny==2.22.5", "mlflow-skinny==3.17.2"]
+
+
+@pytest.fixture(scope="module", params=CLIENTS)
+def client_python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment that has the real client, built as a job's would be."""
+    home = tmp_path_factory.mktemp("clients")
+    database = Database(f"sqlite:///{home / 'torchyard.db'}")
+    database.upgrade()
+    room = Environments(home, database, SystemClock(), os.environ)
+    folder = room.build(room.resolve({"pip_requirements": [request.param]}))
+    database.close()
+    return folder / "bin" / "python"
 
 
 @pytest.fixture
@@ -98,10 +115,8 @@ def relay_to(server: Server, url: str, folder: Path, job: Job) -> Iterator[str]:
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @pytest.mark.parametrize("way", ["default workspace", "by name", "relay"])
 def test_an_unmodified_script_logs_into_its_own_job(
-    server: Server, url: str, way: str, tmp_path: Path
+    server: Server, url: str, way: str, client_python: Path, tmp_path: Path
 ) -> None:
-    # By a module of its own, because this folder is a package `mlflow` too, if an empty one.
-    pytest.importorskip("mlflow.tracking")
     experiment = server.runs.create_experiment("default", "Default", {})
     job = server.runs.add_job("default", "lucky_job", experiment.id)
     with ExitStack() as stack:
@@ -115,7 +130,7 @@ def test_an_unmodified_script_logs_into_its_own_job(
             "HOME": str(tmp_path),
         }
         ended = subprocess.run(
-            [sys.executable, "-c", SCRIPT],
+            [client_python, "-c", SCRIPT],
             env={"PATH": os.environ["PATH"], **variables},
             cwd=tmp_path,
             capture_output=True,

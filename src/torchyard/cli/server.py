@@ -81,6 +81,8 @@ def status(session: Session) -> int:
         try:
             health = transport.get("/health")
             body |= {"status": "running", "pid": health["pid"], "version": health["version"]}
+            if health.get("trouble"):
+                body |= {"status": "in trouble", "trouble": health["trouble"]}
         except Unreachable:
             body["status"] = "not answering"
         finally:

@@ -119,6 +119,8 @@ def variables(
         "MLFLOW_EXPERIMENT_ID": str(job.experiment_id),
         "MLFLOW_EXPERIMENT_NAME": job.experiment_name,
         "MLFLOW_RUN_ID": job.name,
+        # The address would be the relay's, which ends with the job.
+        "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
         "TORCHYARD_JOB": job.name,
         "TORCHYARD_ATTEMPT_NUMBER": str(attempt.number),
     }

@@ -40,7 +40,11 @@ _log = logging.getLogger(__name__)
 
 
 class Scheduler:
-    """One thread that looks when it is woken, and once a second anyway."""
+    """One thread that looks when it is woken, and once a second anyway.
+
+    Attributes:
+        trouble: what went wrong in the last round, empty when nothing did.
+    """
 
     def __init__(self, room: Room, executor: Executor, server_url: str, every_s: float = 1.0):
         self._room = room
@@ -53,6 +57,7 @@ class Scheduler:
         self._fetching: set[int] = set()
         self._fetchers = ThreadPoolExecutor(4, thread_name_prefix="fetcher")
         self._builders = ThreadPoolExecutor(2, thread_name_prefix="builder")
+        self.trouble = ""
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
 
     def start(self) -> None:
@@ -67,19 +72,20 @@ class Scheduler:
         self._fetchers.shutdown(wait=True, cancel_futures=True)
 
     def look(self) -> None:
-        """One round of everything; tests call it by hand."""
-        self._prepare()
-        self._claim()
-        self._watch()
-        self._clean()
+        """One round of everything; what fails is told, and holds up nothing else."""
+        trouble = ""
+        for part in (self._prepare, self._claim, self._watch, self._clean):
+            try:
+                part()
+            except Exception as error:
+                _log.exception("the scheduler failed at %s; the next round comes", part.__name__)
+                trouble = f"{type(error).__name__}: {error}".partition("\n")[0]
+        self.trouble = trouble
 
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._room.bell.clear()
-            try:
-                self.look()
-            except Exception:
-                _log.exception("the scheduler's round failed; the next one comes")
+            self.look()
             self._room.bell.wait(self._every_s)
 
     # Preparing
