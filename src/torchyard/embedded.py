@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,8 +31,8 @@ SERVER_COMMAND = (sys.executable, "-m", "torchyard.server")
 _POLL_S = 0.02
 _TAIL_LINES = 20
 
-# A child whose Popen is forgotten is reported as a leak when it is collected; these live on.
-_children: list[subprocess.Popen[bytes]] = []
+# Servers that this process started: they outlive it, unless it stops them itself and reaps them.
+_children: set[int] = set()
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,6 @@ def _start(settings: Settings, command: Sequence[str], port: int | None) -> Runn
                 pass_fds=(ready_child,),
                 cwd=settings.home,
             )
-        _children.append(child)
         os.close(ready_child)
         ready_child = -1
         try:
@@ -203,6 +202,8 @@ def _start(settings: Settings, command: Sequence[str], port: int | None) -> Runn
             child.kill()
             raise
         if running is not None:
+            _children.add(child.pid)
+            child.returncode = 0  # it is meant to run on; Popen would call that a leak
             return running
         if child.poll() is None:
             child.kill()
@@ -269,9 +270,10 @@ def _ended(running: Running, limit_s: float) -> bool:
         if time.monotonic() > deadline:
             return False
         time.sleep(_POLL_S)
-    for child in [child for child in _children if child.pid == running.pid]:
-        child.wait()
-        _children.remove(child)
+    if running.pid in _children:
+        _children.discard(running.pid)
+        with suppress(ChildProcessError):
+            os.waitpid(running.pid, 0)
     return True
 
 

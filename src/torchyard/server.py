@@ -277,7 +277,8 @@ def listen(home: Path, host: str, port: int | None) -> socket.socket:
     remembered = home / "port"
     wanted = [port] if port is not None else [_remembered(remembered) or _DEFAULT_PORT, 0]
     for number in wanted:
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        # asyncio turns Nagle's delay off only for sockets that name their protocol.
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, number))

@@ -19,7 +19,7 @@ WORKSPACE = "default"
 
 @pytest.fixture
 def stores(tmp_path: Path) -> Datastores:
-    return Datastores(tmp_path / "datastores")
+    return Datastores(tmp_path / "home" / "datastores")
 
 
 @pytest.fixture

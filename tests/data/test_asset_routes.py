@@ -162,3 +162,14 @@ def test_snapshots_come_back(client: TestClient) -> None:
 def _list(client: TestClient, query: str = "") -> list[dict[str, Any]]:
     value: list[dict[str, Any]] = client.get(f"{BASE}/data{query}").json()["value"]
     return value
+
+
+@pytest.mark.parametrize("inside", ["home/datastores/other", "home", "."])
+def test_a_datastore_never_reaches_into_the_servers_home(
+    client: TestClient, tmp_path: Path, inside: str
+) -> None:
+    folder = tmp_path / inside
+    folder.mkdir(parents=True, exist_ok=True)
+    body = {"type": "local", "path": str(folder)}
+    refused = _error(client.put(f"{BASE}/datastores/spy", json=body), 400)
+    assert (refused["at"], "itself keeps" in refused["message"]) == (["path"], True)

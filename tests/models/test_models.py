@@ -23,7 +23,7 @@ from torchyard.models.types import Model
 
 @pytest.fixture
 def room(tmp_path: Path, db: Database, clock: FakeClock) -> Room:
-    return rooms.make(tmp_path, db, clock)
+    return rooms.make(tmp_path / "home", db, clock)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from typing import Any
 from torchyard.base import files
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.errors import Conflict, NotFound, nearest
+from torchyard.base.errors import Conflict, InvalidSpec, NotFound, nearest
 from torchyard.data import kinds, store
 from torchyard.data.folders import FolderFiles
 from torchyard.data.remote import RemoteFiles
@@ -58,6 +58,11 @@ class Datastores:
 
     def root(self, workspace: str, store: str) -> Path:
         return self._folder / files.safe_relative(workspace) / store
+
+    def touches(self, folder: Path) -> bool:
+        """Whether `folder` lies in the server's home, or the home in it."""
+        home, asked = self._folder.parent.resolve(), folder.resolve()
+        return asked.is_relative_to(home) or home.is_relative_to(asked)
 
     def writing(
         self, workspace: str, store: str, path: str
@@ -101,6 +106,12 @@ def put(
     made = kinds.read_document(document, workspace, clock.now())
     if made.name in BUILT_IN:
         raise Conflict(f"datastore `{made.name}` is built in and can't be changed")
+    if made.url.startswith("file://") and stores.touches(Path(made.url.removeprefix("file://"))):
+        raise InvalidSpec(
+            f"`{document['path']}` holds what the server itself keeps",
+            "name a folder that lies elsewhere",
+            at=["path"],
+        )
     opened(made)
     with db.write() as connection:
         store.put_datastore(connection, made)

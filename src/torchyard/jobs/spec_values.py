@@ -56,7 +56,9 @@ def text(body: Mapping[Any, Any], key: str, at: At, default: str = "") -> str:
     if not isinstance(value, str):
         raise InvalidSpec(
             f"`{key}` must be text, not {_shown(value)}",
-            f"put it in quotes: `{key}: '{value}'`" if isinstance(value, int | float) else "",
+            f"put it in quotes: `{key}: '{value}'`"
+            if isinstance(value, int | float)
+            else f"write `{key}: …` with a text behind it",
             at=(*at, key),
         )
     return value
@@ -85,6 +87,7 @@ def texts(body: Mapping[Any, Any], key: str) -> dict[str, str]:
         if not isinstance(value, str | int | float):
             raise InvalidSpec(
                 f"the value of `{key}.{inner}` must be text or a number, not {_kind(value)}",
+                f"write `{inner}: …` with a text or a number behind it",
                 at=(key, str(inner)),
             )
         found[str(inner)] = literal(value)
@@ -100,6 +103,7 @@ def count(body: Mapping[Any, Any], key: str, at: At, default: int, least: int = 
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise InvalidSpec(
             f"`{key}` must be a whole number of {least} or more, not {_shown(value)}",
+            f"for example `{key}: {max(least, 1)}`",
             at=(*at, key),
         )
     return value
