@@ -24,7 +24,7 @@ from figures import YARD, Case, compare, run, temporary_yard
 SMALL_FILES = 10_000
 SMALL_BYTES = 2_000
 JOB = """
-command: test -n "$(ls ${{inputs.data}})"
+command: test -n "$(ls ${{{{inputs.data}}}})"
 environment: python
 inputs:
   data: {{type: uri_folder, path: "azureml:{name}@latest", mode: {mode}}}

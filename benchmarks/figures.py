@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -72,6 +73,8 @@ def temporary_yard(home: Path | None = None) -> Iterator[dict[str, str]]:
     """
     folder = home or Path(tempfile.mkdtemp(prefix="torchyard-benchmark-"))
     variables = clean_variables(TORCHYARD_HOME=str(folder))
+    # A benchmark that is told to end still ends its server.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     run([YARD, "server", "start"], variables)
     try:
         yield variables

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,9 +24,6 @@ from torchyard.worker.link import AttemptOver, Link
 from torchyard.worker.relay import Relay
 from torchyard.worker.relay_door import Door
 from worker.stub_server import StubServer
-
-# A link's connections go with their threads, without a word.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 
 TOKEN = "yard_r_" + "r" * 43
 RUNS = "/api/2.0/mlflow/runs"
@@ -53,6 +51,12 @@ class Script:
     def __init__(self, url: str, token: str = TOKEN) -> None:
         self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+
+    def __enter__(self) -> Script:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._connection.close()
 
     def send(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
         self._connection.request(method, path, body, self._headers)
@@ -98,12 +102,21 @@ def relay_to(server: StubServer, folder: Path) -> Iterator[tuple[Relay, Script]]
     relay = Relay(Link(plan.server_url, plan.report_token, plan.attempt_id), plan, 0, folder)
     url = relay.start()
     try:
-        yield relay, Script(url)
+        with Script(url) as script:
+            yield relay, script
     finally:
         try:
             relay.finish(0.0)
         except AttemptOver:
             pass
+
+
+class Nothing:
+    """A keeper that keeps nothing."""
+
+    def keep(self, records: list[dict[str, Any]]) -> None: ...
+
+    def settle(self, timeout_s: float) -> None: ...
 
 
 def steps(server: StubServer) -> list[int]:
@@ -155,7 +168,8 @@ def test_without_the_runs_token_nothing_is_taken(server: MlflowStub, tmp_path: P
         url = f"http://{script._connection.host}:{script._connection.port}"
         for token in ("", "yard_r_other", TOKEN[:-1], TOKEN + "x"):
             for method in ("POST", "GET", "PUT", "DELETE"):
-                status, content = Script(url, token).send(method, RUNS + "/log-metric", b"{}")
+                with Script(url, token) as stranger:
+                    status, content = stranger.send(method, RUNS + "/log-metric", b"{}")
                 assert status == 401
                 assert json.loads(content)["error_code"] == "UNAUTHENTICATED"
         assert relay.finish(5.0)
@@ -251,10 +265,10 @@ def test_a_killed_worker_goes_on_after_its_restart(server: MlflowStub, tmp_path:
         )
         assert worker.stdin is not None and worker.stdout is not None
         try:
-            script = Script(worker.stdout.readline().strip())
-            for _ in range(300):
-                script.metric(count)
-                count += 1
+            with Script(worker.stdout.readline().strip()) as script:
+                for _ in range(300):
+                    script.metric(count)
+                    count += 1
             if life == 3:
                 server.start()
                 worker.stdin.close()
@@ -349,6 +363,28 @@ def test_the_jobs_own_run_is_told_without_a_server(server: MlflowStub, tmp_path:
     ]
 
 
+def test_an_answer_that_breaks_off_is_a_server_that_is_away(tmp_path: Path) -> None:
+    class HalfAnswer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{")
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    dying = HTTPServer(("127.0.0.1", 0), HalfAnswer)
+    threading.Thread(target=dying.serve_forever, args=(0.01,), daemon=True).start()
+    address = f"http://127.0.0.1:{dying.server_address[1]}"
+    door = Door(plan_for(address), Nothing(), patience_s=0.2)
+    threading.Thread(target=door.serve, daemon=True).start()
+    with Script(door.url) as script:
+        status, content = script.send("GET", RUNS + "/get?run_id=job-1")
+        assert (status, json.loads(content)["run"]["info"]["status"]) == (200, "RUNNING")
+        assert script.send("GET", RUNS + "/get?run_id=other")[0] == 503
+    door.close()
+    dying.shutdown()
+    dying.server_close()
+
+
 def test_a_server_that_comes_back_is_waited_for(server: MlflowStub, tmp_path: Path) -> None:
     server.stop()
     later = threading.Timer(0.7, server.start)
@@ -361,14 +397,10 @@ def test_a_server_that_comes_back_is_waited_for(server: MlflowStub, tmp_path: Pa
 def test_a_server_that_stays_away_is_said_to_be(server: MlflowStub, tmp_path: Path) -> None:
     server.stop()
 
-    class Nothing:
-        def keep(self, records: list[dict[str, Any]]) -> None: ...
-
-        def settle(self, timeout_s: float) -> None: ...
-
     door = Door(plan_for(server.url), Nothing(), patience_s=0.2)
     threading.Thread(target=door.serve, daemon=True).start()
-    status, content = Script(door.url).send("GET", "/api/2.0/mlflow/experiments/search")
+    with Script(door.url) as script:
+        status, content = script.send("GET", "/api/2.0/mlflow/experiments/search")
     door.close()
     assert (status, json.loads(content)["error_code"]) == (503, "TEMPORARILY_UNAVAILABLE")
 

@@ -40,7 +40,7 @@ class Relay:
         self._plan = plan
         self._node = node
         self._spool = HistorySpool(folder / "history")
-        self._shipper = threading.Thread(target=self._ship, name="history", daemon=True)
+        self._shipper = threading.Thread(target=self._run, name="history", daemon=True)
         self._door: Door | None = None
         self._over: AttemptOver | None = None
         self._away = False
@@ -74,9 +74,8 @@ class Relay:
         self._ending.set()
         self._urgent.set()
         self._spool.wake()
-        if done:
-            # It has nothing in hand, so it ends at once.
-            self._shipper.join(1.0)
+        # It ends at once, unless the server has a batch in hand and does not answer.
+        self._shipper.join(1.0)
         if self._door is not None:
             self._door.close()
         self._spool.close()
@@ -114,6 +113,12 @@ class Relay:
         )
 
     # Shipping
+
+    def _run(self) -> None:
+        try:
+            self._ship()
+        finally:
+            self._link.close()
 
     def _ship(self) -> None:
         pause_s = 0.0

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import parse_qs, urlsplit
 
 from torchyard.plan import LaunchPlan
@@ -130,6 +130,14 @@ class Door(ThreadingHTTPServer):
             self._own_run = run
 
 
+class _Told(NamedTuple):
+    """What the server said, read whole."""
+
+    status: int
+    content: bytes
+    kind: str
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -192,12 +200,11 @@ class _Handler(BaseHTTPRequestHandler):
         answer = self._ask(b"", own)
         if answer is None:
             return self._answer(200, {"run": self.server.own_run()}) if own else self._say_away()
-        content = answer.read()
         if answer.status == 200:
             self.server.learn(run)
             if own:
-                self.server.remember_own_run(_object(content)["run"])
-        self._give(answer, content)
+                self.server.remember_own_run(_object(answer.content)["run"])
+        self._send(*answer)
 
     def _update(self) -> None:
         content = self._content()
@@ -208,7 +215,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._refuse(400, "INVALID_PARAMETER_VALUE", str(error))
         answer = self._ask(content, own)
         if answer is not None:
-            return self._give(answer, answer.read())
+            return self._send(*answer)
         if not own:
             return self._say_away()
         # The job's end is told by its worker, so of an update only a name is worth keeping.
@@ -222,10 +229,9 @@ class _Handler(BaseHTTPRequestHandler):
         answer = self._ask(self._content(), own=False)
         if answer is None:
             return self._say_away()
-        content = answer.read()
         if answer.status == 200:
-            self.server.learn(_object(content)["run"]["info"]["run_id"])
-        self._give(answer, content)
+            self.server.learn(_object(answer.content)["run"]["info"]["run_id"])
+        self._send(*answer)
 
     # What is passed on
 
@@ -243,8 +249,8 @@ class _Handler(BaseHTTPRequestHandler):
         with answer:
             self._stream(answer)
 
-    def _ask(self, content: bytes, own: bool) -> http.client.HTTPResponse | None:
-        """None when the server is away; the job's own run is not waited for."""
+    def _ask(self, content: bytes, own: bool) -> _Told | None:
+        """None when the server is away or breaks off; the job's own run is not waited for."""
         self.server.keeper.settle(_OWN_TIMEOUT_S if own else _SETTLE_S)
         try:
             body = iter([content] if content else [])
@@ -257,10 +263,13 @@ class _Handler(BaseHTTPRequestHandler):
                 0.0 if own else self.server.patience_s,
                 timeout_s=_OWN_TIMEOUT_S if own else 60.0,
             )
-        except Away:
+            with answer:
+                kind = answer.getheader("Content-Type") or "application/json"
+                told = _Told(answer.status, answer.read(), kind)
+        except (Away, http.client.HTTPException, OSError):
             return None
-        # A server that is about to end says 503; to the script that is away, too.
-        return None if answer.status in (502, 503, 504) else answer
+        # A server that is about to end says so; to the script that is away, too.
+        return None if told.status in (502, 503, 504) else told
 
     def _stream(self, answer: http.client.HTTPResponse) -> None:
         self.send_response(answer.status)
@@ -322,10 +331,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, status: int, body: Mapping[str, Any]) -> None:
         self._send(status, json.dumps(body).encode(), "application/json")
-
-    def _give(self, answer: http.client.HTTPResponse, content: bytes) -> None:
-        kind = answer.getheader("Content-Type") or "application/json"
-        self._send(answer.status, content, kind)
 
     def _send(self, status: int, content: bytes, kind: str) -> None:
         self.send_response(status)

@@ -51,8 +51,8 @@ class Proxy:
     ) -> http.client.HTTPResponse:
         """Send one request; `size_bytes` None sends the body in chunks.
 
-        The answer's connection closes with the answer. A server that can't be reached is tried
-        again; one that breaks off is asked again only for what changes nothing.
+        The caller closes the answer, which ends its connection. A server that can't be reached
+        is tried again; one that breaks off is asked again only for what changes nothing.
 
         Raises:
             Away: it did not answer within `patience_s`, or broke off.
@@ -65,7 +65,11 @@ class Proxy:
                 connection.connect()
                 sent = method not in _SAFE
                 self._send(connection, method, target, headers, body, size_bytes)
-                return connection.getresponse()
+                answer = connection.getresponse()
+                # The answer reads on from its own half of the socket and ends it when closed.
+                if connection.sock is not None:
+                    connection.sock.close()
+                return answer
             except (http.client.HTTPException, OSError) as error:
                 connection.close()
                 if sent or time.monotonic() + _PAUSE_S > deadline:
