@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from fastapi.testclient import TestClient
@@ -16,7 +17,7 @@ from jobs.rooms import Worker, attempt_of
 from torchyard import server
 from torchyard.base.settings import Settings
 from torchyard.executors.fake import FakeExecutor
-from torchyard.jobs import actions
+from torchyard.jobs import actions, artifacts
 
 JOBS = "/v1/workspaces/default/jobs"
 OPEN = {"/health"}
@@ -237,3 +238,27 @@ def _until(true: Any, timeout_s: float = 10.0) -> None:
     while not true():
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def test_many_small_files_come_in_one_answer(client: TestClient, parts: server.Parts) -> None:
+    _prepare(parts)
+    name = _create(client)["name"]
+    job = actions.get(parts.room, "default", name)
+    files = {"outputs/a.txt": b"a\n", "outputs/ü b.bin": bytes(range(256)), "outputs/empty": b""}
+    for path, content in files.items():
+        with artifacts.writing(parts.room, job, path) as writing:
+            writing.write(content)
+    sources = [f"jobs/{name}/files/{quote(path)}" for path in files]
+    answer = client.post("/v1/workspaces/default/bundle", json={"sources": sources})
+    expected = b"".join(b"%d\n" % len(content) + content for content in files.values())
+    assert (answer.status_code, answer.content) == (200, expected)
+    for wrong, status in (
+        ([*sources, f"jobs/{name}/files/outputs/none"], 404),
+        (["jobs/other/files/x"], 404),
+        ([f"jobs/{name}/files/../../escape"], 400),
+        ([f"jobs/{name}"], 400),
+        (["models/m/versions/1/files/x"], 404),
+        (sources * 400, 413),
+    ):
+        refused = client.post("/v1/workspaces/default/bundle", json={"sources": wrong})
+        assert refused.status_code == status, refused.text

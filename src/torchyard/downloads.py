@@ -12,10 +12,11 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from threading import Event
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from torchyard.base.errors import InvalidInput, Unreachable
 from torchyard.base.http import Transport
@@ -23,6 +24,8 @@ from torchyard.base.http import Transport
 _TRIES = 3
 _AT_ONCE = 4
 _READ_BYTES = 1 << 20
+_SMALL_BYTES = 1 << 16
+_FILES_A_BUNDLE = 500
 
 
 class Counter(Protocol):
@@ -34,17 +37,30 @@ class Counter(Protocol):
 
 @dataclass(frozen=True)
 class Wanted:
-    """What `source` answers belongs at `target`; `size_bytes` is for progress only."""
+    """What `source` answers belongs at `target`.
+
+    `bundle` is the route that gives many of such files at once, empty when none does.
+    """
 
     source: str
     target: Path
     size_bytes: int = 0
+    bundle: str = ""
+
+
+class Share(NamedTuple):
+    """What one request brings: a bundle of files, or one file by its own route."""
+
+    bundle: str | None
+    files: Sequence[Wanted]
 
 
 def download_all(
     transport: Transport, wanted: Sequence[Wanted], count: Counter | None = None
 ) -> list[Path]:
     """Download all of `wanted`, over several connections; returns the files in their order.
+
+    Many small ones come in bundles, a request a thousand.
 
     Raises:
         Unreachable: an answer broke off again and again; the files before it are there.
@@ -54,22 +70,31 @@ def download_all(
     add = count.add if count is not None else None
     if len(wanted) < 2 * _AT_ONCE:
         return [download_file(transport, file.source, file.target, add) for file in wanted]
+    small = [file for file in wanted if file.size_bytes <= _SMALL_BYTES and file.bundle]
+    single = [file for file in wanted if file.size_bytes > _SMALL_BYTES or not file.bundle]
+    shares = [Share(None, [file]) for file in single]
+    for first in range(0, len(small), _FILES_A_BUNDLE):
+        part = small[first : first + _FILES_A_BUNDLE]
+        shares.append(Share(part[0].bundle, part))
     stop = Event()
 
-    def share(first: int) -> None:
+    def work(first: int) -> None:
         own = transport.twin()
         try:
-            for file in wanted[first::_AT_ONCE]:
+            for share in shares[first::_AT_ONCE]:
                 if stop.is_set():
                     return
-                download_file(own, file.source, file.target, add)
+                if share.bundle:
+                    _download_bundle(own, share.bundle, share.files, add)
+                else:
+                    download_file(own, share.files[0].source, share.files[0].target, add)
         finally:
             own.close()
 
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        shares = [threads.submit(share, first) for first in range(_AT_ONCE)]
+        workers = [threads.submit(work, first) for first in range(_AT_ONCE)]
         try:
-            for done in shares:
+            for done in workers:
                 done.result()
         finally:
             stop.set()
@@ -85,7 +110,7 @@ def download_file(
         Unreachable: the answer broke off again and again.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.part")
+    temporary = _draft(target)
     try:
         for _ in range(_TRIES):
             if _whole(transport, source, temporary, add):
@@ -97,6 +122,45 @@ def download_file(
         f"`{target.name}` could not be downloaded: the connection broke off {_TRIES} times",
         "try again, or see `yard server status`",
     )
+
+
+def _download_bundle(
+    transport: Transport,
+    bundle: str,
+    files: Sequence[Wanted],
+    add: Callable[[int], None] | None,
+) -> None:
+    """Bring small files in one answer; what a broken answer lacks is asked for one by one."""
+    here = bundle.rpartition("/")[0] + "/"
+    came = 0
+    sources = [file.source.removeprefix(here) for file in files]
+    with suppress(http.client.HTTPException, OSError, ValueError):
+        with transport.stream(bundle, body={"sources": sources}) as answer:
+            for file in files:
+                size_bytes = int(answer.readline())
+                content = answer.read(size_bytes)
+                if len(content) < size_bytes:
+                    break
+                _write(file.target, content)
+                came += 1
+                if add is not None:
+                    add(size_bytes)
+    for file in files[came:]:
+        download_file(transport, file.source, file.target, add)
+
+
+def _write(target: Path, content: bytes) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = _draft(target)
+    try:
+        temporary.write_bytes(content)
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _draft(target: Path) -> Path:
+    return target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.part")
 
 
 def _whole(

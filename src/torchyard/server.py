@@ -48,6 +48,7 @@ from torchyard.environments.actions import Environments
 from torchyard.executors.executor import Executor
 from torchyard.executors.local import LocalExecutor
 from torchyard.jobs import (
+    bundles,
     data_sources,
     experiment_routes,
     model_sources,
@@ -183,6 +184,7 @@ def create_app(parts: Parts) -> FastAPI:
     )
     app.include_router(job_routes.router(room))
     app.include_router(experiment_routes.router(room))
+    app.include_router(bundles.router(room))
     app.include_router(worker_routes.router(room))
     app.include_router(
         model_routes.router(

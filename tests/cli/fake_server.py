@@ -103,6 +103,7 @@ class State:
         self.datastores: dict[str, dict[str, Any]] = {}
         self.url_maps: dict[str, str] = {}
         self.workspaces: list[dict[str, Any]] = []
+        self.bundle_bytes: int | None = None
         self.model_files: dict[str, bytes] = {"model.pt": b"weights"}
 
 
@@ -213,6 +214,14 @@ class _Handler(BaseHTTPRequestHandler):
         if handler is None:
             raise _Refused(404, f"nothing answers `{self.path}`")
         return handler(rest, query, body)
+
+    def _bundle(self, rest: list[str], query: dict[str, str], body: bytes) -> bytes:
+        frames = b""
+        for source in json.loads(body)["sources"]:
+            noun, *path = [unquote(part) for part in source.split("/")]
+            content = self._native(noun, path, {}, b"")
+            frames += b"%d\n" % len(content) + content
+        return frames[: self.state.bundle_bytes]
 
     def _blobs(self, rest: list[str], query: dict[str, str], body: bytes) -> Any:
         blobs = self.state.blobs

@@ -131,12 +131,15 @@ def test_stream_into_a_notebook(
     assert out.getvalue() == text
 
 
-def test_many_files_come_over_several_connections(
-    client: Client, server: FakeServer, tmp_path: Path
+@pytest.mark.parametrize("bundle_bytes", [None, 0, 1000], ids=["whole", "empty", "broken off"])
+def test_many_files_come_in_bundles_and_what_they_lack_one_by_one(
+    client: Client, server: FakeServer, tmp_path: Path, bundle_bytes: int | None
 ) -> None:
     job = FakeJob(job_body("a"))
-    job.files = {f"outputs/{n}.bin": bytes([n]) * n for n in range(100)}
+    job.files = {f"outputs/ü {n}.bin": bytes([n]) * n for n in range(100)}
+    job.files["outputs/large.bin"] = b"x" * 200_000
     server.state.jobs["a"] = job
+    server.state.bundle_bytes = bundle_bytes
     told: list[int] = []
 
     class Count:
@@ -148,7 +151,9 @@ def test_many_files_come_over_several_connections(
 
     written = client.jobs.download("a", tmp_path / "to", count=Count())
     assert [path.read_bytes() for path in written] == list(job.files.values())
-    assert sum(told) == 0 and told[0] == sum(range(100))
+    assert sum(told) == 0 and told[0] == sum(range(100)) + 200_000
+    asked = [path for method, path in server.state.requests if "/files/" in path]
+    assert (len(asked) == 1) == (bundle_bytes is None)
 
 
 def test_the_workspace_of_config_json(

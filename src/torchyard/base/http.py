@@ -80,10 +80,17 @@ class Transport:
 
     @contextmanager
     def stream(
-        self, path: str, query: Mapping[str, Any] | None = None
+        self, path: str, query: Mapping[str, Any] | None = None, body: Any = None
     ) -> Iterator[http.client.HTTPResponse]:
-        """Open an answer to read bit by bit; closed at the end of the block."""
-        answer = self._ask("GET", path, query, b"", {})
+        """Open an answer to read bit by bit; closed at the end of the block.
+
+        A `body` is sent as JSON by POST; without one it is a GET.
+        """
+        if body is None:
+            answer = self._ask("GET", path, query, b"", {})
+        else:
+            content = json.dumps(body).encode()
+            answer = self._ask("POST", path, query, content, {"Content-Type": "application/json"})
         try:
             yield answer
         finally:

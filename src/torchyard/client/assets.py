@@ -95,6 +95,7 @@ class Assets:
                 f"{self._of(name, version)}/files/{quote(file['path'])}",
                 below(Path(folder) / name, file["path"]),
                 int(file["size_bytes"]),
+                f"{self._here.rpartition('/')[0]}/bundle",
             )
             for file in files
         ]

@@ -258,18 +258,19 @@ class Jobs:
         from torchyard.downloads import Wanted, below, download_all
 
         top = Path(folder)
+        bundle = f"{self._here.rpartition('/')[0]}/bundle"
         wanted = []
         if not output_name:
             for file in self.files(name):
                 source = f"{self._of(name)}/files/{quote(file['path'])}"
                 target = below(top / "artifacts", file["path"])
-                wanted.append(Wanted(source, target, int(file["size_bytes"])))
+                wanted.append(Wanted(source, target, int(file["size_bytes"]), bundle))
         if output_name or everything:
             for output in self._output_files(name, output_name):
                 label = output["output"]
                 source = f"{self._of(name)}/outputs/{quote(label)}/{quote(output['path'])}"
                 target = below(top / "named-outputs" / label, output["path"])
-                wanted.append(Wanted(source, target, int(output["size_bytes"])))
+                wanted.append(Wanted(source, target, int(output["size_bytes"]), bundle))
         return download_all(self._transport, wanted, count)
 
     def _output_files(self, name: str, output_name: str) -> OutputFiles:

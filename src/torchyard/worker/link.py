@@ -15,7 +15,7 @@ from typing import IO, Any, Union
 from urllib.parse import urlencode, urlsplit
 
 # Evaluated at run time, so in the words of Python 3.9.
-Content = Union[bytes, IO[bytes], Iterable[bytes]]  # noqa: UP007
+Content = Union[bytes, IO[bytes], Iterable[bytes]]
 
 
 class AttemptOver(Exception):
