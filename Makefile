@@ -83,6 +83,7 @@ bench: setup
 	$(BIN)/python benchmarks/cli.py
 	$(BIN)/python benchmarks/server.py
 	$(BIN)/python benchmarks/launch.py
+	$(BIN)/python benchmarks/data.py
 
 # For every Python and system at once; without the addresses of this machine's package indexes.
 lock: setup

@@ -90,6 +90,8 @@ BAD: list[tuple[dict[str, Any], tuple[str | int, ...], str]] = [
     ({"command": "x ${{search_space.lr}}"}, ("command",), "sweeps"),
     ({"command": "x ${{parent.inputs.a}}"}, ("command",), "pipeline"),
     ({"command": "x $[[ ${{inputs.a}}"}, ("command",), "]]"),
+    ({"command": "x ${{inputs.a", "inputs": {"a": 1}}, ("command",), "}}"),
+    ({"command": "x ${{inputs.a}", "inputs": {"a": 1}}, ("command",), "}}"),
     ({"command": "x\0y"}, ("command",), "remove it"),
     ({"instance_count": 2}, ("instance_count",), "belongs under `resources`"),
     ({"resources": {"compute": "x"}}, ("resources", "compute"), "top of the job file"),

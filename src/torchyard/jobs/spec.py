@@ -122,6 +122,10 @@ def _command(
         raise InvalidSpec(
             "the command opens `$[[` and does not close it", "end it with `]]`", at=("command",)
         )
+    if "${{" in _EXPRESSION.sub("", command):
+        raise InvalidSpec(
+            "the command opens `${{` and does not close it", "end it with `}}`", at=("command",)
+        )
     for expression in _EXPRESSION.findall(command):
         _check_form(expression)
     known = {"inputs": list(inputs), "outputs": list(outputs)}
