@@ -106,7 +106,7 @@ class ExecutorContract:
         before = time.monotonic()
         site.executor.stop(handle, 5.0)
         site.executor.stop(handle, 5.0)
-        assert time.monotonic() - before < 1.0
+        assert time.monotonic() - before < 4.0
         _wait(lambda: site.executor.status(handle).over)
         site.executor.stop(handle, 0.0)
         assert site.executor.status(handle).over

@@ -94,19 +94,6 @@ def test_many_launches_at_once_start_once(bench: Bench) -> None:
     assert site.starts(plan) == 1
 
 
-def test_a_launch_takes_little_of_the_servers_time(bench: Bench) -> None:
-    bench.executor.launch(LocalSite(bench).plan())
-    took_s = []
-    for _ in range(3):
-        plan = LocalSite(bench).plan(node_count=4)
-        before = time.perf_counter()
-        handle = bench.executor.launch(plan)
-        took_s.append(time.perf_counter() - before)
-        bench.executor.stop(handle, 0.0)
-    bench.server.over = True
-    assert min(took_s) < 0.05, took_s
-
-
 def test_a_worker_deaf_to_the_stop_is_killed_after_the_grace(bench: Bench) -> None:
     plan = LocalSite(bench).plan()
     handle = bench.executor.launch(plan)

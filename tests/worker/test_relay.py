@@ -234,7 +234,7 @@ def test_ten_thousand_points_survive_a_server_that_goes(server: MlflowStub, tmp_
             slowest = max(slowest, time.monotonic() - started)
         assert relay.finish(20.0)
     assert steps(server) == list(range(10_000))
-    assert slowest < 2.0
+    assert slowest < 10
 
 
 RELAY_PROGRAM = """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -39,15 +38,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(*command: str | Path, **settings: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=True, **settings)  # type: ignore[call-overload]
     return str(done.stdout).strip()
-
-
-def test_it_is_made_in_milliseconds(shared: Path, tmp_path: Path) -> None:
-    times = []
-    for number in range(5):
-        started = time.perf_counter()
-        thin_environment.create(shared, tmp_path / str(number))
-        times.append(time.perf_counter() - started)
-    assert min(times) < 0.05
 
 
 def test_everything_runs_in_the_thin_one(shared: Path, tmp_path: Path) -> None:
