@@ -16,7 +16,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import InvalidSpec
 from torchyard.data import assets, datastores, url_maps
 from torchyard.executors.fake import FakeExecutor
-from torchyard.jobs import artifacts, data_sources
+from torchyard.jobs import actions, artifacts, data_sources, progress
 from torchyard.jobs import outputs as outputs_of
 from torchyard.jobs.room import Room
 from torchyard.jobs.scheduler import Scheduler
@@ -109,6 +109,22 @@ def test_the_web_is_fetched_before_nodes_are_held(
         source = Path(yard.plan(submit(room, inputs=data)).inputs["data"].source)
         assert source.read_bytes() == b"1\n"
     assert web.asked.count("GET /iris.csv") == 1
+
+
+def test_environment_and_inputs_are_one_stage(
+    yard: Yard,
+    room: Room,
+    web: Web,  # noqa: F811
+) -> None:
+    web.files["/iris.csv"] = b"1\n"
+    room.environments.unbuilt.add("slow")  # type: ignore[attr-defined]
+    room.environments.go_on.set()  # type: ignore[attr-defined]
+    data = {"data": {"type": "uri_file", "path": f"{web.url}/iris.csv"}}
+    job = submit(room, environment="slow", inputs=data)
+    yard.look_until(job, Status.STARTING)
+    spans = progress.timeline(actions.events(room, job))
+    assert [span.name.value for span in spans] == ["Preparing", "Scaling", "Running"]
+    assert spans[0].waited_for == "the environment is built"
 
 
 def test_an_input_that_cannot_be_read_ends_the_job_with_the_reason(

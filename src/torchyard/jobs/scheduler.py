@@ -189,7 +189,8 @@ class Scheduler:
         room = self._room
         with room.db.write() as connection:
             current = store.job_by_id(connection, job.id)
-            if current.status in (Status.NOT_STARTED, Status.PREPARING):
+            # A job that waited for its environment goes on in the same stage.
+            if current.status is Status.NOT_STARTED:
                 now = room.clock.now()
                 progress.move(connection, current, Status.PREPARING, now)
                 waited_for = inputs.describe(spec.read(job.spec))
