@@ -66,12 +66,6 @@ class Signals:
         for event in waiting:
             self._wake(event)
 
-    def forget(self, key: str) -> None:
-        """Drop the counter of something that has ended and that nobody waits for."""
-        with self._lock:
-            if key not in self._waiting:
-                self._counts.pop(key, None)
-
     def _wake(self, event: asyncio.Event) -> None:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(event.set)
