@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help setup demo test test-e2e test-object-store azurite check format docs bench lock clean
+.PHONY: help setup demo test test-e2e test-object-store test-postgres test-e2e-postgres test-faults test-fuzz postgres azurite check format docs bench lock clean
 
 help:
 	@echo 'make demo      train a small network on two local nodes'
@@ -12,6 +12,10 @@ help:
 	@echo 'make test      the quick tests: no network, no torch'
 	@echo 'make test-e2e  real jobs with torch in a built environment'
 	@echo 'make test-object-store  data on S3 and Azure Blob servers that the tests start'
+	@echo 'make test-postgres      the tests that use a database, on a PostgreSQL that they start'
+	@echo 'make test-e2e-postgres  real jobs, recorded in PostgreSQL'
+	@echo 'make test-faults        ranks, workers and servers killed at random; 57 ways to fail'
+	@echo 'make test-fuzz          attacks by path, link and name; the API fuzzed from its schema'
 	@echo 'make check     format, lint, types and floors'
 	@echo 'make format    put the code into its format'
 	@echo 'make docs      the pages that are made from tables of the code'
@@ -46,15 +50,23 @@ demo: setup
 	@YARD=$(BIN)/yard PYTHON=$(BIN)/python examples/digits/demo.sh
 
 test: setup
-	$(BIN)/pytest -m 'not end_to_end and not slow and not object_store'
+	$(BIN)/pytest -m 'not end_to_end and not slow and not object_store and not postgres'
 
 test-e2e: setup
-	$(BIN)/pytest -m 'end_to_end or slow'
+	$(BIN)/pytest -m '(end_to_end or slow) and not postgres and not faults and not fuzz and not object_store'
+
+test-faults: setup
+	$(BIN)/pytest -s -m faults
+
+# TORCHYARD_FUZZ_EXAMPLES=200 for the long form.
+test-fuzz: setup
+	@$(BIN)/pip install -qq --disable-pip-version-check -e '.[fuzz]'
+	$(BIN)/pytest -m fuzz
 
 # S3 is moto's, from PyPI; Azure Blob is Azurite's, from npm.
 test-object-store: setup azurite
 	@$(BIN)/pip install -qq --disable-pip-version-check -e '.[object-store]'
-	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -m object_store
+	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -m 'object_store and not postgres'
 
 azurite: .azurite/node_modules/.bin/azurite-blob
 
@@ -64,6 +76,27 @@ azurite: .azurite/node_modules/.bin/azurite-blob
 	  echo 'hint: Azurite, which plays Azure Blob in tests, comes from npm' >&2; \
 	  exit 2; }
 	@npm install --silent --no-fund --no-audit --prefix .azurite azurite
+
+test-postgres: setup postgres
+	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest \
+	  -m 'postgres and not object_store and not end_to_end'
+
+# ONLY='digits or tried_again' runs these alone.
+test-e2e-postgres: setup postgres
+	TORCHYARD_TEST_SERVICES=required TORCHYARD_TEST_DATABASE=postgres $(BIN)/pytest \
+	  -m 'end_to_end and not object_store' -k 'not sqlite and ($(or $(ONLY),test))'
+
+# The tests start a server of their own; they need its programs and the driver.
+postgres: setup
+	@$(BIN)/pip install -qq --disable-pip-version-check -e '.[postgres]'
+	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
+	    echo 'error: PostgreSQL is not on this machine' >&2; \
+	    echo 'hint: install it with `apt-get install postgresql`; it need not run' >&2; \
+	    exit 2; }; \
+	  apt-get -qq update && \
+	  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends postgresql \
+	    >/dev/null; }
 
 check: setup
 	$(BIN)/ruff format --check .
@@ -77,6 +110,7 @@ format: setup
 
 docs: setup
 	$(BIN)/python -m torchyard.jobs.keys > docs/reference/job-file.md
+	$(BIN)/python -m torchyard.worker.causes > docs/reference/failure-codes.md
 
 bench: setup
 	$(BIN)/python benchmarks/snapshot.py
@@ -84,6 +118,8 @@ bench: setup
 	$(BIN)/python benchmarks/server.py
 	$(BIN)/python benchmarks/launch.py
 	$(BIN)/python benchmarks/data.py
+	$(BIN)/python benchmarks/relay.py
+	$(BIN)/python benchmarks/redaction.py
 
 # For every Python and system at once; without the addresses of this machine's package indexes.
 lock: setup

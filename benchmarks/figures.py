@@ -39,9 +39,9 @@ def compare(title: str, cases: list[Case], rounds: int) -> None:
     tries: dict[str, list[Mapping[str, float]]] = {case.name: [] for case in cases}
     for number in range(1, rounds + 1):
         for case in cases:
-            _progress(f"{title}: round {number} of {rounds}, {case.name}")
+            progress(f"{title}: round {number} of {rounds}, {case.name}")
             tries[case.name].append(case.measure())
-    _progress("")
+    progress("")
     print(f"\n{title}, {rounds} interleaved rounds")
     for figure in tries[cases[0].name][0]:
         print(f"  {figure:34}{'minimum':>10}{'median':>10}{'ours/this':>11}")
@@ -54,7 +54,8 @@ def compare(title: str, cases: list[Case], rounds: int) -> None:
                 print(f"    {case.name:32}{min(values):10.3f}{median:10.3f}{ratio:>11}")
 
 
-def _progress(text: str) -> None:
+def progress(text: str) -> None:
+    """Say on a terminal what goes on; an empty text takes it away."""
     if sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 

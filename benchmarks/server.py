@@ -8,6 +8,7 @@ Each round starts on an empty folder: what is measured contains the making of th
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -25,13 +27,17 @@ from figures import YARD, Case, clean_variables, compare, remove
 LONGEST_S = 180.0
 
 
-def memory_mb(pid: int) -> float:
-    """Resident memory of a process and all it started."""
+def memory_mb(pid: int, kind: str = "Rss") -> float:
+    """Memory of a process and all it started.
+
+    Args:
+        kind: `Rss`, or `Pss`, which counts what processes share once.
+    """
     total, waiting = 0.0, [pid]
     while waiting:
         folder = Path(f"/proc/{waiting.pop()}")
-        for line in (folder / "status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
+        for line in (folder / "smaps_rollup").read_text().splitlines():
+            if line.startswith(f"{kind}:"):
                 total += int(line.split()[1]) / 1024
         for task in (folder / "task").iterdir():
             waiting += [int(child) for child in (task / "children").read_text().split()]
@@ -49,47 +55,66 @@ def wait_for_answer(url: str, started: float) -> float:
     raise SystemExit(f"{url} did not answer within {LONGEST_S:.0f} s")
 
 
-def torchyard() -> dict[str, float]:
-    """From `yard server start` to its answer; the command itself is counted."""
-    home = Path(tempfile.mkdtemp(prefix="torchyard-benchmark-"))
+@contextlib.contextmanager
+def torchyard_server(home: Path) -> Iterator[tuple[str, int, float]]:
+    """URL, process and seconds from `yard server start` to its answer; the command is counted."""
     variables = clean_variables(TORCHYARD_HOME=str(home))
     started = time.monotonic()
     subprocess.run([YARD, "server", "start"], env=variables, check=True, capture_output=True)
-    server = json.loads((home / "server.json").read_text())
     try:
+        server = json.loads((home / "server.json").read_text())
         ready_s = wait_for_answer(server["url"] + "/health", started)
-        return {"ready_s": ready_s, "memory_mb": memory_mb(server["pid"])}
+        yield server["url"], server["pid"], ready_s
     finally:
         subprocess.run([YARD, "server", "stop"], env=variables, check=True, capture_output=True)
+
+
+@contextlib.contextmanager
+def mlflow_server(python: str, folder: Path) -> Iterator[tuple[str, int, float]]:
+    """MLflow's on SQLite: URL, first process and seconds until its answer."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    stores = ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db"]
+    stores += ["--artifacts-destination", f"{folder}/artifacts"]
+    # MLflow 2 starts the gunicorn that it finds there.
+    path = f"{Path(python).parent}:{os.environ['PATH']}"
+    started = time.monotonic()
+    process = subprocess.Popen(
+        [python, "-m", "mlflow", "server", "--port", str(port), *stores],
+        cwd=folder,
+        env=clean_variables(PATH=path),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        url = f"http://127.0.0.1:{port}"
+        yield url, process.pid, wait_for_answer(f"{url}/health", started)
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def torchyard() -> dict[str, float]:
+    home = Path(tempfile.mkdtemp(prefix="torchyard-benchmark-"))
+    try:
+        with torchyard_server(home) as (_, pid, ready_s):
+            return {"ready_s": ready_s, "memory_mb": memory_mb(pid)}
+    finally:
         remove(home)
 
 
 def mlflow(python: str) -> dict[str, float]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with tempfile.TemporaryDirectory() as folder:
-        stores = ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db"]
-        stores += ["--default-artifact-root", folder]
-        started = time.monotonic()
-        process = subprocess.Popen(
-            [python, "-m", "mlflow", "server", "--port", str(port), *stores],
-            cwd=folder,
-            env=clean_variables(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            ready_s = wait_for_answer(f"http://127.0.0.1:{port}/health", started)
-            return {"ready_s": ready_s, "memory_mb": memory_mb(process.pid)}
-        finally:
-            os.killpg(process.pid, signal.SIGTERM)
-            try:
-                process.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mlflow_server(python, Path(folder)) as (_, pid, ready_s),
+    ):
+        return {"ready_s": ready_s, "memory_mb": memory_mb(pid)}
 
 
 def main() -> None:

@@ -24,10 +24,17 @@ OPEN = {"/health"}
 
 
 @pytest.fixture
-def parts(tmp_path: Path) -> server.Parts:
-    made = server.build(tmp_path, "http://127.0.0.1:1", os.environ, executor=FakeExecutor())
+def parts(tmp_path: Path, database_url: str) -> Iterator[server.Parts]:
+    made = server.build(
+        tmp_path,
+        "http://127.0.0.1:1",
+        os.environ,
+        executor=FakeExecutor(),
+        database=database_url,
+    )
     server.ensure_token(made, Settings(tmp_path).token_file)
-    return made
+    yield made
+    made.room.db.close()
 
 
 @pytest.fixture

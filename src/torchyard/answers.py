@@ -88,7 +88,13 @@ class Stage(TypedDict):
     waited_for: str
 
 
-class JobError(TypedDict):
+class _Details(TypedDict, total=False):
+    details: dict[str, Any]
+
+
+class JobError(_Details):
+    """`details`, where a job is shown by itself: rank, node, signal, traceback, log_lines, …"""
+
     code: str
     message: str
     hint: str

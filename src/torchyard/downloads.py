@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import re
 import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,12 @@ _AT_ONCE = 4
 _READ_BYTES = 1 << 20
 _SMALL_BYTES = 1 << 16
 _FILES_A_BUNDLE = 500
+# A file that was small when it was listed may have grown since.
+_CONTENT_MOST_BYTES = 64 << 20
+_HEADER_MOST_BYTES = 32
+_NAME_MOST, _PATH_MOST_BYTES = 255, 3000
+
+_DEVICE = re.compile(r"(CON|PRN|AUX|NUL|COM\d|LPT\d)(\..*)?", re.IGNORECASE)
 
 
 class Counter(Protocol):
@@ -137,7 +144,9 @@ def _download_bundle(
     with suppress(http.client.HTTPException, OSError, ValueError):
         with transport.stream(bundle, body={"sources": sources}) as answer:
             for file in files:
-                size_bytes = int(answer.readline())
+                size_bytes = int(answer.readline(_HEADER_MOST_BYTES))
+                if not 0 <= size_bytes <= _CONTENT_MOST_BYTES:
+                    break
                 content = answer.read(size_bytes)
                 if len(content) < size_bytes:
                     break
@@ -160,7 +169,7 @@ def _write(target: Path, content: bytes) -> None:
 
 
 def _draft(target: Path) -> Path:
-    return target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.part")
+    return target.with_name(f".{target.name[:50]}.{secrets.token_hex(4)}.part")
 
 
 def _whole(
@@ -188,8 +197,43 @@ def _whole(
 
 
 def below(folder: Path, path: str) -> Path:
-    """`path` below `folder`; a server's word does not lead out of it."""
+    """`path` below `folder`; a server's word does not lead out of it, on no system.
+
+    Raises:
+        InvalidInput: it does, or through a link that stands there.
+    """
     parts = PurePosixPath(path).parts
-    if not parts or parts[0] == "/" or ".." in parts or "\0" in path:
-        raise InvalidInput(f"the server names a file `{path}`, which leads out of the folder")
-    return folder.joinpath(*parts)
+    size_bytes = len(path.encode("utf-8", "replace"))
+    if size_bytes > _PATH_MOST_BYTES or any(len(part) > _NAME_MOST for part in parts):
+        raise InvalidInput(
+            f"the server names a file `{path[:80]!a}…`, which is too long for a disk"
+        )
+    if not parts or parts[0] == "/" or ".." in parts or "\0" in path or _leads_away(parts):
+        raise InvalidInput(
+            f"the server names a file `{path!a}`, which leads out of the folder",
+            "nothing was written; tell who runs the server",
+        )
+    target = folder.joinpath(*parts)
+    # What came before is files alone, so a link below the folder is the user's own.
+    real, top = os.path.realpath(target.parent), os.path.realpath(folder)
+    if not _with_end(real).startswith(_with_end(top)):
+        raise InvalidInput(
+            f"`{path}` lies behind a link that leads out of `{folder}`", "name an empty folder"
+        )
+    return target
+
+
+def _leads_away(parts: Sequence[str]) -> bool:
+    """Windows has more ways to name a place, and names that are devices."""
+    return _on_windows() and any(
+        "\\" in part or ":" in part or part.rstrip(". ") != part or _DEVICE.fullmatch(part)
+        for part in parts
+    )
+
+
+def _on_windows() -> bool:
+    return os.name == "nt"
+
+
+def _with_end(folder: str) -> str:
+    return folder if folder.endswith(os.sep) else folder + os.sep

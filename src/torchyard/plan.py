@@ -49,8 +49,12 @@ class LaunchPlan:
     `environment` is the folder of a built environment, empty for the platform's own Python.
     `blobs` is the server's blob folder when the node can see it, else empty: then blobs come
     over HTTP. `scratch` is a folder of this attempt's own, shared by the nodes of a local engine.
+    `server_id` is what the server signs with when it disowns a worker; `server_file` tells where
+    it listens now, on nodes that see its disk.
     `variables` are the job variables that the server knows (AZUREML_*, MLFLOW_*); the worker adds
-    those that only a node knows. `environment_variables` are the user's and win over both.
+    those that only a node knows. `environment_variables` are the user's and win over both;
+    `secrets` are the names among them whose values are masked, `not_secrets` those that only look
+    as if.
     """
 
     attempt_id: str
@@ -68,6 +72,8 @@ class LaunchPlan:
     processes_per_node: int = 1
     environment: str = ""
     environment_variables: dict[str, str] = field(default_factory=dict)
+    secrets: list[str] = field(default_factory=list)
+    not_secrets: list[str] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
     code: str = ""
     inputs: dict[str, InputPlan] = field(default_factory=dict)
@@ -77,6 +83,11 @@ class LaunchPlan:
     grace_s: float = 10.0
     meeting_timeout_s: float = 600.0
     timeout_s: float = 0.0
+    server_id: str = ""
+    server_file: str = ""
+    rendezvous_timeout_s: float = 0.0
+    hang_after_s: float = 0.0
+    hang_action: str = "dump"
     python: str = ""
 
     @property

@@ -18,9 +18,11 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Mapping
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -28,14 +30,14 @@ import uvicorn
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DataError, IntegrityError
 from starlette.exceptions import HTTPException
 
 import torchyard
-from torchyard.base import settings
+from torchyard import listening
+from torchyard.base import disk, home_database, settings
 from torchyard.base.blobs import Blobs
 from torchyard.base.clock import Clock, SystemClock
-from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, Internal, InvalidInput, NotFound, TorchyardError
 from torchyard.base.files import whole
 from torchyard.compute import actions as computes
@@ -43,6 +45,7 @@ from torchyard.compute import routes as compute_routes
 from torchyard.data import asset_routes
 from torchyard.data import routes as data_routes
 from torchyard.data.datastores import Datastores
+from torchyard.doors import LOOPBACK_NAMES, Doors
 from torchyard.environments import routes as environment_routes
 from torchyard.environments.actions import Environments
 from torchyard.executors.executor import Executor
@@ -50,8 +53,12 @@ from torchyard.executors.local import LocalExecutor
 from torchyard.jobs import (
     bundles,
     data_sources,
+    deletion_routes,
     experiment_routes,
+    history_routes,
+    logged_metrics,
     model_sources,
+    reclaiming_routes,
     runs,
     store,
     worker_routes,
@@ -66,6 +73,7 @@ from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.signals import Signals
 from torchyard.mlflow import routes as mlflow_routes
 from torchyard.mlflow.job_runs import JobRuns
+from torchyard.mlflow.registry import Registry
 from torchyard.models import routes as model_routes
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces import routes as workspace_routes
@@ -74,6 +82,7 @@ from torchyard.workspaces.types import Identity, TokenKind
 
 _log = logging.getLogger(__name__)
 _DEFAULT_PORT = 8765
+_DEFAULT_TLS_PORT = 8766
 
 
 @dataclass(frozen=True)
@@ -91,16 +100,17 @@ def build(
     environ: Mapping[str, str],
     clock: Clock | None = None,
     executor: Executor | None = None,
+    database: str = "",
 ) -> Parts:
     """Open the home folder and put the rooms together; nothing runs yet.
 
     Args:
         environ: what builds and jobs inherit.
+        database: its URL; empty for the one that the home had last.
     """
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     clock = clock or SystemClock()
-    db = Database(f"sqlite:///{home / 'torchyard.db'}")
-    db.upgrade()
+    db = home_database.open_for(home, home_database.chosen(home, database))
     default = workspaces.ensure_default(db, clock)
     computes.ensure_local(db, clock, default.name)
     room = Room(
@@ -110,17 +120,22 @@ def build(
         blobs=Blobs(home / "blobs"),
         datastores=Datastores(home / "datastores"),
         environments=Environments(home, db, clock, environ),
-        history=History(db, store.merge_tags),
+        history=History(db, store.merge_tags, logged_metrics.add),
         logs=Logs(home / "logs"),
         signals=Signals(),
         bell=threading.Event(),
+        server_id=_id_of(home),
     )
     scheduler = Scheduler(room, executor or LocalExecutor(home, environ), url)
     return Parts(room, Access(db, clock), scheduler)
 
 
-def create_app(parts: Parts) -> FastAPI:
-    """The HTTP face of the rooms."""
+def create_app(parts: Parts, hosts: Sequence[str] = ()) -> FastAPI:
+    """The HTTP face of the rooms.
+
+    Args:
+        hosts: the names that plain requests may call the server by; any when empty.
+    """
     room = parts.room
 
     @asynccontextmanager
@@ -140,6 +155,7 @@ def create_app(parts: Parts) -> FastAPI:
         redoc_url=None,
     )
     app.state.access = parts.access
+    app.add_middleware(Doors, hosts=hosts, server_id=room.server_id)
 
     @app.get("/health", tags=["server"])
     def health() -> dict[str, Any]:
@@ -155,6 +171,18 @@ def create_app(parts: Parts) -> FastAPI:
     def openapi(identity: Person) -> dict[str, Any]:
         return app.openapi()
 
+    find_model = partial(model_sources.find, room)
+    registry = Registry(room.db, room.clock, room.datastores, find_model)
+    # Routes are tried in turn, and no others are called as often.
+    for prefix in ("", "/mlflow/{workspace}"):
+        tracking = mlflow_routes.router(
+            JobRuns(room),
+            registry,
+            room.history,
+            parts.access.person,
+            lambda job: room.signals.notify(job_key(job)),
+        )
+        app.include_router(tracking, prefix=prefix)
     app.include_router(
         workspace_routes.router(
             room.db,
@@ -183,26 +211,20 @@ def create_app(parts: Parts) -> FastAPI:
         dependencies=[Depends(person)],
     )
     app.include_router(job_routes.router(room))
+    app.include_router(deletion_routes.router(room))
+    app.include_router(history_routes.router(room))
     app.include_router(experiment_routes.router(room))
     app.include_router(bundles.router(room))
+    app.include_router(reclaiming_routes.router(room))
     app.include_router(worker_routes.router(room))
     app.include_router(
         model_routes.router(
             room.db,
             room.clock,
             room.datastores,
-            lambda workspace, path: model_sources.find(room, workspace, path),
+            find_model,
         )
     )
-
-    for prefix in ("/mlflow/{workspace}", ""):
-        tracking = mlflow_routes.router(
-            JobRuns(room),
-            room.history,
-            parts.access.person,
-            lambda job: room.signals.notify(job_key(job)),
-        )
-        app.include_router(tracking, prefix=prefix)
     _answer_errors(app)
     return app
 
@@ -231,11 +253,48 @@ def _answer_errors(app: FastAPI) -> None:
         refusal = Conflict("another request changed the same thing", "try again")
         return JSONResponse(refusal.to_json(), refusal.http_status)
 
+    @app.exception_handler(NotADirectoryError)
+    @app.exception_handler(IsADirectoryError)
+    @app.exception_handler(FileExistsError)
+    def in_the_way(request: Request, error: Exception) -> JSONResponse:
+        _log.warning("%s %s: %r", request.method, request.url.path, error)
+        refusal = Conflict("a file and a folder would have one path", "choose another path")
+        return JSONResponse(refusal.to_json(), refusal.http_status)
+
+    @app.exception_handler(OSError)
+    def disk_failed(request: Request, error: OSError) -> JSONResponse:
+        found = disk.meaning(error)
+        if found is None:
+            return failed(request, error)
+        _log.warning("%s %s: %s: %r", request.method, request.url.path, found.message, error)
+        return JSONResponse(found.to_json(), found.http_status)
+
+    @app.exception_handler(OverflowError)
+    @app.exception_handler(RecursionError)
+    @app.exception_handler(UnicodeEncodeError)
+    @app.exception_handler(DataError)
+    def beyond(request: Request, error: Exception) -> JSONResponse:
+        _log.warning("%s %s: %r", request.method, request.url.path, error)
+        refusal = InvalidInput(
+            "the request holds a number, a text or a nesting that nothing here can keep",
+            "numbers have 63 bits at the most, and texts are Unicode",
+        )
+        return JSONResponse(refusal.to_json(), refusal.http_status)
+
     @app.exception_handler(Exception)
     def failed(request: Request, error: Exception) -> JSONResponse:
         _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
         fault = Internal("the server failed at this request", "see `yard server logs`")
         return JSONResponse(fault.to_json(), fault.http_status)
+
+
+def _id_of(home: Path) -> str:
+    """What tells this home's server from any other, over restarts."""
+    file = home / "server.id"
+    if not file.exists():
+        with whole(file, mode=0o600) as writing:
+            writing.write(uuid.uuid4().hex.encode())
+    return file.read_text().strip()
 
 
 def ensure_token(parts: Parts, token_file: Path) -> None:
@@ -270,14 +329,19 @@ def hold_home(home: Path) -> IO[bytes]:
     return held
 
 
-def listen(home: Path, host: str, port: int | None) -> socket.socket:
+def listen(
+    home: Path, host: str, port: int | None, known_as: str = "port", default: int = _DEFAULT_PORT
+) -> socket.socket:
     """A listening socket on the port asked for, else the one used last, else a free one.
+
+    Args:
+        known_as: the file of the home folder that remembers the port.
 
     Raises:
         Conflict: the port asked for is taken.
     """
-    remembered = home / "port"
-    wanted = [port] if port is not None else [_remembered(remembered) or _DEFAULT_PORT, 0]
+    remembered = home / known_as
+    wanted = [port] if port is not None else [_remembered(remembered) or default, 0]
     for number in wanted:
         # asyncio turns Nagle's delay off only for sockets that name their protocol.
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -288,7 +352,9 @@ def listen(home: Path, host: str, port: int | None) -> socket.socket:
             listener.close()
             continue
         listener.listen(1024)
-        remembered.write_text(str(listener.getsockname()[1]))
+        if _remembered(remembered) != listener.getsockname()[1]:
+            with whole(remembered) as writing:
+                writing.write(str(listener.getsockname()[1]).encode())
         return listener
     raise Conflict(f"port {port} of `{host}` is taken", "choose another with `--port`")
 
@@ -300,22 +366,46 @@ def _remembered(file: Path) -> int:
         return 0
 
 
-def run(home: Path, host: str, port: int | None, ready_fd: int | None) -> None:
-    """Serve until SIGTERM or SIGINT."""
+def run(
+    home: Path,
+    host: str,
+    port: int | None,
+    ready_fd: int | None,
+    tls: listening.Tls | None = None,
+    database: str = "",
+) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Args:
+        tls: `host` and `port` are the listener's that has it; workers and commands of this machine
+            go on using a plain one on loopback.
+        database: its URL; empty for the one that the home had last.
+    """
+    context = listening.context_of(tls) if tls is not None else None
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     configured = settings.Settings(home)
     held = hold_home(home)
+    secure = None
+    if context is not None:
+        secure = (listen(home, host, port, "tls-port", _DEFAULT_TLS_PORT), context)
+        host, port = LOOPBACK_NAMES[0], None
     listener = listen(home, host, port)
     url = f"http://{host}:{listener.getsockname()[1]}"
-    parts = build(home, url, os.environ)
+    parts = build(home, url, settings.for_jobs(os.environ), database=database)
     ensure_token(parts, configured.token_file)
-    app = create_app(parts)
+    app = create_app(parts, (*LOOPBACK_NAMES, host) if listening.is_loopback(host) else ())
     server = _Server(
         uvicorn.Config(
-            app, log_level="warning", access_log=False, lifespan="on", timeout_graceful_shutdown=5
+            app,
+            http=listening.PacedProtocol,
+            log_level="warning",
+            access_log=False,
+            lifespan="on",
+            timeout_graceful_shutdown=5,
         ),
-        parts.room.signals,
+        secure,
     )
+    server.signals = parts.room.signals
     _write_server_file(configured.server_file, url)
     if ready_fd is not None:
         os.write(ready_fd, f"{url}\n".encode())
@@ -328,15 +418,13 @@ def run(home: Path, host: str, port: int | None, ready_fd: int | None) -> None:
         held.close()
 
 
-class _Server(uvicorn.Server):
+class _Server(listening.Server):
     """Lets the streams go as soon as a signal comes, so that the shutdown need not wait."""
 
-    def __init__(self, config: uvicorn.Config, signals: Signals) -> None:
-        super().__init__(config)
-        self._signals = signals
+    signals: Signals
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        self._signals.close()
+        self.signals.close()
         super().handle_exit(sig, frame)
 
 
@@ -358,17 +446,33 @@ def _write_server_file(file: Path, url: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser("yard-server", description="Serve a torchyard home folder.")
     parser.add_argument("--home", type=Path, default=None, help="default: TORCHYARD_HOME")
-    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--host", default="127.0.0.1", help="beyond loopback it needs TLS")
+    parser.add_argument("--tls-cert", type=Path, default=None, help="PEM file, with its chain")
+    parser.add_argument("--tls-key", type=Path, default=None, help="PEM file, without a password")
+    parser.add_argument(
+        "--insecure", action="store_true", help="listen beyond loopback without TLS"
+    )
     parser.add_argument("--port", type=int, default=None, help="default: the one used last")
+    parser.add_argument(
+        "--database",
+        default="",
+        metavar="URL",
+        help="postgresql://user@host/name; default: TORCHYARD_DATABASE, then the one used last",
+    )
     parser.add_argument("--ready-fd", type=int, default=None, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    home = asked.home.absolute() if asked.home else settings.read().home
     # The terminal's Ctrl-C is for the command that started an embedded server.
     if asked.ready_fd is not None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        run(home, asked.host, asked.port, asked.ready_fd)
+        tls = listening.tls_of(asked.host, asked.tls_cert, asked.tls_key, asked.insecure)
+        configured = settings.read()
+        home = asked.home.absolute() if asked.home else configured.home
+        if asked.database:
+            home_database.refuse_password(asked.database)
+        database = asked.database or configured.database
+        run(home, asked.host, asked.port, asked.ready_fd, tls, database)
     except TorchyardError as error:
         print(f"error: {error.message}", file=sys.stderr)
         if error.hint:

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import threading
 from datetime import datetime, timezone
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
 import torchyard.server  # noqa: F401  (every room's tables)
-from torchyard.base.db import Database, Instant, metadata
+from postgres_server import PostgresServer
+from torchyard.base.db import Database, Instant, insert_new, metadata
+from torchyard.base.errors import DatabaseAway, InvalidInput
 
 
 def test_the_migrations_make_the_schema_that_the_rooms_declare(db: Database) -> None:
@@ -20,15 +21,13 @@ def test_the_migrations_make_the_schema_that_the_rooms_declare(db: Database) -> 
         assert compare_metadata(context, metadata) == []
 
 
-def test_times_come_back_aware_and_exact(tmp_path: Path) -> None:
-    db = Database(f"sqlite:///{tmp_path / 'x.db'}")
+def test_times_come_back_aware_and_exact(db: Database) -> None:
     table = sa.Table("t", sa.MetaData(), sa.Column("at", Instant))
     moment = datetime(2026, 11, 21, 3, 4, 5, 678901, tzinfo=timezone.utc)
     with db.write() as connection:
         table.create(connection)
         connection.execute(table.insert().values(at=moment))
         assert connection.execute(sa.select(table.c.at)).scalar_one() == moment
-    db.close()
 
 
 def test_an_error_rolls_back(db: Database) -> None:
@@ -59,3 +58,115 @@ def test_writers_wait_for_each_other(db: Database) -> None:
         thread.join()
     with db.read() as connection:
         assert connection.execute(sa.text("SELECT x FROM t")).scalar_one() == 80
+
+
+def test_a_read_is_one_instant(db: Database) -> None:
+    with db.write() as connection:
+        connection.execute(sa.text("CREATE TABLE t (x INTEGER)"))
+    count = sa.text("SELECT count(*) FROM t")
+    with db.read() as reading:
+        assert reading.execute(count).scalar_one() == 0
+        with db.write() as connection:
+            connection.execute(sa.text("INSERT INTO t VALUES (1)"))
+        assert reading.execute(count).scalar_one() == 0
+    with db.read() as reading:
+        assert reading.execute(count).scalar_one() == 1
+
+
+def test_a_writer_of_everything_waits_for_those_of_parts_and_they_for_it(db: Database) -> None:
+    inside = threading.Event()
+    held = threading.Event()
+    order: list[str] = []
+
+    def part() -> None:
+        with db.write("job/1"):
+            inside.set()
+            held.wait(30)
+            order.append("part")
+
+    def everything() -> None:
+        with db.write():
+            order.append("everything")
+
+    def same_part() -> None:
+        with db.write("job/0", "job/1"):
+            order.append("same part")
+
+    threads = [threading.Thread(target=part)]
+    threads[0].start()
+    assert inside.wait(30)
+    threads += [threading.Thread(target=everything), threading.Thread(target=same_part)]
+    for thread in threads[1:]:
+        thread.start()
+    held.set()
+    for thread in threads:
+        thread.join(30)
+    assert order[0] == "part" and sorted(order) == ["everything", "part", "same part"]
+
+
+@pytest.mark.postgres
+def test_writers_of_two_parts_run_beside_each_other(postgres: PostgresServer) -> None:
+    db = Database(postgres.new_database())
+    done = threading.Event()
+
+    def other() -> None:
+        with db.write("job/2", "attempt/x"):
+            done.set()
+
+    with db.write("job/1"):
+        thread = threading.Thread(target=other)
+        thread.start()
+        assert done.wait(30)
+    thread.join()
+    db.close()
+
+
+def test_rows_that_are_there_stay_as_they_are(db: Database) -> None:
+    table = sa.Table(
+        "t",
+        sa.MetaData(),
+        sa.Column("a", sa.Integer, primary_key=True),
+        sa.Column("b", sa.String(9), primary_key=True),
+        sa.Column("c", sa.String(9), unique=True),
+    )
+    with db.write() as connection:
+        table.create(connection)
+        insert_new(connection, table, [])
+        insert_new(connection, table, [{"a": 1, "b": "x", "c": "old"}])
+        rows = [{"a": 2, "b": "y", "c": "new"}, {"a": 1, "b": "x", "c": "newer"}]
+        insert_new(connection, table, rows)
+        insert_new(connection, table, [{"a": 3, "b": "z", "c": "old"}])
+        found = connection.execute(sa.select(table).order_by(table.c.a)).all()
+    assert [tuple(row) for row in found] == [(1, "x", "old"), (2, "y", "new")]
+
+
+@pytest.mark.postgres
+def test_what_postgresql_can_not_keep_is_the_askers_mistake(postgres: PostgresServer) -> None:
+    db = Database(postgres.new_database())
+    with db.write() as connection:
+        connection.execute(sa.text("CREATE TABLE t (x VARCHAR(3), y INTEGER)"))
+    for values in ({"x": "four", "y": 1}, {"x": "a\0b", "y": 1}, {"x": "a", "y": 2**40}):
+        with pytest.raises(InvalidInput, match="can't be kept"), db.write() as connection:
+            connection.execute(sa.text("INSERT INTO t VALUES (:x, CAST(:y AS INTEGER))"), values)
+    db.close()
+
+
+@pytest.mark.postgres
+def test_a_database_that_goes_away_is_told_and_found_again() -> None:
+    server = PostgresServer()
+    try:
+        db = Database(server.url("postgres"))
+        with db.read() as connection:
+            assert connection.execute(sa.text("SELECT 1")).scalar_one() == 1
+        with pytest.raises(DatabaseAway) as caught, db.write() as connection:
+            server.kill()
+            connection.execute(sa.text("SELECT 1"))
+        assert caught.value.http_status == 503 and str(server.folder) not in caught.value.message
+        with pytest.raises(DatabaseAway), db.read():
+            pass
+        server.start()
+        with db.read() as connection:
+            assert connection.execute(sa.text("SELECT 1")).scalar_one() == 1
+        db.close()
+    finally:
+        server.close()

@@ -376,7 +376,7 @@ COMMAND_LINES = [
         (["model", "create", "-n", "m", "--tags", "x"], "`--tags x` is no tag", "key=value"),
         (["environment", "show", "pyhton"], "environment `pyhton` does not", "`python`?"),
         (["completion", "tcsh"], "invalid value for", "--help"),
-        (["model", "show", "a b"], "`a b` is no reference", "name:version"),
+        (["model", "show", "a b"], "model `a b` does not exist", "yard model list"),
         (["job", "create", "-f", "job.yml", "--set", "x"], "`--set x` is no assignment", "a.b"),
         (["job", "create", "-f", "job.yml", "--set", "command.x=1"], "nothing can be set", "`x`"),
         (["job", "create", "-f", "job.yml", "--set", "resources.n=1"], "--set resources.n: u", ""),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -186,6 +187,8 @@ def _spawn(*arguments: str, **options: object) -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=dict(os.environ),
+        # Whoever runs the tests in the background has it ignored, which children inherit.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         **options,  # type: ignore[call-overload]
     )
 

@@ -26,9 +26,15 @@ BLOB = {
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
+def client(tmp_path: Path, database_url: str) -> Iterator[TestClient]:
     home = tmp_path / "home"
-    parts = server.build(home, "http://127.0.0.1:1", os.environ, executor=FakeExecutor())
+    parts = server.build(
+        home,
+        "http://127.0.0.1:1",
+        os.environ,
+        executor=FakeExecutor(),
+        database=database_url,
+    )
     server.ensure_token(parts, Settings(home).token_file)
     with TestClient(server.create_app(parts), raise_server_exceptions=False) as made:
         made.headers["Authorization"] = f"Bearer {Settings(home).token_file.read_text().strip()}"

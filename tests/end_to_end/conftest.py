@@ -21,11 +21,24 @@ import pytest
 import yaml
 from yard_under_test import REPOSITORY, Yard, wait_until
 
+from postgres_server import PostgresServer
+
 
 @pytest.fixture(scope="session")
-def yard() -> Iterator[Yard]:
+def new_url() -> Iterator[Callable[[], str]]:
+    """Makes URLs of databases: of PostgreSQL, if so asked, else empty for a home's own file."""
+    if os.environ.get("TORCHYARD_TEST_DATABASE", "sqlite") == "sqlite":
+        yield lambda: ""
+        return
+    server = PostgresServer()
+    yield server.new_database
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def yard(new_url: Callable[[], str]) -> Iterator[Yard]:
     home = Path(tempfile.mkdtemp(prefix="torchyard-end-to-end-"))
-    yard = Yard(home)
+    yard = Yard(home, new_url())
     try:
         yard("server", "start")
         yield yard

@@ -7,7 +7,7 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,13 +65,13 @@ def document(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[st
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Iterator[Room]:
+def room(tmp_path: Path, new_url: Callable[[], str]) -> Iterator[Room]:
     """A whole server with local nodes."""
     home = tmp_path / "home"
     home.mkdir()
     listener = server.listen(home, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    parts = server.build(home, url, os.environ)
+    parts = server.build(home, url, os.environ, database=new_url())
     config = uvicorn.Config(server.create_app(parts), log_level="warning")
     running = uvicorn.Server(config)
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]})

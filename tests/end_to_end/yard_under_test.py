@@ -28,16 +28,28 @@ class Yard:
     """The `yard` command and the server that it starts, over one home folder."""
 
     home: Path
+    database: str = ""
 
     @property
     def variables(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if "TORCHYARD" not in name}
-        return {**kept, "TORCHYARD_HOME": str(self.home), "TORCHYARD_WORKSPACE": "default"}
+        return {
+            **kept,
+            "TORCHYARD_HOME": str(self.home),
+            "TORCHYARD_WORKSPACE": "default",
+            "TORCHYARD_DATABASE": self.database,
+        }
 
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
         """The command, running; it is in the test's folder unless `cwd` says otherwise."""
         yard = Path(sys.executable).with_name("yard")
-        return subprocess.Popen([yard, *arguments], env=self.variables, **options)
+        return subprocess.Popen(
+            [yard, *arguments],
+            env=self.variables,
+            # Whoever runs the tests in the background has it ignored, which children inherit.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+            **options,
+        )
 
     def __call__(self, *arguments: str, expect: int = 0, timeout_s: float = 300) -> str:
         """What the command prints, once it has ended with the exit code `expect`."""
@@ -96,6 +108,14 @@ class Yard:
         files = [file["path"] for file in self.get(f"jobs/{name}/files")["value"]]
         chosen = [path for path in files if path.startswith("user_logs/")]
         return {path: self.read(f"jobs/{name}/files/{path}") for path in chosen}
+
+    def logs_of_attempts(self, name: str) -> list[str]:
+        """What the one rank of each attempt printed, in order."""
+        files = [file["path"] for file in self.get(f"jobs/{name}/files")["value"]]
+        earlier = sorted(path for path in files if path.startswith("attempt-"))
+        paths = [path for path in earlier if path.endswith("user_logs/std_log.txt")]
+        paths.append("user_logs/std_log.txt")
+        return [self.read(f"jobs/{name}/files/{path}").decode() for path in paths]
 
     def kill_server(self) -> None:
         """End the server as a crash would."""

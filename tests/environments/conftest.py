@@ -10,22 +10,23 @@ from pathlib import Path
 import pytest
 
 from torchyard.base.clock import SystemClock
-from torchyard.base.db import Database, metadata
+from torchyard.base.db import Database
 from torchyard.environments.actions import Environments
 from torchyard.environments.types import Accelerator, Platform
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine without network: its home, its wheels, its variables."""
+    """A machine without network: its home, its wheels, its variables, its database's URL."""
 
     home: Path
     wheels: Path
     variables: dict[str, str]
+    database: str
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
+def machine(tmp_path: Path, database_url: str) -> Machine:
     wheels = tmp_path / "wheels"
     wheels.mkdir()
     home = tmp_path / "home"
@@ -40,7 +41,7 @@ def machine(tmp_path: Path) -> Machine:
         "UV_PYTHON_DOWNLOADS": "never",
         "UV_OFFLINE": "1",
     }
-    return Machine(home, wheels, variables)
+    return Machine(home, wheels, variables, database_url)
 
 
 MakeRoom = Callable[..., Environments]
@@ -51,8 +52,8 @@ def make_room(machine: Machine) -> Iterator[MakeRoom]:
     databases = []
 
     def make(accelerator: Accelerator = "cpu") -> Environments:
-        database = Database(f"sqlite:///{machine.home}/torchyard.db")
-        metadata.create_all(database.engine)
+        database = Database(machine.database)
+        database.upgrade()
         databases.append(database)
         platform = Platform("linux", "x86_64", accelerator)
         return Environments(machine.home, database, SystemClock(), machine.variables, platform)

@@ -20,7 +20,7 @@ from torchyard.base.errors import BuildFailed
 from torchyard.environments.actions import Environments
 from torchyard.environments.types import BuildCanceled, EnvironmentSpec
 
-# One build in a process of its own: `<this> <home> <requirement>`.
+# One build in a process of its own: `<this> <home> <requirement> <database>`.
 BUILDER = """
 import os, sys
 from pathlib import Path
@@ -29,7 +29,7 @@ from torchyard.base.db import Database
 from torchyard.environments.actions import Environments
 from torchyard.environments.types import Platform
 home = Path(sys.argv[1])
-database = Database(f"sqlite:///{home}/torchyard.db")
+database = Database(sys.argv[3])
 room = Environments(
     home, database, SystemClock(), dict(os.environ), Platform("linux", "x86_64", "cpu")
 )
@@ -57,7 +57,7 @@ def leftovers(machine: Machine) -> list[Path]:
 def start_builder(machine: Machine, requirement: str) -> subprocess.Popen[str]:
     source = str(Path(__file__).parents[2] / "src")
     return subprocess.Popen(
-        [sys.executable, "-c", BUILDER, str(machine.home), requirement],
+        [sys.executable, "-c", BUILDER, str(machine.home), requirement, machine.database],
         env={**machine.variables, "PYTHONPATH": source},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

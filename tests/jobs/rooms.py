@@ -45,6 +45,9 @@ class FakeEnvironments:
     def is_built(self, spec: EnvironmentSpec) -> Path | None:
         return None if set(spec.requirements) & (self.unbuilt | self.broken) else self.folder
 
+    def use(self, spec: EnvironmentSpec) -> Path | None:
+        return self.is_built(spec)
+
     def build(self, spec: EnvironmentSpec, cancelled: Callable[[], bool]) -> Path:
         self.builds.append(spec.requirements[0])
         assert self.go_on.wait(10)

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, func, select
 
+from postgres_server import NewDatabase
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput
 from torchyard.jobs import history as history_of
@@ -29,10 +30,10 @@ TABLES = [
 
 
 @pytest.fixture(scope="module")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+def db(tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase) -> Iterator[Database]:
     folder: Path = tmp_path_factory.mktemp("history")
-    made = Database(f"sqlite:///{folder / 'history.db'}")
-    history_store.metadata.create_all(made.engine, tables=TABLES)
+    made = Database(new_database(folder))
+    made.upgrade()
     yield made
     made.close()
 
@@ -214,10 +215,10 @@ RUNS = {"job": 1, "child": 2}
 def test_repeats_are_dropped_by_their_number(history: History) -> None:
     first = [sent(step=step) for step in range(5)]
     assert history.receive(RUNS.get, "att", 0, 0, first) == {"next": 5, "rejected": []}
-    # The same value again is a new point of its own when its time differs; a repeat is not looked
-    # at, so what it holds does not matter.
-    assert history.receive(RUNS.get, "att", 0, 0, [{}] * 5) == {"next": 5, "rejected": []}
-    more = [{}, {}, sent(step=5), sent(step=6, run="child")]
+    # Another value would be a point of its own: what counts is the number.
+    other = sent(step=88)
+    assert history.receive(RUNS.get, "att", 0, 0, [other] * 5) == {"next": 5, "rejected": []}
+    more = [other, other, sent(step=5), sent(step=6, run="child")]
     assert history.receive(RUNS.get, "att", 0, 3, more) == {"next": 7, "rejected": []}
     assert history.receive(RUNS.get, "att", 1, 0, [sent("other")]) == {"next": 1, "rejected": []}
     assert history.receive(RUNS.get, "att2", 0, 0, [sent(step=9)]) == {"next": 1, "rejected": []}
@@ -225,6 +226,41 @@ def test_repeats_are_dropped_by_their_number(history: History) -> None:
     assert [one.step for one in history.series(1, "loss")] == [0, 1, 2, 3, 4, 5, 9]
     assert [one.step for one in history.series(2, "loss")] == [6]
     assert history.keys(1) == ["loss", "other"]
+
+
+def test_a_gap_is_asked_for(history: History) -> None:
+    assert history.receive(RUNS.get, "att", 0, 0, [sent()])["next"] == 1
+    assert history.receive(RUNS.get, "att", 0, 3, [sent(step=3)], 0) == {"next": 1, "rejected": []}
+    assert history.receive(RUNS.get, "new", 0, 3, [sent(step=3)], 2) == {"next": 0, "rejected": []}
+    assert history.keys(1) == ["loss"] and len(history.series(1, "loss")) == 1
+
+    rest = [sent(step=step) for step in range(5)]
+    assert history.receive(RUNS.get, "att", 0, 0, rest, 0) == {"next": 5, "rejected": []}
+    assert [one.step for one in history.series(1, "loss")] == [0, 1, 2, 3, 4]
+
+
+def test_a_gap_that_nobody_can_fill_is_told(history: History) -> None:
+    history.receive(RUNS.get, "att", 0, 0, [sent()])
+    found = history.receive(RUNS.get, "att", 0, 7, [sent(step=7)], 7)
+    assert found == {
+        "next": 8,
+        "rejected": [{"seq": 7, "message": "6 records of node 0 are lost"}],
+    }
+    assert [one.step for one in history.series(1, "loss")] == [0, 7]
+
+
+def test_what_was_refused_is_told_again_with_a_repeat(history: History, tags: Tags) -> None:
+    param = {"kind": "param", "run": "job", "key": "lr", "value": "1"}
+    tag = {"kind": "tag", "run": "job", "key": "t", "value": "old"}
+    records = [param, tag, {**param, "value": "2"}, sent(run="nobody"), sent()]
+    first = history.receive(RUNS.get, "att", 0, 0, records)
+    assert [one["seq"] for one in first["rejected"]] == [2, 3]
+    history.receive(RUNS.get, "att", 0, 5, [{**tag, "value": "new"}])
+
+    again = history.receive(RUNS.get, "att", 0, 0, records)
+    assert (again["next"], again["rejected"]) == (6, first["rejected"])
+    assert (history.params(1), tags.of[1]) == ({"lr": "1"}, {"t": "new"})
+    assert len(history.series(1, "loss")) == 1
 
 
 BAD: list[Any] = [

@@ -10,5 +10,5 @@ from mlflow_server import Server, server_in
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    yield from server_in(tmp_path)
+def server(tmp_path: Path, database_url: str) -> Iterator[Server]:
+    yield from server_in(tmp_path, database_url)

@@ -1,9 +1,11 @@
-"""One MLflow server over runs in memory and a real history."""
+"""One MLflow server over a real database, answering without a socket."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,12 +13,23 @@ from typing import Any
 import httpx2
 from fastapi import FastAPI, Request
 
+from torchyard.base.blobs import Blobs
+from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
-from torchyard.base.errors import NotAuthenticated
-from torchyard.jobs import history_store
+from torchyard.base.errors import NotAuthenticated, NotFound
+from torchyard.data import uris
+from torchyard.data.datastores import Datastores
+from torchyard.environments.actions import Environments
+from torchyard.jobs import logged_metrics, store
 from torchyard.jobs.history import History
+from torchyard.jobs.logs import Logs
+from torchyard.jobs.room import Room
+from torchyard.jobs.signals import Signals
+from torchyard.jobs.types import Job, Status
 from torchyard.mlflow import routes
-from torchyard.mlflow.fake_runs import FakeRuns
+from torchyard.mlflow.job_runs import JobRuns
+from torchyard.mlflow.registry import Registry
+from torchyard.models.types import FindSource, Source
 from torchyard.workspaces.types import Identity, TokenKind
 
 TOKENS = {
@@ -38,7 +51,7 @@ class Server:
     """Answers without a socket."""
 
     app: FastAPI
-    runs: FakeRuns
+    runs: YardRuns
     history: History
 
     def call(
@@ -49,12 +62,18 @@ class Server:
         return answer.json()
 
     def ask(
-        self, method: str, path: str, token: str = "yard_p_ada", **what: Any
+        self,
+        method: str,
+        path: str,
+        token: str = "yard_p_ada",
+        more_headers: Mapping[str, str] | None = None,
+        **what: Any,
     ) -> httpx2.Response:
         async def once() -> httpx2.Response:
             transport = httpx2.ASGITransport(self.app)
             async with httpx2.AsyncClient(transport=transport, base_url="http://yard") as client:
                 headers = {"Authorization": f"Bearer {token}"} if token else {}
+                headers |= more_headers or {}
                 return await client.request(method, path, headers=headers, **what)
 
         return asyncio.run(once())
@@ -73,22 +92,91 @@ class Server:
         return run_id
 
 
-def server_in(folder: Path) -> Iterator[Server]:
-    db = Database(f"sqlite:///{folder / 'history.db'}")
-    history_store.metadata.create_all(
-        db.engine,
-        tables=[
-            history_store.metrics,
-            history_store.metric_blocks_table,
-            history_store.params,
-            history_store.history_cursors,
-        ],
+class YardRuns(JobRuns):
+    """Besides, `add_job` makes what a client can't: a run that is a job's own."""
+
+    def __init__(self, room: Room) -> None:
+        super().__init__(room)
+        self._yard = room
+
+    def add_job(
+        self, workspace: str, name: str, experiment_id: int, status: Status = Status.RUNNING
+    ) -> Job:
+        now = self._yard.clock.now()
+        values: dict[str, Any] = {
+            "workspace": workspace,
+            "name": name,
+            "type": "command",
+            "experiment_id": self.experiment(workspace, experiment_id).id,
+            "status": status.value,
+            "owner": "someone",
+            "display_name": name,
+            "spec": {"command": "python train.py"},
+            "spec_hash": "",
+            "environment": None,
+            "environment_hash": "",
+            "compute": "local",
+            "node_count": 1,
+            "processes_per_node": 1,
+            "created_at": now,
+            "started_at": now,
+            "tags": {},
+            "properties": {},
+            "parent": "",
+            "attempt": 1,
+            "deleted": False,
+            "archived": False,
+            "description": "",
+        }
+        with self._yard.db.write() as connection:
+            return store.job_by_id(connection, store.add_job(connection, values))
+
+
+def room_in(folder: Path, db: Database) -> Room:
+    clock = SystemClock()
+    return Room(
+        home=folder,
+        db=db,
+        clock=clock,
+        blobs=Blobs(folder / "blobs"),
+        datastores=Datastores(folder / "datastores"),
+        environments=Environments(folder, db, clock, {}),
+        history=History(db, store.merge_tags, logged_metrics.add),
+        logs=Logs(folder / "logs"),
+        signals=Signals(),
+        bell=threading.Event(),
     )
-    runs = FakeRuns(folder / "artifacts")
-    history = History(db, lambda connection, job_id, tags: runs.merge_tags(job_id, tags))
+
+
+def files_of(runs: YardRuns) -> FindSource:
+    """Finds a run's files by `azureml://jobs/<run>/outputs/artifacts/paths/<path>`."""
+
+    @contextmanager
+    def find(workspace: str, path: str) -> Iterator[Source]:
+        named = uris.job_output(path)
+        assert named is not None
+        above = f"{named.path}/" if named.path else ""
+        found = tuple(
+            (one.path[len(above) :], runs.artifact(workspace, named.job, one.path))
+            for one in runs.artifacts(workspace, named.job)
+            if one.path.startswith(above)
+        )
+        if not found:
+            raise NotFound(f"there is nothing at `{path}`")
+        yield Source(found, named.job)
+
+    return find
+
+
+def server_in(folder: Path, url: str) -> Iterator[Server]:
+    db = Database(url)
+    db.upgrade()
+    room = room_in(folder, db)
+    runs = YardRuns(room)
+    registry = Registry(db, room.clock, room.datastores, files_of(runs))
     app = FastAPI()
-    mlflow = routes.router(runs, history, authenticate)
+    mlflow = routes.router(runs, registry, room.history, authenticate)
     app.include_router(mlflow, prefix="/mlflow/{workspace}")
     app.include_router(mlflow)
-    yield Server(app, runs, history)
+    yield Server(app, runs, room.history)
     db.close()

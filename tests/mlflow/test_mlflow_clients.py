@@ -91,9 +91,13 @@ def relay_to(server: Server, url: str, folder: Path, job: Job) -> Iterator[str]:
 
     @server.app.post("/v1/attempts/att/history")
     def take(body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
-        places = [one.id for one in server.runs.experiments("default")]
-        jobs = {one.name: one.id for one in server.runs.runs("default", places)}
-        return server.history.receive(jobs.get, "att", body["node"], body["seq"], body["records"])
+        return server.history.receive(
+            lambda run: server.runs.run("default", run).id,
+            "att",
+            body["node"],
+            body["seq"],
+            body["records"],
+        )
 
     plan = LaunchPlan(
         attempt_id="att",

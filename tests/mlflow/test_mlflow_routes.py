@@ -51,9 +51,9 @@ def test_a_token_of_one_workspace_opens_no_other(server: Server) -> None:
 
 
 def test_an_endpoint_we_lack_is_mlflows_404(server: Server) -> None:
-    for method, path in (("POST", "traces"), ("GET", "runs"), ("DELETE", "logged-models/m")):
+    for method, path in (("POST", "traces"), ("GET", "runs"), ("PATCH", "traces/t/tags")):
         assert server.call(method, path, expect=404)["error_code"] == "ENDPOINT_NOT_FOUND"
-    found = server.ask("PATCH", "/mlflow/default/api/2.0/mlflow/registered-models/update")
+    found = server.ask("POST", "/mlflow/default/api/2.0/mlflow/registered-models/promote")
     assert found.status_code == 404 and found.json()["error_code"] == "ENDPOINT_NOT_FOUND"
 
 
@@ -180,7 +180,8 @@ def test_bodies_that_are_no_object_are_refused(server: Server) -> None:
 
 def test_a_run_that_is_not_there(server: Server, job: str) -> None:
     for path in ("runs/log-metric", "runs/update", "runs/delete", "runs/set-tag"):
-        body = server.post(path, expect=404, run_id="nobody", key="k", value=1, timestamp=1)
+        value = "v" if path == "runs/set-tag" else 1
+        body = server.post(path, expect=404, run_id="nobody", key="k", value=value, timestamp=1)
         assert body["error_code"] == "RESOURCE_DOES_NOT_EXIST"
     assert server.get("runs/get", expect=404, run_id="nobody")["error_code"] == (
         "RESOURCE_DOES_NOT_EXIST"
@@ -273,7 +274,7 @@ def test_data_sets_and_models_are_kept_with_the_run(server: Server, job: str) ->
     server.post("runs/log-model", run_id=job, model_json='{"artifact_path": "m"}')
 
     run = server.get("runs/get", run_id=job)["run"]
-    assert run["inputs"]["dataset_inputs"] == [dataset]
+    assert run["inputs"]["dataset_inputs"] == [{**dataset, "tags": []}]
     tags = data(server, job)["tags"]
     assert tags["mlflow.log-model.history"] == '[{"artifact_path": "m"}]'
     assert not [key for key in tags if "torchyard" in key]

@@ -160,10 +160,10 @@ def test_description_tags_and_properties_may_change(room: Room) -> None:
         {"name": "m", "path": snapshot(room, "a"), "tags": {"a": 1, "b": 2}, "stage": "Staging"},
     )
     changes = {"description": "d", "tags": {"a": None, "c": 3}, "properties": {"p": "q"}}
-    changed = actions.update(room.db, WORKSPACE, "m", "latest", changes)
+    changed = actions.update(room.db, room.clock, WORKSPACE, "m", "latest", changes)
     assert (changed.description, changed.tags) == ("d", {"b": "2", "c": "3"})
     assert changed.properties == {"stage": "Staging", "p": "q"}
     for key, value in (("path", "x"), ("tag", {}), ("tags", 1), ("description", 1)):
         with pytest.raises(InvalidSpec) as refused:
-            actions.update(room.db, WORKSPACE, "m", "1", {key: value})
+            actions.update(room.db, room.clock, WORKSPACE, "m", "1", {key: value})
         assert refused.value.at == (key,)

@@ -40,6 +40,8 @@ class StubServer:
         self.reason = ""
         self.over = False
         self.refuse: Callable[[str, str], tuple[int, dict[str, Any]] | None] = lambda *_: None
+        # Of the request that came last.
+        self.headers: dict[str, str] = {}
         self.lock = threading.RLock()
         self._connections: set[Any] = set()
         self._httpd: ThreadingHTTPServer | None = None
@@ -197,8 +199,10 @@ class StubServer:
     def _history(self, body: dict[str, Any]) -> dict[str, Any]:
         with self.lock:
             known = self.history.setdefault(body["node"], [])
-            known.extend(body["records"][max(0, len(known) - body["seq"]) :])
-            return {"next": body["seq"] + len(body["records"]), "rejected": []}
+            if len(known) < body["seq"]:
+                return {"next": len(known), "rejected": []}
+            known.extend(body["records"][len(known) - body["seq"] :])
+            return {"next": len(known), "rejected": []}
 
     def _wait(self, true: Callable[[], bool], timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
@@ -239,6 +243,7 @@ class _Handler(BaseHTTPRequestHandler):
         query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
         below = parts.path.split("/v1/attempts/", 1)[-1]
         _, slash, rest = below.partition("/")
+        self.stub.headers = dict(self.headers)
         status, answer = self.stub.answer(self.command, slash + rest, query, body)
         content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         self.send_response(status)

@@ -66,6 +66,30 @@ def test_a_restart_goes_on_where_it_was(tmp_path: Path, spool_in: Open) -> None:
     assert spool_in(tmp_path).read(100, 10_000) == (9, lines(9, 2))
 
 
+def test_what_is_still_here_can_be_delivered_again(tmp_path: Path, spool_in: Open) -> None:
+    spool = spool_in(tmp_path, file_bytes=100)
+    for start in range(0, 60, 20):
+        spool.append(lines(start, 20))
+    spool.delivered(45)
+    spool.read(1, 1)
+    assert (spool.first, spool.end, spool.left) == (40, 60, 15)
+    spool.go_back(50)
+    assert spool.left == 15, "that is no way back"
+    spool.go_back(42)
+    assert spool.read(100, 10_000) == (42, lines(42, 18))
+    spool.go_back(7)
+    assert spool.read(3, 10_000) == (40, lines(40, 3)), "what is gone stays gone"
+    assert spool_in(tmp_path).left == 20
+
+
+def test_a_cursor_that_was_lost_means_to_begin_anew(tmp_path: Path, spool_in: Open) -> None:
+    spool = spool_in(tmp_path)
+    spool.append(lines(0, 3))
+    spool.delivered(2)
+    (tmp_path / "history.cursor").write_text("")
+    assert spool_in(tmp_path).read(100, 10_000) == (0, lines(0, 3))
+
+
 def test_half_a_line_is_cut_off(tmp_path: Path, spool_in: Open) -> None:
     spool_in(tmp_path).append(lines(0, 2))
     with open(tmp_path / "history-000000000000.ndjson", "ab") as file:

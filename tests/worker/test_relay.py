@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import signal
@@ -10,117 +9,24 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
-from torchyard.plan import LaunchPlan
-from torchyard.worker.link import AttemptOver, Link
-from torchyard.worker.relay import Relay
-from torchyard.worker.relay_door import Door
-from worker.stub_server import StubServer
-
-TOKEN = "yard_r_" + "r" * 43
-RUNS = "/api/2.0/mlflow/runs"
-
-
-class MlflowStub(StubServer):
-    """Answers MLflow's routes too, with what was asked; keeps every request to them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
-        self.answers: dict[str, tuple[int, Any]] = {}
-
-    def answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> Any:
-        if not path.startswith("/mlflow/default/"):
-            return super().answer(method, path, query, body)
-        inner = path[len("/mlflow/default") :]
-        self.asked.append((method, inner, query, body))
-        return self.answers.get(inner, (200, {"path": inner, "size": len(body)}))
-
-
-class Script:
-    """What runs in a job: one connection to the relay."""
-
-    def __init__(self, url: str, token: str = TOKEN) -> None:
-        self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-
-    def __enter__(self) -> Script:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._connection.close()
-
-    def send(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
-        self._connection.request(method, path, body, self._headers)
-        answer = self._connection.getresponse()
-        return answer.status, answer.read()
-
-    def post(self, path: str, **fields: Any) -> tuple[int, dict[str, Any]]:
-        status, content = self.send("POST", RUNS + path, json.dumps(fields))
-        return status, json.loads(content)
-
-    def metric(self, step: int, key: str = "loss", value: Any = 0.5) -> None:
-        fields = {"run_id": "job-1", "key": key, "value": value, "timestamp": 7, "step": step}
-        assert self.post("/log-metric", **fields) == (200, {})
-
-
-def plan_for(server_url: str) -> LaunchPlan:
-    return LaunchPlan(
-        attempt_id="att",
-        attempt=1,
-        job="job-1",
-        workspace="default",
-        experiment="exp",
-        command="",
-        server_url=server_url,
-        report_token="yard_a_" + "a" * 43,
-        run_token=TOKEN,
-        scratch="",
-        variables={"MLFLOW_EXPERIMENT_ID": "12"},
-    )
-
-
-@pytest.fixture
-def server() -> Iterator[MlflowStub]:
-    made = MlflowStub()
-    made.start()
-    yield made
-    made.stop()
-
-
-@contextmanager
-def relay_to(server: StubServer, folder: Path) -> Iterator[tuple[Relay, Script]]:
-    plan = plan_for(server.url)
-    relay = Relay(Link(plan.server_url, plan.report_token, plan.attempt_id), plan, 0, folder)
-    url = relay.start()
-    try:
-        with Script(url) as script:
-            yield relay, script
-    finally:
-        try:
-            relay.finish(0.0)
-        except AttemptOver:
-            pass
-
-
-class Nothing:
-    """A keeper that keeps nothing."""
-
-    def keep(self, records: list[dict[str, Any]]) -> None: ...
-
-    def settle(self, timeout_s: float) -> None: ...
-
-
-def steps(server: StubServer) -> list[int]:
-    return [record["step"] for record in server.history.get(0, [])]
+from torchyard.worker.link import AttemptOver
+from worker.relays import (
+    RUNS,
+    TOKEN,
+    MlflowStub,
+    Script,
+    door_to,
+    plan_for,
+    relay_of,
+    relay_to,
+    steps,
+)
 
 
 def test_what_is_logged_arrives_as_records(server: MlflowStub, tmp_path: Path) -> None:
@@ -374,13 +280,10 @@ def test_an_answer_that_breaks_off_is_a_server_that_is_away(tmp_path: Path) -> N
     dying = HTTPServer(("127.0.0.1", 0), HalfAnswer)
     threading.Thread(target=dying.serve_forever, args=(0.01,), daemon=True).start()
     address = f"http://127.0.0.1:{dying.server_address[1]}"
-    door = Door(plan_for(address), Nothing(), patience_s=0.2)
-    threading.Thread(target=door.serve, daemon=True).start()
-    with Script(door.url) as script:
+    with door_to(address, tmp_path) as script:
         status, content = script.send("GET", RUNS + "/get?run_id=job-1")
         assert (status, json.loads(content)["run"]["info"]["status"]) == (200, "RUNNING")
         assert script.send("GET", RUNS + "/get?run_id=other")[0] == 503
-    door.close()
     dying.shutdown()
     dying.server_close()
 
@@ -396,16 +299,12 @@ def test_a_server_that_comes_back_is_waited_for(server: MlflowStub, tmp_path: Pa
 
 def test_a_server_that_stays_away_is_said_to_be(server: MlflowStub, tmp_path: Path) -> None:
     server.stop()
-
-    door = Door(plan_for(server.url), Nothing(), patience_s=0.2)
-    threading.Thread(target=door.serve, daemon=True).start()
-    with Script(door.url) as script:
+    with door_to(server.url, tmp_path) as script:
         status, content = script.send("GET", "/api/2.0/mlflow/experiments/search")
-    door.close()
     assert (status, json.loads(content)["error_code"]) == (503, "TEMPORARILY_UNAVAILABLE")
 
 
-def test_why_a_record_was_rejected_is_kept(server: MlflowStub, tmp_path: Path) -> None:
+def test_why_a_record_was_rejected_is_told(server: MlflowStub, tmp_path: Path) -> None:
     original = server._history
 
     def history(body: dict[str, Any]) -> dict[str, Any]:
@@ -417,12 +316,14 @@ def test_why_a_record_was_rejected_is_kept(server: MlflowStub, tmp_path: Path) -
         return {**original(body), "rejected": rejected}
 
     server._history = history  # type: ignore[method-assign]
-    with relay_to(server, tmp_path) as (relay, script):
+    told: list[str] = []
+    with relay_to(server, tmp_path, told) as (relay, script):
         for step in range(40):
             script.metric(step)
+        script.metric(13)
         assert relay.finish(10.0)
-        assert relay.rejected() == ["step 13 is odd"]
-    assert steps(server) == list(range(40))
+    assert told == ["run history: step 13 is odd", "run history: 2 records were refused in all"]
+    assert steps(server) == [*range(40), 13]
 
 
 def test_a_batch_that_is_refused_is_sent_by_halves(server: MlflowStub, tmp_path: Path) -> None:
@@ -435,13 +336,17 @@ def test_a_batch_that_is_refused_is_sent_by_halves(server: MlflowStub, tmp_path:
 
     server.answer = answer  # type: ignore[method-assign]
     server.stop()
-    with relay_to(server, tmp_path) as (relay, script):
+    told: list[str] = []
+    with relay_to(server, tmp_path, told) as (relay, script):
         for step in range(50):
             script.metric(step, "poison" if step == 31 else "loss")
         server.start()
         assert relay.finish(10.0)
-        assert len(relay.rejected()) == 1 and "poisoned" in relay.rejected()[0]
-    assert steps(server) == [step for step in range(50) if step != 31]
+    assert len(told) == 1 and "poisoned" in told[0]
+    # In its place came something that the server counts, and refuses in its own words.
+    assert server.history[0][31] == {}
+    kept = [record["step"] for record in server.history[0] if record]
+    assert kept == [step for step in range(50) if step != 31]
 
 
 def test_an_attempt_that_is_over_ends_the_wait(server: MlflowStub, tmp_path: Path) -> None:
@@ -468,7 +373,5 @@ def test_what_an_earlier_life_left_is_shipped_without_a_script(
     with relay_to(server, tmp_path) as (_, script):
         script.metric(5)
     server.start()
-    plan = plan_for(server.url)
-    relay = Relay(Link(plan.server_url, plan.report_token, plan.attempt_id), plan, 0, tmp_path)
-    assert relay.finish(10.0)
+    assert relay_of(server, tmp_path).finish(10.0)
     assert steps(server) == [5]

@@ -7,13 +7,16 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from torchyard.executors.bundle import worker_zip
 from torchyard.plan import InputPlan, OutputPlan
+from torchyard.worker.history_spool import HistorySpool
 from worker.bench import Bench, is_alive
 
 ALL_EVENTS = ["node_started", "ranks_started", "rank_exited", "node_finalizing", "node_exited"]
@@ -62,7 +65,9 @@ def test_one_rank_that_fails_ends_the_gang_and_its_orphans(bench: Bench) -> None
     before = time.monotonic()
     bench.run(plan)
     took_s = time.monotonic() - before
-    assert bench.exit() == {
+    told = bench.exit()
+    details = told["error"].pop("details")
+    assert told == {
         "exit_code": 7,
         "error": {
             "code": "rank_failed",
@@ -70,6 +75,7 @@ def test_one_rank_that_fails_ends_the_gang_and_its_orphans(bench: Bench) -> None
             "hint": "see user_logs/std_log_process_2.txt",
         },
     }
+    assert (details["rank"], details["node"], details["exit_code"]) == (2, 0, 7)
     assert took_s < 10
     assert sorted(bench.server.files) == [f"outputs/r{rank}.txt" for rank in range(3)]
     first = bench.server.find("rank_exited")
@@ -148,9 +154,72 @@ def test_a_killed_worker_leaves_no_rank(bench: Bench) -> None:
     bench.server.wait_until(lambda: all(map(_sleeping, (312, 313, 314))))
     who = bench.who(plan)
     os.kill(who["pid"], signal.SIGKILL)
-    bench.server.wait_until(lambda: bench.executor.status(handle).state == "lost")
-    bench.server.wait_until(lambda: not any(map(_sleeping, (312, 313, 314))), 5.0)
+    bench.wait(handle)
+    assert not any(map(_sleeping, (312, 313, 314)))
+    # Its heir has told of it.
+    assert bench.exit()["error"]["code"] == "worker_lost"
     bench.server.wait_until(lambda: not is_alive(who["guardian"]["pid"]), 5.0)
+
+
+LOGS_POINTS = """
+import http.client, json, os, time
+from urllib.parse import urlsplit
+relay = http.client.HTTPConnection(urlsplit(os.environ["MLFLOW_TRACKING_URI"]).netloc)
+headers = {"Authorization": "Bearer " + os.environ["MLFLOW_TRACKING_TOKEN"]}
+for step in range(200):
+    point = {"run_id": "job-1", "key": "loss", "value": 0.5, "timestamp": 7, "step": step}
+    relay.request("POST", "/api/2.0/mlflow/runs/log-metric", json.dumps(point), headers)
+    answer = relay.getresponse()
+    assert (answer.status, answer.read()) == (200, b"{}")
+open("logged", "w").close()
+time.sleep(318)
+"""
+
+
+def _steps_in(spool: Path) -> list[int]:
+    found = HistorySpool(spool / "history")
+    lines = found.read(1_000, 1 << 20)[1]
+    found.close()
+    return [json.loads(line)["step"] for line in lines]
+
+
+def test_a_killed_workers_run_history_is_delivered_by_its_heir(bench: Bench) -> None:
+    bench.server.refuse = lambda _, path: (500, {}) if path == "/history" else None
+    plan = bench.plan(f"exec {sys.executable} - <<'END'\n{LOGS_POINTS}END")
+    handle = bench.launch(plan)
+    bench.server.wait_until((bench.node(plan) / "work" / "logged").exists)
+    os.kill(bench.who(plan)["pid"], signal.SIGKILL)
+    bench.server.wait_for("node_finalizing")
+    assert _steps_in(bench.node(plan) / "spool") == list(range(200))
+    bench.server.refuse = lambda *_: None
+    bench.wait(handle)
+    assert [record["step"] for record in bench.server.history[0]] == list(range(200))
+
+
+@pytest.mark.slow
+def test_run_history_of_an_attempt_that_is_over_stays(bench: Bench) -> None:
+    bench.server.refuse = lambda _, path: (500, {}) if path == "/history" else None
+    plan = bench.plan(f"exec {sys.executable} - <<'END'\n{LOGS_POINTS}END")
+    handle = bench.launch(plan)
+    bench.server.wait_until((bench.node(plan) / "work" / "logged").exists)
+    bench.server.refuse = lambda *_: (410, {})
+    bench.wait(handle)
+    assert not (bench.node(plan) / "work").exists()
+    assert _steps_in(bench.node(plan) / "spool") == list(range(200))
+
+
+def test_what_the_server_refuses_of_run_history_is_told(bench: Bench) -> None:
+    original = bench.server._history
+
+    def history(body: dict[str, Any]) -> dict[str, Any]:
+        rejected = [{"seq": 0, "message": "too odd"}] * (body["seq"] == 0)
+        return {**original(body), "rejected": rejected}
+
+    bench.server._history = history  # type: ignore[method-assign]
+    bench.run(bench.plan(f"{sys.executable} - <<'END'\n{LOGS_POINTS.replace('318', '0')}END"))
+    assert len(bench.server.history[0]) == 200
+    assert bench.server.find("notice") == {"message": "run history: too odd"}
+    assert bench.server.kinds()[-1] == "node_exited"
 
 
 def test_a_worker_whose_guardian_is_killed_stops(bench: Bench) -> None:

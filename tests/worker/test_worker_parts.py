@@ -129,6 +129,7 @@ def test_the_table_of_variables() -> None:
         "MLFLOW_TRACKING_TOKEN": "yard_r_x",
         "MLFLOW_TRACKING_URI": "http://127.0.0.1:5",
         "NODE_RANK": "1",
+        "NO_PROXY": "127.0.0.1",
         "OMP_NUM_THREADS": "4",
         "PATH": "/scratch/att/node-1/env/bin:/usr/bin",
         "PWD": work,
@@ -137,6 +138,7 @@ def test_the_table_of_variables() -> None:
         "TMPDIR": "/tmp/short",
         "TORCHYARD_ATTEMPT": "att:1",
         "WORLD_SIZE": "4",
+        "no_proxy": "127.0.0.1",
     }
     assert {name: found.get(name) for name in expected} == expected
     assert set(found) - set(expected) == {
@@ -156,6 +158,7 @@ def test_who_wins_over_whom() -> None:
         "OMP_NUM_THREADS": "3",
         "RANK": "99",
         "NCCL_DEBUG": "INFO",
+        "NO_PROXY": "intranet",
     }
     plan = replace(
         PLAN, environment_variables={"GLOO_SOCKET_IFNAME": "eth7", "MASTER_PORT": "1", "LR": "0.1"}
@@ -165,6 +168,7 @@ def test_who_wins_over_whom() -> None:
         assert name not in found
     assert (found["OMP_NUM_THREADS"], found["RANK"], found["NCCL_DEBUG"]) == ("3", "3", "INFO")
     assert (found["GLOO_SOCKET_IFNAME"], found["MASTER_PORT"], found["LR"]) == ("eth7", "1", "0.1")
+    assert found["no_proxy"] == found["NO_PROXY"] == "intranet,127.0.0.1"
     hidden = replace(PLAN, environment_variables={"TORCHYARD_ATTEMPT": "other:0"})
     assert _environment({}, hidden)["TORCHYARD_ATTEMPT"] == "att:1"
 

@@ -20,16 +20,23 @@ from torchyard.jobs.actions import get as get_job
 
 SECRET = "s3cretive"
 # What has no workspace: the server, who one is, and attempts, which have tokens of their own.
-ELSEWHERE = ("/health", "/v1/whoami", "/v1/attempts/", "/v1/workspaces")
+ELSEWHERE = ("/health", "/v1/whoami", "/v1/gc", "/v1/attempts/", "/v1/workspaces")
 # Docs decision 0006: naming a hash is the right to read it.
 BY_HASH = ("/blobs", "/snapshots")
 
 
 @pytest.fixture
-def parts(tmp_path: Path) -> server.Parts:
-    made = server.build(tmp_path, "http://127.0.0.1:1", os.environ, executor=FakeExecutor())
+def parts(tmp_path: Path, database_url: str) -> Iterator[server.Parts]:
+    made = server.build(
+        tmp_path,
+        "http://127.0.0.1:1",
+        os.environ,
+        executor=FakeExecutor(),
+        database=database_url,
+    )
     server.ensure_token(made, Settings(tmp_path).token_file)
-    return made
+    yield made
+    made.room.db.close()
 
 
 @pytest.fixture
@@ -103,6 +110,7 @@ def _fill(client: TestClient, parts: server.Parts, workspace: str) -> dict[str, 
     }
 
 
+@pytest.mark.slow
 def test_nothing_of_one_workspace_is_seen_or_changed_from_another(
     client: TestClient, parts: server.Parts
 ) -> None:

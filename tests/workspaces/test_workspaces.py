@@ -18,14 +18,21 @@ WORKSPACES = "/v1/workspaces"
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
-    parts = server.build(tmp_path, "http://127.0.0.1:1", os.environ, executor=FakeExecutor())
+def client(tmp_path: Path, database_url: str) -> Iterator[TestClient]:
+    parts = server.build(
+        tmp_path,
+        "http://127.0.0.1:1",
+        os.environ,
+        executor=FakeExecutor(),
+        database=database_url,
+    )
     server.ensure_token(parts, Settings(tmp_path).token_file)
     made = TestClient(server.create_app(parts), raise_server_exceptions=False)
     token = Settings(tmp_path).token_file.read_text().strip()
     made.headers["Authorization"] = f"Bearer {token}"
     yield made
     made.close()
+    parts.room.db.close()
 
 
 def test_a_new_workspace_has_what_the_first_one_has(client: TestClient) -> None:

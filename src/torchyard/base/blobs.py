@@ -3,14 +3,19 @@
 Owns: the folder `blobs/`, snapshots (manifests of files, themselves blobs).
 Leaves: who may read what to the rooms.
 Always: a blob's bytes have its name as their sha256, or it is not there; a snapshot is accepted
-only when all its blobs are.
+only when all its blobs are; whoever asks for a blob or a snapshot makes it new, and only what is
+old is ever removed.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import re
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +24,9 @@ from torchyard.base import files
 from torchyard.base.errors import InvalidInput, NotFound
 
 _SHA256 = re.compile(r"^[0-9a-f]{64}$")
+# Asked for again within so many seconds, a blob is still as new as it was.
+_NEW_S = 60.0
+_REMOVED_AT_ONCE = 200
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,7 @@ class Blobs:
         self.folder = folder
 
     def path(self, sha256: str) -> Path:
-        if not _SHA256.match(sha256):
+        if not _SHA256.fullmatch(sha256):
             raise InvalidInput(f"`{sha256[:80]}` is no sha256", "write 64 hexadecimal digits")
         return self.folder / sha256[:2] / sha256
 
@@ -58,8 +66,9 @@ class Blobs:
         return self.path(sha256).exists()
 
     def missing(self, hashes: Iterable[str]) -> list[str]:
-        """Those of `hashes` that are not here, in their order, each once."""
-        return [sha256 for sha256 in dict.fromkeys(hashes) if not self.has(sha256)]
+        """Those of `hashes` that are not here, in their order, each once; the rest is new now."""
+        with self._held(fcntl.LOCK_SH):
+            return [sha256 for sha256 in dict.fromkeys(hashes) if not self._renew(sha256)]
 
     def put(self, sha256: str, chunks: Iterable[bytes]) -> None:
         """Store one blob.
@@ -67,8 +76,7 @@ class Blobs:
         Raises:
             InvalidInput: the bytes are not those of `sha256`; nothing is kept.
         """
-        target = self.path(sha256)
-        with files.whole(target, mode=0o444) as writing:
+        with self.writing(sha256) as writing:
             for chunk in chunks:
                 writing.write(chunk)
             if writing.stored.sha256 != sha256:
@@ -77,12 +85,16 @@ class Blobs:
                     "the file changed while it was sent; send it again",
                 )
 
+    def writing(self, sha256: str) -> AbstractContextManager[files.Writing]:
+        """Open a blob for writing; whoever writes checks the bytes before the block ends."""
+        return files.whole(self.path(sha256), mode=0o444, guard=self._held(fcntl.LOCK_SH))
+
     def put_bytes(self, content: bytes) -> str:
         """Store `content` and return its sha256."""
         import hashlib
 
         sha256 = hashlib.sha256(content).hexdigest()
-        if not self.has(sha256):
+        if self.missing([sha256]):
             self.put(sha256, [content])
         return sha256
 
@@ -107,11 +119,82 @@ class Blobs:
         """Read a snapshot.
 
         Raises:
-            NotFound: it was never uploaded.
+            NotFound: it was never uploaded, or is gone.
         """
+        found = self._read(snapshot_id)
+        absent = self.missing([snapshot_id, *(file.sha256 for file in found.files)])
+        if absent:
+            raise NotFound(
+                f"snapshot `{snapshot_id[:12]}…` is no longer whole", "upload the folder again"
+            )
+        return found
+
+    def parts(self, snapshot_id: str) -> set[str]:
+        """The blobs that a snapshot is made of, itself too; empty when there is no such snapshot.
+
+        Raises:
+            OSError: it is there and can't be read.
+        """
+        try:
+            return {snapshot_id, *(file.sha256 for file in self._read(snapshot_id).files)}
+        except NotFound:
+            return set()
+        except InvalidInput:
+            return {snapshot_id}  # a file, and no snapshot
+
+    def all(self) -> Iterator[tuple[str, int, float]]:
+        """(sha256, size in bytes, when it was last asked for in seconds since 1970) of each."""
+        for folder in sorted(self.folder.glob("[0-9a-f][0-9a-f]")):
+            for entry in os.scandir(folder):
+                if _SHA256.fullmatch(entry.name):
+                    known = entry.stat()
+                    yield entry.name, known.st_size, known.st_mtime
+
+    def remove(self, hashes: Iterable[str], before_s: float) -> set[str]:
+        """Remove those that nobody asked for since `before_s`; returns which went."""
+        wanted, removed = list(hashes), set()
+        for start in range(0, len(wanted), _REMOVED_AT_ONCE):
+            # Whoever asks for a blob waits for this, and finds it gone or has it new.
+            with self._held(fcntl.LOCK_EX):
+                for sha256 in wanted[start : start + _REMOVED_AT_ONCE]:
+                    path = self.path(sha256)
+                    if path.exists() and path.stat().st_mtime < before_s:
+                        path.unlink()
+                        removed.add(sha256)
+        return removed
+
+    @contextmanager
+    def _held(self, how: int) -> Iterator[None]:
+        """The lock on the folder itself, among all servers that share it."""
+        try:
+            descriptor = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, how)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _renew(self, sha256: str) -> bool:
+        """Whether the blob is here; it is new from now on."""
+        path = self.path(sha256)
+        try:
+            if path.stat().st_mtime < time.time() - _NEW_S:
+                os.utime(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _read(self, snapshot_id: str) -> Snapshot:
         path = self.path(snapshot_id)
         try:
             manifest = json.loads(path.read_bytes())
+        except (ValueError, RecursionError) as error:
+            raise InvalidInput(
+                f"`{snapshot_id[:12]}…` is a file and no snapshot", "name the snapshot's own id"
+            ) from error
         except FileNotFoundError:
             raise NotFound(
                 f"snapshot `{snapshot_id[:12]}…` does not exist", "upload the folder again"
@@ -128,7 +211,7 @@ def manifest_bytes(snapshot_files: Iterable[SnapshotFile]) -> bytes:
 
 def _files_of(manifest: Mapping[str, Any]) -> tuple[SnapshotFile, ...]:
     try:
-        return tuple(
+        found = tuple(
             SnapshotFile(
                 files.safe_relative(str(entry["path"])),
                 str(entry["sha256"]),
@@ -137,11 +220,23 @@ def _files_of(manifest: Mapping[str, Any]) -> tuple[SnapshotFile, ...]:
             )
             for entry in manifest["files"]
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InvalidInput(
             f"the snapshot's manifest is not valid: {error!r}",
             "each file needs `path`, `sha256` and `size`",
         ) from error
+    paths = {file.path for file in found}
+    folders = {parent for path in paths for parent in _parents(path)}
+    if len(paths) != len(found) or paths & folders:
+        raise InvalidInput(
+            "the snapshot's manifest has two entries of one path", "name each file once"
+        )
+    return found
+
+
+def _parents(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:end]) for end in range(1, len(parts))]
 
 
 def _mode(text: Any) -> str:

@@ -1,23 +1,30 @@
 """The database: one place that knows which one it is.
 
 Owns: connections, transactions, column types, the schema's version.
-Leaves: tables and queries to each room's `store`.
-Always: a write transaction holds the database from its first statement, so it never has to be
+Leaves: tables and queries to each room's `store`, PostgreSQL's own ways to postgres.py.
+Always: a write transaction holds what it changes from its first statement, so it never has to be
 tried again half-way; no transaction is open while the network is waited for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Engine, MetaData, create_engine, event, text
-from sqlalchemy.engine import Dialect, make_url
+from sqlalchemy import BigInteger, Connection, Engine, MetaData, Table, create_engine, event, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import URL, Dialect, make_url
+from sqlalchemy.exc import DataError, DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.types import TypeDecorator
 
-SCHEMA_VERSION = "0001"
+from torchyard.base import postgres
+from torchyard.base.errors import Conflict, InvalidInput
+
+SCHEMA_VERSION = "0006"
 
 metadata = MetaData(
     naming_convention={
@@ -49,12 +56,28 @@ class Database:
     """Short transactions on one database.
 
     Args:
-        url: an SQLAlchemy URL, `sqlite:////path/file.db` or `postgresql+psycopg://…`.
+        url: an SQLAlchemy URL, `sqlite:////path/file.db` or `postgresql://user@host/name`.
     """
 
-    def __init__(self, url: str) -> None:
-        self._engine = _engine(url)
-        self._writing = self._engine.execution_options(writes=True)
+    def __init__(self, url: str | URL) -> None:
+        self.url = make_url(url)
+        self._is_postgres = self.url.get_backend_name() == "postgresql"
+        self._engine: Engine = (
+            postgres.engine(self.url) if self._is_postgres else _sqlite_engine(self.url)
+        )
+        self._reading: Engine = self._engine
+        if self._is_postgres:
+            self._reading = self._engine.execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True
+            )
+            self._writing = self._engine.execution_options(isolation_level="READ COMMITTED")
+        else:
+            self._writing = self._engine.execution_options(writes=True)
+        # SQLite waits for another writer by sleeping ever longer, up to 100 ms; threads of one
+        # server take turns instead.
+        self._turn: AbstractContextManager[Any] = (
+            nullcontext() if self._is_postgres else threading.RLock()
+        )
 
     @property
     def engine(self) -> Engine:
@@ -62,37 +85,108 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A transaction that only reads: one consistent view."""
-        with self._engine.begin() as connection:
+        """A transaction that only reads: one consistent view.
+
+        Raises:
+            DatabaseAway: the database does not answer.
+        """
+        with _translated(), self._reading.begin() as connection:
             yield connection
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
-        """A transaction that may write; committed at the end, rolled back on an error."""
-        with self._writing.begin() as connection:
+    def write(self, *alone: str) -> Iterator[Connection]:
+        """A transaction that may write; committed at the end, rolled back on an error.
+
+        It is the only one, from its first statement to its end, so that what it has read stays
+        true until it has written. One that says what `alone` it reads and changes runs beside
+        others on PostgreSQL: no two of the same part, and none beside one of everything.
+
+        Args:
+            alone: parts of the database, such as `job/12`; none means everything.
+
+        Raises:
+            InvalidInput: the database can't keep a value that it was given.
+            DatabaseAway: the database does not answer; if it was lost at the very end, what was
+                written may be there all the same, so whoever asks again has to be recognised.
+        """
+        with _translated(), self._turn, self._writing.begin() as connection:
+            if self._is_postgres:
+                postgres.hold(connection, alone)
             yield connection
 
     def upgrade(self) -> None:
-        """Bring the schema to `SCHEMA_VERSION`; Alembic is imported only when it is behind."""
-        if self._schema_version() == SCHEMA_VERSION:
+        """Bring the schema to `SCHEMA_VERSION`; Alembic is imported only when it is behind.
+
+        Raises:
+            Conflict: the schema is newer than this torchyard.
+        """
+        version = self.schema_version()
+        if version == SCHEMA_VERSION:
             return
+        refuse_newer(version)
         from torchyard.base.migrations import run
 
-        run.upgrade(self._engine, SCHEMA_VERSION)
+        with self.write() as connection:
+            # Another server may have done it while this one waited.
+            if _version(connection) != SCHEMA_VERSION:
+                run.upgrade(connection, SCHEMA_VERSION)
 
-    def _schema_version(self) -> str | None:
+    def schema_version(self) -> str | None:
+        """None when the database is empty."""
         with self.read() as connection:
-            if not self._engine.dialect.has_table(connection, "alembic_version"):
-                return None
-            return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+            return _version(connection)
 
     def close(self) -> None:
         self._engine.dispose()
 
 
-def _engine(url: str) -> Engine:
-    if make_url(url).get_backend_name() != "sqlite":
-        return create_engine(url, pool_size=20, pool_pre_ping=True)
+def refuse_newer(version: str | None) -> None:
+    """
+    Raises:
+        Conflict: `version` is newer than the schemas that this torchyard knows.
+    """
+    if version is not None and version > SCHEMA_VERSION:
+        raise Conflict(
+            f"the schema `{version}` is newer than this torchyard, which knows `{SCHEMA_VERSION}`",
+            "run the torchyard that wrote it, or a later one",
+            code="newer_schema",
+        )
+
+
+def _version(connection: Connection) -> str | None:
+    if not connection.dialect.has_table(connection, "alembic_version"):
+        return None
+    found: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return found
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except DataError as error:
+        # A text too long for its column, a number too large: SQLite would have taken it.
+        raise InvalidInput(f"a value can't be kept: {postgres.said(error)}") from error
+    except (DBAPIError, PoolTimeout) as error:
+        if postgres.is_away(error):
+            raise postgres.trouble(error) from error
+        raise
+
+
+def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert those of `rows` whose keys, the primary one or a unique one, are not there yet.
+
+    In the order of their keys, so that two writers of the same rows never wait for each other.
+    """
+    if not rows:
+        return
+    names = [column.name for column in table.primary_key if column.name in rows[0]]
+    ordered = sorted(rows, key=lambda row: tuple(row[name] for name in names))
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    connection.execute(dialect.insert(table).on_conflict_do_nothing(), ordered)
+
+
+def _sqlite_engine(url: URL) -> Engine:
     engine = create_engine(
         url, pool_size=20, max_overflow=40, connect_args={"check_same_thread": False}
     )

@@ -8,8 +8,12 @@
     ├── NotFound              the named thing does not exist (404)
     ├── Conflict              the name is taken, or the state forbids it (409)
     ├── LimitExceeded         a quota or a limit says no (413)
+    ├── TooMany               too many requests of that kind; later they are served (429)
     ├── BuildFailed           an environment could not be built (422)
     ├── Unreachable           the server does not answer (503)
+    │   └── DatabaseAway      the server's database does not answer (503)
+    │       ├── DiskFull      no room for what was to be written (507)
+    │       └── DiskFailed    the disk does not take it (503)
     └── Internal              torchyard's own fault (500)
 
 Owns: error classes, their codes and their JSON form.
@@ -86,6 +90,11 @@ class LimitExceeded(TorchyardError):
     http_status = 413
 
 
+class TooMany(TorchyardError):
+    code = "too_many_requests"
+    http_status = 429
+
+
 class BuildFailed(TorchyardError):
     code = "build_failed"
     http_status = 422
@@ -95,6 +104,21 @@ class Unreachable(TorchyardError):
     code = "unreachable"
     http_status = 503
     exit_code = 1
+
+
+class DatabaseAway(Unreachable):
+    code = "database_away"
+
+
+class DiskFull(DatabaseAway):
+    """Whatever waits for a database waits for room on a disk, too."""
+
+    code = "disk_full"
+    http_status = 507
+
+
+class DiskFailed(DatabaseAway):
+    code = "disk_failed"
 
 
 class Internal(TorchyardError):
@@ -111,8 +135,10 @@ _BY_STATUS: dict[int, type[TorchyardError]] = {
         NotFound,
         Conflict,
         LimitExceeded,
+        TooMany,
         BuildFailed,
         Unreachable,
+        DiskFull,
         Internal,
     )
 }

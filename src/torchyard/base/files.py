@@ -10,13 +10,19 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from torchyard.base.errors import InvalidInput
+from torchyard.base import disk
+from torchyard.base.errors import Conflict, InvalidInput
+
+# What Linux allows for a name, and for a path below a folder that has a path itself.
+_NAME_MOST_BYTES = 255
+_PATH_MOST_BYTES = 3000
 
 
 @dataclass(frozen=True)
@@ -31,12 +37,22 @@ def safe_relative(path: str) -> str:
     """`path` as a clean relative path with forward slashes.
 
     Raises:
-        InvalidInput: it is empty, absolute, climbs with `..`, or holds a NUL byte.
+        InvalidInput: it is empty, absolute, climbs with `..`, holds a NUL byte, or is no name that
+            a disk can have.
     """
     parts = PurePosixPath(path.replace("\\", "/")).parts
     if not parts or parts[0] == "/" or ".." in parts or "\0" in path or parts[0].endswith(":"):
         raise InvalidInput(
             f"`{path}` is not a path inside its folder", "use a relative path without `..`"
+        )
+    try:
+        sizes = [len(part.encode()) for part in parts]
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"`{path!a}` is no text", "write its name in Unicode") from error
+    if max(sizes) > _NAME_MOST_BYTES or sum(sizes) + len(sizes) > _PATH_MOST_BYTES:
+        raise InvalidInput(
+            f"`{path[:80]}…` is longer than a path can be",
+            f"a name has {_NAME_MOST_BYTES} bytes at the most, a path {_PATH_MOST_BYTES}",
         )
     return "/".join(parts)
 
@@ -48,7 +64,11 @@ def inside(folder: Path, path: str) -> Path:
         InvalidInput: it lies outside.
     """
     target = folder / safe_relative(path)
-    if not target.resolve().is_relative_to(folder.resolve()):
+    try:
+        within = target.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError) as error:  # links in a circle
+        raise InvalidInput(f"`{path}` can't be followed", "use a path without links") from error
+    if not within:
         raise InvalidInput(f"`{path}` leads out of its folder", "use a path without links")
     return target
 
@@ -72,21 +92,50 @@ class Writing:
 
 
 @contextmanager
-def whole(target: Path, mode: int = 0o644) -> Iterator[Writing]:
+def whole(
+    target: Path, mode: int = 0o644, guard: AbstractContextManager[None] | None = None
+) -> Iterator[Writing]:
     """Write `target` under a temporary name and rename it at the end of the block.
 
     An error in the block leaves what stood at `target` before.
+
+    Args:
+        guard: entered for the moment in which the file appears.
+
+    Raises:
+        DiskFull: there is no room for it.
+        DiskFailed: the disk fails.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.part")
+    with disk.writing(target), _whole(target, mode, guard or nullcontext()) as opened:
+        yield opened
+
+
+@contextmanager
+def _whole(target: Path, mode: int, guard: AbstractContextManager[None]) -> Iterator[Writing]:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise _in_the_way(target) from error
+    if target.is_dir():
+        raise _in_the_way(target)
+    temporary = target.with_name(f".{target.name[:50]}.{secrets.token_hex(6)}.part")
     try:
         with open(temporary, "wb") as file:
             yield Writing(file)
         os.chmod(temporary, mode)
-        os.replace(temporary, target)
+        with guard:
+            os.replace(temporary, target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _in_the_way(target: Path) -> Conflict:
+    return Conflict(
+        f"`{target.name}` can't be written: a file is where its folder would be, or a folder is "
+        "where it would be",
+        "choose another path, or delete what is there",
+    )
 
 
 def copy(source: Path, target: Path) -> Stored:
@@ -105,5 +154,10 @@ def walk(folder: Path) -> Iterator[tuple[str, int]]:
             if name.startswith(".") and name.endswith(".part"):
                 continue
             path = Path(root) / name
-            found.append((path.relative_to(folder).as_posix(), path.stat().st_size))
+            try:
+                known = path.stat()
+            except OSError:
+                continue  # a link that leads nowhere, or a file that went meanwhile
+            if stat.S_ISREG(known.st_mode):
+                found.append((path.relative_to(folder).as_posix(), known.st_size))
     return iter(sorted(found))

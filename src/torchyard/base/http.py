@@ -114,7 +114,7 @@ class Transport:
         retry: bool = True,
     ) -> http.client.HTTPResponse:
         kept = {key: value for key, value in (query or {}).items() if value is not None}
-        target = self._parts.path + path + ("?" + urlencode(kept) if kept else "")
+        target = self._parts.path + path + ("?" + urlencode(kept, doseq=True) if kept else "")
         all_headers = {"Authorization": f"Bearer {self._token}", **headers}
         fresh = self._connection is None
         try:

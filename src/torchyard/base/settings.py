@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from torchyard.base.errors import InvalidInput
 
 DEFAULT_WORKSPACE = "default"
+_SECRETS = ("TORCHYARD_DATABASE", "PGPASSWORD")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """`url` and `token` are empty when the embedded server on this machine is meant."""
+    """`url` and `token` are empty when the embedded server on this machine is meant.
+
+    `database` is empty for the one that the home folder had last; it may hold a password.
+    """
 
     home: Path
     url: str = ""
@@ -27,6 +31,7 @@ class Settings:
     workspace: str = ""
     snapshot_max_files: int = 2000
     snapshot_max_mb: int = 300
+    database: str = field(default="", repr=False)
 
     @property
     def token_file(self) -> Path:
@@ -44,7 +49,7 @@ class Settings:
 
 
 def read(environ: Mapping[str, str] | None = None) -> Settings:
-    """Read TORCHYARD_HOME, _URL, _TOKEN, _WORKSPACE, _SNAPSHOT_MAX_FILES and _SNAPSHOT_MAX_MB.
+    """Read TORCHYARD_HOME, _URL, _TOKEN, _WORKSPACE, _DATABASE and _SNAPSHOT_MAX_FILES, _MAX_MB.
 
     Raises:
         InvalidInput: a limit is no whole number.
@@ -58,7 +63,13 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
         workspace=values.get("TORCHYARD_WORKSPACE", ""),
         snapshot_max_files=_number(values, "TORCHYARD_SNAPSHOT_MAX_FILES", 2000),
         snapshot_max_mb=_number(values, "TORCHYARD_SNAPSHOT_MAX_MB", 300),
+        database=values.get("TORCHYARD_DATABASE", ""),
     )
+
+
+def for_jobs(environ: Mapping[str, str]) -> dict[str, str]:
+    """What builds and jobs may inherit of the server's environment: not its database's password."""
+    return {name: value for name, value in environ.items() if name not in _SECRETS}
 
 
 def without_colour(environ: Mapping[str, str] | None = None) -> bool:

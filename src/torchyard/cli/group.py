@@ -34,6 +34,7 @@ _MODULES = {
     "workspace": "torchyard.cli.workspaces",
     "server": "torchyard.cli.server",
     "doctor": "torchyard.cli.doctor",
+    "gc": "torchyard.cli.gc",
     "completion": "torchyard.cli.completion",
 }
 # az's options that take several values behind one name: `--set a=1 b=2`.

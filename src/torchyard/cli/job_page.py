@@ -33,6 +33,7 @@ def page(job: Job) -> str:
     sections: list[tuple[str, str]] = [
         ("Stages", _stages(job)),
         ("Notices", "\n".join(f"  {notice}" for notice in job.get("notices") or [])),
+        ("Tags", _pairs(job.get("tags"), str)),
         ("Parameters", _pairs(job.get("params"), str)),
         ("Metrics", _pairs(job.get("metrics"), tables.number)),
         ("Outputs", _outputs(job)),

@@ -2,7 +2,8 @@
 
 Owns: the verbs, their options.
 Leaves: creating to job_creation.py, one job's page to job_page.py, streams to streaming.py,
-requests to client/.
+metrics to job_metrics.py, comparing to job_comparison.py, deleting to
+job_deletion.py, requests to client/.
 Always: a verb is one question to the client.
 """
 
@@ -13,7 +14,7 @@ from typing import Any
 
 import click
 
-from torchyard.cli import tables
+from torchyard.cli import job_comparison, job_deletion, job_metrics, tables
 from torchyard.cli.group import noun
 from torchyard.cli.options import Session, archivable, changes_from, common, named, tagged, warn
 
@@ -318,6 +319,11 @@ def clone(
         return _stream(session, job["name"], None)
     _print(session, job)
     return 0
+
+
+group.add_command(job_metrics.metrics)
+group.add_command(job_comparison.compare)
+group.add_command(job_deletion.delete)
 
 
 def _stream(session: Session, name: str, rank: int | None) -> int:

@@ -21,6 +21,7 @@ NOUNS = {
     "server": "Start, stop and look at the server of this machine.",
 }
 VERBS = {
+    "gc": "Make room on the server's disk.",
     "doctor": "Say what is wrong with this machine, and what to do.",
     "completion": "Print a shell's completion script: bash, zsh or fish.",
 }

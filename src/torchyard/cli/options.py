@@ -124,11 +124,35 @@ def named(noun: str, complete: str = "") -> Callable[[Command], Command]:
     return decorate
 
 
+def many_names(noun: str, complete: str = "") -> Callable[[Command], Command]:
+    """Take bare names and `-n NAME`, several of both; the command gets `names`, each once.
+
+    Args:
+        complete: what names a shell offers: an attribute of `Client`, as `jobs`.
+    """
+
+    def decorate(command: Command) -> Command:
+        offer = names_of(complete) if complete else None
+
+        @click.argument("given", metavar="[NAME]...", nargs=-1, shell_complete=offer)
+        @click.option("-n", "--name", multiple=True, help=f"A {noun}'s name.", shell_complete=offer)
+        @functools.wraps(command)
+        def with_names(
+            *arguments: Any, given: tuple[str, ...], name: tuple[str, ...], **options: Any
+        ) -> Any:
+            names = tuple(dict.fromkeys((*name, *given)))
+            return command(*arguments, names=names, **options)
+
+        return with_names  # type: ignore[return-value]
+
+    return decorate
+
+
 def versioned(command: Command) -> Command:
     """Take `-v VERSION` or `-l LABEL`."""
 
     @click.option("-v", "--version", default="", help="The version; the latest when absent.")
-    @click.option("-l", "--label", default="", metavar="LABEL", help="Instead: latest.")
+    @click.option("-l", "--label", default="", metavar="LABEL", help="Instead: latest or an alias.")
     @functools.wraps(command)
     def with_version(*arguments: Any, **options: Any) -> Any:
         return command(*arguments, **options)
@@ -143,7 +167,8 @@ def version_of(name: str, version: str, label: str) -> tuple[str, str]:
     """
     from torchyard.base import refs
 
-    ref = refs.parse(name)
+    # MLflow's clients may name a model with what no reference can hold, as spaces.
+    ref = refs.parse(name) if set(":@/") & set(name) else refs.Ref(name)
     given = {text for text in (version, label, ref.version, ref.label) if text}
     if len(given) > 1:
         raise click.UsageError("Two versions are given; name one.")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -120,6 +122,57 @@ def logs(session: Session, follow: bool, lines: int) -> None:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
         time.sleep(_LOOK_S)
+
+
+@group.command("backup")
+@click.argument("target", type=click.Path(path_type=Path))
+@common
+def backup(session: Session, target: Path) -> None:
+    """Write records and files of this machine's server into a FILE.tar or a folder.
+
+    The server may run meanwhile. FILE may also end with `.tar.gz`.
+
+    Example: yard server backup /mnt/backups/monday.tar
+    """
+    _warn_of_url(session)
+    done = _run_backups(session, "backup", str(target))
+    text = f"{done['files']:,} files, {done['size_bytes'] / 1e6:,.1f} MB, are in {done['path']}"
+    tables.one(session.form, done, lambda: text)
+
+
+@group.command("restore")
+@click.argument("source", type=click.Path(path_type=Path))
+@click.option(
+    "--database", metavar="URL", default="", help="Where the records go; default: into the home."
+)
+@common
+def restore(session: Session, source: Path, database: str) -> None:
+    """Make the home folder TORCHYARD_HOME, which must be empty, from a backup.
+
+    Example: yard server restore /mnt/backups/monday.tar
+    """
+    _warn_of_url(session)
+    options = ["--database", database] if database else []
+    done = _run_backups(session, "restore", str(source), *options)
+    text = (
+        f"{done['files']:,} files, {done['size_bytes'] / 1e6:,.1f} MB, are in {done['path']}; "
+        "start with `yard server start`"
+    )
+    tables.one(session.form, done, lambda: text)
+
+
+def _run_backups(session: Session, *arguments: str) -> dict[str, Any]:
+    """What the program says when it is done; its errors are the command's."""
+    import json
+    import subprocess
+
+    command = [sys.executable, "-m", "torchyard.backups", arguments[0]]
+    command += ["--home", str(session.settings.home), *arguments[1:]]
+    ended = subprocess.run(command, stdout=subprocess.PIPE)
+    if ended.returncode != 0:
+        raise SystemExit(ended.returncode)
+    done: dict[str, Any] = json.loads(ended.stdout)
+    return done
 
 
 def _warn_of_url(session: Session) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from torchyard.answers import Job
-from torchyard.cli import tables
+from torchyard.cli import causes, tables
 from torchyard.client import Client
 from torchyard.client.printing import Printer, print_frames
 from torchyard.client.times import duration, seconds_between
@@ -94,7 +94,8 @@ def error_text(job: Job) -> str:
     text = click.style("error:", fg="red", bold=True) + f" {error['message']}"
     if error.get("hint"):
         text += "\n" + click.style("hint:", fg="yellow", bold=True) + f" {error['hint']}"
-    return text
+    found = causes.evidence(error)
+    return f"{text}\n\n{found}" if found else text
 
 
 def exit_code(job: Job) -> int:

@@ -206,11 +206,8 @@ def _plain(found: Any) -> Any:
     return [_plain(value) for value in found] if isinstance(found, list) else found
 
 
-def _table(found: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:
-    if not found:
-        if sys.stderr.isatty():
-            click.echo("There is nothing to list.", err=True)
-        return
+def table_text(found: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> str:
+    """At least one row, below its headings; no wider than the terminal."""
     cells = [[_flat(value(row)) for _, value in columns] for row in found]
     widths = [
         max(_width(heading), *(_width(row[n]) for row in cells))
@@ -219,9 +216,18 @@ def _table(found: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> Non
     if sys.stdout.isatty():
         _fit(widths, shutil.get_terminal_size().columns)
     lines = [[heading for heading, _ in columns], ["-" * width for width in widths], *cells]
-    for n, line in enumerate(lines):
-        text = "  ".join(_cut(cell, width) for cell, width in zip(line, widths, strict=True))
-        click.echo(click.style(text.rstrip(), bold=True) if n == 0 else text.rstrip())
+    texts = [
+        "  ".join(_cut(cell, width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
+    return "\n".join([click.style(texts[0], bold=True), *texts[1:]])
+
+
+def _table(found: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:
+    if found:
+        click.echo(table_text(found, columns))
+    elif sys.stderr.isatty():
+        click.echo("There is nothing to list.", err=True)
 
 
 def _fit(widths: list[int], columns: int) -> None:

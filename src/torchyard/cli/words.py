@@ -28,7 +28,6 @@ VERBS: dict[str, tuple[str, ...]] = {
     "attach-logs": ("stream",),
     "stop": ("cancel", "delete"),
     "kill": ("cancel",),
-    "delete": ("archive",),
     "rm": ("delete", "archive"),
     "remove": ("delete", "archive"),
     "fetch": ("download",),
@@ -38,6 +37,12 @@ VERBS: dict[str, tuple[str, ...]] = {
     "check": ("validate",),
     "edit": ("update",),
     "set": ("update",),
+    "plot": ("metrics",),
+    "metric": ("metrics",),
+    "history": ("metrics",),
+    "export": ("metrics",),
+    "diff": ("compare",),
+    "prune": ("delete",),
 }
 """The verbs that a noun may have instead, the likeliest first."""
 

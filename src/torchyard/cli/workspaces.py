@@ -11,7 +11,7 @@ import click
 from torchyard.base.errors import InvalidInput, TorchyardError
 from torchyard.cli import tables
 from torchyard.cli.group import noun
-from torchyard.cli.options import Session, common, filed, tagged
+from torchyard.cli.options import Session, changes_from, common, confirm, filed, tagged
 
 if TYPE_CHECKING:
     from torchyard.cli.documents import Document
@@ -81,6 +81,45 @@ def list_workspaces(session: Session) -> None:
     Example: yard workspace list
     """
     tables.rows(session.form, session.client().workspaces.list(), _COLUMNS)
+
+
+@group.command("update")
+@click.argument("given", metavar="[NAME]", required=False)
+@click.option("-n", "--name", default="", help="The workspace; the one meant here when absent.")
+@click.option(
+    "--set", "assignments", multiple=True, metavar="A.B=VALUE", help="description, retention_days."
+)
+@click.option("--description", default=None, help="In your words.")
+@click.option(
+    "--retention-days",
+    type=click.IntRange(min=0),
+    default=None,
+    metavar="DAYS",
+    help="Delete jobs that ended longer ago; 0 keeps them for ever.",
+)
+@click.option("-y", "--yes", is_flag=True, help="Don't ask.")
+@common
+def update(
+    session: Session,
+    given: str | None,
+    name: str,
+    assignments: tuple[str, ...],
+    yes: bool,
+    **options: Any,
+) -> None:
+    """Change a workspace's description, or how long it keeps jobs.
+
+    Jobs that models or data were registered from stay; so do those that run.
+
+    Example: yard workspace update --retention-days 90
+    """
+    changes = changes_from(assignments, options, ("description", "retention_days"))
+    client = session.client()
+    workspace = name or given or client.workspace
+    days = changes.get("retention_days")
+    if isinstance(days, int) and days:
+        confirm(f"Delete jobs of workspace `{workspace}` {days} days after their end?", yes)
+    _print(session, client.workspaces.update(workspace, changes))
 
 
 @group.command("config")

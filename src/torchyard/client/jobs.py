@@ -1,7 +1,8 @@
 """Jobs of the workspace, over HTTP.
 
 Owns: which request each verb is, the order of a submission.
-Leaves: local files to snapshots/, streams to follow.py and printing.py.
+Leaves: local files to snapshots/, streams to follow.py and printing.py, metrics to
+job_history.py.
 Always: nothing is uploaded or cloned before the server has found the document valid.
 """
 
@@ -19,6 +20,7 @@ from urllib.parse import quote
 from torchyard.answers import Job, JobSummary, OutputFiles, Paths, Records, RemoteFiles
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.base.http import Transport
+from torchyard.client.job_history import JobHistory
 
 if TYPE_CHECKING:
     from torchyard.client.command_jobs import CommandJob
@@ -29,12 +31,11 @@ if TYPE_CHECKING:
 
 _PAGE = 1000
 Strings = list[str]
-Points = list[dict[str, Any]]
 # What belongs to one job alone.
 _OWN = ("name", "display_name")
 
 
-class Jobs:
+class Jobs(JobHistory):
     """Jobs of the workspace.
 
     Example::
@@ -45,8 +46,7 @@ class Jobs:
     """
 
     def __init__(self, transport: Transport, here: str, snapshots: Snapshots) -> None:
-        self._transport = transport
-        self._here = f"{here}/jobs"
+        super().__init__(transport, here)
         self._snapshots = snapshots
 
     def create(
@@ -147,13 +147,6 @@ class Jobs:
                 break
         return found if max_results is None else found[:max_results]
 
-    def get(self, name: str) -> Job:
-        """
-        Raises:
-            NotFound: no job has this name.
-        """
-        return Job(self._transport.get(self._of(name)))
-
     def update(self, name: str, changes: Mapping[str, Any]) -> Job:
         """Change `display_name`, `description` or `tags` (merged; None takes one away)."""
         return Job(self._transport.call("PATCH", self._of(name), dict(changes)))
@@ -161,6 +154,33 @@ class Jobs:
     def cancel(self, name: str) -> Job:
         """Ask for the job's end; a job that has ended stays as it is."""
         return Job(self._transport.post(f"{self._of(name)}/cancel"))
+
+    def delete(self, *names: str) -> Strings:
+        """Delete jobs with their children, for good: files, logs, metrics and all.
+
+        Returns:
+            The names of those that go, children among them; some seconds may pass until the last
+            file is gone.
+
+        Raises:
+            NotFound: no such job.
+            Conflict: one runs, or something needs its files; nothing was deleted.
+        """
+        return [str(name) for name in self.delete_chosen(names=list(names))["deleted"]]
+
+    def delete_chosen(self, **choice: Any) -> dict[str, Any]:
+        """Delete jobs that have ended, by name or by condition.
+
+        Args:
+            choice: `names`; or some of `experiment_name`, `status`, `older_than_s` (seconds since
+                the end). With `dry_run` True nothing is deleted.
+
+        Returns:
+            `deleted` and `pending`, names, and `kept`, each with `name` and `reason`; of a dry run
+            `jobs`, each with `name`, `status`, `files`, `size_bytes` and `points`, and `kept`.
+        """
+        found: dict[str, Any] = self._transport.post(f"{self._here}/delete", choice)
+        return found
 
     def archive(self, name: str) -> None:
         """Hide a job from lists."""
@@ -217,11 +237,6 @@ class Jobs:
         found: OutputFiles = self._transport.get(f"{self._of(name)}/outputs")["value"]
         return found
 
-    def metrics(self, name: str) -> dict[str, Points]:
-        """Every point: by key, `step`, `timestamp` in milliseconds and `value`."""
-        found: dict[str, Any] = self._transport.get(f"{self._of(name)}/metrics")["metrics"]
-        return found
-
     def code(self, name: str) -> dict[str, Any]:
         """The manifest of the job's code snapshot: `files`, each with path, sha256, size, mode."""
         return self._snapshots.get(self._code_of(name))
@@ -269,7 +284,7 @@ class Jobs:
             for output in self._output_files(name, output_name):
                 label = output["output"]
                 source = f"{self._of(name)}/outputs/{quote(label)}/{quote(output['path'])}"
-                target = below(top / "named-outputs" / label, output["path"])
+                target = below(top / "named-outputs", f"{label}/{output['path']}")
                 wanted.append(Wanted(source, target, int(output["size_bytes"]), bundle))
         return download_all(self._transport, wanted, count)
 
@@ -292,9 +307,6 @@ class Jobs:
     def _check(self, document: Mapping[str, Any]) -> Strings:
         answer = self._transport.post(f"{self._here}/validate", document)
         return [str(notice) for notice in answer.get("notices") or []]
-
-    def _of(self, name: str) -> str:
-        return f"{self._here}/{quote(name, safe='')}"
 
 
 def default_experiment(folder: Path) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchyard.answers import Paths
+from torchyard.base.errors import InvalidInput
 from torchyard.base.http import Transport
 from torchyard.base.settings import Settings
 
@@ -79,6 +80,12 @@ class Snapshots:
         from torchyard.snapshots.restore import restore
 
         manifest = self.get(snapshot_id)
+        for file in manifest["files"]:
+            # It could hold hooks, which run when the user next says `git`.
+            if {".git", "git~1"} & set(file["path"].lower().split("/")):
+                raise InvalidInput(
+                    f"the snapshot holds `{file['path']}`, which is no code", "nothing was written"
+                )
         targets = [below(folder, file["path"]) for file in manifest["files"]]
         return restore(manifest, targets, self._blob, overwrite=overwrite)
 

@@ -37,6 +37,12 @@ class Workspaces:
     def get(self, name: str) -> Record:
         return Record(self._transport.get(_of(name)))
 
+    def update(self, name: str, changes: Mapping[str, Any]) -> Record:
+        """Change `description` or `retention_days`: jobs that ended longer ago are deleted, and 0
+        keeps them for ever.
+        """
+        return Record(self._transport.call("PATCH", _of(name), dict(changes)))
+
     def url_maps(self, name: str) -> Rows:
         """Which URLs are read from a datastore instead: `prefix`, `target`."""
         answer = self._transport.get(f"{_of(name)}/url-maps")

@@ -9,7 +9,7 @@ is a key of the database, so two servers can't give it out twice.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from sqlalchemy import Connection
@@ -166,20 +166,39 @@ def forget_all(connection: Connection, workspace: str) -> None:
         store.drop(connection, workspace, compute.name)
 
 
-def try_hold(connection: Connection, workspace: str, name: str, count: int, attempt_id: str) -> str:
-    """Hold `count` slots, all or none; answers why not, or an empty string."""
+def try_hold(
+    connection: Connection,
+    workspace: str,
+    name: str,
+    count: int,
+    attempt_id: str,
+    avoided: Collection[int] = (),
+) -> str:
+    """Hold `count` slots, all or none; answers why not, or an empty string.
+
+    Args:
+        avoided: slots to be taken only when the cluster has too few others.
+    """
     compute = store.get(connection, workspace, name)
     if compute is None:
         return f"compute `{name}` was deleted"
     busy = store.busy_numbers(connection, workspace, name)
     free = [number for number in range(compute.max_instances) if number not in busy]
-    if len(free) < count:
+    others = [number for number in free if number not in avoided]
+    suitable = [number for number in range(compute.max_instances) if number not in avoided]
+    if len(free) < count or (len(others) < count <= len(suitable)):
         return (
             f"needs {_nodes(count)}; {len(busy)} of {compute.max_instances} nodes of "
             f"`{name}` are busy"
         )
+    free = others if len(others) >= count else free
     store.hold(connection, workspace, name, free[:count], attempt_id)
     return ""
+
+
+def slots_of(connection: Connection, attempt_id: str) -> list[int]:
+    """The slots that an attempt holds, by its nodes."""
+    return store.slots_of(connection, attempt_id)
 
 
 def release(connection: Connection, attempt_id: str) -> None:

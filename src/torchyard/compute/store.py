@@ -117,5 +117,15 @@ def hold(
     connection.execute(insert(node_slots), rows)
 
 
+def slots_of(connection: Connection, attempt_id: str) -> list[int]:
+    """By node."""
+    rows = connection.execute(
+        select(node_slots.c.number)
+        .where(node_slots.c.attempt_id == attempt_id)
+        .order_by(node_slots.c.node)
+    )
+    return [row.number for row in rows]
+
+
 def release(connection: Connection, attempt_id: str) -> None:
     connection.execute(delete(node_slots).where(node_slots.c.attempt_id == attempt_id))

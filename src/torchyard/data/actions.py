@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from sqlalchemy import Connection
+
 from torchyard.base import refs
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound, TorchyardError, Unreachable
@@ -114,6 +116,11 @@ def files_of(db: Database, stores: Datastores, asset: DataAsset) -> list[DataFil
         DataFile(entry.path, entry.size_bytes, _sha256(known, entry.path, entry.mark))
         for entry in place.files.walk(place.path)
     ]
+
+
+def forget_checksums(connection: Connection, workspace: str, name: str, folder: str) -> None:
+    """Of the files below a folder of a datastore, which are gone."""
+    store.drop_checksums(connection, workspace, name, folder)
 
 
 def checksums_of(db: Database, workspace: str, place: Place) -> dict[str, tuple[str, str]]:

@@ -20,8 +20,8 @@ from torchyard.base import files
 from torchyard.base.blobs import Blobs, Snapshot
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.errors import Conflict, InvalidSpec, NotFound, nearest
-from torchyard.data import datastores, store
+from torchyard.base.errors import Conflict, InvalidSpec, nearest
+from torchyard.data import datastores, store, versions
 from torchyard.data.datastores import BLOB_STORE, Datastores, upload_folder
 from torchyard.data.types import DATA_TYPES, DataAsset
 from torchyard.data.uris import DatastoreUri
@@ -32,7 +32,7 @@ _KEYS = (
     "name", "version", "type", "path", "datastore", "description", "tags", "properties", "$schema",
 )  # fmt: skip
 _SNAPSHOT = "snapshot:"
-LATEST = "latest"
+LATEST = versions.LATEST
 
 # From an asset's `path` to a pinned URI; actions.py and jobs/ know how.
 Resolve = Callable[[str, str, str], str]
@@ -167,18 +167,8 @@ def get(db: Database, workspace: str, name: str, version: str = LATEST) -> DataA
         known = store.list_assets(connection, workspace, name)
         names = [] if known else [one.name for one in store.list_assets(connection, workspace)]
     if not known:
-        near = nearest(name, sorted(set(names)))
-        hint = f"did you mean `{near}`?" if near else "list what exists with `yard data list`"
-        raise NotFound(f"data `{name}` does not exist in workspace `{workspace}`", hint)
-    if version == LATEST:
-        return next((asset for asset in known if not asset.archived), known[0])
-    for asset in known:
-        if asset.version == version:
-            return asset
-    raise NotFound(
-        f"data `{name}` has no version `{version}`",
-        f"it has {', '.join(asset.version for asset in reversed(known))}",
-    )
+        raise versions.no_such_name("data", workspace, name, names)
+    return versions.pick("data", name, version, known)
 
 
 def list_in(
@@ -190,10 +180,13 @@ def list_in(
     found = [asset for asset in found if archived is None or asset.archived is archived]
     if name:
         return found
-    newest: dict[str, DataAsset] = {}
-    for asset in found:
-        newest.setdefault(asset.name, asset)
-    return [newest[one] for one in sorted(newest)]
+    return versions.newest_of_each(found)
+
+
+def list_versions(db: Database, workspace: str) -> list[DataAsset]:
+    """All versions of all names, archived ones too."""
+    with db.read() as connection:
+        return store.list_assets(connection, workspace)
 
 
 def of_job(db: Database, workspace: str, job: str) -> list[DataAsset]:

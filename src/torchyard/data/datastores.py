@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -84,13 +84,21 @@ class Datastores:
         """(path below `prefix`, size in bytes), sorted by path."""
         return files.walk(files.inside(self.root(workspace, store), prefix))
 
+    def move(self, workspace: str, store: str, path: str, to: str) -> None:
+        """Give a file or a folder another path, where nothing is; nothing when it is not there."""
+        root = self.root(workspace, store)
+        found = files.inside(root, path)
+        if found.exists():
+            found.rename(files.inside(root, to))
+
     def delete(self, workspace: str, store: str, path: str) -> None:
         """Delete a file, or everything below a folder; nothing when it is not there."""
         found = files.inside(self.root(workspace, store), path)
         if found.is_dir():
             shutil.rmtree(found)
         else:
-            found.unlink(missing_ok=True)
+            with suppress(NotADirectoryError):  # a file is where its folder would be
+                found.unlink(missing_ok=True)
 
 
 def put(

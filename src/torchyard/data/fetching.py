@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from torchyard.base import files
+from torchyard.base import disk, files
 from torchyard.base.db import Database
-from torchyard.base.errors import InvalidInput, NotFound, TorchyardError, Unreachable
+from torchyard.base.errors import DiskFull, InvalidInput, NotFound, TorchyardError, Unreachable
 from torchyard.data import actions
 from torchyard.data.actions import Place
 from torchyard.data.datastores import Datastores
@@ -28,6 +28,7 @@ from torchyard.data.types import Entry
 
 # Files that are asked for together; between two such groups a stop is noticed.
 _GROUP = 200
+_KEY_DIGITS = 32
 _GROUP_BYTES = 256 << 20
 _FOLDER_TYPES = ("uri_folder", "mltable")
 
@@ -101,9 +102,10 @@ class Fetcher:
         with self._only_one(key):
             if not folder.exists() or any(not entry.mark for entry in entries):
                 self._copy(workspace, place, entries, targets, folder, cancelled)
-        found = folder / (targets[0] if single is not None else ".")
-        self._remember(workspace, path, key, targets[0] if single is not None else ".", now)
-        return found
+            # When it was last asked for: what was not for long may be removed.
+            os.utime(folder, (now.timestamp(), now.timestamp()))
+            self._remember(workspace, path, key, targets[0] if single is not None else ".", now)
+        return folder / (targets[0] if single is not None else ".")
 
     def file(self, workspace: str, place: Place, path: str) -> Path:
         """One file below a place, on this machine.
@@ -128,7 +130,25 @@ class Fetcher:
         with self._only_one(folder.name):
             if not folder.exists() or not entry.mark:
                 self._copy(workspace, one, entries, [name], folder, lambda: False)
+            os.utime(folder)
         return folder / name
+
+    def copies(self) -> Iterator[tuple[str, Path]]:
+        """(name, folder) of each copy; the folder's time is when it was last asked for."""
+        for folder in sorted(self._folder.glob("[0-9a-f]" * _KEY_DIGITS)):
+            yield folder.name, folder
+
+    def remove(self, name: str, used_at_s: float) -> bool:
+        """Remove a copy unless it was asked for since `used_at_s`."""
+        folder = self._folder / name
+        with self._only_one(name):
+            if not folder.exists() or folder.stat().st_mtime > used_at_s:
+                return False
+            draft = folder.with_name(f"{name}.part")
+            _remove(draft)
+            os.rename(folder, draft)
+            _remove(draft)
+        return True
 
     def _copy(
         self,
@@ -161,8 +181,10 @@ class Fetcher:
             if folder.exists():
                 _remove(folder)
             os.rename(draft, folder)
-        except BaseException:
+        except BaseException as error:
             _remove(draft)
+            if isinstance(disk.meaning(error), DiskFull):
+                raise _no_room(place, entries, folder.parent) from error
             raise
 
     def _remember(self, workspace: str, path: str, key: str, file: str, now: datetime) -> None:
@@ -187,7 +209,7 @@ class Fetcher:
 def _key(place: Place, entries: Sequence[Entry]) -> str:
     said = [(entry.path, entry.size_bytes, entry.mark) for entry in entries]
     text = json.dumps([place.source or place.uri, place.path, sorted(said)])
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    return hashlib.sha256(text.encode()).hexdigest()[:_KEY_DIGITS]
 
 
 def _groups(pairs: Sequence[tuple[Entry, Path]]) -> Iterator[list[tuple[Entry, Path]]]:
@@ -232,13 +254,19 @@ def _check(place: Place, entry: Entry, target: Path, known: tuple[str, str]) -> 
 
 def _enough_room(folder: Path, place: Place, entries: Sequence[Entry]) -> None:
     wanted = sum(entry.size_bytes for entry in entries)
+    if wanted > shutil.disk_usage(folder).free:
+        raise _no_room(place, entries, folder)
+
+
+def _no_room(place: Place, entries: Sequence[Entry], folder: Path) -> TorchyardError:
+    wanted = sum(entry.size_bytes for entry in entries)
     free = shutil.disk_usage(folder).free
-    if wanted > free:
-        raise TorchyardError(
-            f"`{place.uri}` has {wanted >> 20} MB, and {free >> 20} MB are free on this machine",
-            "make room, or use `mode: direct`",
-            code="disk_full",
-        )
+    return TorchyardError(
+        f"no space left on `cache`: `{place.uri}` has {wanted >> 20} MB, and {free >> 20} MB are "
+        "free on this machine",
+        "make room with `yard gc`, or use `mode: direct`",
+        code=DiskFull.code,
+    )
 
 
 def _fits(type: str, place: Place, is_file: bool) -> None:

@@ -122,6 +122,8 @@ def _gs(document: Mapping[str, Any], credentials: Mapping[str, str]) -> Meant:
 def _sftp(document: Mapping[str, Any], credentials: Mapping[str, str]) -> Meant:
     options: dict[str, Any] = {"host": str(document["host"])}
     if document.get("port"):
+        if not str(document["port"]).isdigit() or int(document["port"]) not in range(1, 2**16):
+            raise InvalidSpec(f"`{document['port']}` is no `port`", "1 to 65535", at=["port"])
         options["port"] = int(document["port"])
     for ours, theirs in (("username", "username"), ("private_key_file", "key_filename")):
         if document.get(ours):
@@ -138,7 +140,11 @@ def _local(document: Mapping[str, Any], credentials: Mapping[str, str]) -> Meant
             f"`{folder}` is not a full path", "write it from `/` on, as the server sees it",
             at=["path"],
         )  # fmt: skip
-    if not folder.is_dir():
+    try:
+        is_there = folder.is_dir()
+    except OSError:  # longer than a path can be
+        is_there = False
+    if not is_there:
         raise InvalidSpec(
             f"`{folder}` is no folder on the server's machine", "make it first", at=["path"]
         )

@@ -16,6 +16,8 @@ from typing import Any
 from torchyard.base import files
 from torchyard.base.errors import Forbidden, InvalidInput, NotFound, TorchyardError, Unreachable
 from torchyard.data.types import Entry
+from torchyard.worker import secret_values
+from torchyard.worker.masking import Masker
 
 # Which of our extras brings a protocol; what is not here needs a package of another name.
 EXTRAS = {
@@ -29,6 +31,10 @@ REFUSED = (
 )  # fmt: skip
 # A file that is half written is seen by readers there, so it gets another name until it is whole.
 _NOT_ATOMIC = ("sftp", "ssh", "smb", "ftp")
+_NOT_SECRET = (
+    "account_name", "account_host", "endpoint_url", "region_name", "host", "username", "type",
+    "client_id", "tenant_id", "key_filename", "project_id", "client_email", "token_uri", "auth_uri",
+)  # fmt: skip
 _MARKS = ("ETag", "etag", "md5Hash", "LastModified", "last_modified", "mtime", "last_write_time")
 
 
@@ -69,6 +75,7 @@ class RemoteFiles:
         self._protocol = protocol
         self._options = options
         self._root = root.rstrip("/")
+        self._masker: Masker | None = None
 
     def check(self) -> None:
         """
@@ -163,14 +170,39 @@ class RemoteFiles:
             raise NotFound(f"`{path}` does not exist in {self._name}") from error
         except PermissionError as error:
             raise Forbidden(
-                f"{self._name} refuses `{path}`: {error}", "check the datastore's credentials"
+                f"{self._name} refuses `{path}`: {self._masked(str(error))}",
+                "check the datastore's credentials",
             ) from error
         except Exception as error:
-            said = str(error).strip().partition("\n")[0] or type(error).__name__
+            said = self._masked(str(error).strip()).partition("\n")[0] or type(error).__name__
             raise Unreachable(
                 f"{self._name} can't be used: {said}",
                 "check the datastore's address and credentials, and that the server reaches it",
             ) from error
+
+    def _masked(self, said: str) -> str:
+        """A library's words, which may hold the whole URL or connection string."""
+        if self._masker is None:
+            secret = {part: 8 for value in _texts(self._options) for part in _secret_parts(value)}
+            self._masker = Masker(secret_values.written(secret))
+        return self._masker.text(said)
+
+
+def _texts(options: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in options.items():
+        if isinstance(value, Mapping):
+            yield from _texts(value)
+        elif isinstance(value, str) and key not in _NOT_SECRET:
+            yield value
+
+
+def _secret_parts(value: str) -> Iterator[str]:
+    """A connection string or a signature is told in parts too."""
+    yield value
+    for part in value.replace(";", "&").split("&"):
+        name, _, rest = part.partition("=")
+        if name.lower().lstrip("?") in ("accountkey", "sharedaccesssignature", "sig") and rest:
+            yield rest
 
 
 class _Writing(files.Writing):

@@ -9,12 +9,13 @@ from fastapi import APIRouter, Body, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse
 
-from torchyard.base import files
 from torchyard.base.blobs import Blobs
-from torchyard.base.errors import InvalidInput, NotFound
+from torchyard.base.errors import InvalidInput, LimitExceeded, NotFound
 from torchyard.workspaces.access import Person
 
 _HEADER_LIMIT = 100
+# Each file of a bundle is held in memory; clients put files of 1 MiB into bundles.
+_FRAME_MOST_BYTES = 16 << 20
 
 
 def router(blobs: Blobs) -> APIRouter:
@@ -26,7 +27,7 @@ def router(blobs: Blobs) -> APIRouter:
 
     @routes.put("/blobs/{sha256}")
     async def put_blob(identity: Person, sha256: str, request: Request) -> dict[str, Any]:
-        with files.whole(blobs.path(sha256), mode=0o444) as writing:
+        with blobs.writing(sha256) as writing:
             async for chunk in request.stream():
                 await run_in_threadpool(writing.write, chunk)
             _same(sha256, writing.stored.sha256)
@@ -96,4 +97,8 @@ def _header(line: bytes) -> tuple[str, int]:
     sha256, _, size = line.decode("ascii", "replace").partition(" ")
     if not size.isdigit():
         raise InvalidInput("the bundle's frame header is not `<sha256> <size>`")
+    if len(size) > 9 or int(size) > _FRAME_MOST_BYTES:
+        raise LimitExceeded(
+            f"a file of {size[:20]} bytes is too large for a bundle", "send it by itself"
+        )
     return sha256, int(size)

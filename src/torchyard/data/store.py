@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     Boolean,
     Column,
     Connection,
@@ -71,7 +72,7 @@ checksums = Table(
     Column("datastore", String(256), primary_key=True),
     Column("path", String(1024), primary_key=True),
     Column("sha256", String(64), nullable=False),
-    Column("size_bytes", Integer, nullable=False),
+    Column("size_bytes", BigInteger().with_variant(Integer, "sqlite"), nullable=False),
     Column("mark", Text, nullable=False),
 )
 
@@ -149,6 +150,18 @@ def put_checksums(connection: Connection, rows: Sequence[dict[str, Any]]) -> Non
         )
     if rows:
         connection.execute(insert(checksums), list(rows))
+
+
+def drop_checksums(connection: Connection, workspace: str, datastore: str, folder: str) -> None:
+    """Of everything below a folder."""
+    path = checksums.c.path
+    connection.execute(
+        delete(checksums).where(
+            checksums.c.workspace == workspace,
+            checksums.c.datastore == datastore,
+            (path > f"{folder}/") & (path < f"{folder}0"),
+        )
+    )
 
 
 def checksums_below(

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import Connection
+
+from torchyard.base import disk
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.errors import BuildFailed, TorchyardError
+from torchyard.base.errors import BuildFailed, DiskFull, TorchyardError
 from torchyard.environments import (
     accelerators,
     build,
@@ -36,7 +40,7 @@ from torchyard.environments.types import (
     Platform,
     this_platform,
 )
-from torchyard.environments.uv import Uv
+from torchyard.environments.uv import Uv, no_room
 
 _POLL_S = 0.05
 
@@ -84,6 +88,37 @@ class Environments:
         """The folder, when it is there. One look at the disk."""
         places = self._places(spec)
         return places.folder if places.is_whole() else None
+
+    def use(self, spec: EnvironmentSpec) -> Path | None:
+        """As `is_built`, and from now on it is not long unused."""
+        folder = self.is_built(spec)
+        if folder is not None:
+            now = self._clock.now().timestamp()
+            os.utime(folder, (now, now))
+        return folder
+
+    def folders(self) -> Iterator[tuple[str, Path]]:
+        """(hash, folder) of each that is built; the folder's time is that of its last use."""
+        for folder in sorted(self._root.glob("[0-9a-f]*")):
+            if folder.is_dir():
+                yield folder.name, folder
+
+    def remove(self, hash: str, is_needed: Callable[[Connection], bool]) -> bool:
+        """Remove one unless it is needed, or being built; a later job builds it anew."""
+        places = Places(self._root, hash)
+        gone = self._root / f".removing-{hash}"
+        try:
+            with _locked(places.mutex, lambda: True):
+                shutil.rmtree(gone, ignore_errors=True)
+                # No job can come while this transaction is open; one that comes later builds.
+                with self._db.write() as connection:
+                    if is_needed(connection):
+                        return False
+                    places.folder.rename(gone)
+        except BuildCanceled:
+            return False
+        shutil.rmtree(gone, ignore_errors=True)
+        return True
 
     def log_path(self, spec: EnvironmentSpec) -> Path:
         """The build log. A later build of the same environment is added at its end."""
@@ -181,8 +216,13 @@ class Environments:
                 uv.say(f"error: {error.message}\nhint: {error.hint}")
                 message = config.scrub(error.message)
                 self._note(spec, "failed", message, error.hint)
-                raise BuildFailed(message, error.hint) from error
+                code = error.code if error.code == DiskFull.code else ""
+                raise BuildFailed(message, error.hint, code=code) from error
             except BaseException as error:
+                if isinstance(disk.meaning(error), DiskFull):
+                    full = no_room()
+                    self._note(spec, "failed", full.message, full.hint)
+                    raise full from error
                 uv.say(f"error: the builder failed: {error!r}")
                 self._note(spec, "failed", f"the builder failed: {error!r}")
                 raise

@@ -20,9 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from torchyard.base import disk
 from torchyard.base.errors import BuildFailed
 from torchyard.environments.machine_config import MachineConfig
 from torchyard.environments.types import BuildCanceled
+from torchyard.worker import masking
 
 _POLL_S = 0.25
 # uv ends with the thread that builds, even when that is killed, and so never writes while
@@ -74,7 +76,7 @@ class Uv:
 
     def say(self, line: str) -> None:
         """Write a line of our own into the log."""
-        self._log.write((self.config.scrub(line) + "\n").encode())
+        self._log.write((masking.TOKENS.text(self.config.scrub(line)) + "\n").encode())
         self._log.flush()
 
     def run(self, arguments: Sequence[str], folder: Path, shown: str) -> Outcome:
@@ -118,7 +120,7 @@ class Uv:
                 if not data and rest:
                     whole.append(rest)
                 for line in whole:
-                    text = self.config.scrub(line.decode("utf-8", "replace"))
+                    text = masking.TOKENS.text(self.config.scrub(line.decode("utf-8", "replace")))
                     self.say(text)
                     lines.append(text)
                 if not data:
@@ -162,6 +164,7 @@ _CULPRITS = tuple(
     )
 )
 _FRAME = re.compile(r"[│├╰─▶\u00d7╭]|^\s*(error|cause|hint):", re.MULTILINE)
+_FULL = ("No space left on device", "os error 28", "Disk quota exceeded")
 _NETWORK = ("error sending request", "Could not connect", "dns error", "network connectivity")
 _LONGEST = 400
 
@@ -169,10 +172,20 @@ _LONGEST = 400
 def failure(outcome: Outcome, doing: str) -> BuildFailed:
     """uv's words as one short error that names the package."""
     words = " ".join(_FRAME.sub(" ", outcome.words).split())
+    if any(sign in words for sign in _FULL):
+        return no_room()
     name = culprit(outcome.words)
     reason = _reason(words)
     message = f"package `{name}` can't be installed: {reason}" if name else f"{doing}: {reason}"
     return BuildFailed(message, _hint(words, name))
+
+
+def no_room() -> BuildFailed:
+    """The disk is full: nothing is wrong with the packages."""
+    found = disk.full("`environments`")
+    return BuildFailed(
+        found.message, "make room with `yard gc`, then submit again", code="disk_full"
+    )
 
 
 def is_unreachable(words: str) -> bool:

@@ -14,8 +14,8 @@ from typing import Any, Literal, Protocol
 
 from torchyard.plan import LaunchPlan
 
-State = Literal["running", "exited", "lost"]
-_WORST_FIRST: tuple[State, ...] = ("lost", "running")
+State = Literal["running", "ending", "exited", "lost"]
+_WORST_FIRST: tuple[State, ...] = ("lost", "ending", "running")
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,9 @@ class Handle:
 
 @dataclass(frozen=True)
 class Status:
-    """One state a node, in node order. A node that is lost ended without saying how."""
+    """One state a node, in node order. A node that is lost ended without saying how; the worker
+    of one that is ending died, and what it left is being ended and delivered.
+    """
 
     nodes: tuple[State, ...]
 
@@ -52,7 +54,7 @@ class Status:
     @property
     def over(self) -> bool:
         """Whether no node runs any more."""
-        return "running" not in self.nodes
+        return not {"running", "ending"} & set(self.nodes)
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,14 @@ class Executor(Protocol):
         """Start a worker on every node; the same attempt twice starts once."""
         ...
 
+    def inherit(self, plan: LaunchPlan) -> Handle:
+        """Start an heir on every node that is lost and still has what its worker left.
+
+        It ends what lives on there, delivers what is owed and tells of the death; the script does
+        not run again.
+        """
+        ...
+
     def status(self, handle: Handle) -> Status:
         """How the nodes are, by the handle alone: also after the server was started anew."""
         ...
@@ -80,8 +90,8 @@ class Executor(Protocol):
     def stop(self, handle: Handle, grace_s: float) -> None:
         """Tell the workers to end, and kill those that still run `grace_s` later; returns at once.
 
-        A worker that is told to end still delivers outputs and logs; a killed one does not, but
-        its ranks are ended all the same. Safe to call again, and on what has ended.
+        A worker that is told to end still delivers outputs and logs; for a killed one its heir
+        does. Safe to call again, and on what has ended.
         """
         ...
 

@@ -40,6 +40,9 @@ class FakeExecutor:
             self._nodes[plan.attempt_id] = ["running"] * plan.node_count
         return Handle(NAME, {"attempt_id": plan.attempt_id, "nodes": plan.node_count})
 
+    def inherit(self, plan: LaunchPlan) -> Handle:
+        return Handle(NAME, {"attempt_id": plan.attempt_id, "nodes": plan.node_count})
+
     def status(self, handle: Handle) -> Status:
         lost: list[State] = ["lost"] * int(handle.body["nodes"])
         return Status(tuple(self._nodes.get(handle.body["attempt_id"], lost)))

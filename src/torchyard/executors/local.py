@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +50,17 @@ class LocalExecutor:
         self._lock = threading.Lock()
 
     def launch(self, plan: LaunchPlan) -> Handle:
+        return self._on_each(plan, self._start)
+
+    def inherit(self, plan: LaunchPlan) -> Handle:
+        return self._on_each(plan, self._start_heir)
+
+    def _on_each(self, plan: LaunchPlan, start: Callable[[Path, int], dict[str, int]]) -> Handle:
         scratch = Path(plan.scratch)
         scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         plan_file = scratch / "plan.json"
         _write_private(plan_file, plan.to_json())
-        nodes = [self._start(plan_file, node) for node in range(plan.node_count)]
+        nodes = [start(plan_file, node) for node in range(plan.node_count)]
         return Handle(NAME, {"scratch": str(scratch), "nodes": nodes})
 
     def status(self, handle: Handle) -> Status:
@@ -89,7 +95,20 @@ class LocalExecutor:
         folder = plan_file.parent / f"node-{node}"
         started_before = _who(folder)
         if started_before is not None:
-            return {key: int(started_before[key]) for key in ("pid", "start_time")}
+            return _receipt(started_before)
+        return self._spawn(plan_file, node)
+
+    def _start_heir(self, plan_file: Path, node: int) -> dict[str, int]:
+        folder = plan_file.parent / f"node-{node}"
+        left = _who(folder)
+        if left is None:
+            return _receipt({})
+        return (
+            self._spawn(plan_file, node) if _node_state(folder, left) == "lost" else _receipt(left)
+        )
+
+    def _spawn(self, plan_file: Path, node: int) -> dict[str, int]:
+        folder = plan_file.parent / f"node-{node}"
         folder.mkdir(mode=0o700, exist_ok=True)
         program = [self._python, "-I", "-S", str(self._worker_zip())]
         pid = os.posix_spawn(
@@ -138,16 +157,29 @@ class LocalExecutor:
             time.sleep(_LOOK_EVERY_S)
 
 
-def _node_state(folder: Path, launched: Mapping[str, int]) -> State:
-    # Looked at in this order: a worker writes its exit and then ends.
-    who = _who(folder) or launched
-    if processes.lives(int(who["pid"]), int(who["start_time"])):
+def _node_state(folder: Path, launched: Mapping[str, Any]) -> State:
+    # Looked at in this order: a worker is recorded, writes its exit, and then ends.
+    who = _who(folder)
+    if who is not None and _lives(who):
         return "running"
-    if not (folder / "exit.json").exists():
-        if who is launched and _who(folder) is not None:
-            return _node_state(folder, launched)
-        return "lost"
-    return "exited"
+    if (folder / "exit.json").exists():
+        return "exited"
+    if who is None and _lives(launched):
+        return "running"
+    if who is not None and (_lives(launched) or _lives(who.get("guardian") or {})):
+        return "ending"
+    # It may have been recorded, or have ended, between two looks.
+    if _who(folder) != who or (folder / "exit.json").exists():
+        return _node_state(folder, launched)
+    return "lost"
+
+
+def _receipt(who: Mapping[str, Any]) -> dict[str, int]:
+    return {key: int(who.get(key, 0)) for key in ("pid", "start_time")}
+
+
+def _lives(who: Mapping[str, Any]) -> bool:
+    return processes.lives(int(who.get("pid", 0)), int(who.get("start_time", 0)))
 
 
 def _signal(handle: Handle, signum: int) -> None:

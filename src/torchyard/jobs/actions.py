@@ -13,9 +13,10 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from torchyard.base.clock import to_text
 from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound, nearest
 from torchyard.compute import actions as computes
-from torchyard.jobs import experiment_store, progress, spec_values, store
+from torchyard.jobs import experiment_store, progress, secrets, spec_values, store
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import ENDED, Event, Experiment, Job, Status
 
@@ -69,7 +70,7 @@ def list_in(
         InvalidInput: no such status.
         NotFound: no such experiment or parent.
     """
-    wanted = _status(status) if status else None
+    wanted = status_named(status) if status else None
     if parent:
         get(room, workspace, parent)
     with room.db.read() as connection:
@@ -150,7 +151,7 @@ def archive(room: Room, workspace: str, name: str, archived: bool = True) -> Job
 
 
 def document(room: Room, workspace: str, name: str) -> dict[str, Any]:
-    """The job file that would make the job again: references pinned, snapshots kept.
+    """The job file that would make the job again: references pinned, snapshots kept, secrets gone.
 
     Raises:
         NotFound: no such job.
@@ -161,7 +162,7 @@ def document(room: Room, workspace: str, name: str) -> dict[str, Any]:
         raise Conflict(
             f"`{name}` is a run without a job file", "it was started outside torchyard's jobs"
         )
-    return dict(job.spec)
+    return secrets.spec_without(job)
 
 
 def merged(old: Mapping[str, str], changes: Any) -> dict[str, str]:
@@ -194,8 +195,10 @@ def why_waiting(room: Room, job: Job) -> str:
     """In one sentence, why a queued job has no nodes yet; empty when it isn't waiting."""
     if job.status is not Status.QUEUED:
         return ""
+    if job.retry_at is not None and job.retry_at > room.clock.now():
+        return f"pauses before attempt {job.attempt + 1}, until {to_text(job.retry_at)}"
     with room.db.read() as connection:
-        ahead = store.count_ahead(connection, job)
+        ahead = store.count_ahead(connection, job, room.clock.now())
     compute = computes.get(room.db, job.workspace, job.compute)
     busy = computes.use(room.db, compute).busy
     if not ahead and busy + job.node_count <= compute.max_instances:
@@ -259,7 +262,11 @@ def _wanted_tags(tags: Sequence[str]) -> dict[str, str | None]:
     return wanted
 
 
-def _status(text: str) -> Status:
+def status_named(text: str) -> Status:
+    """
+    Raises:
+        InvalidSpec: there is none of that name, in whatever case.
+    """
     for status in Status:
         if status.value.lower() == text.lower():
             return status

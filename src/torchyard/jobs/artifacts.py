@@ -74,6 +74,25 @@ def delete(room: Room, job: Job, path: str) -> None:
     room.datastores.delete(job.workspace, ARTIFACT_STORE, stored)
 
 
+def list_earlier(room: Room, job: Job) -> Iterator[tuple[str, Artifact]]:
+    """What a job that is tried again finds: (named output or empty, file below it)."""
+    below = f"{artifacts_of(job.name)}/outputs"
+    for path, size in room.datastores.list(job.workspace, ARTIFACT_STORE, below):
+        yield "", Artifact(path, size)
+    yield from list_outputs(room, job)
+
+
+def earlier_file(room: Room, job: Job, output: str, path: str) -> Path:
+    """
+    Raises:
+        NotFound: there is none.
+    """
+    if output:
+        return output_file(room, job, output, path)
+    stored = f"{artifacts_of(job.name)}/outputs/{files.safe_relative(path)}"
+    return room.datastores.file(job.workspace, ARTIFACT_STORE, stored)
+
+
 def list_outputs(room: Room, job: Job) -> Iterator[tuple[str, Artifact]]:
     """(output, file) for every file of every named output."""
     for output, path, size in outputs.list_files(room, job):

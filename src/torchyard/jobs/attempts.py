@@ -16,7 +16,8 @@ from sqlalchemy import Connection
 
 from torchyard.base.clock import from_text
 from torchyard.base.errors import InvalidInput, NotAuthenticated
-from torchyard.jobs import output_assets, progress, store
+from torchyard.compute import actions as computes
+from torchyard.jobs import output_assets, progress, retry, store, verdicts
 from torchyard.jobs.actions import attempt_key, job_key
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Attempt, AttemptNode, Job, JobError, Stage, Status
@@ -26,6 +27,8 @@ _FINALIZING = "finalizing"
 _RUNNING = "running"
 # A stopped node's own words must not hide the failure that stopped it.
 _STOPPED = ("stopped", "canceled")
+# Of each rank's log, where a retry policy looks for its patterns.
+_LAST_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -76,16 +79,34 @@ def report(room: Room, attempt_id: str, node: int, events: Sequence[Mapping[str,
                 _apply(connection, room, attempt, node, event)
                 expected += 1
         store.change_node(connection, attempt_id, node, next_seq=expected, seen_at=room.clock.now())
-        ended = _end_if_done(connection, room, attempt)
         job = store.job_by_id(connection, attempt.job_id)
-    if ended:
-        output_assets.register(room, job.id)
+    finish(room, attempt_id)
     if events:
         room.signals.notify(job_key(job))
         room.signals.notify(attempt_key(attempt_id))
-    if ended:
-        room.bell.set()
     return expected
+
+
+def finish(room: Room, attempt_id: str) -> None:
+    """End an attempt once all its nodes have; what outputs carry a name is registered before.
+
+    Whoever sees its job Completed finds the assets. Safe to call at any time, and again.
+    """
+    with room.db.read() as connection:
+        attempt = store.attempt_by_id(connection, attempt_id)
+        assert attempt is not None
+        nodes = store.nodes_of(connection, attempt_id)
+        job = store.job_by_id(connection, attempt.job_id)
+    if attempt.ended_at is not None or not all(node.state == _EXITED for node in nodes):
+        return
+    if verdicts.culprit(nodes) is None and attempt.order_reason != "cancel":
+        output_assets.register(room, job)
+    with room.db.write() as connection:
+        ended = _end_if_done(connection, room, attempt)
+    if ended:
+        room.signals.notify(job_key(job))
+        room.signals.notify(attempt_key(attempt_id))
+        room.bell.set()
 
 
 def order(room: Room, attempt_id: str) -> Order:
@@ -110,8 +131,22 @@ def meeting(room: Room, attempt_id: str) -> Meeting:
     return Meeting(ready, [node.address for node in nodes], port)
 
 
-def lose(room: Room, attempt_id: str, node: int) -> None:
-    """A node's worker is gone without having said so."""
+def orphan(room: Room, attempt_id: str, node: int) -> None:
+    """A node's worker died: the others are told at once, while what it left is delivered."""
+    with room.db.write() as connection:
+        attempt = store.attempt_by_id(connection, attempt_id)
+        if attempt is None or attempt.ended_at is not None:
+            return
+        told = _node(store.nodes_of(connection, attempt_id), node)
+        if told.failed_at is not None or told.state == _EXITED:
+            return
+        store.change_node(connection, attempt_id, node, failed_at=room.clock.now())
+        _order_stop(connection, attempt, "failed")
+    room.signals.notify(attempt_key(attempt_id))
+
+
+def lose(room: Room, attempt_id: str, node: int, error: JobError | None = None) -> None:
+    """A node's worker is gone without having said so, or for the reason that `error` tells."""
     with room.db.write() as connection:
         attempt = store.attempt_by_id(connection, attempt_id)
         if attempt is None or attempt.ended_at is not None:
@@ -120,7 +155,7 @@ def lose(room: Room, attempt_id: str, node: int) -> None:
         if told.state == _EXITED:
             return
         now = room.clock.now()
-        error = JobError(
+        error = error or JobError(
             "worker_lost",
             f"the worker of node {node} died while it was {told.state}",
             "it may have been killed for memory: see `dmesg` on that machine, and "
@@ -136,18 +171,19 @@ def lose(room: Room, attempt_id: str, node: int) -> None:
             failed_at=told.failed_at or now,
         )
         _order_stop(connection, attempt, "failed")
-        _end_if_done(connection, room, attempt)
         job = store.job_by_id(connection, attempt.job_id)
+    finish(room, attempt_id)
     room.signals.notify(job_key(job))
     room.signals.notify(attempt_key(attempt_id))
-    room.bell.set()
 
 
 def fail(room: Room, attempt: Attempt, error: JobError) -> None:
     """End an attempt that never got as far as a worker."""
     with room.db.write() as connection:
         job = store.job_by_id(connection, attempt.job_id)
-        if not job.status.ended:
+        if not job.status.ended and not _try_again(
+            connection, room, job, attempt, error, 1, store.nodes_of(connection, attempt.id)
+        ):
             now = room.clock.now()
             progress.end(connection, job, Status.FAILED, now, error=error, attempt=attempt)
     room.signals.notify(job_key(job))
@@ -166,7 +202,14 @@ def _apply(
             progress.move(connection, job, Status.RUNNING, now)
     elif kind == "rank_exited":
         if body.get("exit_code") or body.get("signal"):
-            _rank_failed(connection, attempt, node, from_text(str(event["at"])))
+            at = from_text(str(event["at"]))
+            # Where a lost connection is all there is to see, who broke it may still be ending.
+            reason = verdicts.PEER_LOST if body.get("consequence") else "failed"
+            _rank_failed(connection, attempt, node, at, reason)
+    elif kind == verdicts.HANG:
+        _order_stop(connection, attempt, verdicts.HANG)
+    elif kind == "node_stopping":
+        _order_stop(connection, attempt, "failed")
     elif kind == "notice":
         progress.notice(connection, job, str(body.get("message", "")), now)
     elif kind == "node_finalizing":
@@ -176,12 +219,14 @@ def _apply(
         _node_exited(connection, attempt, node, body, now)
 
 
-def _rank_failed(connection: Connection, attempt: Attempt, node: int, at: datetime) -> None:
+def _rank_failed(
+    connection: Connection, attempt: Attempt, node: int, at: datetime, reason: str
+) -> None:
     told = _node(store.nodes_of(connection, attempt.id), node)
     # Ranks that die after a stop order die of the order.
     if told.failed_at is None and not attempt.order:
         store.change_node(connection, attempt.id, node, failed_at=at)
-    _order_stop(connection, attempt, "failed")
+    _order_stop(connection, attempt, reason)
 
 
 def _node_exited(
@@ -192,11 +237,10 @@ def _node_exited(
     told = _node(store.nodes_of(connection, attempt.id), node)
     values: dict[str, Any] = {"state": _EXITED, "exit_code": exit_code}
     if error:
-        values["error"] = vars(
-            JobError(str(error["code"]), str(error["message"]), str(error.get("hint") or ""))
-        )
-        if error["code"] not in _STOPPED:
-            values["failed_at"] = told.failed_at or now
+        told_error = verdicts.error_of(error)
+        values["error"] = vars(told_error)
+        if told_error.code not in _STOPPED:
+            values["failed_at"] = verdicts.failed_at(told_error, told.failed_at or now)
             _order_stop(connection, attempt, "failed")
     store.change_node(connection, attempt.id, node, **values)
 
@@ -225,12 +269,19 @@ def _end_if_done(connection: Connection, room: Room, attempt: Attempt) -> bool:
         return False
     current = store.attempt_by_id(connection, attempt.id)
     assert current is not None
-    culprit = _culprit(nodes)
+    if current.ended_at is not None:
+        return False
+    culprit = verdicts.culprit(nodes)
     canceled = current.order_reason == "cancel"
     if canceled:
         status = Status.CANCELED
     else:
         status = Status.COMPLETED if culprit is None else Status.FAILED
+    if status is Status.FAILED:
+        assert culprit is not None
+        error = culprit.error or JobError("failed", f"node {culprit.node} failed")
+        if _try_again(connection, room, job, current, error, culprit.exit_code or 1, nodes):
+            return True
     progress.end(
         connection,
         job,
@@ -243,12 +294,58 @@ def _end_if_done(connection: Connection, room: Room, attempt: Attempt) -> bool:
     return True
 
 
-def _culprit(nodes: Sequence[AttemptNode]) -> AttemptNode | None:
-    """The node that failed first, if one did."""
-    failed = [node for node in nodes if node.failed_at is not None]
-    if failed:
-        return min(failed, key=lambda node: (node.failed_at, node.node))
-    return next((node for node in nodes if node.exit_code), None)
+def _try_again(
+    connection: Connection,
+    room: Room,
+    job: Job,
+    attempt: Attempt,
+    error: JobError,
+    exit_code: int,
+    nodes: Sequence[AttemptNode],
+) -> bool:
+    """Queue the job again if its policy says so; False when this failure is its end."""
+    policy = retry.read(job.properties)
+    if policy.max_attempts <= attempt.number:
+        return False
+    text = _last_words(room, attempt) if policy.reads_logs else ""
+    decision = retry.decide(policy, attempt.number, retry.Failure(error.code, exit_code, text))
+    if decision is None:
+        return False
+    avoided: list[int] = []
+    if decision.elsewhere:
+        slots = computes.slots_of(connection, attempt.id)
+        failed = [node.node for node in nodes if _is_at_fault(node)]
+        avoided = sorted({*(job.avoided_slots or ()), *(slots[node] for node in failed)})
+    progress.try_again(
+        connection,
+        job,
+        room.clock.now(),
+        exit_code=exit_code,
+        error=error,
+        attempt=attempt,
+        of=policy.max_attempts,
+        pause_s=decision.pause_s,
+        avoided_slots=avoided,
+    )
+    return True
+
+
+def _is_at_fault(node: AttemptNode) -> bool:
+    """Not one that only suffered from what another did."""
+    consequence = node.error is not None and node.error.details.get("consequence")
+    return node.failed_at is not None and not consequence
+
+
+def _last_words(room: Room, attempt: Attempt) -> str:
+    """The end of what every rank printed, and its error."""
+    ends = []
+    for log in room.logs.list(attempt.workspace, attempt.job_name):
+        if log.attempt == attempt.number and log.path.startswith("user_logs/"):
+            file = room.logs.file(attempt.workspace, attempt.job_name, log.attempt, log.path)
+            with open(file, "rb") as opened:
+                opened.seek(max(0, log.size_bytes - _LAST_BYTES))
+                ends.append(opened.read(_LAST_BYTES).decode("utf-8", "replace"))
+    return "\n".join(ends)
 
 
 def _node(nodes: Sequence[AttemptNode], number: int) -> AttemptNode:

@@ -15,10 +15,12 @@ from sqlalchemy import (
     Row,
     String,
     Table,
+    Text,
     UniqueConstraint,
     delete,
     insert,
     select,
+    text,
     update,
 )
 
@@ -37,6 +39,8 @@ experiments = Table(
     Column("created_at", Instant, nullable=False),
     Column("tags", JSON, nullable=False),
     Column("deleted", Boolean, nullable=False),
+    Column("artifact_location", Text, nullable=False, server_default=text("''")),
+    Column("updated_at", Instant),
     UniqueConstraint("workspace", "name"),
 )
 
@@ -71,15 +75,26 @@ def list_in(connection: Connection, workspace: str) -> list[Experiment]:
 
 
 def add(
-    connection: Connection, workspace: str, name: str, tags: dict[str, str], now: datetime
+    connection: Connection,
+    workspace: str,
+    name: str,
+    tags: dict[str, str],
+    now: datetime,
+    artifact_location: str = "",
 ) -> Experiment:
     result = connection.execute(
         insert(experiments).values(
-            workspace=workspace, name=name, created_at=now, tags=tags, deleted=False
+            workspace=workspace,
+            name=name,
+            created_at=now,
+            tags=tags,
+            deleted=False,
+            artifact_location=artifact_location,
         )
     )
     assert result.inserted_primary_key is not None
-    return Experiment(result.inserted_primary_key[0], workspace, name, now, tags)
+    number = result.inserted_primary_key[0]
+    return Experiment(number, workspace, name, now, tags, artifact_location=artifact_location)
 
 
 def drop_all(connection: Connection, workspace: str) -> None:

@@ -23,6 +23,8 @@ from torchyard.jobs.metric_blocks import INT64_MAX, INT64_MIN, Point
 
 KEY_MAX_LENGTH = 250
 TEXT_MAX_LENGTH = 1_000_000
+# What may stand beside a metric of a logged model, and how long it may be.
+_MODEL_FIELDS = {"model_id": 64, "dataset_name": 500, "dataset_digest": 128}
 _NUMBER_NAMES = {"NaN": metric_blocks.NAN, "Infinity": math.inf, "-Infinity": -math.inf}
 
 SetTags = Callable[[Connection, int, Mapping[str, str]], None]
@@ -49,7 +51,18 @@ class Tag:
     value: str
 
 
-Record = Metric | Param | Tag
+@dataclass(frozen=True)
+class ModelMetric:
+    """A point that was measured of a logged model, maybe on a data set; the run has it too."""
+
+    model_id: str
+    dataset_name: str
+    dataset_digest: str
+    metric: Metric
+
+
+Record = Metric | Param | Tag | ModelMetric
+AddModelMetrics = Callable[[Connection, int, Sequence[ModelMetric]], None]
 
 
 @dataclass(frozen=True)
@@ -67,8 +80,12 @@ class _Sheaf:
     points: dict[str, list[Point]] = field(default_factory=dict)
     params: list[tuple[int, Param]] = field(default_factory=list)
     tags: dict[str, str] = field(default_factory=dict)
+    model_metrics: list[ModelMetric] = field(default_factory=list)
 
     def add(self, place: int, record: Record) -> None:
+        if isinstance(record, ModelMetric):
+            self.model_metrics.append(record)
+            record = record.metric
         if isinstance(record, Metric):
             # `metric()` has made the value the one NaN, if it is one.
             kept = Point(record.timestamp, record.step, record.value)
@@ -84,11 +101,18 @@ class History:
 
     Args:
         set_tags: merges tags into a job's own, in the transaction it is given.
+        add_model_metrics: keeps what was measured of logged models, likewise.
     """
 
-    def __init__(self, db: Database, set_tags: SetTags) -> None:
+    def __init__(
+        self,
+        db: Database,
+        set_tags: SetTags,
+        add_model_metrics: AddModelMetrics | None = None,
+    ) -> None:
         self._db = db
         self._set_tags = set_tags
+        self._add_model_metrics = add_model_metrics
 
     def append(self, job_id: int, records: Sequence[Record]) -> None:
         """Store all of the records, made by `metric`, `param` and `tag`, or none.
@@ -99,7 +123,7 @@ class History:
         sheaf = _Sheaf()
         for place, record in enumerate(records):
             sheaf.add(place, record)
-        with self._db.write() as connection:
+        with self._db.write(*_alone([job_id], bool(sheaf.model_metrics))) as connection:
             refused = self._store(connection, job_id, sheaf)
             if refused:
                 raise InvalidInput(refused[0][1], "log it under another key", code="param_changed")
@@ -111,27 +135,37 @@ class History:
         node: int,
         seq: int,
         records: Sequence[Any],
+        first: int | None = None,
     ) -> dict[str, Any]:
         """Store what a worker sends; what came before is dropped, what is wrong is named.
+
+        What would leave a gap is not stored but asked for, unless the worker has it no more.
 
         Args:
             job_id_of: from a run's id to its job; None when it is no run of the workspace.
             seq: the number of the first of `records`, counted per node of an attempt.
+            first: the oldest number that the worker can still send; None for `seq`.
 
         Returns:
             {"next": number expected next, "rejected": [{"seq", "message"}]}
         """
         jobs = _jobs_of(job_id_of, records)
-        with self._db.write() as connection:
+        of_models = any(isinstance(body, dict) and body.get("model_id") for body in records)
+        alone = _alone([job_id for job_id in jobs.values() if job_id is not None], of_models)
+        with self._db.write(*alone, *([f"attempt/{attempt_id}"] if alone else [])) as connection:
             before = store.cursor(connection, attempt_id, node)
-            known = max(0, (before or 0) - seq)
-            if known >= len(records):
-                return {"next": max(before or 0, seq), "rejected": []}
-            following = seq + len(records)
+            expected = before or 0
+            if seq > expected and first is not None and seq > first:
+                return {"next": expected, "rejected": []}
+            known = max(0, expected - seq)
             sheaves, rejected = _sorted(jobs, records, known)
             for job_id, sheaf in sheaves.items():
                 rejected += self._store(connection, job_id, sheaf)
-            store.set_cursor(connection, attempt_id, node, before, following)
+            if seq > expected:
+                rejected.append((0, f"{seq - expected:,} records of node {node} are lost"))
+            following = max(expected, seq + len(records))
+            if following > expected:
+                store.set_cursor(connection, attempt_id, node, before, following)
         return {
             "next": following,
             "rejected": [
@@ -155,6 +189,8 @@ class History:
             store.add_points(connection, job_id, sheaf.points)
         if sheaf.tags:
             self._set_tags(connection, job_id, sheaf.tags)
+        if sheaf.model_metrics and self._add_model_metrics is not None:
+            self._add_model_metrics(connection, job_id, sheaf.model_metrics)
         return refused
 
     def keys(self, job_id: int) -> list[str]:
@@ -206,6 +242,23 @@ def metric(key: Any, value: Any, timestamp: Any, step: Any = 0) -> Metric:
         _integer(step, "step", key),
         number(value, key),
     )
+
+
+def of_model(point: Metric, fields: Mapping[str, Any]) -> Metric | ModelMetric:
+    """The point with the logged model and the data set that `fields` may name besides.
+
+    Raises:
+        InvalidInput: one of them is no text, or too long.
+    """
+    if not fields.get("model_id"):
+        return point
+    names = []
+    for name, limit in _MODEL_FIELDS.items():
+        text = fields.get(name) or ""
+        if not isinstance(text, str) or len(text) > limit or not _is_storable(text):
+            raise InvalidInput(f"metric `{point.key}`: `{name}` is no text of up to {limit}")
+        names.append(text)
+    return ModelMetric(names[0], names[1], names[2], point)
 
 
 def param(key: Any, value: Any) -> Param:
@@ -261,6 +314,11 @@ def param_changed(key: str, old: str, new: str) -> str:
     )
 
 
+def _alone(job_ids: Sequence[int], of_models: bool) -> list[str]:
+    """What a writer of these jobs' history holds; everything, when logged models are touched."""
+    return [] if of_models else [f"job/{job_id}" for job_id in job_ids]
+
+
 def _jobs_of(
     job_id_of: Callable[[str], int | None], records: Sequence[Any]
 ) -> dict[str, int | None]:
@@ -274,21 +332,26 @@ def _jobs_of(
 
 
 def _sorted(
-    jobs: Mapping[str, int | None], records: Sequence[Any], start: int
+    jobs: Mapping[str, int | None], records: Sequence[Any], known: int
 ) -> tuple[dict[int, _Sheaf], list[tuple[int, str]]]:
+    """The records by job, and what is wrong with some.
+
+    The first `known` of them are stored already. They are judged again, because the answer that
+    named the wrong ones may have been lost; only parameters need the database for that.
+    """
     sheaves: dict[int, _Sheaf] = {}
     rejected: list[tuple[int, str]] = []
-    for place in range(start, len(records)):
+    for place, body in enumerate(records):
         try:
-            run, record = _read(records[place])
+            run, record = _read(body)
         except InvalidInput as error:
             rejected.append((place, error.message))
             continue
         job_id = jobs.get(run)
         if job_id is None:
             rejected.append((place, f"run `{run[:100]}` does not exist"))
-            continue
-        sheaves.setdefault(job_id, _Sheaf()).add(place, record)
+        elif place >= known or isinstance(record, Param):
+            sheaves.setdefault(job_id, _Sheaf()).add(place, record)
     return sheaves, rejected
 
 
@@ -300,7 +363,8 @@ def _read(body: Any) -> tuple[str, Record]:
         raise InvalidInput("a record names no run")
     key, value = body.get("key"), body.get("value")
     if kind == "metric":
-        return run, metric(key, value, body.get("timestamp"), body.get("step", 0))
+        point = metric(key, value, body.get("timestamp"), body.get("step", 0))
+        return run, of_model(point, body)
     if kind == "param":
         return run, param(key, value)
     if kind == "tag":

@@ -24,6 +24,7 @@ from sqlalchemy import (
     Text,
     bindparam,
     delete,
+    func,
     insert,
     select,
     update,
@@ -32,6 +33,7 @@ from sqlalchemy import (
 from torchyard.base.db import metadata
 from torchyard.jobs import metric_blocks
 from torchyard.jobs.metric_blocks import NAN, POINT_BYTES, TAIL_POINTS, Point
+from torchyard.jobs.store import attempts
 
 # Databases bound the number of parameters in one statement.
 _KEYS_A_QUERY = 400
@@ -84,6 +86,20 @@ history_cursors = Table(
 )
 
 
+# Built once: SQLAlchemy takes longer to build them than to run them.
+_OF_KEYS = (
+    select(metrics)
+    .where(
+        metrics.c.job_id == bindparam("the_job"),
+        metrics.c.key.in_(bindparam("the_keys", expanding=True)),
+    )
+    .with_for_update()
+)
+_UPDATE = update(metrics).where(
+    metrics.c.job_id == bindparam("the_job"), metrics.c.key == bindparam("the_key")
+)
+
+
 class Latest(NamedTuple):
     """The latest point of one key of one job."""
 
@@ -127,20 +143,15 @@ def add_points(
     if inserts:
         connection.execute(insert(metrics), inserts)
     if updates:
-        place = (metrics.c.job_id == bindparam("the_job")) & (metrics.c.key == bindparam("the_key"))
-        connection.execute(update(metrics).where(place), updates)
+        connection.execute(_UPDATE, updates)
 
 
 def _metrics_of(connection: Connection, job_id: int, keys: list[str]) -> dict[str, Row[Any]]:
     rows = {}
     for start in range(0, len(keys), _KEYS_A_QUERY):
         some = keys[start : start + _KEYS_A_QUERY]
-        query = (
-            select(metrics)
-            .where(metrics.c.job_id == job_id, metrics.c.key.in_(some))
-            .with_for_update()
-        )
-        rows.update({row.key: row for row in connection.execute(query)})
+        asked = connection.execute(_OF_KEYS, {"the_job": job_id, "the_keys": some})
+        rows.update({row.key: row for row in asked})
     return rows
 
 
@@ -265,13 +276,23 @@ def add_params(connection: Connection, job_id: int, values: Mapping[str, str]) -
 
 
 def cursor(connection: Connection, attempt_id: str, node: int) -> int | None:
-    """The sequence number expected next; None before the first record."""
-    number: int | None = connection.execute(
-        select(history_cursors.c.next).where(
-            history_cursors.c.attempt_id == attempt_id, history_cursors.c.node == node
-        )
-    ).scalar()
+    """The sequence number expected next, kept for this transaction; None before the first.
+
+    A worker whose request took too long sends it again, and both must not count from one number.
+    """
+    query = select(history_cursors.c.next).where(
+        history_cursors.c.attempt_id == attempt_id, history_cursors.c.node == node
+    )
+    number: int | None = connection.execute(query.with_for_update()).scalar()
     return number
+
+
+def received(connection: Connection, attempt_id: str) -> int:
+    """How many records of an attempt have come, of all its nodes."""
+    query = select(func.sum(history_cursors.c.next)).where(
+        history_cursors.c.attempt_id == attempt_id
+    )
+    return int(connection.execute(query).scalar() or 0)
 
 
 def set_cursor(
@@ -289,7 +310,30 @@ def set_cursor(
     )
 
 
+def drop_some_blocks(connection: Connection, job_id: int) -> bool:
+    """Forget up to 500 blocks; whether there may be more."""
+    table = metric_blocks_table
+    some = connection.execute(
+        select(table.c.key, func.min(table.c.number))
+        .where(table.c.job_id == job_id)
+        .group_by(table.c.key)
+        .limit(1)
+    ).one_or_none()
+    if some is None:
+        return False
+    key, first = some
+    connection.execute(
+        delete(table).where(
+            table.c.job_id == job_id, table.c.key == key, table.c.number < first + 500
+        )
+    )
+    return True
+
+
 def drop(connection: Connection, job_id: int) -> None:
+    """Forget the job's history; its attempts must still be there, whose cursors go too."""
+    of_job = select(attempts.c.id).where(attempts.c.job_id == job_id)
+    connection.execute(delete(history_cursors).where(history_cursors.c.attempt_id.in_(of_job)))
     for table in (metric_blocks_table, metrics, params):
         connection.execute(delete(table).where(table.c.job_id == job_id))
 

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from torchyard.jobs import own_properties
+
 Verdict = Literal["honoured", "satisfied", "refused"]
 
 
@@ -243,6 +245,16 @@ def page() -> str:
     for title, rows in _sections():
         lines += ["", f"## {title}", "", "| key | verdict | |", "|---|---|---|"]
         lines += [_line(key) for key in rows]
+    lines += [
+        "",
+        "## Properties that torchyard reads",
+        "",
+        "Any other below `torchyard.` is refused; the rest of `properties` is yours.",
+        "",
+        "| property | says |",
+        "|---|---|",
+    ]
+    lines += [f"| `{name}` | {says} |" for name, says in own_properties.TABLE.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -13,8 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchyard.base import files
+from torchyard.base import disk, files
 from torchyard.base.errors import Conflict
+
+_COUNTED_JOBS = 10_000
 
 
 class LogGap(Conflict):
@@ -42,6 +44,9 @@ class Logs:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lock = threading.Lock()
+        self._counting = threading.Lock()
+        # Bytes of all logs of a job, as far as they have been counted.
+        self._totals: dict[tuple[str, str], int] = {}
 
     def append(
         self, workspace: str, job: str, attempt: int, path: str, offset: int, content: bytes
@@ -50,6 +55,7 @@ class Logs:
 
         Raises:
             LogGap: bytes before `offset` are missing.
+            DiskFull: there is no room for them.
         """
         target = files.inside(self._attempt(workspace, job, attempt), path)
         with self._lock:
@@ -59,10 +65,54 @@ class Logs:
             fresh = content[size - offset :]
             if not fresh and size:
                 return size
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with open(target, "ab") as file:
-                file.write(fresh)
+            # What of it a full disk took stays: the sender goes on from there.
+            with disk.writing(target):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with open(target, "ab") as file:
+                    file.write(fresh)
             return size + len(fresh)
+
+    def append_within(
+        self,
+        workspace: str,
+        job: str,
+        attempt: int,
+        path: str,
+        offset: int,
+        content: bytes,
+        most_bytes: int,
+        last_line: bytes,
+    ) -> int:
+        """As `append`, while all logs of the job together have less than `most_bytes`.
+
+        A log of which something was dropped ends with `last_line` and takes no more; then, -1.
+        """
+        target = files.inside(self._attempt(workspace, job, attempt), path)
+        with self._counting:
+            left = most_bytes - self._total(workspace, job)
+            size = target.stat().st_size if target.exists() else 0
+            if left <= 0 and _ends_with(target, last_line):
+                os.utime(target)  # that it is still printed to is how a hang is told from it
+                return -1
+            fresh = content[max(0, size - offset) :]
+            if len(fresh) <= left or not fresh:
+                after = self.append(workspace, job, attempt, path, offset, content)
+                self._totals[workspace, job] += max(0, after - size)
+                return after
+            kept = content[: len(content) - len(fresh) + max(0, left)]
+            after = self.append(workspace, job, attempt, path, offset, kept)
+            newline = b"" if not after or _ends_with(target, b"\n") else b"\n"
+            after = self.append(workspace, job, attempt, path, after, newline + last_line)
+            self._totals[workspace, job] += after - size
+            return -1
+
+    def _total(self, workspace: str, job: str) -> int:
+        key = workspace, job
+        if key not in self._totals or not self._job(workspace, job).exists():
+            if len(self._totals) > _COUNTED_JOBS:
+                self._totals.clear()
+            self._totals[key] = sum(log.size_bytes for log in self.list(workspace, job))
+        return self._totals[key]
 
     def list(self, workspace: str, job: str) -> Iterator[LogFile]:
         """Every log of every attempt, by attempt, then by path."""
@@ -77,8 +127,21 @@ class Logs:
     def file(self, workspace: str, job: str, attempt: int, path: str) -> Path:
         return files.inside(self._attempt(workspace, job, attempt), path)
 
+    def folder(self, workspace: str, job: str) -> Path:
+        """All logs of a job; it may not be there."""
+        return self._job(workspace, job)
+
     def _job(self, workspace: str, job: str) -> Path:
         return self._folder / files.safe_relative(f"{workspace}/{job}")
 
     def _attempt(self, workspace: str, job: str, attempt: int) -> Path:
         return self._job(workspace, job) / str(attempt)
+
+
+def _ends_with(file: Path, line: bytes) -> bool:
+    try:
+        with open(file, "rb") as opened:
+            opened.seek(max(0, os.fstat(opened.fileno()).st_size - len(line)))
+            return opened.read() == line
+    except FileNotFoundError:
+        return False

@@ -1,9 +1,9 @@
 """Named outputs that become assets.
 
-Owns: registering what a completed job's outputs ask for by `name`.
+Owns: registering what the outputs of a job that went well ask for by `name`.
 Leaves: versions to data/assets.py and models/actions.py.
 Always: each output is registered once, however often this is called; one that can't be is told
-as a notice, and the job stays Completed.
+as a notice, and the job is Completed all the same.
 """
 
 from __future__ import annotations
@@ -18,20 +18,16 @@ from torchyard.jobs import model_sources, outputs, progress, spec, store
 from torchyard.jobs.outputs import OutputPlace
 from torchyard.jobs.room import Room
 from torchyard.jobs.spec_inputs import Output
-from torchyard.jobs.types import Job, Status
+from torchyard.jobs.types import Job
 from torchyard.models import actions as models
 
 _log = logging.getLogger(__name__)
-# The end of an attempt and the scheduler's cleaning may come at once.
+# The last report of an attempt and the scheduler's look may come at once.
 _one_at_a_time = threading.Lock()
 
 
-def register(room: Room, job_id: int) -> None:
-    """Give every output with a `name` its version; nothing when the job did not complete."""
-    with room.db.read() as connection:
-        job = store.job_by_id(connection, job_id)
-    if job.status is not Status.COMPLETED or job.type != "command":
-        return
+def register(room: Room, job: Job) -> None:
+    """Give every output with a `name` of a job that is about to be Completed its version."""
     document = spec.read(job.spec)
     places = None
     for name, output in document.outputs.items():

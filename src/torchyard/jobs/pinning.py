@@ -118,6 +118,11 @@ def _of_model(room: Room, workspace: str, given: Input) -> Pinned:
             f"write `type: {model.type}`",
             code="type_mismatch",
         )
+    if not model.files:
+        raise NotFound(
+            f"model `{model.name}:{model.version}` has no files here: it lies at `{model.source}`",
+            "register it from there with `yard model create`",
+        )
     path = f"{model.folder}/{model.files[0].path if model.single else ''}"
     uri = str(DatastoreUri(BLOB_STORE, path))
     said = f"`{given.path}` is model `{model.name}:{model.version}`"
@@ -140,9 +145,8 @@ def _model(room: Room, workspace: str, path: str) -> Model:
             "download it, register it with `yard model create`, "
             f"and write `azureml:{ref.name}@latest`",
         )
-    if ref.label and ref.label != models.LATEST:
-        raise NotFound(f"`{path}` has the label `{ref.label}`", "write a version, or `@latest`")
-    return models.get(room.db, workspace, ref.name, ref.version or models.LATEST)
+    # A label is `latest` or an alias.
+    return models.get(room.db, workspace, ref.name, ref.version or ref.label or models.LATEST)
 
 
 def _names_model(path: str) -> bool:

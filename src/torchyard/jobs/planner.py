@@ -13,7 +13,8 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from torchyard.jobs import outputs, progress, scratch, spec
+from torchyard.base.settings import Settings
+from torchyard.jobs import outputs, progress, scratch, secrets, spec, watch_properties
 from torchyard.jobs.outputs import OutputPlace
 from torchyard.jobs.room import Room
 from torchyard.jobs.spec_inputs import Output
@@ -29,13 +30,14 @@ def plan(
     workspace: Workspace,
     job: Job,
     attempt: Attempt,
-    environment: Path,
+    environment: Path | None,
     given: dict[str, InputPlan],
     server_url: str,
 ) -> LaunchPlan:
     """The plan of one attempt; its tokens are good from now until the attempt ends.
 
     Args:
+        environment: the built one; None when no script will run.
         given: the inputs, as `inputs.plans` has them.
     """
     document = spec.read(job.spec)
@@ -62,8 +64,10 @@ def plan(
         distribution=document.distribution,
         node_count=job.node_count,
         processes_per_node=job.processes_per_node,
-        environment=str(environment),
+        environment=str(environment) if environment else "",
         environment_variables=document.environment_variables,
+        secrets=secrets.marked(document.properties),
+        not_secrets=secrets.marked(document.properties, secrets.PLAIN),
         variables=variables(workspace, job, attempt, run_token, server_url),
         code=document.code.removeprefix("snapshot:"),
         inputs=given,
@@ -73,7 +77,10 @@ def plan(
         },
         blobs=str(room.blobs.folder),
         single_host=True,
+        server_id=room.server_id,
+        server_file=str(Settings(room.home).server_file),
         timeout_s=document.timeout_s,
+        **vars(watch_properties.read(document.properties)),
     )
 
 

@@ -1,6 +1,6 @@
 """How a job moves: statuses, stages, notices, its end.
 
-Owns: the one way to change a status, the timeline, what an end gives back.
+Owns: the one way to change a status, the timeline, what the end of an attempt gives back.
 Leaves: why it moves to actions.py, attempts.py and scheduler.py.
 Always: runs inside the caller's write transaction; a move that `MOVES` does not list is our own
 mistake and raises; a job that has ended stays as it is.
@@ -8,7 +8,7 @@ mistake and raises; a job that has ended stays as it is.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
@@ -95,15 +95,58 @@ def end(
     if isinstance(error, TorchyardError):
         error = JobError(error.code, error.message, error.hint)
     if attempt is not None:
-        computes.release(connection, attempt.id)
-        workspaces.drop_tokens(connection, TokenKind.ATTEMPT, attempt.id)
-        store.change_attempt(connection, attempt.id, ended_at=now)
+        _end_attempt(connection, attempt, now, exit_code, error)
     workspaces.drop_tokens(connection, TokenKind.RUN, run_subject(job))
     end_stage(connection, job, now)
     store.change_job(
         connection, job.id, exit_code=exit_code, error=None if error is None else vars(error)
     )
     move(connection, job, status, now)
+
+
+def try_again(
+    connection: Connection,
+    job: Job,
+    now: datetime,
+    *,
+    exit_code: int | None,
+    error: JobError,
+    attempt: Attempt,
+    of: int,
+    pause_s: float,
+    avoided_slots: list[int],
+) -> None:
+    """End an attempt and put its job back into the queue, under its name and run id.
+
+    Args:
+        of: how many attempts there may be in all.
+        avoided_slots: of the cluster, to be kept off.
+    """
+    _end_attempt(connection, attempt, now, exit_code, error)
+    workspaces.drop_tokens(connection, TokenKind.RUN, run_subject(job))
+    store.change_job(
+        connection,
+        job.id,
+        retry_at=now + timedelta(seconds=pause_s),
+        avoided_slots=avoided_slots or None,
+    )
+    message = f"attempt {attempt.number} of {of} failed: {error.message}; tried again"
+    notice(connection, job, f"{message} in {pause_s:g} s" if pause_s else message, now)
+    start_stage(connection, job, Stage.SCALING, now, f"attempt {attempt.number} failed")
+    move(connection, job, Status.QUEUED, now)
+
+
+def _end_attempt(
+    connection: Connection,
+    attempt: Attempt,
+    now: datetime,
+    exit_code: int | None,
+    error: JobError | None,
+) -> None:
+    computes.release(connection, attempt.id)
+    workspaces.drop_tokens(connection, TokenKind.ATTEMPT, attempt.id)
+    told = None if error is None else vars(error)
+    store.change_attempt(connection, attempt.id, ended_at=now, exit_code=exit_code, error=told)
 
 
 def run_subject(job: Job) -> str:

@@ -19,7 +19,9 @@ from torchyard.jobs.signals import Signals
 
 @dataclass(frozen=True)
 class Room:
-    """`bell` is rung when there may be something for the scheduler to do."""
+    """`bell` is rung when there may be something for the scheduler to do; `server_id` stays as
+    long as the home does.
+    """
 
     home: Path
     db: Database
@@ -31,6 +33,7 @@ class Room:
     logs: Logs
     signals: Signals
     bell: threading.Event
+    server_id: str = ""
 
     @property
     def fetcher(self) -> Fetcher:

@@ -11,7 +11,6 @@ from fastapi.responses import FileResponse, StreamingResponse
 
 from torchyard.base.errors import InvalidInput, InvalidSpec
 from torchyard.jobs import actions, artifacts, streams, submission
-from torchyard.jobs.history import number_json
 from torchyard.jobs.room import Room
 from torchyard.jobs.shape import job_json, summary_json
 from torchyard.workspaces.access import Person
@@ -99,26 +98,11 @@ def router(room: Room) -> APIRouter:
     async def stream(
         workspace: str, name: str, identity: Person, after: int = 0, offsets: str = "{}"
     ) -> StreamingResponse:
+        if not 0 <= after < 2**62:
+            raise InvalidInput(f"`after` is {after}", "take it from the stream's frames")
         job = await run_in_threadpool(actions.get, room, workspace, name)
         cursor = streams.Cursor(after, _offsets(offsets))
         return StreamingResponse(streams.frames(room, job, cursor), media_type=_STREAM)
-
-    @routes.get("/{name}/metrics")
-    def metrics(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        job = actions.get(room, workspace, name)
-        return {
-            "metrics": {
-                key: [
-                    {
-                        "step": point.step,
-                        "timestamp": point.timestamp,
-                        "value": number_json(point.value),
-                    }
-                    for point in room.history.series(job.id, key)
-                ]
-                for key in room.history.keys(job.id)
-            }
-        }
 
     @routes.get("/{name}/files")
     def list_files(workspace: str, name: str, identity: Person) -> dict[str, Any]:
@@ -161,8 +145,11 @@ def _archived(text: str) -> bool | None:
 
 def _offsets(text: str) -> dict[str, int]:
     try:
-        return {str(key): int(value) for key, value in json.loads(text).items()}
-    except (ValueError, AttributeError, TypeError) as error:
+        found = {str(key): int(value) for key, value in json.loads(text).items()}
+        if all(0 <= value < 2**62 for value in found.values()):
+            return found
+        raise ValueError("an offset is no place in a file")
+    except (ValueError, AttributeError, TypeError, OverflowError, RecursionError) as error:
         raise InvalidInput(
             "`offsets` is no JSON object of numbers", "take it from the stream's frames"
         ) from error

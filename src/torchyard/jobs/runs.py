@@ -12,11 +12,22 @@ from datetime import datetime
 from typing import Any
 
 from torchyard.base.errors import Conflict, NotFound
-from torchyard.jobs import actions, experiment_store, names, store
+from torchyard.jobs import (
+    actions,
+    dataset_inputs,
+    experiment_store,
+    names,
+    run_requests,
+    run_search,
+    store,
+)
+from torchyard.jobs.dataset_inputs import DatasetInput
 from torchyard.jobs.room import Room
+from torchyard.jobs.run_search import View
 from torchyard.jobs.types import Experiment, Job, Status
 
 RUN = "run"
+_IDS_A_QUERY = 500
 
 
 def experiment(room: Room, workspace: str, number: int) -> Experiment:
@@ -37,6 +48,18 @@ def experiments(room: Room, workspace: str) -> Sequence[Experiment]:
         return experiment_store.list_in(connection, workspace)
 
 
+def experiment_named(room: Room, workspace: str, name: str) -> Experiment | None:
+    """A deleted one too."""
+    with room.db.read() as connection:
+        return experiment_store.named(connection, workspace, name)
+
+
+def find_experiments(room: Room, workspace: str, view: View) -> Sequence[Experiment]:
+    """One page of those that fit."""
+    with room.db.read() as connection:
+        return run_search.find_experiments(connection, workspace, view)
+
+
 def job_counts(room: Room, workspace: str) -> Mapping[int, tuple[int, datetime]]:
     """By experiment: how many jobs and runs it has, and when the last of them was made."""
     with room.db.read() as connection:
@@ -49,15 +72,21 @@ def environment_hashes(room: Room, workspace: str) -> set[str]:
         return store.environment_hashes(connection, workspace)
 
 
-def create_experiment(room: Room, workspace: str, name: str, tags: Mapping[str, str]) -> Experiment:
+def create_experiment(
+    room: Room, workspace: str, name: str, tags: Mapping[str, str], artifact_location: str = ""
+) -> Experiment:
     """
+    Args:
+        artifact_location: where clients shall put artifacts; empty for our own place.
+
     Raises:
         Conflict: the name is taken, be it by a deleted one.
     """
     with room.db.write() as connection:
         if experiment_store.named(connection, workspace, name) is not None:
             raise _taken(name)
-        return experiment_store.add(connection, workspace, name, dict(tags), room.clock.now())
+        now = room.clock.now()
+        return experiment_store.add(connection, workspace, name, dict(tags), now, artifact_location)
 
 
 def change_experiment(
@@ -69,7 +98,10 @@ def change_experiment(
     deleted: bool | None = None,
     tags: Mapping[str, str | None] | None = None,
 ) -> Experiment:
-    """Change what is not None; a tag that is None goes, the others are merged."""
+    """Change what is not None; a tag that is None goes, the others are merged.
+
+    Its runs are deleted and brought back with it.
+    """
     with room.db.write() as connection:
         found = experiment_store.by_id(connection, workspace, number)
         if found is None:
@@ -81,19 +113,46 @@ def change_experiment(
             values["name"] = name
         if deleted is not None:
             values["deleted"] = deleted
+            store.change_jobs_of(connection, number, deleted=deleted)
         if tags:
             values["tags"] = _merged(found.tags, tags)
         if values:
-            experiment_store.change(connection, number, **values)
+            experiment_store.change(connection, number, updated_at=room.clock.now(), **values)
         changed = experiment_store.by_id(connection, workspace, number)
     assert changed is not None
     return changed
 
 
-def runs(room: Room, workspace: str, experiment_ids: Collection[int]) -> Sequence[Job]:
-    """Every run and job of these experiments, deleted ones too."""
+def find_runs(
+    room: Room, experiment_ids: Collection[int], view: View, implied_tags: Mapping[str, str]
+) -> Sequence[Job]:
+    """One page of the runs and jobs of these experiments that fit, their specs left out."""
     with room.db.read() as connection:
-        return store.list_jobs(connection, workspace, experiment_ids=experiment_ids, deleted=None)
+        return run_search.find_runs(connection, experiment_ids, view, implied_tags)
+
+
+def add_datasets(room: Room, job: Job, inputs: Sequence[DatasetInput]) -> None:
+    """Note what a run was given."""
+    with room.db.write(f"job/{job.id}") as connection:
+        dataset_inputs.add(connection, job.id, inputs)
+
+
+def datasets_of(room: Room, job_ids: Collection[int]) -> Mapping[int, Sequence[DatasetInput]]:
+    """What each of these runs was given; those that were given nothing are left out."""
+    found: dict[int, list[DatasetInput]] = {}
+    ids = list(job_ids)
+    with room.db.read() as connection:
+        for start in range(0, len(ids), _IDS_A_QUERY):
+            found |= dataset_inputs.of_jobs(connection, ids[start : start + _IDS_A_QUERY])
+    return found
+
+
+def datasets_in(
+    room: Room, experiment_ids: Collection[int]
+) -> Sequence[tuple[int, str, str, str | None]]:
+    """(experiment, name, digest, context) of every data set used there, newest run first."""
+    with room.db.read() as connection:
+        return dataset_inputs.in_experiments(connection, experiment_ids)
 
 
 def create_run(
@@ -106,14 +165,28 @@ def create_run(
     started_at: datetime,
     parent: str,
     tags: Mapping[str, str],
+    request: str = "",
 ) -> Job:
-    """A run that is no job, Running, with a new id."""
+    """A run that is no job, Running, with a new id.
+
+    Args:
+        request: the id of the request that asks for it; asked again, it makes no other run.
+    """
     made_up = names.generate()
+    place = experiment(room, workspace, experiment_id)
+    elsewhere = {}
+    if place.artifact_location:
+        # It stays with the run, for it was told to the client. A query stays at the end.
+        location, mark, query = place.artifact_location, "", ""
+        if "://" in location:
+            location, mark, query = location.partition("?")
+        uri = f"{location.rstrip('/')}/{made_up}/artifacts{mark}{query}"
+        elsewhere = {run_search.ARTIFACT_URI: uri}
     values: dict[str, Any] = {
         "workspace": workspace,
         "name": made_up,
         "type": RUN,
-        "experiment_id": experiment(room, workspace, experiment_id).id,
+        "experiment_id": place.id,
         "status": Status.RUNNING.value,
         "owner": owner,
         "display_name": display_name or made_up.rpartition("_")[0],
@@ -127,7 +200,7 @@ def create_run(
         "created_at": room.clock.now(),
         "started_at": started_at,
         "tags": dict(tags),
-        "properties": {},
+        "properties": elsewhere,
         "parent": parent,
         "attempt": 0,
         "deleted": False,
@@ -135,7 +208,13 @@ def create_run(
         "description": "",
     }
     with room.db.write() as connection:
-        return store.job_by_id(connection, store.add_job(connection, values))
+        if not request:
+            return store.job_by_id(connection, store.add_job(connection, values))
+        known = run_requests.job_made_by(connection, workspace, request)
+        if known is None:
+            known = store.add_job(connection, values)
+            run_requests.keep(connection, workspace, request, known)
+        return store.job_by_id(connection, known)
 
 
 def change_run(

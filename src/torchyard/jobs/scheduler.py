@@ -12,10 +12,12 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime, timedelta
 from pathlib import Path
 
-from torchyard.base.errors import TorchyardError
+from torchyard.base import disk
+from torchyard.base.errors import DatabaseAway, TorchyardError
 from torchyard.compute import actions as computes
 from torchyard.data.fetching import FetchCanceled
 from torchyard.environments.types import BuildCanceled, EnvironmentSpec
@@ -24,19 +26,24 @@ from torchyard.executors.executor import Executor, Handle
 from torchyard.jobs import (
     attempts,
     inputs,
-    output_assets,
     planner,
     progress,
+    removal,
+    retention,
     scratch,
     spec,
     store,
+    worker_history,
 )
 from torchyard.jobs.actions import job_key
+from torchyard.jobs.heartbeats import Heartbeats
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Attempt, Job, JobError, Stage, Status
+from torchyard.plan import LaunchPlan
 from torchyard.workspaces import actions as workspaces
 
 _log = logging.getLogger(__name__)
+_RETENTION_EVERY = timedelta(hours=1)
 
 
 class Scheduler:
@@ -51,11 +58,17 @@ class Scheduler:
         self._executor = executor
         self._server_url = server_url
         self._every_s = every_s
+        self._heartbeats = Heartbeats(room, executor)
         self._stopping = threading.Event()
         self._building: dict[str, int] = {}
         self._building_lock = threading.Lock()
         self._fetching: set[int] = set()
+        self._inherited: set[str] = set()
+        self._broken_history: set[tuple[str, int]] = set()
         self._fetchers = ThreadPoolExecutor(4, thread_name_prefix="fetcher")
+        self._forgetter = ThreadPoolExecutor(1, thread_name_prefix="forgetter")
+        self._forgetting: Future[None] | None = None
+        self._retention_at: datetime | None = None
         self._builders = ThreadPoolExecutor(2, thread_name_prefix="builder")
         self.trouble = ""
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
@@ -68,16 +81,33 @@ class Scheduler:
         self._stopping.set()
         self._room.bell.set()
         self._thread.join(10)
+        self._forgetter.shutdown(wait=True, cancel_futures=True)
         self._builders.shutdown(wait=True, cancel_futures=True)
         self._fetchers.shutdown(wait=True, cancel_futures=True)
 
     def look(self) -> None:
         """One round of everything; what fails is told, and holds up nothing else."""
         trouble = ""
-        for part in (self._prepare, self._claim, self._watch, self._clean):
+        parts = (
+            *(self._prepare, self._claim, self._watch),
+            *(self._listen, self._clean, self._forget),
+        )
+        for part in parts:
             try:
                 part()
+            except DatabaseAway as error:
+                trouble = error.message
+                if trouble != self.trouble:
+                    why = str(error.__cause__).partition("\n")[0]
+                    _log.warning("%s: %s", trouble, why)
+                break
             except Exception as error:
+                full = disk.meaning(error)
+                if full is not None:
+                    trouble = full.message
+                    if trouble != self.trouble:
+                        _log.warning("%s: %r", trouble, error)
+                    continue
                 _log.exception("the scheduler failed at %s; the next round comes", part.__name__)
                 trouble = f"{type(error).__name__}: {error}".partition("\n")[0]
         self.trouble = trouble
@@ -121,9 +151,8 @@ class Scheduler:
     def _build(self, job: Job, environment: EnvironmentSpec) -> None:
         room = self._room
         with self._building_lock:
-            running = environment.hash in self._building
             # The log grows over builds; where this one's part begins is what its jobs show.
-            log_offset = self._building.setdefault(
+            log_offset = self._building.get(
                 environment.hash, _size(room.environments.log_path(environment))
             )
         if job.status is Status.NOT_STARTED:
@@ -134,6 +163,9 @@ class Scheduler:
                     progress.move(connection, current, Status.PREPARING, now)
                     progress.start_preparing(connection, current, now, log_offset)
             room.signals.notify(job_key(job))
+        with self._building_lock:
+            running = environment.hash in self._building
+            self._building.setdefault(environment.hash, log_offset)
         if not running:
             self._builders.submit(self._build_now, environment)
 
@@ -142,6 +174,8 @@ class Scheduler:
             self._room.environments.build(environment, lambda: self._unwanted(environment))
         except BuildCanceled:
             pass  # nobody wanted it; who has come since is looked after by the next round
+        except DatabaseAway:
+            pass  # the next round begins anew
         except TorchyardError as error:
             self._build_failed(environment, error)
         except Exception as error:
@@ -185,7 +219,6 @@ class Scheduler:
     def _fetch(self, job: Job) -> None:
         if job.id in self._fetching:
             return
-        self._fetching.add(job.id)
         room = self._room
         with room.db.write() as connection:
             current = store.job_by_id(connection, job.id)
@@ -196,14 +229,24 @@ class Scheduler:
                 waited_for = inputs.describe(spec.read(job.spec))
                 progress.start_stage(connection, current, Stage.PREPARING, now, waited_for)
         room.signals.notify(job_key(job))
+        self._fetching.add(job.id)
         self._fetchers.submit(self._fetch_now, job)
 
     def _fetch_now(self, job: Job) -> None:
+        try:
+            self._bring(job)
+        finally:
+            self._fetching.discard(job.id)
+            self._room.bell.set()
+
+    def _bring(self, job: Job) -> None:
         error: TorchyardError | JobError | None = None
         try:
             inputs.bring(self._room, job, lambda: self._stopping.is_set() or self._has_ended(job))
         except FetchCanceled:
             pass
+        except DatabaseAway:
+            return  # the next round begins anew
         except TorchyardError as failure:
             error = failure
         except Exception as failure:
@@ -216,8 +259,6 @@ class Scheduler:
                     now = self._room.clock.now()
                     progress.end(connection, current, Status.FAILED, now, error=error)
             self._room.signals.notify(job_key(job))
-        self._fetching.discard(job.id)
-        self._room.bell.set()
 
     def _has_ended(self, job: Job) -> bool:
         with self._room.db.read() as connection:
@@ -229,7 +270,8 @@ class Scheduler:
         stuck: set[int] = set()
         while not self._stopping.is_set():
             with self._room.db.read() as connection:
-                heads = [job for job in store.queue_heads(connection) if job.id not in stuck]
+                waiting = store.queue_heads(connection, self._room.clock.now())
+                heads = [job for job in waiting if job.id not in stuck]
             if not heads:
                 return
             for head in heads:
@@ -245,6 +287,9 @@ class Scheduler:
             job = store.job_by_id(connection, job.id)
             if job.status is not Status.QUEUED:
                 return None
+            # What an earlier attempt left is brought into the store when it is cleaned up.
+            if not all(before.clean for before in store.attempts_of(connection, job.id)):
+                return None
             now = room.clock.now()
             attempt = Attempt(
                 id=uuid.uuid4().hex,
@@ -256,7 +301,12 @@ class Scheduler:
                 created_at=now,
             )
             why_not = computes.try_hold(
-                connection, job.workspace, job.compute, job.node_count, attempt.id
+                connection,
+                job.workspace,
+                job.compute,
+                job.node_count,
+                attempt.id,
+                job.avoided_slots or (),
             )
             if why_not:
                 return None
@@ -268,31 +318,45 @@ class Scheduler:
         return attempt
 
     def _launch(self, attempt: Attempt) -> None:
-        room = self._room
-        workspace = workspaces.get(room.db, attempt.workspace)
+        """Also one that a killed server was about to launch."""
         try:
-            with room.db.read() as connection:
-                job = store.job_by_id(connection, attempt.job_id)
-            given = inputs.plans(room, job, spec.read(job.spec))
-            with room.db.write() as connection:
-                environment = environment_from_json(
-                    store.environment_of(connection, attempt.job_id)
-                )
-                folder = room.environments.is_built(environment)
-                assert folder is not None
-                plan = planner.plan(
-                    connection, room, workspace, job, attempt, folder, given, self._server_url
-                )
-            handle = self._executor.launch(plan)
+            handle = self._executor.launch(self._plan(attempt))
+        except DatabaseAway:
+            raise  # it is still to be launched, and the next round does
         except Exception as error:
+            if disk.meaning(error) is not None:
+                raise  # so is this one
             _log.exception("attempt %s could not be launched", attempt.id)
             message = f"the job could not be launched: {error}"
             attempts.fail(
-                room, attempt, JobError("launch_failed", message, "see `yard server logs`")
+                self._room, attempt, JobError("launch_failed", message, "see `yard server logs`")
             )
             return
-        with room.db.write() as connection:
+        self._keep(attempt, handle)
+
+    def _inherit(self, attempt: Attempt) -> Handle:
+        """Have what workers that died left delivered; that needs neither environment nor inputs."""
+        handle = self._executor.inherit(self._plan(attempt, of_heir=True))
+        self._keep(attempt, handle)
+        return handle
+
+    def _keep(self, attempt: Attempt, handle: Handle) -> None:
+        with self._room.db.write() as connection:
             store.change_attempt(connection, attempt.id, handle=handle.to_json())
+
+    def _plan(self, attempt: Attempt, of_heir: bool = False) -> LaunchPlan:
+        room = self._room
+        workspace = workspaces.get(room.db, attempt.workspace)
+        with room.db.read() as connection:
+            job = store.job_by_id(connection, attempt.job_id)
+            environment = environment_from_json(store.environment_of(connection, job.id))
+        given = {} if of_heir else inputs.plans(room, job, spec.read(job.spec))
+        folder = None if of_heir else room.environments.use(environment)
+        assert folder is not None or of_heir
+        with room.db.write() as connection:
+            return planner.plan(
+                connection, room, workspace, job, attempt, folder, given, self._server_url
+            )
 
     # Watching
 
@@ -304,11 +368,24 @@ class Scheduler:
                 self._launch(attempt)
                 continue
             status = self._executor.status(Handle.from_json(attempt.handle))
+            # Done already, unless the server was killed between the last report and the end.
+            attempts.finish(self._room, attempt.id)
+            for node, state in enumerate(status.nodes):
+                if state in ("ending", "lost"):
+                    attempts.orphan(self._room, attempt.id, node)
+            if status.state == "lost" and attempt.id not in self._inherited:
+                # Nobody tells of it any more: an heir is started, which delivers what is left.
+                self._inherited.add(attempt.id)
+                status = self._executor.status(self._inherit(attempt))
             for node, state in enumerate(status.nodes):
                 # A worker leaves only after its last report was taken, so one that is gone
                 # while the store says otherwise is lost.
-                if state != "running":
+                if state in ("exited", "lost"):
+                    self._take_history(attempt, node)
                     attempts.lose(self._room, attempt.id, node)
+
+    def _listen(self) -> None:
+        self._heartbeats.look()
 
     # Cleaning
 
@@ -321,9 +398,50 @@ class Scheduler:
                 handle = Handle.from_json(attempt.handle)
                 if not self._executor.status(handle).over:
                     continue
-            # Done already, unless the server was killed between the job's end and this.
-            output_assets.register(self._room, attempt.job_id)
-            scratch.clear(self._room, attempt)
+            taken = [self._take_history(attempt, node) for node in range(attempt.node_count)]
+            if all(taken):
+                scratch.clear(self._room, attempt)
+                # A job that is to be tried again waits for this.
+                self._room.bell.set()
+
+    def _take_history(self, attempt: Attempt, node: int) -> bool:
+        """Whether nothing of a node's run history is left; else its folder has to stay."""
+        if (attempt.id, node) in self._broken_history:
+            return False
+        try:
+            worker_history.take_left(self._room, attempt, node)
+        except DatabaseAway:
+            raise
+        except Exception:
+            # The job's end must not wait for it; another server, which knows better, tries again.
+            _log.exception("what node %d of attempt %s had logged stays there", node, attempt.id)
+            self._broken_history.add((attempt.id, node))
+            return False
+        return True
+
+    # Forgetting
+
+    def _forget(self) -> None:
+        """Go on with deletions, and now and then see whose time is over, beside all else."""
+        if self._forgetting is not None and not self._forgetting.done():
+            return
+        now = self._room.clock.now()
+        over = self._retention_at is None or now >= self._retention_at
+        if over:
+            self._retention_at = now + _RETENTION_EVERY
+            over = retention.is_set(self._room)
+        if over or removal.is_due(self._room):
+            self._forgetting = self._forgetter.submit(self._forget_now, over)
+
+    def _forget_now(self, look: bool) -> None:
+        try:
+            if look:
+                retention.look(self._room)
+            removal.work(self._room, self._stopping.is_set)
+        except DatabaseAway:
+            pass  # the next round begins anew
+        except Exception:
+            _log.exception("jobs could not be deleted; it is tried again")
 
 
 def _size(file: Path) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from torchyard.jobs import store
+from torchyard.jobs import secrets, store
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Attempt
 
@@ -21,11 +21,17 @@ def folder(room: Room, attempt_id: str) -> Path:
     return room.home / "scratch" / attempt_id
 
 
+def node_folder(room: Room, attempt_id: str, node: int) -> Path:
+    return folder(room, attempt_id) / f"node-{node}"
+
+
 def clear(room: Room, attempt: Attempt) -> None:
     """Keep the workers' logs, remove everything else. Nobody works there any more."""
     scratch = folder(room, attempt.id)
+    with room.db.read() as connection:
+        masker = secrets.masker(store.job_by_id(connection, attempt.job_id))
     for log in sorted(scratch.glob("node-*/worker.log")):
-        said = log.read_bytes()[-_MOST_BYTES:]
+        said = masker.mask(log.read_bytes())[-_MOST_BYTES:]
         if said:
             room.logs.append(
                 attempt.workspace,

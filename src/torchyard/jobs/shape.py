@@ -6,19 +6,21 @@ from datetime import datetime
 from typing import Any
 
 from torchyard.base.clock import to_text
-from torchyard.jobs import actions, progress
+from torchyard.jobs import actions, progress, secrets, store
 from torchyard.jobs.history import number_json
 from torchyard.jobs.room import Room
-from torchyard.jobs.types import Job
+from torchyard.jobs.types import Job, JobError
 from torchyard.models import actions as models
 
 
 def job_json(room: Room, job: Job) -> dict[str, Any]:
     """The whole job: timeline, notices, last metrics, models."""
     events = actions.events(room, job)
-    return {
-        **summary_json(job),
-        "spec": job.spec,
+    with room.db.read() as connection:
+        environment_hash = store.environment_hash_of(connection, job.id)
+    rest = {
+        "error": None if job.error is None else _with_details(job.error),
+        "environment_hash": environment_hash,
         "waiting": actions.why_waiting(room, job),
         "stages": [
             {
@@ -37,11 +39,22 @@ def job_json(room: Room, job: Job) -> dict[str, Any]:
             for model in models.of_job(room.db, job.workspace, job.name)
         ],
     }
+    shown: dict[str, Any] = secrets.without(job, rest)
+    return {**summary_json(job), "spec": secrets.spec_without(job), **shown}
+
+
+def _with_details(error: JobError) -> dict[str, Any]:
+    short = _without_details(error)
+    return {**short, "details": error.details} if error.details else short
+
+
+def _without_details(error: JobError) -> dict[str, Any]:
+    return {"code": error.code, "message": error.message, "hint": error.hint}
 
 
 def summary_json(job: Job) -> dict[str, Any]:
     """What a list shows of a job; nothing that needs another look at the database."""
-    return {
+    summary: dict[str, Any] = {
         "name": job.name,
         "display_name": job.display_name,
         "experiment_name": job.experiment_name,
@@ -61,8 +74,10 @@ def summary_json(job: Job) -> dict[str, Any]:
         "owner": job.owner,
         "attempt": job.attempt,
         "exit_code": job.exit_code,
-        "error": None if job.error is None else dict(vars(job.error)),
+        "error": None if job.error is None else _without_details(job.error),
     }
+    masked: dict[str, Any] = secrets.without(job, summary)
+    return {**masked, "name": job.name}
 
 
 def _text(moment: datetime | None) -> str | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchyard.base.errors import InvalidSpec, nearest
-from torchyard.jobs import keys, spec_resources
+from torchyard.jobs import keys, own_properties, retry, secrets, spec_resources, watch_properties
 from torchyard.jobs.spec_inputs import Input, Output, read_inputs, read_outputs
 from torchyard.jobs.spec_values import NAME, known_keys, mapping, name, served, text, texts
 
@@ -70,11 +70,12 @@ def read(document: Any) -> JobSpec:
     command = _command(job, inputs, outputs)
     shape = spec_resources.read(job)
     compute, compute_notices = _compute(job)
+    variables = _variables(job)
     return JobSpec(
         command=command,
         environment=_environment(job),
         code=text(job, "code", ()),
-        environment_variables=_variables(job),
+        environment_variables=variables,
         inputs=inputs,
         outputs=outputs,
         distribution=shape.distribution,
@@ -87,7 +88,7 @@ def read(document: Any) -> JobSpec:
         experiment_name=name(job, "experiment_name") or "Default",
         description=text(job, "description", ()),
         tags=texts(job, "tags"),
-        properties=texts(job, "properties"),
+        properties=_properties(job, variables),
         parent_job_name=name(job, "parent_job_name"),
         notices=(*compute_notices, *shape.notices),
     )
@@ -204,6 +205,15 @@ def _variables(job: Mapping[str, Any]) -> dict[str, str]:
                 at=("environment_variables", variable),
             )
     return values
+
+
+def _properties(job: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, str]:
+    properties = texts({"properties": secrets.read(job, variables)}, "properties")
+    own_properties.check(properties)
+    retry.read(properties)
+    watch_properties.read(properties)
+    own_properties.log_quota_mb(properties)
+    return properties
 
 
 def _display_name(job: Mapping[str, Any]) -> str:

@@ -7,7 +7,8 @@ Always: events of a job are numbered without gaps, because only a write transact
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import json
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +16,7 @@ from sqlalchemy import (
     JSON,
     Boolean,
     Column,
+    ColumnElement,
     Connection,
     ForeignKey,
     Index,
@@ -25,16 +27,21 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    bindparam,
+    delete,
     false,
     func,
     insert,
+    or_,
     select,
     update,
 )
 
 from torchyard.base.db import Instant, metadata
+from torchyard.jobs import removal_store
 from torchyard.jobs.experiment_store import Id, experiments
 from torchyard.jobs.types import (
+    ENDED,
     Attempt,
     AttemptNode,
     Event,
@@ -42,6 +49,13 @@ from torchyard.jobs.types import (
     JobError,
     Status,
 )
+
+# The tag by which MLflow's clients name a run.
+_NAME_TAG = "mlflow.runName"
+_NAME_LENGTH = 255
+
+# Databases bound the number of parameters in one statement.
+_IDS_A_QUERY = 500
 
 jobs = Table(
     "jobs",
@@ -73,8 +87,16 @@ jobs = Table(
     Column("deleted", Boolean, nullable=False),
     Column("archived", Boolean, nullable=False),
     Column("description", Text, nullable=False),
+    Column("retry_at", Instant),
+    Column("avoided_slots", JSON),
     UniqueConstraint("workspace", "name"),
     Index("ix_jobs_status_id", "status", "id"),
+    Index("ix_jobs_workspace_id", "workspace", "id"),
+    # What a search looks at first: it need not read the rows, which hold the specs.
+    Index(
+        "ix_jobs_run_search",
+        *("experiment_id", "deleted", "started_at", "created_at", "name", "status", "ended_at"),
+    ),
 )
 
 attempts = Table(
@@ -92,6 +114,8 @@ attempts = Table(
     Column("order_reason", String(32), nullable=False),
     Column("ended_at", Instant, index=True),
     Column("clean", Boolean, nullable=False),
+    Column("exit_code", Integer),
+    Column("error", JSON),
     UniqueConstraint("job_id", "number"),
 )
 
@@ -124,6 +148,7 @@ events = Table(
 
 
 def add_job(connection: Connection, values: dict[str, Any]) -> int:
+    values = removal_store.numbered(connection, jobs, values)
     result = connection.execute(insert(jobs).values(values))
     assert result.inserted_primary_key is not None
     return int(result.inserted_primary_key[0])
@@ -135,15 +160,32 @@ def _jobs() -> Select[Any]:
     )
 
 
+# Asked for at every metric that is logged: built once.
+_NAMED = _jobs().where(jobs.c.workspace == bindparam("place"), jobs.c.name == bindparam("called"))
+
+
 def job_named(connection: Connection, workspace: str, name: str) -> Job | None:
-    row = connection.execute(
-        _jobs().where(jobs.c.workspace == workspace, jobs.c.name == name)
-    ).one_or_none()
+    row = connection.execute(_NAMED, {"place": workspace, "called": name}).one_or_none()
+    return None if row is None else _job(row)
+
+
+def job_if_any(connection: Connection, job_id: int) -> Job | None:
+    row = connection.execute(_jobs().where(jobs.c.id == job_id)).one_or_none()
     return None if row is None else _job(row)
 
 
 def job_by_id(connection: Connection, job_id: int) -> Job:
     return _job(connection.execute(_jobs().where(jobs.c.id == job_id)).one())
+
+
+def tag_of(column: Column[Any], key: str, dialect: str) -> ColumnElement[Any]:
+    """The text that a column of tags holds under `key`; null when there is none.
+
+    SQLite compares keys as the JSON is written, so `key` is written alike.
+    """
+    written = json.dumps(key)[1:-1] if dialect == "sqlite" else key
+    held: ColumnElement[Any] = column[written].as_string()
+    return held
 
 
 def list_jobs(
@@ -174,10 +216,33 @@ def list_jobs(
     if parent is not None:
         query = query.where(jobs.c.parent == parent)
     for tag, value in (tags or {}).items():
-        held = jobs.c.tags[tag].as_string()
+        held = tag_of(jobs.c.tags, tag, connection.dialect.name)
         query = query.where(held.is_not(None) if value is None else held == value)
     if limit is not None:
         query = query.limit(limit)
+    return [_job(row) for row in connection.execute(query)]
+
+
+def ended_jobs(
+    connection: Connection,
+    workspace: str,
+    experiment_ids: Collection[int] | None = None,
+    before: datetime | None = None,
+) -> list[Job]:
+    """Newest first, deleted and archived ones too; `before` is compared with their end."""
+    query = _jobs().where(
+        jobs.c.workspace == workspace, jobs.c.status.in_([status.value for status in ENDED])
+    )
+    if experiment_ids is not None:
+        query = query.where(jobs.c.experiment_id.in_(experiment_ids))
+    if before is not None:
+        query = query.where(func.coalesce(jobs.c.ended_at, jobs.c.created_at) < before)
+    return [_job(row) for row in connection.execute(query.order_by(jobs.c.id.desc()))]
+
+
+def children_in(connection: Connection, workspace: str) -> list[Job]:
+    """Every job and run that has a parent, deleted ones too."""
+    query = _jobs().where(jobs.c.workspace == workspace, jobs.c.parent != "")
     return [_job(row) for row in connection.execute(query)]
 
 
@@ -201,11 +266,12 @@ def job_names(connection: Connection, workspace: str, limit: int = 1000) -> list
     return [row.name for row in rows]
 
 
-def queue_heads(connection: Connection) -> list[Job]:
-    """The job that is first in line at each cluster, oldest first."""
+def queue_heads(connection: Connection, now: datetime) -> list[Job]:
+    """The job that is first in line at each cluster, oldest first; who pauses is in no line."""
     first = (
         select(func.min(jobs.c.id))
         .where(jobs.c.type == "command", jobs.c.status == Status.QUEUED.value)
+        .where(or_(jobs.c.retry_at.is_(None), jobs.c.retry_at <= now))
         .group_by(jobs.c.workspace, jobs.c.compute)
     )
     return [
@@ -214,8 +280,8 @@ def queue_heads(connection: Connection) -> list[Job]:
     ]
 
 
-def count_ahead(connection: Connection, job: Job) -> int:
-    """Queued jobs at the same cluster that were submitted earlier."""
+def count_ahead(connection: Connection, job: Job, now: datetime) -> int:
+    """Queued jobs at the same cluster that were submitted earlier and don't pause."""
     return connection.execute(
         select(func.count())
         .select_from(jobs)
@@ -224,6 +290,7 @@ def count_ahead(connection: Connection, job: Job) -> int:
             jobs.c.workspace == job.workspace,
             jobs.c.compute == job.compute,
             jobs.c.id < job.id,
+            or_(jobs.c.retry_at.is_(None), jobs.c.retry_at <= now),
         )
     ).scalar_one()
 
@@ -246,6 +313,27 @@ def environment_hashes(connection: Connection, workspace: str) -> set[str]:
     return {row.environment_hash for row in rows} - {""}
 
 
+def hide_ended(connection: Connection, job_ids: Sequence[int]) -> set[int]:
+    """Mark those of the jobs that have ended as deleted; which they were."""
+    hidden: set[int] = set()
+    for start in range(0, len(job_ids), _IDS_A_QUERY):
+        some = jobs.c.id.in_(job_ids[start : start + _IDS_A_QUERY])
+        ended = jobs.c.status.in_([status.value for status in ENDED])
+        hidden |= set(connection.execute(select(jobs.c.id).where(some, ended)).scalars())
+        connection.execute(update(jobs).where(some, ended).values(deleted=True))
+    return hidden
+
+
+def drop_job(connection: Connection, job_id: int) -> None:
+    """The job's row, and in every table of the server those that belong to it."""
+    tries = select(attempts.c.id).where(attempts.c.job_id == job_id)
+    connection.execute(delete(attempt_nodes).where(attempt_nodes.c.attempt_id.in_(tries)))
+    for table in reversed(metadata.sorted_tables):
+        if "job_id" in table.c and table is not removal_store.removed_jobs:
+            connection.execute(delete(table).where(table.c.job_id == job_id))
+    connection.execute(delete(jobs).where(jobs.c.id == job_id))
+
+
 def environment_of(connection: Connection, job_id: int) -> dict[str, Any]:
     """The environment as it was pinned when the job was created."""
     body: dict[str, Any] = connection.execute(
@@ -254,14 +342,32 @@ def environment_of(connection: Connection, job_id: int) -> dict[str, Any]:
     return body
 
 
+def environment_hash_of(connection: Connection, job_id: int) -> str:
+    """Of the environment as it was pinned; empty for a run that is no job."""
+    return str(
+        connection.execute(select(jobs.c.environment_hash).where(jobs.c.id == job_id)).scalar_one()
+    )
+
+
 def change_job(connection: Connection, job_id: int, **values: Any) -> None:
     connection.execute(update(jobs).where(jobs.c.id == job_id).values(values))
 
 
+def change_jobs_of(connection: Connection, experiment_id: int, **values: Any) -> None:
+    """All runs and jobs of an experiment alike."""
+    connection.execute(update(jobs).where(jobs.c.experiment_id == experiment_id).values(values))
+
+
 def merge_tags(connection: Connection, job_id: int, tags: Mapping[str, str]) -> None:
-    """Add to a job's tags; the same key gets the new value."""
-    old = connection.execute(select(jobs.c.tags).where(jobs.c.id == job_id)).scalar_one()
-    change_job(connection, job_id, tags={**old, **tags})
+    """Add to a job's tags; the same key gets the new value.
+
+    MLflow's clients rename a run by a tag, so the display name follows that one.
+    """
+    query = select(jobs.c.tags).where(jobs.c.id == job_id).with_for_update()
+    values: dict[str, Any] = {"tags": {**connection.execute(query).scalar_one(), **tags}}
+    if tags.get(_NAME_TAG):
+        values["display_name"] = tags[_NAME_TAG][:_NAME_LENGTH]
+    change_job(connection, job_id, **values)
 
 
 def _job(row: Row[Any]) -> Job:
@@ -322,21 +428,21 @@ def add_attempt(connection: Connection, attempt: Attempt) -> None:
 
 def attempt_by_id(connection: Connection, attempt_id: str) -> Attempt | None:
     row = connection.execute(select(attempts).where(attempts.c.id == attempt_id)).one_or_none()
-    return None if row is None else Attempt(**row._mapping)
+    return None if row is None else _attempt(row)
 
 
 def attempts_of(connection: Connection, job_id: int) -> list[Attempt]:
     rows = connection.execute(
         select(attempts).where(attempts.c.job_id == job_id).order_by(attempts.c.number)
     )
-    return [Attempt(**row._mapping) for row in rows]
+    return [_attempt(row) for row in rows]
 
 
 def open_attempts(connection: Connection) -> list[Attempt]:
     rows = connection.execute(
         select(attempts).where(attempts.c.ended_at.is_(None)).order_by(attempts.c.created_at)
     )
-    return [Attempt(**row._mapping) for row in rows]
+    return [_attempt(row) for row in rows]
 
 
 def unclean_attempts(connection: Connection) -> list[Attempt]:
@@ -344,7 +450,11 @@ def unclean_attempts(connection: Connection) -> list[Attempt]:
     rows = connection.execute(
         select(attempts).where(attempts.c.ended_at.is_not(None), attempts.c.clean == false())
     )
-    return [Attempt(**row._mapping) for row in rows]
+    return [_attempt(row) for row in rows]
+
+
+def _attempt(row: Row[Any]) -> Attempt:
+    return Attempt(**{**row._mapping, "error": _error(row.error)})
 
 
 def change_attempt(connection: Connection, attempt_id: str, **values: Any) -> None:

@@ -20,7 +20,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from torchyard.base.clock import to_text
 from torchyard.environments.types import from_json as environment_from_json
-from torchyard.jobs import actions, store
+from torchyard.jobs import actions, secrets, store
 from torchyard.jobs.room import Room
 from torchyard.jobs.shape import job_json
 from torchyard.jobs.types import Event, Job
@@ -74,6 +74,7 @@ class _Follower:
         self._room = room
         self._job = job
         self._cursor = cursor
+        self._masker = secrets.masker(job)
         # A stream that is taken up again has the log's place in its cursor.
         self._building = BUILD in cursor.offsets
 
@@ -92,7 +93,7 @@ class _Follower:
                 self._building = False
             self._cursor.after = event.seq
             told = {"kind": event.kind, "seq": event.seq, "at": to_text(event.at), **event.body}
-            blocks.append(_frame(told))
+            blocks.append(_frame(self._masker.json(told)))
             if "build_log_offset" in event.body:
                 self._cursor.offsets.setdefault(BUILD, event.body["build_log_offset"])
                 self._building = True

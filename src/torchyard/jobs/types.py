@@ -65,11 +65,12 @@ class Stage(str, Enum):
 
 @dataclass(frozen=True)
 class JobError:
-    """Why a job failed."""
+    """Why a job failed. `details` are for programs: rank, node, traceback, last lines."""
 
     code: str
     message: str
     hint: str = ""
+    details: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,8 @@ class Job:
     """What a user asked for. `name` is the run id; `spec` is the frozen document, refs pinned.
 
     `type` is `command`, or `run` for a run that was started outside any job. An archived one is
-    left out of lists; a deleted one was deleted by a tracking client.
+    left out of lists; a deleted one was deleted by a tracking client. Until `retry_at` a queued
+    one pauses after a failed attempt, and then it is kept off `avoided_slots` of its cluster.
     """
 
     id: int
@@ -106,12 +108,14 @@ class Job:
     deleted: bool = False
     archived: bool = False
     description: str = ""
+    retry_at: datetime | None = None
+    avoided_slots: list[int] | None = None
 
 
 @dataclass(frozen=True)
 class Attempt:
     """One try. `handle` is None until the executor has given its receipt; `clean` once its
-    scratch folder is gone.
+    scratch folder is gone. `exit_code` and `error` tell how it ended.
     """
 
     id: str
@@ -126,6 +130,8 @@ class Attempt:
     order_reason: str = ""
     ended_at: datetime | None = None
     clean: bool = False
+    exit_code: int | None = None
+    error: JobError | None = None
 
 
 @dataclass(frozen=True)
@@ -166,7 +172,10 @@ class StageSpan:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A named group of jobs."""
+    """A named group of jobs.
+
+    `artifact_location` is where a client wants its runs' artifacts, empty for our own place.
+    """
 
     id: int
     workspace: str
@@ -174,3 +183,5 @@ class Experiment:
     created_at: datetime
     tags: dict[str, str] = field(default_factory=dict)
     deleted: bool = False
+    artifact_location: str = ""
+    updated_at: datetime | None = None

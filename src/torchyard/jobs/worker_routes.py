@@ -12,8 +12,10 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, JSONResponse, Response
 
 from torchyard.base import files
-from torchyard.jobs import actions, artifacts, attempts, inputs, store
+from torchyard.base.errors import NotFound
+from torchyard.jobs import actions, artifacts, attempts, inputs, log_quota, reports, worker_history
 from torchyard.jobs.logs import LogGap
+from torchyard.jobs.quiet import Quiet
 from torchyard.jobs.room import Room
 from torchyard.workspaces.access import AttemptWorker
 
@@ -23,6 +25,7 @@ _T = TypeVar("_T")
 
 def router(room: Room) -> APIRouter:
     routes = APIRouter(prefix="/v1/attempts/{attempt_id}", tags=["attempts"])
+    quiet = Quiet(room)
 
     @routes.post("/report")
     def report(
@@ -30,10 +33,15 @@ def router(room: Room) -> APIRouter:
         identity: AttemptWorker,
         node: Annotated[int, Body()],
         events: Annotated[list[dict[str, Any]], Body()],
+        watched: Annotated[bool, Body()] = False,
     ) -> dict[str, Any]:
+        reports.check_events(node, events)
         following = attempts.report(room, attempt_id, node, events)
         order = attempts.order(room, attempt_id)
-        return {"next": following, "order": order.order, "reason": order.reason}
+        answer = {"next": following, "order": order.order, "reason": order.reason}
+        if watched:
+            answer["quiet_s"] = quiet.seconds(attempts.get(room, attempt_id)[0])
+        return answer
 
     @routes.get("/orders")
     async def orders(
@@ -56,6 +64,7 @@ def router(room: Room) -> APIRouter:
         address: Annotated[str, Body()],
         port: Annotated[int | None, Body()] = None,
     ) -> dict[str, Any]:
+        reports.check_node(node, port)
         attempts.come(room, attempt_id, node, address, port)
         return {}
 
@@ -86,22 +95,15 @@ def router(room: Room) -> APIRouter:
         node: Annotated[int, Body()],
         seq: Annotated[int, Body()],
         records: Annotated[list[dict[str, Any]], Body()],
+        first: Annotated[int | None, Body()] = None,
     ) -> dict[str, Any]:
-        attempt, job = attempts.get(room, attempt_id)
-
-        def job_id_of(run: str) -> int | None:
-            if run == job.name:
-                return job.id
-            with room.db.read() as connection:
-                found = store.job_named(connection, attempt.workspace, run)
-            return None if found is None else found.id
-
-        received = room.history.receive(job_id_of, attempt_id, node, seq, records)
-        room.signals.notify(actions.job_key(job))
-        return received
+        reports.check_records(node, seq, records)
+        return worker_history.receive(room, attempt_id, node, seq, records, first)
 
     @routes.get("/blobs/{sha256}")
     def get_blob(attempt_id: str, identity: AttemptWorker, sha256: str) -> FileResponse:
+        if not room.blobs.has(sha256):
+            raise NotFound(f"blob `{sha256[:12]}…` is not here")
         return FileResponse(room.blobs.path(sha256), media_type="application/octet-stream")
 
     @routes.get("/inputs/{name}")
@@ -114,6 +116,25 @@ def router(room: Room) -> APIRouter:
     def get_input(attempt_id: str, identity: AttemptWorker, name: str, path: str) -> FileResponse:
         _, job = attempts.get(room, attempt_id)
         found = inputs.file(inputs.source(room, job, name), path)
+        return FileResponse(found, media_type="application/octet-stream")
+
+    @routes.get("/earlier")
+    def list_earlier(attempt_id: str, identity: AttemptWorker) -> dict[str, Any]:
+        _, job = attempts.get(room, attempt_id)
+        return {
+            "files": [
+                {"output": output, "path": file.path, "size_bytes": file.size_bytes}
+                for output, file in artifacts.list_earlier(room, job)
+            ]
+        }
+
+    @routes.get("/earlier/{output}/{path:path}")
+    def get_earlier(
+        attempt_id: str, identity: AttemptWorker, output: str, path: str
+    ) -> FileResponse:
+        _, job = attempts.get(room, attempt_id)
+        # `-` is ./outputs: no named output can be called so.
+        found = artifacts.earlier_file(room, job, "" if output == "-" else output, path)
         return FileResponse(found, media_type="application/octet-stream")
 
     @routes.put("/files/{path:path}")
@@ -141,7 +162,8 @@ async def _until(
     enough: Callable[[_T], bool],
 ) -> _T:
     """Look, and look again at each news of the attempt, until it is enough or time is over."""
-    until = time.monotonic() + min(wait_s, _MAX_WAIT_S)
+    # What is no number is no time to wait.
+    until = time.monotonic() + (min(wait_s, _MAX_WAIT_S) if wait_s > 0 else 0.0)
     key = actions.attempt_key(attempt_id)
     while True:
         seen = room.signals.count(key)
@@ -171,10 +193,10 @@ async def _receive(
 def _append(room: Room, attempt_id: str, path: str, offset: int, content: bytes) -> Response:
     attempt, job = attempts.get(room, attempt_id)
     try:
-        size = room.logs.append(
-            attempt.workspace, attempt.job_name, attempt.number, path, offset, content
-        )
+        size = log_quota.append(room.logs, attempt, job, path, offset, content)
     except LogGap as gap:
         return JSONResponse({**gap.to_json(), "size": gap.size_bytes}, gap.http_status)
+    if size < 0:
+        log_quota.tell(room.db, room.clock, job)
     room.signals.notify(actions.job_key(job))
-    return JSONResponse({"size": size})
+    return JSONResponse({"size": size} if size >= 0 else {"size": offset, "full": True})

@@ -17,7 +17,8 @@ from torchyard.data import assets, datastores, url_maps
 from torchyard.data.datastores import BUILT_IN
 from torchyard.jobs import experiment_store, store
 from torchyard.jobs.room import Room
-from torchyard.models import actions as models
+from torchyard.models import logged
+from torchyard.models import registry as models
 from torchyard.workspaces import actions as workspaces
 
 
@@ -54,7 +55,8 @@ def delete_empty(room: Room, workspace: str) -> None:
 def _held(room: Room, workspace: str) -> list[str]:
     """In words, what is in it besides jobs and what every workspace has."""
     named = {
-        "model": [one.name for one in models.list_in(room.db, workspace, archived=None)],
+        "model": [one.name for one in models.list_in(room.db, workspace)],
+        "logged model": logged.names_in(room.db, workspace),
         "data": [one.name for one in assets.list_in(room.db, workspace, archived=None)],
         "datastore": [
             one.name

@@ -1,40 +1,38 @@
-"""The files of runs, as MLflow's artifact proxy serves them."""
+"""The files of runs and models, as MLflow's artifact proxy serves them."""
 
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import FileResponse, JSONResponse
 from starlette.concurrency import run_in_threadpool
 
-from torchyard.base.errors import NotFound
-from torchyard.mlflow.calls import Authenticate, Call, workspace_of
-from torchyard.mlflow.errors import MlflowRoute
+from torchyard.base.errors import InvalidInput
+from torchyard.mlflow import places
+from torchyard.mlflow.calls import Authenticate, Call, Caller, workspace_of
+from torchyard.mlflow.file_answers import file_answer
+from torchyard.mlflow.places import Place, RunPlace, VersionPlace, clean, entries, safe
+from torchyard.mlflow.registry import Registry
 from torchyard.mlflow.run_routes import run_of
-from torchyard.mlflow.runs import Artifact, Runs
+from torchyard.mlflow.runs import Runs
 from torchyard.mlflow.translate import artifact_root
 from torchyard.workspaces.types import Identity
 
 _PROXY = "/api/2.0/mlflow-artifacts/artifacts"
 
 
-def router(runs: Runs, authenticate: Authenticate, caller: Callable[..., Any]) -> APIRouter:
-    routes = APIRouter(route_class=MlflowRoute)
+def router(runs: Runs, room: Registry, authenticate: Authenticate, caller: Caller) -> APIRouter:
+    routes = APIRouter(route_class=caller.route_class)
     the_call = Annotated[Call, Depends(caller)]
     person = Annotated[Identity, Depends(authenticate)]
 
-    def find(workspace: str, path: str) -> tuple[str, str]:
-        # mlflow-artifacts:/<experiment>/<run>/artifacts/<path>
-        parts = [part for part in path.split("/") if part]
-        if len(parts) < 3 or parts[2] != "artifacts":
-            raise NotFound(f"`{path[:200]}` names no run's artifacts")
-        return run_of(runs, workspace, parts[1]).name, "/".join(parts[3:])
+    def find(workspace: str, path: str) -> tuple[Place, str]:
+        return places.find(runs, room, workspace, path)
 
     @routes.get("/api/2.0/mlflow/artifacts/list")
     def list_of_run(call: the_call) -> JSONResponse:
         job = run_of(runs, call.workspace, call.text("run_id", "run_uuid"))
-        folder = _clean(call.text("path", default=""))
-        files = _entries(runs.artifacts(call.workspace, job.name), folder)
+        folder = clean(safe(call.text("path", default="")))
+        files = entries(RunPlace(runs, room, call.workspace, job.name).list(), folder)
         above = f"{folder}/" if folder else ""
         for entry in files:
             entry["path"] = above + entry["path"]
@@ -42,21 +40,50 @@ def router(runs: Runs, authenticate: Authenticate, caller: Callable[..., Any]) -
 
     @routes.get(_PROXY)
     def list_files(call: the_call) -> JSONResponse:
-        run, folder = find(call.workspace, call.text("path", default=""))
-        return JSONResponse({"files": _entries(runs.artifacts(call.workspace, run), folder)})
+        place, folder = find(call.workspace, safe(call.text("path", default="")))
+        return JSONResponse({"files": entries(place.list(), folder)})
 
     @routes.get(_PROXY + "/{path:path}")
     def download(request: Request, path: str, identity: person) -> FileResponse:
+        place, inner = find(workspace_of(request, identity), safe(path))
+        return file_answer(place.file(inner))
+
+    @routes.get("/get-artifact")
+    def download_of_run(call: the_call) -> FileResponse:
+        name, path = call.text("run_id", "run_uuid"), safe(call.text("path"))
+        job = run_of(runs, call.workspace, name)
+        return file_answer(RunPlace(runs, room, call.workspace, job.name).file(clean(path)))
+
+    # MLflow's own tests ask for it with two slashes, and its server takes them for one.
+    @routes.get("//model-versions/get-artifact")
+    @routes.get("/model-versions/get-artifact")
+    def download_of_version(call: the_call) -> FileResponse:
+        name, version = call.text("name"), call.text("version")
+        path = clean(safe(call.text("path")))
+        found = room.version(call.workspace, name, version)
+        return file_answer(VersionPlace(room, found).file(path))
+
+    @routes.post("/api/2.0/mlflow/upload-artifact")
+    async def upload_small(request: Request, identity: person) -> JSONResponse:
         workspace = workspace_of(request, identity)
-        run, inner = find(workspace, path)
-        found = runs.artifact(workspace, run, inner)
-        return FileResponse(found, media_type="application/octet-stream")
+        name, path = (request.query_params.get(one, "") for one in ("run_uuid", "path"))
+        for field, value in (("run_uuid", name), ("path", path)):
+            if not value:
+                raise InvalidInput(f"Request must specify {field}.")
+        safe(path)
+        if request.headers.get("content-length", "0") == "0":
+            raise InvalidInput("Request must specify data.")
+        job = await run_in_threadpool(run_of, runs, workspace, name)
+        with runs.write_artifact(workspace, job.name, clean(path)) as writing:
+            async for chunk in request.stream():
+                await run_in_threadpool(writing.write, chunk)
+        return JSONResponse({})
 
     @routes.put(_PROXY + "/{path:path}")
     async def upload(request: Request, path: str, identity: person) -> JSONResponse:
         workspace = workspace_of(request, identity)
-        run, inner = await run_in_threadpool(find, workspace, path)
-        with runs.write_artifact(workspace, run, inner) as writing:
+        place, inner = await run_in_threadpool(find, workspace, safe(path))
+        with place.writing(inner) as writing:
             async for chunk in request.stream():
                 await run_in_threadpool(writing.write, chunk)
         return JSONResponse({})
@@ -64,27 +91,8 @@ def router(runs: Runs, authenticate: Authenticate, caller: Callable[..., Any]) -
     @routes.delete(_PROXY + "/{path:path}")
     def delete(request: Request, path: str, identity: person) -> JSONResponse:
         workspace = workspace_of(request, identity)
-        run, inner = find(workspace, path)
-        runs.delete_artifact(workspace, run, inner)
+        place, inner = find(workspace, safe(path))
+        place.delete(inner)
         return JSONResponse({})
 
     return routes
-
-
-def _clean(path: str) -> str:
-    return "/".join(part for part in path.split("/") if part not in ("", "."))
-
-
-def _entries(artifacts: Sequence[Artifact], folder: str) -> list[dict[str, Any]]:
-    """What lies right below `folder`, folders as such, sorted."""
-    above = f"{folder}/" if folder else ""
-    files: dict[str, dict[str, Any]] = {}
-    for artifact in artifacts:
-        if not artifact.path.startswith(above):
-            continue
-        name, deeper, _ = artifact.path[len(above) :].partition("/")
-        entry: dict[str, Any] = {"path": name, "is_dir": bool(deeper)}
-        if not deeper:
-            entry["file_size"] = artifact.size_bytes
-        files[name] = entry
-    return [files[name] for name in sorted(files)]

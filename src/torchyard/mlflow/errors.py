@@ -17,9 +17,12 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 
+from torchyard.base import disk
 from torchyard.base.errors import Conflict, InvalidInput, NotFound, TorchyardError
 
 _log = logging.getLogger(__name__)
+
+Handle = Callable[[Request], Coroutine[Any, Any, Response]]
 
 _CODES = {
     400: "INVALID_PARAMETER_VALUE",
@@ -29,6 +32,7 @@ _CODES = {
     409: "RESOURCE_ALREADY_EXISTS",
     413: "REQUEST_LIMIT_EXCEEDED",
     503: "TEMPORARILY_UNAVAILABLE",
+    507: "TEMPORARILY_UNAVAILABLE",
 }
 
 
@@ -52,24 +56,31 @@ def answer(error: TorchyardError) -> JSONResponse:
     return JSONResponse({"error_code": code, "message": message}, error.http_status)
 
 
+def guarded(handle: Handle) -> Handle:
+    """The handler, with every error answered in MLflow's shape."""
+
+    async def answering(request: Request) -> Response:
+        try:
+            return await handle(request)
+        except TorchyardError as error:
+            return answer(error)
+        except RequestValidationError as error:
+            return answer(InvalidInput(f"the request is wrong: {error.errors()[0]['msg']}"))
+        except ClientDisconnect:
+            raise
+        except Exception as error:
+            full = disk.meaning(error)
+            if full is not None:
+                return answer(full)
+            _log.exception("%s %s failed", request.method, request.url.path)
+            body = {"error_code": "INTERNAL_ERROR", "message": "see `yard server logs`"}
+            return JSONResponse(body, 500)
+
+    return answering
+
+
 class MlflowRoute(APIRoute):
     """A route whose errors, those of its dependencies too, are MLflow's."""
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
-
-        async def guarded(request: Request) -> Response:
-            try:
-                return await handle(request)
-            except TorchyardError as error:
-                return answer(error)
-            except RequestValidationError as error:
-                return answer(InvalidInput(f"the request is wrong: {error.errors()[0]['msg']}"))
-            except ClientDisconnect:
-                raise
-            except Exception:
-                _log.exception("%s %s failed", request.method, request.url.path)
-                body = {"error_code": "INTERNAL_ERROR", "message": "see `yard server logs`"}
-                return JSONResponse(body, 500)
-
-        return guarded
+    def get_route_handler(self) -> Handle:
+        return guarded(super().get_route_handler())

@@ -1,36 +1,40 @@
 """MLflow's experiments."""
 
-from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import unquote, urlsplit
 
 from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse
 
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
+from torchyard.jobs.run_search import View
 from torchyard.jobs.types import Experiment
 from torchyard.mlflow import search
-from torchyard.mlflow.calls import Call
-from torchyard.mlflow.errors import AlreadyExists, MlflowRoute
+from torchyard.mlflow.calls import Call, Caller, invalid
+from torchyard.mlflow.errors import AlreadyExists
 from torchyard.mlflow.runs import Runs
-from torchyard.mlflow.translate import experiment_json, milliseconds, tag_record, tags_in
+from torchyard.mlflow.translate import experiment_json, tag_record, tags_in
 
 DEFAULT_NAME = "Default"
 _PAGE_LIMIT = 50_000
+_NAME_LIMIT = 256
+_VIEWS = {"ACTIVE_ONLY": False, "DELETED_ONLY": True, "ALL": None}
 
 
-def router(runs: Runs, caller: Callable[..., Any]) -> APIRouter:
-    routes = APIRouter(prefix="/api/2.0/mlflow/experiments", route_class=MlflowRoute)
+def router(runs: Runs, caller: Caller) -> APIRouter:
+    routes = APIRouter(prefix="/api/2.0/mlflow/experiments", route_class=caller.route_class)
     the_call = Annotated[Call, Depends(caller)]
 
     @routes.post("/create")
     def create(call: the_call) -> JSONResponse:
-        name = call.text("name")
-        if not name.strip() or len(name) > 256:
-            raise InvalidInput("an experiment's name has 1 to 256 characters")
+        name, location = call.text("name"), call.text("artifact_location", default="")
+        tags = tags_in(call)
+        _check_name(name)
         try:
-            made = runs.create_experiment(call.workspace, name, tags_in(call))
+            made = runs.create_experiment(call.workspace, name, tags, _location(location))
         except Conflict as error:
-            raise AlreadyExists(f"Experiment '{name}' already exists") from error
+            raise AlreadyExists(f"Experiment(name={name}) already exists.") from error
         return JSONResponse({"experiment_id": str(made.id)})
 
     @routes.get("/get")
@@ -41,7 +45,7 @@ def router(runs: Runs, caller: Callable[..., Any]) -> APIRouter:
     @routes.get("/get-by-name")
     def get_by_name(call: the_call) -> JSONResponse:
         name = call.text("experiment_name")
-        found = named(runs, call.workspace, name)
+        found = runs.experiment_named(call.workspace, name)
         if found is None and name == DEFAULT_NAME:
             found = default(runs, call.workspace)
         if found is None:
@@ -51,11 +55,15 @@ def router(runs: Runs, caller: Callable[..., Any]) -> APIRouter:
     def find(call: Call) -> JSONResponse:
         conditions = search.read_filter(call.text("filter", default=""), search.EXPERIMENTS)
         orders = search.read_orders(call.texts("order_by"), search.EXPERIMENTS)
-        seen = [one for one in runs.experiments(call.workspace) if _in_view(call, one.deleted)]
-        found = search.select(seen, conditions, _lookup)
-        search.arrange(found, orders, _lookup)
-        size = call.size("max_results", 1000, _PAGE_LIMIT)
-        page, token = search.page(found, call.text("page_token", default=""), size)
+        # A client takes it for granted that the first experiment is there.
+        default(runs, call.workspace)
+        page, token = search.paged(
+            call.text("page_token", default=""),
+            call.size("max_results", 1000, _PAGE_LIMIT),
+            lambda offset, limit: runs.find_experiments(
+                call.workspace, View(conditions, orders, deleted_in(call), offset, limit)
+            ),
+        )
         body: dict[str, Any] = {"experiments": [experiment_json(one) for one in page]}
         if token:
             body["next_page_token"] = token
@@ -75,12 +83,14 @@ def router(runs: Runs, caller: Callable[..., Any]) -> APIRouter:
 
     @routes.post("/update")
     def update(call: the_call) -> JSONResponse:
-        name = call.text("new_name")
         found = experiment(runs, call.workspace, call.text("experiment_id"))
+        name = call.text("new_name")
+        _refuse_deleted(found)
+        _check_name(name)
         try:
             runs.change_experiment(call.workspace, found.id, name=name)
         except Conflict as error:
-            raise AlreadyExists(f"Experiment '{name}' already exists") from error
+            raise AlreadyExists(f"Experiment(name={name}) already exists.") from error
         return JSONResponse({})
 
     @routes.post("/delete")
@@ -98,6 +108,7 @@ def router(runs: Runs, caller: Callable[..., Any]) -> APIRouter:
     @routes.post("/set-experiment-tag")
     def set_tag(call: the_call) -> JSONResponse:
         found = experiment(runs, call.workspace, call.text("experiment_id"))
+        _refuse_deleted(found)
         tag = tag_record(call.fields)
         runs.change_experiment(call.workspace, found.id, tags={tag.key: tag.value})
         return JSONResponse({})
@@ -127,32 +138,62 @@ def experiment(runs: Runs, workspace: str, text: str) -> Experiment:
         raise NotFound(f"No Experiment with id={text} exists") from error
 
 
+def experiment_ids(runs: Runs, call: Call) -> list[int]:
+    """Those of the field `experiment_ids` that are there; MLflow finds nothing in the others."""
+    found = []
+    for text in call.texts("experiment_ids"):
+        try:
+            found.append(experiment(runs, call.workspace, text).id)
+        except NotFound:
+            continue
+    return found
+
+
 def default(runs: Runs, workspace: str) -> Experiment:
     """The experiment of those who name none, made when first asked for."""
-    found = named(runs, workspace, DEFAULT_NAME)
+    found = runs.experiment_named(workspace, DEFAULT_NAME)
     if found is not None:
         return found
     try:
         return runs.create_experiment(workspace, DEFAULT_NAME, {})
     except Conflict:
         # Another request was faster.
-        made = named(runs, workspace, DEFAULT_NAME)
+        made = runs.experiment_named(workspace, DEFAULT_NAME)
         assert made is not None
         return made
 
 
-def named(runs: Runs, workspace: str, name: str) -> Experiment | None:
-    return next((one for one in runs.experiments(workspace) if one.name == name), None)
+def deleted_in(call: Call, field: str = "view_type") -> bool | None:
+    """What a request wants of deleted ones: none, only them, or, None, both."""
+    view = call.text(field, default="ACTIVE_ONLY")
+    if view not in _VIEWS:
+        raise invalid(field, view, f"it is one of {', '.join(_VIEWS)}.")
+    return _VIEWS[view]
 
 
-def _in_view(call: Call, deleted: bool) -> bool:
-    view = call.text("view_type", default="ACTIVE_ONLY")
-    return view == "ALL" or deleted == (view == "DELETED_ONLY")
+def _check_name(name: str) -> None:
+    if not name.strip() or len(name) > _NAME_LIMIT:
+        raise invalid("name", name, f"an experiment's name has 1 to {_NAME_LIMIT} characters.")
 
 
-def _lookup(one: Experiment, kind: str, key: str) -> Any:
-    if kind == "tag":
-        return one.tags.get(key)
-    if key == "name":
-        return one.name
-    return str(one.id) if key == "experiment_id" else milliseconds(one.created_at)
+def _refuse_deleted(found: Experiment) -> None:
+    if found.deleted:
+        raise InvalidInput(
+            f"The experiment {found.id} must be in the 'active' state. Current state is deleted."
+        )
+
+
+def _location(text: str) -> str:
+    """Where a client wants artifacts, a path on its machine made absolute as MLflow does.
+
+    Raises:
+        InvalidInput: it climbs, or has parts that no folder has.
+    """
+    if not text:
+        return ""
+    parts = urlsplit(text)
+    if parts.scheme and parts.fragment:
+        raise InvalidInput("'artifact_location' URL can't include fragments or params.")
+    if ".." in unquote(unquote(parts.path + "/" + parts.query)).split("/"):
+        raise invalid("artifact_location", text, "it names no folder.")
+    return text if parts.scheme else str(Path(text).absolute())

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from torchyard.base.files import Writing
 from torchyard.jobs import actions, artifacts, runs
+from torchyard.jobs.dataset_inputs import DatasetInput
 from torchyard.jobs.room import Room
+from torchyard.jobs.run_search import View
 from torchyard.jobs.types import Experiment, Job, Status
 from torchyard.mlflow.runs import Artifact
 
@@ -23,11 +25,16 @@ class JobRuns:
     def experiment(self, workspace: str, number: int) -> Experiment:
         return runs.experiment(self._room, workspace, number)
 
-    def experiments(self, workspace: str) -> Sequence[Experiment]:
-        return runs.experiments(self._room, workspace)
+    def experiment_named(self, workspace: str, name: str) -> Experiment | None:
+        return runs.experiment_named(self._room, workspace, name)
 
-    def create_experiment(self, workspace: str, name: str, tags: Mapping[str, str]) -> Experiment:
-        return runs.create_experiment(self._room, workspace, name, tags)
+    def find_experiments(self, workspace: str, view: View) -> Sequence[Experiment]:
+        return runs.find_experiments(self._room, workspace, view)
+
+    def create_experiment(
+        self, workspace: str, name: str, tags: Mapping[str, str], artifact_location: str = ""
+    ) -> Experiment:
+        return runs.create_experiment(self._room, workspace, name, tags, artifact_location)
 
     def change_experiment(
         self,
@@ -45,8 +52,21 @@ class JobRuns:
     def run(self, workspace: str, name: str) -> Job:
         return actions.get(self._room, workspace, name)
 
-    def runs(self, workspace: str, experiment_ids: Collection[int]) -> Sequence[Job]:
-        return runs.runs(self._room, workspace, experiment_ids)
+    def find_runs(
+        self, experiment_ids: Collection[int], view: View, implied_tags: Mapping[str, str]
+    ) -> Sequence[Job]:
+        return runs.find_runs(self._room, experiment_ids, view, implied_tags)
+
+    def add_datasets(self, job: Job, inputs: Sequence[DatasetInput]) -> None:
+        runs.add_datasets(self._room, job, inputs)
+
+    def datasets_of(self, job_ids: Collection[int]) -> Mapping[int, Sequence[DatasetInput]]:
+        return runs.datasets_of(self._room, job_ids)
+
+    def datasets_in(
+        self, experiment_ids: Collection[int]
+    ) -> Sequence[tuple[int, str, str, str | None]]:
+        return runs.datasets_in(self._room, experiment_ids)
 
     def create_run(
         self,
@@ -58,6 +78,7 @@ class JobRuns:
         started_at: datetime,
         parent: str,
         tags: Mapping[str, str],
+        request: str = "",
     ) -> Job:
         return runs.create_run(
             self._room,
@@ -68,6 +89,7 @@ class JobRuns:
             started_at=started_at,
             parent=parent,
             tags=tags,
+            request=request,
         )
 
     def change_run(

@@ -1,7 +1,7 @@
 """MLflow's REST API: what server.py mounts.
 
 Owns: putting the routes together, what an MLflow server tells of itself.
-Leaves: experiments, runs and artifacts to the modules beside.
+Leaves: experiments, runs, artifacts and models to the modules beside.
 Always: an endpoint we lack answers as an MLflow server without it, so that clients go on.
 """
 
@@ -10,12 +10,24 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, PlainTextResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from torchyard.jobs.history import History
 from torchyard.jobs.types import Job
-from torchyard.mlflow import artifact_routes, experiment_routes, run_routes
-from torchyard.mlflow.calls import Authenticate, caller
+from torchyard.mlflow import (
+    artifact_routes,
+    experiment_routes,
+    logged_model_routes,
+    metric_routes,
+    multipart_routes,
+    registry_routes,
+    run_routes,
+    version_routes,
+)
+from torchyard.mlflow.calls import Authenticate, Caller
 from torchyard.mlflow.errors import MlflowRoute, NoSuchEndpoint
+from torchyard.mlflow.registry import Registry
 from torchyard.mlflow.runs import Runs
 from torchyard.workspaces.types import Identity
 
@@ -24,12 +36,22 @@ MLFLOW_VERSION = "2.22.0"
 _ALL = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
+class _AsApi:
+    """MLflow's page asks below `/ajax-api/` what its clients ask below `/api/`."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"].replace("/ajax-api/", "/api/", 1)
+        app: ASGIApp = scope["app"].router
+        await app({**scope, "path": path, "raw_path": path.encode()}, receive, send)
+
+
 def _unchanged(job: Job) -> None:
     return None
 
 
 def router(
     runs: Runs,
+    registry: Registry,
     history: History,
     authenticate: Authenticate,
     changed: Callable[[Job], None] = _unchanged,
@@ -41,10 +63,15 @@ def router(
         changed: told of every run whose history, tags or status a request changed.
     """
     routes = APIRouter(route_class=MlflowRoute, include_in_schema=False)
-    call = caller(authenticate)
+    call = Caller(authenticate)
+    routes.include_router(run_routes.router(runs, registry, history, call, changed))
     routes.include_router(experiment_routes.router(runs, call))
-    routes.include_router(run_routes.router(runs, history, call, changed))
-    routes.include_router(artifact_routes.router(runs, authenticate, call))
+    routes.include_router(artifact_routes.router(runs, registry, authenticate, call))
+    routes.include_router(multipart_routes.router(runs, registry, authenticate, call))
+    routes.include_router(metric_routes.router(runs, history, call))
+    routes.include_router(registry_routes.router(registry, call))
+    routes.include_router(version_routes.router(registry, call))
+    routes.include_router(logged_model_routes.router(registry, runs, call))
 
     @routes.get("/version")
     def version() -> PlainTextResponse:
@@ -56,22 +83,16 @@ def router(
             "store_type": "SqlStore",
             "workspaces_enabled": False,
             "trace_archival_enabled": False,
-            "multipart_uploads_enabled": False,
+            "multipart_uploads_enabled": True,
             "multipart_downloads_enabled": False,
         }
-
-    @routes.post("/api/2.0/mlflow/logged-models/search")
-    def no_logged_models(
-        identity: Annotated[Identity, Depends(authenticate)],
-    ) -> dict[str, Any]:
-        # MLflow 3 asks this whenever it lists artifacts, and takes no 404 for an answer.
-        return {"models": []}
 
     def absent(
         request: Request, path: str, identity: Annotated[Identity, Depends(authenticate)]
     ) -> JSONResponse:
         raise NoSuchEndpoint(f"torchyard does not answer {request.method} `{request.url.path}`")
 
+    routes.routes.append(Route("/ajax-api/{path:path}", _AsApi()))
     for prefix in ("/api/2.0/mlflow", "/api/2.0/mlflow-artifacts", "/api/3.0/mlflow"):
         routes.add_api_route(prefix + "/{path:path}", absent, methods=_ALL)
     return routes

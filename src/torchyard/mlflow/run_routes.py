@@ -9,35 +9,39 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse
 
 from torchyard.base.errors import InvalidInput, NotFound
-from torchyard.jobs.history import History, Record, RunData
+from torchyard.jobs.history import History, Record
+from torchyard.jobs.run_search import View
 from torchyard.jobs.types import Job
 from torchyard.mlflow import search, translate
-from torchyard.mlflow.calls import Call
-from torchyard.mlflow.errors import MlflowRoute
-from torchyard.mlflow.experiment_routes import experiment
+from torchyard.mlflow.calls import Call, Caller, missing
+from torchyard.mlflow.experiment_routes import deleted_in, experiment, experiment_ids
+from torchyard.mlflow.registry import Registry
 from torchyard.mlflow.runs import Runs
+from torchyard.models import logged
 from torchyard.workspaces.types import TokenKind
 
 _PAGE_LIMIT = 50_000
-_POINTS_A_PAGE = 25_000
-_NOTHING = RunData()
+_REQUEST_LENGTH = 64
 
 
 def router(
     runs: Runs,
+    registry: Registry,
     history: History,
-    caller: Callable[..., Any],
+    caller: Caller,
     changed: Callable[[Job], None],
 ) -> APIRouter:
     """`changed` is told of every run whose history or status a request changed."""
-    routes = APIRouter(prefix="/api/2.0/mlflow", route_class=MlflowRoute)
+    routes = APIRouter(prefix="/api/2.0/mlflow", route_class=caller.route_class)
     the_call = Annotated[Call, Depends(caller)]
 
     def the_run(call: Call) -> Job:
         return run_of(runs, call.workspace, call.text("run_id", "run_uuid"))
 
-    def log(call: Call, records: Sequence[Record]) -> JSONResponse:
-        job = the_run(call)
+    def log(call: Call, read: Callable[[Call], Sequence[Record]]) -> JSONResponse:
+        name = call.text("run_id", "run_uuid")
+        records = read(call)
+        job = run_of(runs, call.workspace, name)
         _refuse_deleted(job)
         history.append(job.id, records)
         changed(job)
@@ -49,7 +53,21 @@ def router(
         changed(job)
 
     def whole(job: Job) -> dict[str, Any]:
-        return {"run": translate.run_json(job, history.data_of([job.id])[job.id])}
+        models = logged.of_runs(registry.db, job.workspace, [job.name]).get(job.name, ())
+        given = runs.datasets_of([job.id]).get(job.id, ())
+        return {"run": translate.run_json(job, history.data_of([job.id])[job.id], models, given)}
+
+    @routes.post("/runs/log-metric")
+    def log_metric(call: the_call) -> JSONResponse:
+        return log(call, lambda call: [translate.metric_record(call.fields)])
+
+    @routes.post("/runs/log-parameter")
+    def log_parameter(call: the_call) -> JSONResponse:
+        return log(call, lambda call: [translate.param_record(call.fields)])
+
+    @routes.post("/runs/log-batch")
+    def log_batch(call: the_call) -> JSONResponse:
+        return log(call, translate.batch_records)
 
     @routes.post("/runs/create")
     def create(call: the_call) -> JSONResponse:
@@ -57,7 +75,8 @@ def router(
         if place.deleted:
             raise InvalidInput(f"The experiment {place.id} must be in the 'active' state")
         tags = translate.tags_in(call)
-        inside = call.identity.subject if call.identity.kind is TokenKind.RUN else ""
+        started_by = call.identity.subject if call.identity.kind is TokenKind.RUN else ""
+        inside = started_by.rpartition("/")[2]
         job = runs.create_run(
             call.workspace,
             experiment_id=place.id,
@@ -66,6 +85,7 @@ def router(
             started_at=call.time("start_time") or datetime.now(timezone.utc),
             parent=tags.get(translate.PARENT, inside),
             tags=tags,
+            request=call.request_id[:_REQUEST_LENGTH],
         )
         return JSONResponse(whole(job))
 
@@ -76,12 +96,13 @@ def router(
     @routes.post("/runs/update")
     def update(call: the_call) -> JSONResponse:
         job = the_run(call)
+        _refuse_deleted(job)
         name = call.text("run_name", default="") or None
         status = None
         ended_at = None
         # The end of a job's own run is the job's to tell.
         if job.type == "run" and call.fields.get("status") is not None:
-            status = translate.status_from(call.text("status"))
+            status = translate.status_from(call.fields["status"])
             if status.ended:
                 ended_at = call.time("end_time") or datetime.now(timezone.utc)
         if name or status:
@@ -106,28 +127,19 @@ def router(
         runs.change_run(call.workspace, the_run(call).name, deleted=False)
         return JSONResponse({})
 
-    @routes.post("/runs/log-metric")
-    def log_metric(call: the_call) -> JSONResponse:
-        return log(call, [translate.metric_record(call.fields)])
-
-    @routes.post("/runs/log-parameter")
-    def log_parameter(call: the_call) -> JSONResponse:
-        return log(call, [translate.param_record(call.fields)])
-
-    @routes.post("/runs/log-batch")
-    def log_batch(call: the_call) -> JSONResponse:
-        return log(call, translate.batch_records(call))
-
     @routes.post("/runs/set-tag")
     def set_tag(call: the_call) -> JSONResponse:
-        job = the_run(call)
+        name = call.text("run_id", "run_uuid")
         tag = translate.tag_record(call.fields)
+        job = run_of(runs, call.workspace, name)
+        _refuse_deleted(job)
         set_tags(call, job, {tag.key: tag.value})
         return JSONResponse({})
 
     @routes.post("/runs/delete-tag")
     def delete_tag(call: the_call) -> JSONResponse:
         job, key = the_run(call), call.text("key")
+        _refuse_deleted(job)
         if key not in job.tags:
             raise NotFound(f"No tag with name: {key} in run with id {job.name}")
         set_tags(call, job, {key: None})
@@ -135,10 +147,14 @@ def router(
 
     @routes.post("/runs/log-inputs")
     def log_inputs(call: the_call) -> JSONResponse:
-        job = the_run(call)
-        known = json.loads(job.tags.get(translate.DATASETS, "[]"))
-        added = [item for item in call.objects("datasets") if item not in known]
-        set_tags(call, job, {translate.DATASETS: json.dumps(known + added)})
+        name = call.text("run_id", "run_uuid")
+        if call.fields.get("datasets") is None and call.fields.get("models") is None:
+            raise missing("datasets")
+        given = translate.dataset_records(call)
+        job = run_of(runs, call.workspace, name)
+        _refuse_deleted(job)
+        runs.add_datasets(job, given)
+        logged.note(registry.db, call.workspace, translate.run_models(call, job.name, "input"))
         return JSONResponse({})
 
     @routes.post("/runs/log-model")
@@ -156,45 +172,36 @@ def router(
     def search_runs(call: the_call) -> JSONResponse:
         conditions = search.read_filter(call.text("filter", default=""), search.RUNS)
         orders = search.read_orders(call.texts("order_by"), search.RUNS)
-        places = [experiment(runs, call.workspace, one).id for one in call.texts("experiment_ids")]
-        view = call.text("run_view_type", default="ACTIVE_ONLY")
-        seen = [
-            job
-            for job in runs.runs(call.workspace, places)
-            if view == "ALL" or job.deleted == (view == "DELETED_ONLY")
-        ]
-        # Newest first among those that the orders leave equal, as MLflow does.
-        seen.sort(key=lambda job: (job.started_at or job.created_at, job.name), reverse=True)
-        asked = {one.kind for one in conditions} | {one.kind for one in orders}
-        data = history.data_of([job.id for job in seen]) if asked & {"metric", "param"} else {}
-
-        def lookup(job: Job, kind: str, key: str) -> Any:
-            return _value(job, data.get(job.id, _NOTHING), kind, key)
-
-        found = search.select(seen, conditions, lookup)
-        search.arrange(found, orders, lookup)
-        size = call.size("max_results", 1000, _PAGE_LIMIT)
-        page, token = search.page(found, call.text("page_token", default=""), size)
-        shown = history.data_of([job.id for job in page])
-        body: dict[str, Any] = {"runs": [translate.run_json(job, shown[job.id]) for job in page]}
+        deleted = deleted_in(call, "run_view_type")
+        places = experiment_ids(runs, call)
+        page, token = search.paged(
+            call.text("page_token", default=""),
+            call.size("max_results", 1000, _PAGE_LIMIT),
+            lambda offset, limit: runs.find_runs(
+                places,
+                View(
+                    translate.with_our_statuses(conditions, search.holds),
+                    orders,
+                    deleted,
+                    offset,
+                    limit,
+                ),
+                translate.IMPLIED_TAGS,
+            ),
+        )
+        ids = [job.id for job in page]
+        shown, given = history.data_of(ids), runs.datasets_of(ids)
+        models = logged.of_runs(registry.db, call.workspace, [job.name for job in page])
+        body: dict[str, Any] = {
+            "runs": [
+                translate.run_json(
+                    job, shown[job.id], models.get(job.name, ()), given.get(job.id, ())
+                )
+                for job in page
+            ]
+        }
         if token:
             body["next_page_token"] = token
-        return JSONResponse(body)
-
-    @routes.get("/metrics/get-history")
-    def get_history(call: the_call) -> JSONResponse:
-        job, key = the_run(call), call.text("metric_key")
-        size = call.size("max_results", _POINTS_A_PAGE, _PAGE_LIMIT)
-        start = search.read_token(call.text("page_token", default=""))
-        # One more than asked for tells whether there is a next page. A client that names no
-        # size wants everything and would not ask again.
-        limit = None if call.fields.get("max_results") is None else size + 1
-        points = history.series(job.id, key, start, limit)
-        more = limit is not None and len(points) > size
-        page = points[:size] if more else points
-        body: dict[str, Any] = {"metrics": [translate.metric_json(key, one) for one in page]}
-        if more:
-            body["next_page_token"] = search.page_token(start + size)
         return JSONResponse(body)
 
     return routes
@@ -213,14 +220,6 @@ def run_of(runs: Runs, workspace: str, name: str) -> Job:
 
 def _refuse_deleted(job: Job) -> None:
     if job.deleted:
-        raise InvalidInput(f"The run {job.name} must be in the 'active' state")
-
-
-def _value(job: Job, data: RunData, kind: str, key: str) -> Any:
-    if kind == "metric":
-        return next((one.value for one in data.metrics if one.key == key), None)
-    if kind == "param":
-        return data.params.get(key)
-    if kind == "tag":
-        return translate.tags_of(job).get(key)
-    return translate.info_json(job).get(key)
+        raise InvalidInput(
+            f"The run {job.name} must be in the 'active' state. Current state is deleted."
+        )

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Protocol
 
 from torchyard.base.files import Writing
+from torchyard.jobs.dataset_inputs import DatasetInput
+from torchyard.jobs.run_search import View
 from torchyard.jobs.types import Experiment, Job, Status
 
 
@@ -32,10 +34,15 @@ class Runs(Protocol):
 
     def experiment(self, workspace: str, number: int) -> Experiment: ...
 
-    def experiments(self, workspace: str) -> Sequence[Experiment]:
-        """All of them, deleted ones too, newest first."""
+    def experiment_named(self, workspace: str, name: str) -> Experiment | None:
+        """A deleted one too."""
 
-    def create_experiment(self, workspace: str, name: str, tags: Mapping[str, str]) -> Experiment:
+    def find_experiments(self, workspace: str, view: View) -> Sequence[Experiment]:
+        """One page of those that fit."""
+
+    def create_experiment(
+        self, workspace: str, name: str, tags: Mapping[str, str], artifact_location: str = ""
+    ) -> Experiment:
         """
         Raises:
             Conflict: the name is taken, be it by a deleted one.
@@ -58,8 +65,20 @@ class Runs(Protocol):
 
     def run(self, workspace: str, name: str) -> Job: ...
 
-    def runs(self, workspace: str, experiment_ids: Collection[int]) -> Sequence[Job]:
-        """Every run of these experiments, deleted ones too, in any order."""
+    def find_runs(
+        self, experiment_ids: Collection[int], view: View, implied_tags: Mapping[str, str]
+    ) -> Sequence[Job]:
+        """One page of the runs that fit, without their specs."""
+
+    def add_datasets(self, job: Job, inputs: Sequence[DatasetInput]) -> None:
+        """Note what a run was given; what it has already stays."""
+
+    def datasets_of(self, job_ids: Collection[int]) -> Mapping[int, Sequence[DatasetInput]]: ...
+
+    def datasets_in(
+        self, experiment_ids: Collection[int]
+    ) -> Sequence[tuple[int, str, str, str | None]]:
+        """(experiment, name, digest, context) of every data set used there."""
 
     def create_run(
         self,
@@ -71,8 +90,12 @@ class Runs(Protocol):
         started_at: datetime,
         parent: str,
         tags: Mapping[str, str],
+        request: str = "",
     ) -> Job:
-        """A run that is no job, Running, with a new id; `display_name` empty makes one up."""
+        """A run that is no job, Running, with a new id; `display_name` empty makes one up.
+
+        The same `request` makes it once.
+        """
 
     def change_run(
         self,

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from torchyard.base.errors import InvalidInput
+from torchyard.jobs.run_search import Condition as Condition
+from torchyard.jobs.run_search import Order as Order
 
 T = TypeVar("T")
 Lookup = Callable[[T, str, str], Any]
@@ -36,6 +38,8 @@ _KINDS = {
     "attributes": "attribute",
     "attr": "attribute",
     "run": "attribute",
+    "dataset": "dataset",
+    "datasets": "dataset",
 }
 _ALIASES = {
     "created": "start_time",
@@ -54,6 +58,7 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 }
 _NUMERIC_OPERATORS = frozenset(_COMPARE)
 _TEXT_OPERATORS = frozenset({"=", "!=", "LIKE", "ILIKE", "IN", "NOT IN"})
+_DATASET_KEYS = frozenset({"name", "digest", "context"})
 _NULL_OPERATORS = frozenset({"IS NULL", "IS NOT NULL"})
 
 _NAME = r"(?:`[^`]+`|\"[^\"]+\"|[\w.\-/]+)"
@@ -87,9 +92,9 @@ class Language:
 
 
 RUNS = Language(
-    frozenset({"run_id", "run_name", "status", "user_id", "artifact_uri", "lifecycle_stage"}),
+    frozenset({"run_id", "run_name", "status", "user_id", "artifact_uri"}),
     frozenset({"start_time", "end_time"}),
-    frozenset({"metric", "param", "tag", "attribute"}),
+    frozenset({"metric", "param", "tag", "attribute", "dataset"}),
 )
 EXPERIMENTS = Language(
     frozenset({"name", "experiment_id"}),
@@ -98,36 +103,22 @@ EXPERIMENTS = Language(
 )
 
 
-@dataclass(frozen=True)
-class Condition:
-    """One comparison; `value` is a float, a text or a tuple of texts."""
-
-    kind: str
-    key: str
-    operator: str
-    value: Any = None
-
-    def holds(self, actual: Any) -> bool:
-        if self.operator == "IS NULL":
-            return actual is None
-        if self.operator == "IS NOT NULL":
-            return actual is not None
-        if actual is None:
-            return False
-        if self.operator in _COMPARE:
-            return _COMPARE[self.operator](actual, self.value)
-        if self.operator in ("IN", "NOT IN"):
-            return (actual in self.value) == (self.operator == "IN")
-        flags = re.DOTALL | (re.IGNORECASE if self.operator == "ILIKE" else 0)
-        pattern = re.escape(self.value).replace("%", ".*").replace("_", ".")
-        return re.fullmatch(pattern, actual, flags) is not None
-
-
-@dataclass(frozen=True)
-class Order:
-    kind: str
-    key: str
-    descending: bool
+def holds(condition: Condition, actual: Any) -> bool:
+    """Whether a value fits, decided here and not by a database."""
+    wanted = condition.value
+    if condition.operator == "IS NULL":
+        return actual is None
+    if condition.operator == "IS NOT NULL":
+        return actual is not None
+    if actual is None:
+        return False
+    if condition.operator in _COMPARE:
+        return _COMPARE[condition.operator](actual, wanted)
+    if condition.operator in ("IN", "NOT IN"):
+        return (actual in wanted) == (condition.operator == "IN")
+    flags = re.DOTALL | (re.IGNORECASE if condition.operator == "ILIKE" else 0)
+    pattern = re.escape(wanted).replace("%", ".*").replace("_", ".")
+    return re.fullmatch(pattern, actual, flags) is not None
 
 
 def read_filter(text: str, language: Language) -> list[Condition]:
@@ -171,7 +162,7 @@ def select(items: Sequence[T], conditions: Sequence[Condition], lookup: Lookup[T
     return [
         item
         for item in items
-        if all(one.holds(lookup(item, one.kind, one.key)) for one in conditions)
+        if all(holds(one, lookup(item, one.kind, one.key)) for one in conditions)
     ]
 
 
@@ -194,6 +185,20 @@ def page(items: Sequence[T], token: str, size: int) -> tuple[Sequence[T], str]:
     start = read_token(token)
     following = start + size
     return items[start:following], page_token(following) if following < len(items) else ""
+
+
+def paged(
+    token: str, size: int, find: Callable[[int, int], Sequence[T]]
+) -> tuple[Sequence[T], str]:
+    """One page of what `find` answers to an offset and a limit, and the token of the next.
+
+    Raises:
+        InvalidInput: the token was not made here.
+    """
+    offset = read_token(token)
+    # One more than asked for tells whether there is a next page.
+    found = find(offset, size + 1)
+    return found[:size], page_token(offset + size) if len(found) > size else ""
 
 
 def page_token(offset: int) -> str:
@@ -239,7 +244,9 @@ def _checked(condition: Condition, language: Language) -> Condition:
         legal = legal | _NULL_OPERATORS
     name = f"{condition.kind}.{condition.key}"
     if condition.operator not in legal:
-        raise InvalidInput(f"`{condition.operator}` can't be asked of `{name}`")
+        raise InvalidInput(
+            f"Invalid comparator '{condition.operator}' for `{name}`, not one of {sorted(legal)}"
+        )
     if condition.operator not in _NULL_OPERATORS and numeric != isinstance(condition.value, float):
         wanted = "a number" if numeric else "a text in quotes"
         raise InvalidInput(f"`{name}` is compared with {wanted}")
@@ -255,12 +262,23 @@ def _place(found: re.Match[str], language: Language) -> tuple[str, str]:
     elif word.lower() in _KINDS and _KINDS[word.lower()] in language.kinds:
         kind = _KINDS[word.lower()]
     else:
-        raise InvalidInput(f"`{word}` is none of {', '.join(sorted(language.kinds))}")
+        raise InvalidInput(
+            f"Invalid entity type '{word}'. Valid values are {sorted(language.kinds)}"
+        )
     if kind == "attribute":
         key = _ALIASES.get(key, key)
         known = language.text_attributes | language.number_attributes
         if key not in known:
-            raise InvalidInput(f"attribute `{key}` is none of {', '.join(sorted(known))}")
+            raise InvalidInput(
+                f"Invalid attribute key '{key}' specified. Valid keys are {sorted(known)}"
+            )
+    if kind == "tag" and '"' in key:
+        # No database finds such a key in JSON.
+        raise InvalidInput(f"a tag whose key holds a double quote can't be asked for: `{key}`")
+    if kind == "dataset" and key not in _DATASET_KEYS:
+        raise InvalidInput(
+            f"Invalid dataset key '{key}' specified. Valid keys are {sorted(_DATASET_KEYS)}"
+        )
     return kind, key
 
 

@@ -7,24 +7,36 @@ Always: int64 fields are JSON numbers, as MLflow's own server writes them.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from torchyard.base.errors import InvalidInput
 from torchyard.jobs import history
-from torchyard.jobs.history import Metric, Record, RunData
+from torchyard.jobs.dataset_inputs import DatasetInput
+from torchyard.jobs.history import Metric, ModelMetric, Record, RunData
 from torchyard.jobs.metric_blocks import Point
+from torchyard.jobs.run_search import ARTIFACT_URI, Condition
 from torchyard.jobs.types import Experiment, Job, Status
-from torchyard.mlflow.calls import Call, integer
+from torchyard.mlflow.calls import Call, integer, invalid, missing
+from torchyard.models.types import RunModel
 
 RUN_NAME = "mlflow.runName"
 PARENT = "mlflow.parentRunId"
 USER = "mlflow.user"
 LOGGED_MODELS = "mlflow.log-model.history"
-# MLflow keeps data sets beside the tags; here they are one tag that is not shown as one.
-DATASETS = "mlflow.torchyard.datasetInputs"
+# On an input: what the run used it for.
+CONTEXT = "mlflow.data.context"
+# The tags that every run has, and the attribute or the text that they hold.
+IMPLIED_TAGS = {
+    RUN_NAME: "run_name",
+    USER: "user_id",
+    PARENT: "parent",
+    "mlflow.source.type": "'JOB'",
+}
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MILLISECOND = timedelta(milliseconds=1)
 
 _FROM_STATUS = {
     Status.NOT_STARTED: "SCHEDULED",
@@ -44,25 +56,46 @@ _TO_STATUS = {
     "FAILED": Status.FAILED,
     "KILLED": Status.CANCELED,
 }
+# MLflow's protocol buffers number them, and JSON may carry the number.
+_STATUS_NUMBERS = dict(enumerate(("RUNNING", "SCHEDULED", "FINISHED", "FAILED", "KILLED"), 1))
 
 
 def status_name(status: Status) -> str:
     return _FROM_STATUS.get(status, "RUNNING")
 
 
-def status_from(name: str) -> Status:
+def status_from(name: Any) -> Status:
     """
     Raises:
         InvalidInput: MLflow has no such status.
     """
-    found = _TO_STATUS.get(name)
-    if found is None:
-        raise InvalidInput(f"Invalid status '{name}'", f"it is one of {', '.join(_TO_STATUS)}")
-    return found
+    if isinstance(name, int) and name in _STATUS_NUMBERS:
+        name = _STATUS_NUMBERS[name]
+    if not isinstance(name, str) or name not in _TO_STATUS:
+        raise invalid("status", name, f"it is one of {', '.join(_TO_STATUS)}.")
+    return _TO_STATUS[name]
+
+
+def with_our_statuses(
+    conditions: Sequence[Condition], holds: Callable[[Condition, Any], bool]
+) -> list[Condition]:
+    """Conditions on MLflow's statuses as conditions on ours, of which there are more."""
+    return [
+        Condition(
+            one.kind,
+            one.key,
+            "IN",
+            tuple(ours.value for ours in Status if holds(one, status_name(ours))),
+        )
+        if (one.kind, one.key) == ("attribute", "status")
+        else one
+        for one in conditions
+    ]
 
 
 def milliseconds(moment: datetime | None) -> int | None:
-    return None if moment is None else round(moment.timestamp() * 1000)
+    """Whole ms, the rest cut off, as the database does it in a search."""
+    return None if moment is None else (moment - _EPOCH) // _MILLISECOND
 
 
 def run_name(job: Job) -> str:
@@ -74,13 +107,13 @@ def tags_of(job: Job) -> dict[str, str]:
     implied = {USER: job.owner, "mlflow.source.type": "JOB", RUN_NAME: run_name(job)}
     if job.parent:
         implied[PARENT] = job.parent
-    both = {**implied, **job.tags}
-    both.pop(DATASETS, None)
-    return both
+    return {**implied, **job.tags}
 
 
 def artifact_root(job: Job) -> str:
-    return f"mlflow-artifacts:/{job.experiment_id}/{job.name}/artifacts"
+    """Where a client puts the artifacts: our own place, or the one that the experiment wants."""
+    own_place = f"mlflow-artifacts:/{job.experiment_id}/{job.name}/artifacts"
+    return job.properties.get(ARTIFACT_URI) or own_place
 
 
 def info_json(job: Job) -> dict[str, Any]:
@@ -100,7 +133,15 @@ def info_json(job: Job) -> dict[str, Any]:
     return info
 
 
-def run_json(job: Job, data: RunData) -> dict[str, Any]:
+def run_json(
+    job: Job,
+    data: RunData,
+    models: Sequence[RunModel] = (),
+    datasets: Sequence[DatasetInput] = (),
+) -> dict[str, Any]:
+    """`models`: the logged models that the run used and made; `datasets`: what it was given."""
+    used = [{"model_id": one.model_id} for one in models if one.kind == "input"]
+    made = [{"model_id": one.model_id, "step": one.step} for one in models if one.kind == "output"]
     return {
         "info": info_json(job),
         "data": {
@@ -108,8 +149,51 @@ def run_json(job: Job, data: RunData) -> dict[str, Any]:
             "params": pairs(data.params),
             "tags": pairs(tags_of(job)),
         },
-        "inputs": {"dataset_inputs": json.loads(job.tags.get(DATASETS, "[]"))},
+        "inputs": {
+            "dataset_inputs": [dataset_json(one) for one in datasets],
+            "model_inputs": used,
+        },
+        "outputs": {"model_outputs": made},
     }
+
+
+def dataset_json(given: DatasetInput) -> dict[str, Any]:
+    told = {"name": given.name, "digest": given.digest}
+    told |= {"source_type": given.source_type, "source": given.source}
+    if given.schema:
+        told["schema"] = given.schema
+    if given.profile:
+        told["profile"] = given.profile
+    return {"dataset": told, "tags": pairs(given.tags)}
+
+
+def dataset_records(call: Call) -> list[DatasetInput]:
+    """The field `datasets` of a call that tells what a run was given.
+
+    Raises:
+        InvalidInput: names the field that is missing or wrong.
+    """
+    found = []
+    for place, item in enumerate(call.objects("datasets")):
+        path = f"datasets[{place}]."
+        dataset = item.get("dataset")
+        if not isinstance(dataset, dict):
+            raise missing(path + "dataset") if dataset is None else invalid(path, dataset)
+        inner = Call(call.workspace, call.identity, item)
+        tags = tags_in(inner)
+        found.append(
+            DatasetInput(
+                name=_text(dataset, "name", path + "dataset."),
+                digest=_text(dataset, "digest", path + "dataset."),
+                source_type=_text(dataset, "source_type", path + "dataset."),
+                source=_text(dataset, "source", path + "dataset."),
+                schema=_text(dataset, "schema", path + "dataset.", ""),
+                profile=_text(dataset, "profile", path + "dataset.", ""),
+                context=tags.get(CONTEXT),
+                tags=tags,
+            )
+        )
+    return found
 
 
 def metric_json(key: str, one: Metric | Point) -> dict[str, Any]:
@@ -122,14 +206,14 @@ def metric_json(key: str, one: Metric | Point) -> dict[str, Any]:
 
 
 def experiment_json(experiment: Experiment) -> dict[str, Any]:
-    created = milliseconds(experiment.created_at)
+    own_place = f"mlflow-artifacts:/{experiment.id}"
     return {
         "experiment_id": str(experiment.id),
         "name": experiment.name,
-        "artifact_location": f"mlflow-artifacts:/{experiment.id}",
+        "artifact_location": experiment.artifact_location or own_place,
         "lifecycle_stage": "deleted" if experiment.deleted else "active",
-        "creation_time": created,
-        "last_update_time": created,
+        "creation_time": milliseconds(experiment.created_at),
+        "last_update_time": milliseconds(experiment.updated_at or experiment.created_at),
         "tags": pairs(experiment.tags),
     }
 
@@ -144,37 +228,53 @@ def tags_in(call: Call) -> dict[str, str]:
     return {record.key: record.value for record in records}
 
 
-def metric_record(fields: Mapping[str, Any]) -> Metric:
+def metric_record(fields: Mapping[str, Any], path: str = "") -> Metric | ModelMetric:
     """
+    Args:
+        path: where in the request the fields stand, such as `metrics[0].`.
+
     Raises:
         InvalidInput: names the field that is missing or wrong.
     """
-    _require(fields, "key", "value", "timestamp")
-    timestamp = integer(fields["timestamp"], "timestamp")
+    key = _text(fields, "key", path)
+    for name in ("value", "timestamp"):
+        if fields.get(name) is None:
+            raise missing(path + name)
+    timestamp = integer(fields["timestamp"], path + "timestamp")
     if timestamp < 0:
-        raise InvalidInput(f"Invalid value for parameter 'timestamp': `{timestamp}` is negative")
+        raise invalid(path + "timestamp", timestamp, "it must be a nonnegative long.")
     step = fields.get("step")
-    return history.metric(
-        fields["key"], fields["value"], timestamp, 0 if step is None else integer(step, "step")
-    )
+    number = 0 if step is None else integer(step, path + "step")
+    return history.of_model(history.metric(key, fields["value"], timestamp, number), fields)
 
 
-def param_record(fields: Mapping[str, Any]) -> history.Param:
+def param_record(fields: Mapping[str, Any], path: str = "") -> history.Param:
     """
     Raises:
         InvalidInput: names the field that is missing or wrong.
     """
-    _require(fields, "key")
-    return history.param(fields["key"], fields.get("value", ""))
+    return history.param(_text(fields, "key", path), _text(fields, "value", path, ""))
 
 
-def tag_record(fields: Mapping[str, Any]) -> history.Tag:
+def tag_record(fields: Mapping[str, Any], path: str = "") -> history.Tag:
     """
     Raises:
         InvalidInput: names the field that is missing or wrong.
     """
-    _require(fields, "key")
-    return history.tag(fields["key"], fields.get("value", ""))
+    return history.tag(_text(fields, "key", path), _text(fields, "value", path, ""))
+
+
+def run_models(call: Call, run: str, kind: str) -> list[RunModel]:
+    """The field `models` of a call that tells what a run used or made.
+
+    Raises:
+        InvalidInput: an item names no model.
+    """
+    found = []
+    for item in call.objects("models"):
+        inner = Call(call.workspace, call.identity, item)
+        found.append(RunModel(run, kind, inner.text("model_id"), inner.integer("step", 0)))
+    return found
 
 
 def batch_records(call: Call) -> list[Record]:
@@ -184,21 +284,27 @@ def batch_records(call: Call) -> list[Record]:
         InvalidInput: names the item and the field that is missing or wrong.
     """
     records: list[Record] = []
-    kinds: tuple[tuple[str, Callable[[Mapping[str, Any]], Record]], ...] = (
+    kinds: tuple[tuple[str, Callable[[Mapping[str, Any], str], Record]], ...] = (
         ("metrics", metric_record),
         ("params", param_record),
         ("tags", tag_record),
     )
     for name, read in kinds:
         for place, item in enumerate(call.objects(name)):
-            try:
-                records.append(read(item))
-            except InvalidInput as error:
-                raise InvalidInput(f"{name}[{place}]: {error.message}") from error
+            records.append(read(item, f"{name}[{place}]."))
+    counted = Counter(one.key for one in records if isinstance(one, history.Param))
+    twice = [key for key, count in counted.items() if count > 1]
+    if twice:
+        raise InvalidInput(f"Duplicate parameter keys have been submitted: {', '.join(twice)}")
     return records
 
 
-def _require(fields: Mapping[str, Any], *names: str) -> None:
-    for name in names:
-        if fields.get(name) is None:
-            raise InvalidInput(f"Missing value for required parameter '{name}'")
+def _text(fields: Mapping[str, Any], name: str, path: str, default: str | None = None) -> str:
+    value = fields.get(name)
+    if value is None and default is not None:
+        return default
+    if value is None or (value == "" and default is None):
+        raise missing(path + name)
+    if not isinstance(value, str):
+        raise invalid(path + name, value)
+    return value

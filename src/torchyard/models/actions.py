@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,68 +18,14 @@ from torchyard.base import files
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidSpec, NotFound, nearest
+from torchyard.data import versions
 from torchyard.data.datastores import BLOB_STORE, Datastores, model_folder
-from torchyard.data.types import MODEL_TYPES
-from torchyard.models import store
+from torchyard.models import documents, registry, store
+from torchyard.models.documents import Request
 from torchyard.models.types import FindSource, Model, ModelFile, Source
 
-_NAME = re.compile(r"^[a-zA-Z0-9][\w.-]{0,254}$")
-# The last four are said of a model and change nothing: its flavors stand in its `MLmodel`.
-_KEYS = (
-    "name", "version", "type", "path", "description", "tags", "properties", "stage",
-    "$schema", "flavors", "datastore", "id",
-)  # fmt: skip
 _CHANGES = ("description", "tags", "properties", "stage")
-LATEST = "latest"
-
-
-@dataclass(frozen=True)
-class Request:
-    """A model's document, read."""
-
-    name: str
-    path: str
-    type: str
-    version: int | None
-    description: str
-    tags: dict[str, str]
-    properties: dict[str, str]
-
-
-def read_document(document: Mapping[str, Any]) -> Request:
-    """
-    Raises:
-        InvalidSpec: what is wrong, and where.
-    """
-    for key in document:
-        if key not in _KEYS:
-            near = nearest(str(key), _KEYS)
-            hint = f"did you mean `{near}`?" if near else f"known keys: {', '.join(_KEYS[:-4])}"
-            raise InvalidSpec(f"unknown key `{key}`", hint, at=[str(key)])
-    name = document.get("name")
-    if not isinstance(name, str) or not _NAME.match(name):
-        raise InvalidSpec(
-            f"`{name}` is no name for a model" if name else "the model has no `name`",
-            "letters, digits, `_`, `-` and `.`, beginning with a letter or digit",
-            at=["name"],
-        )
-    path = document.get("path")
-    if not isinstance(path, str) or not path:
-        raise InvalidSpec(
-            "the model has no `path`",
-            "name a local file or folder, or "
-            "`azureml://jobs/<job>/outputs/artifacts/paths/outputs/model.pt`",
-            at=["path"],
-        )
-    return Request(
-        name=name,
-        path=path,
-        type=_type(document.get("type")),
-        version=_version(document.get("version")),
-        description=str(document.get("description") or ""),
-        tags=_texts(document, "tags"),
-        properties=_with_stage(_texts(document, "properties"), document),
-    )
+LATEST = versions.LATEST
 
 
 def register(
@@ -99,18 +44,55 @@ def register(
         NotFound: there is nothing at its path.
         Conflict: the version it asks for exists.
     """
-    asked = read_document(document)
-    # Each registration copies into a folder of its own, so that two at once share no file.
-    folder = model_folder(asked.name, uuid.uuid4().hex[:12])
+    asked = documents.read(document)
     with find(workspace, asked.path) as source:
         _suits(asked, source)
-        _version_is_free(db, workspace, asked)
+        return keep(db, clock, datastores, workspace, asked, source, owner)
+
+
+def keep(
+    db: Database,
+    clock: Clock,
+    datastores: Datastores,
+    workspace: str,
+    asked: Request,
+    source: Source,
+    owner: str,
+) -> Model:
+    """Copy the files of `source`, if it has any, and make a version of them.
+
+    Raises:
+        Conflict: the version it asks for exists.
+    """
+    _version_is_free(db, workspace, asked)
+    # Each registration copies into a folder of its own, so that two at once share no file.
+    folder = model_folder(_as_folder(asked.name), uuid.uuid4().hex[:12]) if source.files else ""
+    try:
         copied = tuple(
             _copy(datastores, workspace, f"{folder}/{path}", path, file)
             for path, file in source.files
         )
+        return _written(db, clock, workspace, asked, source, owner, folder, copied)
+    except BaseException:
+        if folder:
+            datastores.delete(workspace, BLOB_STORE, folder)
+        raise
+
+
+def _written(
+    db: Database,
+    clock: Clock,
+    workspace: str,
+    asked: Request,
+    source: Source,
+    owner: str,
+    folder: str,
+    copied: tuple[ModelFile, ...],
+) -> Model:
+    now = clock.now()
     with db.write() as connection:
-        version = asked.version or store.last_version(connection, workspace, asked.name) + 1
+        name = registry.ensure(connection, workspace, asked.name, now)
+        version = asked.version or name.last_version + 1
         if store.get(connection, workspace, asked.name, version) is not None:
             raise _has_version(asked.name, version)
         model = Model(
@@ -120,41 +102,46 @@ def register(
             type=asked.type,
             source=asked.path,
             folder=folder,
-            job=source.job,
-            created_at=clock.now(),
+            job=asked.job or source.job,
+            created_at=now,
             owner=owner,
             description=asked.description,
             tags=asked.tags,
             properties=asked.properties,
             files=copied,
             single=source.single,
+            updated_at=now,
+            run_link=asked.run_link,
+            model_id=asked.model_id,
         )
         store.add(connection, model)
+        store.change_name(
+            connection,
+            workspace,
+            asked.name,
+            last_version=max(version, name.last_version),
+            updated_at=now,
+        )
     return model
 
 
 def get(db: Database, workspace: str, name: str, version: str = LATEST) -> Model:
-    """The one made last that is not archived for `latest`.
+    """The one made last that is not archived for `latest`; `version` may be an alias.
 
     Raises:
         NotFound: with the nearest name, or the versions there are.
     """
     with db.read() as connection:
         known = store.list_all(connection, workspace, name)
-        names = [] if known else [one.name for one in store.list_all(connection, workspace)]
+        named = store.name_row(connection, workspace, name)
+        names = [] if known else [one.name for one in store.names_in(connection, workspace)]
     if not known:
-        near = nearest(name, sorted(set(names)))
-        hint = f"did you mean `{near}`?" if near else "list what exists with `yard model list`"
-        raise NotFound(f"model `{name}` does not exist in workspace `{workspace}`", hint)
-    if version == LATEST:
-        return next((model for model in known if not model.archived), known[0])
-    for model in known:
-        if str(model.version) == version:
-            return model
-    raise NotFound(
-        f"model `{name}` has no version `{version}`",
-        f"it has {', '.join(sorted((str(model.version) for model in known), key=int))}",
-    )
+        if named is not None:
+            raise NotFound(f"model `{name}` has no version", "register one: `yard model create`")
+        raise versions.no_such_name("model", workspace, name, names)
+    if named is not None and not version.isdecimal():
+        version = str(named.aliases.get(version, version))
+    return versions.pick("model", name, version, known)
 
 
 def list_in(
@@ -166,10 +153,7 @@ def list_in(
     found = [model for model in found if archived is None or model.archived is archived]
     if name:
         return found
-    newest: dict[str, Model] = {}
-    for model in found:
-        newest.setdefault(model.name, model)
-    return [newest[one] for one in sorted(newest)]
+    return versions.newest_of_each(found)
 
 
 def archive(
@@ -188,7 +172,12 @@ def archive(
 
 
 def update(
-    db: Database, workspace: str, name: str, version: str, changes: Mapping[str, Any]
+    db: Database,
+    clock: Clock,
+    workspace: str,
+    name: str,
+    version: str,
+    changes: Mapping[str, Any],
 ) -> Model:
     """Change `description`, `tags`, `properties` (both merged, null takes one away) or `stage`.
 
@@ -214,13 +203,43 @@ def update(
         if "description" in changes:
             values["description"] = changes["description"] or ""
         if "tags" in changes:
-            values["tags"] = _merged(found.tags, changes, "tags")
+            values["tags"] = documents.merged(found.tags, changes, "tags")
         if "properties" in changes or "stage" in changes:
-            properties = _merged(found.properties, changes, "properties")
-            values["properties"] = _with_stage(properties, changes)
+            properties = documents.merged(found.properties, changes, "properties")
+            values["properties"] = documents.with_stage(properties, changes)
         if values:
-            store.change(connection, workspace, name, number, **values)
+            store.change(connection, workspace, name, number, updated_at=clock.now(), **values)
     return get(db, workspace, name, str(number))
+
+
+def delete(
+    db: Database, clock: Clock, datastores: Datastores, workspace: str, name: str, version: int
+) -> None:
+    """Delete a version and its files; its number is not given again.
+
+    Raises:
+        NotFound: there is no such version.
+    """
+    model = get(db, workspace, name, str(version))
+    with db.write() as connection:
+        store.drop(connection, workspace, name, model.version)
+        registry.forget_version(connection, workspace, name, model.version, clock.now())
+    _delete_files(datastores, model)
+
+
+def delete_all(db: Database, datastores: Datastores, workspace: str, name: str) -> None:
+    """Delete a name with all its versions and their files.
+
+    Raises:
+        NotFound: there is no such name.
+    """
+    registry.get(db, workspace, name)
+    with db.write() as connection:
+        gone = store.list_all(connection, workspace, name)
+        store.drop(connection, workspace, name, None)
+        store.drop_name(connection, workspace, name)
+    for model in gone:
+        _delete_files(datastores, model)
 
 
 def of_job(db: Database, workspace: str, job: str) -> list[Model]:
@@ -271,31 +290,15 @@ def _has_version(name: str, version: int) -> Conflict:
     )
 
 
-def _type(written: Any) -> str:
-    """In any case, and in camelCase."""
-    plain = str(written or "custom_model").replace("_", "").replace("-", "").lower()
-    for kind in MODEL_TYPES:
-        if plain == kind.replace("_", ""):
-            return kind
-    near = nearest(str(written), MODEL_TYPES)
-    raise InvalidSpec(
-        f"`{written}` is no type of a model",
-        f"did you mean `{near}`?" if near else f"use one of: {', '.join(MODEL_TYPES)}",
-        at=["type"],
-    )
+def _delete_files(datastores: Datastores, model: Model) -> None:
+    # After their row, so that no version ever points at nothing.
+    if model.folder:
+        datastores.delete(model.workspace, BLOB_STORE, model.folder)
 
 
-def _merged(old: Mapping[str, str], changes: Mapping[str, Any], key: str) -> dict[str, str]:
-    given = changes.get(key) or {}
-    if not isinstance(given, Mapping):
-        raise InvalidSpec(f"`{key}` must be a mapping of texts", at=[key])
-    kept = {**old, **{str(name): value for name, value in given.items()}}
-    return {name: str(value) for name, value in kept.items() if value is not None}
-
-
-def _with_stage(properties: dict[str, str], document: Mapping[str, Any]) -> dict[str, str]:
-    stage = document.get("stage")
-    return {**properties, "stage": str(stage)} if stage else properties
+def _as_folder(name: str) -> str:
+    """A name that a file system bears; the folder in it makes it unique."""
+    return re.sub(r"[^\w.-]", "_", name).strip(".")[:60] or "model"
 
 
 def _copy(
@@ -304,21 +307,3 @@ def _copy(
     target = files.inside(datastores.root(workspace, BLOB_STORE), stored_at)
     stored = files.copy(source, target)
     return ModelFile(path, stored.sha256, stored.size_bytes)
-
-
-def _version(value: Any) -> int | None:
-    if value is None:
-        return None
-    if not str(value).isdigit() or int(value) < 1:
-        raise InvalidSpec(
-            f"`{value}` is no version of a model", "use a whole number, or leave it out",
-            at=["version"],
-        )  # fmt: skip
-    return int(value)
-
-
-def _texts(document: Mapping[str, Any], key: str) -> dict[str, str]:
-    values = document.get(key) or {}
-    if not isinstance(values, Mapping):
-        raise InvalidSpec(f"`{key}` must be a mapping of texts", at=[key])
-    return {str(name): str(value) for name, value in values.items()}

@@ -11,7 +11,7 @@ from torchyard.base.clock import Clock, to_text
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, InvalidSpec
 from torchyard.data.datastores import Datastores
-from torchyard.models import actions
+from torchyard.models import actions, registry
 from torchyard.models.types import FindSource, Model
 from torchyard.workspaces.access import Person
 
@@ -42,7 +42,8 @@ def router(
 
     @routes.get("/{name}/versions/{version}")
     def show(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
-        return to_json(actions.get(db, workspace, name, version))
+        found = actions.get(db, workspace, name, version)
+        return {**to_json(found), "aliases": registry.aliases_of(db, found)}
 
     @routes.patch("/{name}/versions/{version}")
     def update(
@@ -50,7 +51,7 @@ def router(
     ) -> dict[str, Any]:
         if not isinstance(changes, dict):
             raise InvalidSpec("the changes are no mapping of keys to values")
-        return to_json(actions.update(db, workspace, name, version, changes))
+        return to_json(actions.update(db, clock, workspace, name, version, changes))
 
     @routes.post("/{name}/archive")
     def archive(workspace: str, name: str, identity: Person) -> dict[str, Any]:
@@ -99,4 +100,5 @@ def _archived(text: str) -> bool | None:
 def to_json(model: Model) -> dict[str, Any]:
     body = {**vars(model), "files": [dict(vars(file)) for file in model.files]}
     body["created_at"] = to_text(model.created_at)
+    body["updated_at"] = to_text(model.updated_at or model.created_at)
     return body

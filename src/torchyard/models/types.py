@@ -22,6 +22,9 @@ class ModelFile:
 class Model:
     """One version. `job` is the job that made it, empty for an upload; `folder` is where its
     files lie in the default datastore. `single`: the model is one file, not a folder with one.
+
+    `model_id` is the logged model that it was made of, and `run_link` what MLflow's clients say
+    of a run that is not ours. A version of files that lie elsewhere has only its `source`.
     """
 
     workspace: str
@@ -39,18 +42,90 @@ class Model:
     files: tuple[ModelFile, ...] = ()
     single: bool = False
     archived: bool = False
+    updated_at: datetime | None = None
+    run_link: str = ""
+    model_id: str = ""
+
+    @property
+    def stage(self) -> str:
+        return self.properties.get("stage", "")
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A name and what is said of all its versions; `last_version` was given last, 0 if none.
+
+    `aliases` are names of versions: {alias: version}.
+    """
+
+    workspace: str
+    name: str
+    created_at: datetime
+    updated_at: datetime
+    description: str = ""
+    tags: dict[str, str] = field(default_factory=dict)
+    aliases: dict[str, int] = field(default_factory=dict)
+    last_version: int = 0
+
+
+@dataclass(frozen=True)
+class LoggedModel:
+    """A model that a run logged, before anyone registers it.
+
+    `folder` is where its files lie in the artifact store: among those of `run`, if it has one.
+    `status` is one of `logged.STATUSES`.
+    """
+
+    id: str
+    workspace: str
+    experiment_id: int
+    name: str
+    run: str
+    folder: str
+    type: str
+    status: str
+    created_at: datetime
+    updated_at: datetime
+    tags: dict[str, str] = field(default_factory=dict)
+    params: dict[str, str] = field(default_factory=dict)
+    deleted: bool = False
+
+
+@dataclass(frozen=True)
+class LoggedMetric:
+    """The newest point of a metric of a logged model; one a run and a data set."""
+
+    model_id: str
+    run: str
+    key: str
+    value: float
+    timestamp: int
+    step: int
+    dataset_name: str = ""
+    dataset_digest: str = ""
+
+
+@dataclass(frozen=True)
+class RunModel:
+    """A logged model that a run used or made; `kind` is `input` or `output`."""
+
+    run: str
+    kind: str
+    model_id: str
+    step: int = 0
 
 
 @dataclass(frozen=True)
 class Source:
     """Files to register, as (path in the model, file on the server's disk).
 
-    `single` when the path named one file, not a folder.
+    `single` when the path named one file, not a folder; `uri` where they lie if not here.
     """
 
     files: tuple[tuple[str, Path], ...]
     job: str = ""
     single: bool = False
+    uri: str = ""
 
 
 class FindSource(Protocol):

@@ -63,7 +63,7 @@ def _is(target: Path, sha256: str) -> bool:
 
 def _write(target: Path, file: Mapping[str, Any], chunks: Iterator[bytes]) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.part")
+    temporary = target.with_name(f".{target.name[:50]}.{secrets.token_hex(4)}.part")
     digest = hashlib.sha256()
     try:
         with open(temporary, "wb") as content:

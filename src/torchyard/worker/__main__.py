@@ -2,7 +2,8 @@
 
 Owns: the command line and the split into guardian and worker.
 Leaves: the node's work to node.py.
-Always: a second worker of the same node ends at once and does nothing.
+Always: a second worker of the same node ends at once and does nothing, unless the first one and
+its guardian died: then it is their heir.
 """
 
 from __future__ import annotations
@@ -12,16 +13,19 @@ import sys
 from pathlib import Path
 
 from torchyard import plan as plans
-from torchyard.worker import guardian, processes
+from torchyard.worker import disk, guardian, processes
 
 
 def main() -> int:
     """Exit code: the node's, 0 for a second worker."""
     plan_file, node = _arguments(sys.argv[1:])
+    sys.stderr = disk.Words(sys.stderr)
     folder = plan_file.parent / f"node-{node}"
-    if not guardian.claim(folder):
+    claimed = guardian.claim(folder)
+    if claimed == guardian.TAKEN:
         return 0
     plan = plans.from_json(plan_file.read_text())
+    guarded = guardian.Guarded(processes.mark(plan.attempt_id, node), plan.grace_s, folder)
 
     def work() -> int:
         # Imported by the worker alone, so that the guardian stays small.
@@ -29,7 +33,14 @@ def main() -> int:
 
         return Node(plan, node, folder, dict(os.environ)).run()
 
-    return guardian.split(work, processes.mark(plan.attempt_id, node), plan.grace_s, folder)
+    def inherit(how: str) -> int:
+        from torchyard.worker.node import Node
+
+        return Node(plan, node, folder, dict(os.environ)).inherit(how)
+
+    if claimed == guardian.LEFT:
+        return guardian.succeed(inherit, guarded)
+    return guardian.split(work, inherit, guarded)
 
 
 def _arguments(words: list[str]) -> tuple[Path, int]:

@@ -23,6 +23,8 @@ from torchyard.worker.patience import patiently
 
 _BLOCK = 1 << 20
 _FETCHERS = 4
+_NAME_MOST_BYTES = 255
+_PATH_MOST_BYTES = 3000
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,17 @@ def inside(path: str) -> PurePosixPath:
         Failure: it does not.
     """
     pure = PurePosixPath(path)
-    if not path or pure.is_absolute() or ".." in pure.parts or "\0" in path or not pure.parts:
+    sizes = [len(part.encode("utf-8", "replace")) for part in pure.parts]
+    if (
+        not pure.parts
+        or pure.is_absolute()
+        or ".." in pure.parts
+        or "\0" in path
+        or any("\ud800" <= character <= "\udfff" for character in path)
+        # No disk has such names: writing one would fail again and again.
+        or max(sizes) > _NAME_MOST_BYTES
+        or sum(sizes) + len(sizes) > _PATH_MOST_BYTES
+    ):
         raise Failure(
             "invalid_snapshot",
             f"snapshot path `{path}` would leave its folder",

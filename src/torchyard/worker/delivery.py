@@ -2,8 +2,8 @@
 
 Owns: outputs, the rest of the logs and of the metrics, and how long each is tried.
 Leaves: the last event to node.py.
-Always: after a success it waits for the server without limit; after a failure or a stop it gives
-up in time, and says so.
+Always: after a success it waits for a server that is away without limit; after a failure or a
+stop it gives up in time, and says so.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from torchyard.plan import LaunchPlan
+from torchyard.worker import disk
 from torchyard.worker.failures import Failure
 from torchyard.worker.layout import Folders
 from torchyard.worker.link import Link
@@ -58,7 +59,7 @@ def deliver(
             failure = failure or refused
         except OSError as error:
             print(f"{target} not delivered: {error}", file=sys.stderr, flush=True)
-            failure = failure or _cut_off(f"outputs below `{folder.name}`")
+            failure = failure or disk.failure(error) or _cut_off(f"outputs below `{folder.name}`")
     for step in finishing:
         while step.running and not give_up():
             orders.wait(_LOOK_EVERY_S)
@@ -97,6 +98,7 @@ def _patience(orders: Orders, succeeded: bool) -> Callable[[], bool]:
 def _cut_off(what: str) -> Failure:
     return Failure(
         "delivery_cut_off",
-        f"{what} could not be delivered within {LIMIT_AFTER_FAILURE_S:g} s",
-        "the server was away; submit the job again if you need them",
+        f"{what} could not be delivered in time",
+        "the server was away, or failed all the while; metrics that are still on the node are "
+        "taken up when it is cleaned, for the rest submit the job again",
     )

@@ -8,12 +8,14 @@ Always: posting never waits for the server; an event is sent until the server ha
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
+from torchyard.worker import masking
 from torchyard.worker.link import AttemptOver, Link, Refused
 from torchyard.worker.orders import OVER, Orders
 
@@ -23,7 +25,10 @@ _PAUSES_S = (0.0, 0.2, 0.5, 1.0, 2.0)
 
 
 class Events:
-    """Delivered by one thread; an order in the server's answer is passed on to `orders`."""
+    """Delivered by one thread; what the server's answers order is passed on to `orders`.
+
+    Where the job is `watched` for hangs, the server is asked how long it has been quiet.
+    """
 
     def __init__(
         self,
@@ -32,14 +37,20 @@ class Events:
         folder: Path,
         orders: Orders,
         heartbeat_s: float = HEARTBEAT_S,
+        masker: masking.Masker = masking.TOKENS,
+        watched: bool = False,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._link = link
         self._node = node
         self._orders = orders
         self._heartbeat_s = heartbeat_s
-        self._spool = open(folder / "events.jsonl", "a", encoding="utf-8")
-        self._events: list[dict[str, Any]] = []
+        self._masker = masker
+        self._watched = watched
+        # An heir goes on where the worker that died ended.
+        self._events: list[dict[str, Any]] = _read(folder / "events.jsonl")
+        self._spool = open(folder / "events.jsonl", "ab", buffering=0)
+        self._unwritten = b""
         self._next = 0
         self._closed = False
         self._changed = threading.Condition()
@@ -48,10 +59,11 @@ class Events:
         threading.Thread(target=self._ship, name="events", daemon=True).start()
 
     def post(self, kind: str, **body: Any) -> None:
+        body = self._masker.json(body)
         with self._changed:
             event = {"seq": len(self._events), "at": now_text(), "kind": kind, "body": body}
-            self._spool.write(json.dumps(event) + "\n")
-            self._spool.flush()
+            self._unwritten += json.dumps(event).encode() + b"\n"
+            self._write()
             self._events.append(event)
             self._changed.notify_all()
 
@@ -66,6 +78,7 @@ class Events:
         """End the heartbeat; what is not delivered stays so."""
         with self._changed:
             self._closed = True
+            self._write()
             self._changed.notify_all()
         self._spool.close()
 
@@ -75,6 +88,7 @@ class Events:
             body = {
                 "node": self._node,
                 "events": self._batch(0.0 if failures else self._heartbeat_s),
+                **({"watched": True} if self._watched else {}),
             }
             try:
                 answer = self._link.call("POST", "/report", body, timeout_s=15.0)
@@ -94,6 +108,16 @@ class Events:
         with self._changed:
             self._changed.notify_all()
 
+    def _write(self) -> None:
+        """Onto the disk; what a full one does not take is written once there is room."""
+        try:
+            while self._unwritten:
+                written = self._spool.write(self._unwritten)
+                self._unwritten = self._unwritten[written:]
+        except OSError as error:
+            # The server is told all the same; only an heir would miss it.
+            print(f"event not kept on disk: {error}", file=sys.stderr, flush=True)
+
     def _batch(self, wait_s: float) -> list[dict[str, Any]]:
         with self._changed:
             if self._next >= len(self._events) and not self._closed:
@@ -105,6 +129,18 @@ class Events:
             before, self._next = self._next, min(expected, len(self._events))
             self._changed.notify_all()
             return self._next > before
+
+
+def _read(file: Path) -> list[dict[str, Any]]:
+    """The events that are whole; a line cut off by the writer's death is cut off the file."""
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError:
+        return []
+    whole = content.rfind(b"\n") + 1
+    if whole < len(content):
+        os.truncate(file, whole)
+    return [json.loads(line) for line in content[:whole].splitlines()]
 
 
 def now_text() -> str:

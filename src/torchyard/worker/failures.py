@@ -7,16 +7,33 @@ Always: a message names the thing, the hint gives the next step; both without a 
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from typing import Any
+
 
 class Failure(Exception):
-    """The node can't go on; `code` is stable."""
+    """The node can't go on; `code` is stable, `details` are for programs."""
 
-    def __init__(self, code: str, message: str, hint: str = "", exit_code: int = 1) -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        hint: str = "",
+        exit_code: int = 1,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.hint = hint
         self.exit_code = exit_code
+        self.details = dict(details or {})
 
-    def to_dict(self) -> dict[str, str]:
-        return {"code": self.code, "message": self.message, "hint": self.hint}
+    def to_dict(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"code": self.code, "message": self.message, "hint": self.hint}
+        told = {**body, "details": self.details} if self.details else body
+        # What programs print may hold what JSON and databases refuse: half a character, NUL.
+        text = json.dumps(told, ensure_ascii=False).replace("\\u0000", "?")
+        plain: dict[str, Any] = json.loads(text.encode("utf-8", "replace"))
+        return plain

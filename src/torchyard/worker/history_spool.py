@@ -3,11 +3,13 @@
 Owns: the spool's files, the numbers of its records, how far they are delivered.
 Leaves: what a record is and how it travels to relay.py.
 Always: a record whose `append` has returned survives the death of the worker; records are
-numbered from 0 in order of arrival, over restarts too.
+numbered from 0 in order of arrival, over restarts too. A power cut may take what the system had
+not yet written to the disk, some seconds: nothing here waits for the disk.
 
 Files, in one folder: `history-<number of the first record>.ndjson`, one JSON object a line,
 begun anew when one is large; and `history.cursor`, the number of the next record to deliver. A
-file goes when all it holds is delivered.
+file goes when all it holds is delivered and a later one is begun, so that a server whose database
+was put back to a backup can be given the newest records again.
 """
 
 from __future__ import annotations
@@ -53,6 +55,18 @@ class HistorySpool:
         """The number that the next record will get."""
         with self._changed:
             return self._end
+
+    @property
+    def first(self) -> int:
+        """The number of the oldest record that is still here, delivered or not."""
+        with self._changed:
+            return self._firsts[0]
+
+    @property
+    def left(self) -> int:
+        """How many records are not delivered."""
+        with self._changed:
+            return self._end - self._cursor
 
     def append(self, lines: Sequence[bytes]) -> int:
         """Keep records, each as JSON without a line end; returns the number after the last.
@@ -101,16 +115,22 @@ class HistorySpool:
             count = following - self._cursor
             if count <= 0:
                 return
-            temporary = self._folder / "history.cursor.part"
-            temporary.write_text(str(following))
-            os.replace(temporary, self._folder / "history.cursor")
-            self._cursor = following
+            self._move_cursor(following)
             if self._place is not None and count <= len(self._lengths):
                 self._place += sum(self._lengths[:count])
             else:
                 self._place = None
             self._lengths = []
             self._changed.notify_all()
+
+    def go_back(self, following: int) -> None:
+        """The server lacks what it had, from this number on: deliver again what is still here."""
+        with self._changed:
+            following = max(following, self._firsts[0])
+            if following < self._cursor:
+                self._move_cursor(following)
+                self._place = None
+                self._lengths = []
 
     def wait_for_records(self, timeout_s: float, give_up: Callable[[], bool]) -> bool:
         """Until there is something to deliver, or `give_up` says so after a `wake`."""
@@ -133,6 +153,12 @@ class HistorySpool:
         with self._changed:
             self._file.close()
 
+    def _move_cursor(self, following: int) -> None:
+        temporary = self._folder / "history.cursor.part"
+        temporary.write_text(str(following))
+        os.replace(temporary, self._folder / "history.cursor")
+        self._cursor = following
+
     def _path(self, first: int) -> Path:
         return self._folder / f"{_PREFIX}{first:012d}.ndjson"
 
@@ -151,9 +177,11 @@ class HistorySpool:
             raise
 
     def _begin_file(self) -> None:
+        # Opened first: on a full disk that may fail, and then the old one goes on.
+        begun = open(self._path(self._end), "ab", buffering=0)
         self._file.close()
         self._firsts.append(self._end)
-        self._file = open(self._path(self._end), "ab", buffering=0)
+        self._file = begun
         self._size = 0
 
     def _drop_delivered_files(self) -> None:
@@ -165,7 +193,7 @@ class HistorySpool:
 def _number_in(path: Path) -> int:
     try:
         return int(path.read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):
         return 0
 
 

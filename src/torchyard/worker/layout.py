@@ -61,6 +61,11 @@ class Folders:
         return self.node / "user_logs"
 
     @property
+    def errors(self) -> Path:
+        """Records that the ranks' Pythons leave of a bad end."""
+        return self.node / "errors"
+
+    @property
     def spool(self) -> Path:
         return self.node / "spool"
 
@@ -148,13 +153,13 @@ def fill_in(command: str, inputs: Mapping[str, str], outputs: Mapping[str, str])
     return _PLACEHOLDER.sub(value, _OPTIONAL.sub(optional, command))
 
 
-def clean(folders: Folders) -> None:
+def clean(folders: Folders, keep_spool: bool = False) -> None:
     """Remove all that a node no longer needs; its worker's log and exit stay."""
     import shutil  # Here because it costs more to import than a node has to start its ranks.
 
     os.chdir("/")
     for entry in list(folders.node.iterdir()):
-        if entry.name in _KEPT:
+        if entry.name in _KEPT or (keep_spool and entry == folders.spool):
             continue
         if entry.is_dir() and not entry.is_symlink():
             _make_removable(entry)

@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import http.client
 import json
+import select
+import socket
 import threading
 from collections.abc import Iterable, Mapping
-from typing import IO, Any, Union
-from urllib.parse import urlencode, urlsplit
+from typing import IO, Any, Optional, Union
+from urllib.parse import SplitResult, urlencode
+
+from torchyard.worker import whereabouts as whereabouts_of
+from torchyard.worker.whereabouts import Whereabouts
 
 # Evaluated at run time, so in the words of Python 3.9.
 Content = Union[bytes, IO[bytes], Iterable[bytes]]
@@ -20,6 +25,10 @@ Content = Union[bytes, IO[bytes], Iterable[bytes]]
 
 class AttemptOver(Exception):
     """The server no longer takes reports of this attempt: stop the ranks and leave."""
+
+
+class ServerFailed(OSError):
+    """The server is there and fails; later it may not."""
 
 
 class Refused(Exception):
@@ -32,12 +41,21 @@ class Refused(Exception):
 
 
 class Link:
-    """Calls raise OSError when the server can't be reached or fails (5xx); try again later."""
+    """Calls raise OSError when the server can't be reached or fails (5xx); try again later.
 
-    def __init__(self, server_url: str, token: str, attempt_id: str) -> None:
-        self._parts = urlsplit(server_url)
+    For the latter it is `ServerFailed`.
+    """
+
+    def __init__(
+        self,
+        server_url: str,
+        token: str,
+        attempt_id: str,
+        whereabouts: Optional[Whereabouts] = None,
+    ) -> None:
+        self._whereabouts = whereabouts or Whereabouts(server_url)
         self._token = token
-        self._base = f"{self._parts.path.rstrip('/')}/v1/attempts/{attempt_id}"
+        self._path = f"/v1/attempts/{attempt_id}"
         self._local = threading.local()
 
     def call(
@@ -63,7 +81,7 @@ class Link:
     ) -> dict[str, Any]:
         """Raw bytes, a file or chunks in, JSON out."""
         answer = self._ask(method, path, content, query, timeout_s, content_type)
-        text = answer.read()
+        text = self._read(answer)
         return json.loads(text) if text else {}
 
     def open(self, path: str, timeout_s: float = 60.0) -> http.client.HTTPResponse:
@@ -83,7 +101,8 @@ class Link:
         timeout_s: float,
         content_type: str,
     ) -> http.client.HTTPResponse:
-        target = self._base + path + ("?" + urlencode(query) if query else "")
+        base = self._whereabouts.parts.path.rstrip("/") + self._path
+        target = base + path + ("?" + urlencode(query) if query else "")
         headers = {"Authorization": "Bearer " + self._token}
         if content_type:
             headers["Content-Type"] = content_type
@@ -93,25 +112,47 @@ class Link:
             answer = connection.getresponse()
         except (http.client.HTTPException, OSError) as error:
             self._drop()
+            self._whereabouts.look()
             raise OSError(f"server not reached: {error!r}") from error
         if answer.status < 400:
             return answer
-        text = answer.read()
+        text = self._read(answer)
         if answer.status in (401, 410):
-            raise AttemptOver(f"{answer.status} on {path}")
+            if self._whereabouts.is_own(answer):
+                raise AttemptOver(f"{answer.status} on {path}")
+            self._drop()
+            self._whereabouts.look()
+            raise OSError("another server answers where ours was")
+        if answer.status in (429, 503, 507):
+            # Its database is away, its disk full, or it bids us wait: as good as a server away.
+            raise OSError(f"server not ready: {text[:200]!r}")
         if answer.status >= 500:
-            raise OSError(f"server failed: {answer.status} {text[:200]!r}")
+            raise ServerFailed(f"server failed: {answer.status} {text[:200]!r}")
         raise Refused(answer.status, _json_object(text))
 
+    def _read(self, answer: http.client.HTTPResponse) -> bytes:
+        try:
+            return answer.read()
+        except (http.client.HTTPException, OSError) as error:
+            # A server that is killed breaks off in the middle of its answer, too.
+            self._drop()
+            raise OSError(f"answer cut off: {error!r}") from error
+
     def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
-        connection: http.client.HTTPConnection | None = getattr(self._local, "kept", None)
-        if connection is None:
-            host, port = self._parts.hostname or "127.0.0.1", self._parts.port
-            if self._parts.scheme == "https":
-                connection = http.client.HTTPSConnection(host, port, timeout=timeout_s)
-            else:
-                connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
-            self._local.kept = connection
+        parts = self._whereabouts.parts
+        kept: tuple[SplitResult, http.client.HTTPConnection] | None = getattr(
+            self._local, "kept", None
+        )
+        if kept is not None and kept[0] != parts:
+            self._drop()
+            kept = None
+        if kept is None:
+            kept = parts, whereabouts_of.connection_to(parts, timeout_s)
+            self._local.kept = kept
+        connection = kept[1]
+        if connection.sock is not None and _is_closed(connection.sock):
+            # A server closes what was quiet for some seconds, which does not make it a lost one.
+            connection.close()
         connection.timeout = timeout_s
         if connection.sock is not None:
             connection.sock.settimeout(timeout_s)
@@ -120,8 +161,15 @@ class Link:
     def _drop(self) -> None:
         kept = getattr(self._local, "kept", None)
         if kept is not None:
-            kept.close()
+            kept[1].close()
             self._local.kept = None
+
+
+def _is_closed(quiet: socket.socket) -> bool:
+    """Whether the other end is done with a connection that has nothing more to say."""
+    poll = select.poll()
+    poll.register(quiet, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _json_object(text: bytes) -> Mapping[str, Any]:

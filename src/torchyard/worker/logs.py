@@ -12,18 +12,17 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from torchyard.worker import masking
 from torchyard.worker.link import AttemptOver, Link, Refused
 
 _CHUNK_BYTES = 1 << 20
-_LOOK_BACK = masking.LONGEST - 1
 # A log's first lines are waited for by a person; later ones may come in larger pieces.
 _FIRST_S, _AWAITED_S = 5.0, 60.0
 _FAST_S, _FLOWING_S, _QUIET_S = 0.05, 0.1, 0.25
 _FOLDERS_EVERY_S = 0.5
+_GROWTH_EVERY_S = 1.0
 _RETRY_S, _LONGEST_RETRY_S = 0.2, 3.0
 
 
@@ -38,6 +37,9 @@ class _File:
         self.inode = 0
         self.limit: int | None = None
         self.refused = False
+        # The job's quota is used up: only that the file grows is told, now and then.
+        self.full = False
+        self.told_at_s = 0.0
 
 
 class LogShipper:
@@ -46,16 +48,14 @@ class LogShipper:
     Args:
         link: the line to the server.
         folder: what relative paths are relative to.
-        mask: keeps length and replaces what must not leave the node, in pieces of at most
-            `masking.LONGEST` bytes; tokens are masked when it is None.
+        masker: replaces what must not leave the node; this server's tokens unless told more.
     """
 
-    def __init__(
-        self, link: Link, folder: Path, mask: Callable[[bytes], bytes] | None = None
-    ) -> None:
+    def __init__(self, link: Link, folder: Path, masker: masking.Masker = masking.TOKENS) -> None:
         self._link = link
         self._folder = folder
-        self._mask = mask or masking.mask
+        self._masker = masker
+        self._look_back = masker.longest - 1
         self._files: dict[str, _File] = {}
         self._folders: list[tuple[Path, str]] = []
         self._lock = threading.Lock()
@@ -177,6 +177,10 @@ class LogShipper:
             return False, False
         if not stat.S_ISREG(status.st_mode):
             return False, False
+        if file.full:
+            if not finishing:
+                self._tell_growth(file, status.st_size)
+            return False, False
         if status.st_size < file.position or status.st_ino != file.inode:
             _start_anew(file, status.st_ino)
         if finishing and file.limit is None:
@@ -191,7 +195,8 @@ class LogShipper:
         before = file.base + file.position
         self._send(file, content)
         left = end - file.position
-        more = left > (0 if finishing else _LOOK_BACK) and not file.refused
+        shipped = file.refused or file.full
+        more = left > (0 if finishing else self._look_back) and not shipped
         return file.base + file.position != before, more
 
     def _read(self, file: _File, end: int, finishing: bool) -> bytes:
@@ -200,22 +205,34 @@ class LogShipper:
         What may be the start of a token stays behind until its rest is there; before the chunk
         and after it as many bytes are looked at as a token may reach over.
         """
-        first = max(0, file.position - _LOOK_BACK)
+        first = max(0, file.position - self._look_back)
         try:
-            window = _read(file.path, first, min(end - first, _CHUNK_BYTES + 2 * _LOOK_BACK))
+            window = _read(file.path, first, min(end - first, _CHUNK_BYTES + 2 * self._look_back))
         except OSError:
             return b""
         at_end = first + len(window) >= end
-        keep = 0 if finishing and at_end else masking.unfinished(window)
+        keep = 0 if finishing and at_end else self._masker.unfinished(window)
         if not at_end:
             keep = max(keep, len(window) - (file.position - first) - _CHUNK_BYTES)
-        return self._mask(window)[file.position - first : len(window) - keep]
+        return self._masker.mask(window)[file.position - first : len(window) - keep]
+
+    def _tell_growth(self, file: _File, size: int) -> None:
+        """So that a job that prints is not taken for one that hangs."""
+        now = time.monotonic()
+        if size != file.position and now >= file.told_at_s + _GROWTH_EVERY_S:
+            file.position, file.told_at_s = size, now
+            self._send(file, b"")
 
     def _send(self, file: _File, content: bytes) -> None:
         offset = file.base + file.position
         query = {"path": file.name, "offset": offset}
         try:
-            size = self._link.send("PUT", "/logs", content, query)["size"]
+            answer = self._link.send("PUT", "/logs", content, query)
+            size = answer["size"]
+            if answer.get("full"):
+                file.full = True
+                file.position += len(content)
+                return
         except Refused as refusal:
             if refusal.status != 409 or not isinstance(refusal.body.get("size"), int):
                 file.refused = True

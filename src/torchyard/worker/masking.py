@@ -1,14 +1,17 @@
-"""Tokens in what a rank prints: masked before anything leaves the node.
+"""Tokens and secrets in what a rank prints: masked before anything leaves the node.
 
-Owns: what a token looks like, stars in its place.
-Leaves: cutting a file into chunks to logs.py.
+Owns: what a token looks like, finding secrets by their value, stars in their place.
+Leaves: which values are secret and how they may be written to secret_values.py, cutting a file
+into chunks to logs.py.
 Always: as many bytes come out as went in, so offsets hold; a byte is masked exactly when it is
-part of a token, wherever the text around it was cut.
+part of a token or a secret, wherever the text around it was cut.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
+from typing import Any
 
 _MARK = b"yard_"
 _TOKEN = re.compile(rb"yard_[par]_[A-Za-z0-9_-]{43}")
@@ -19,22 +22,81 @@ LONGEST = len(b"yard_p_") + 43
 """Bytes of a token; a chunk's neighbours are looked at as far as this, less one."""
 
 
-def mask(data: bytes) -> bytes:
-    """The data with every whole token replaced by stars."""
+class Masker:
+    """Puts stars in the place of tokens and of each of `secrets`.
+
+    Attributes:
+        longest: bytes of the longest of them; a chunk's neighbours are looked at as far as this,
+            less one.
+    """
+
+    def __init__(self, secrets: Collection[bytes] = ()) -> None:
+        self._secrets = sorted({secret for secret in secrets if secret}, key=len, reverse=True)
+        # Secrets mostly share few first bytes, so that the end of a chunk is looked through once.
+        self._firsts = {secret[:1] for secret in self._secrets}
+        self.longest = max([LONGEST, *map(len, self._secrets)])
+
+    def mask(self, data: bytes) -> bytes:
+        """The data with every whole token and secret replaced by stars."""
+        places = _tokens(data) if _MARK in data else []
+        for secret in self._secrets:
+            place = data.find(secret)
+            while place >= 0:
+                places.append((place, len(secret)))
+                # Every place is tried, also inside a match: the answer must not depend on the cut.
+                place = data.find(secret, place + 1)
+        if not places:
+            return data
+        masked = bytearray(data)
+        for place, size in places:
+            masked[place : place + size] = b"*" * size
+        return bytes(masked)
+
+    def unfinished(self, data: bytes) -> int:
+        """How many bytes at the end may be the start of a token or secret that goes on."""
+        held = _unfinished_token(data)
+        tail = data[-(self.longest - 1) :]
+        for first in self._firsts:
+            place = tail.find(first)
+            while 0 <= place < len(tail) - held:
+                rest = tail[place:]
+                if any(len(one) > len(rest) and one.startswith(rest) for one in self._secrets):
+                    held = len(rest)
+                    break
+                place = tail.find(first, place + 1)
+        return held
+
+    def text(self, text: str) -> str:
+        """The same for text."""
+        data = text.encode("utf-8", "surrogatepass")
+        masked = self.mask(data)
+        return text if masked is data else masked.decode("utf-8", "surrogatepass")
+
+    def json(self, body: Any) -> Any:
+        """The same for every text of a JSON value, keys of objects too."""
+        if isinstance(body, str):
+            return self.text(body)
+        if isinstance(body, dict):
+            return {
+                self.text(key) if isinstance(key, str) else key: self.json(value)
+                for key, value in body.items()
+            }
+        if isinstance(body, (list, tuple)):
+            return [self.json(value) for value in body]
+        return body
+
+
+def _tokens(data: bytes) -> list[tuple[int, int]]:
+    places = []
     place = data.find(_MARK)
-    if place < 0:
-        return data
-    masked = bytearray(data)
-    # Every place is tried, also inside a match: then the answer does not depend on the cut.
     while place >= 0:
         if _TOKEN.match(data, place):
-            masked[place : place + LONGEST] = b"*" * LONGEST
+            places.append((place, LONGEST))
         place = data.find(_MARK, place + 1)
-    return bytes(masked)
+    return places
 
 
-def unfinished(data: bytes) -> int:
-    """How many bytes at the end may be the start of a token that goes on; 0 when none."""
+def _unfinished_token(data: bytes) -> int:
     tail = data[-(LONGEST - 1) :]
     place = tail.find(b"y")
     while place >= 0:
@@ -43,3 +105,17 @@ def unfinished(data: bytes) -> int:
             return len(rest)
         place = tail.find(b"y", place + 1)
     return 0
+
+
+TOKENS = Masker()
+"""What knows no secret but this server's own tokens."""
+
+
+def mask(data: bytes) -> bytes:
+    """The data with every whole token replaced by stars."""
+    return TOKENS.mask(data)
+
+
+def unfinished(data: bytes) -> int:
+    """How many bytes at the end may be the start of a token that goes on; 0 when none."""
+    return TOKENS.unfinished(data)

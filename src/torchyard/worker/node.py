@@ -13,22 +13,41 @@ import os
 import socket
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torchyard.plan import LaunchPlan
-from torchyard.worker import delivery, guardian, layout, networks, processes, ranks, temporary
+from torchyard.worker import (
+    delivery,
+    disk,
+    guardian,
+    layout,
+    networks,
+    processes,
+    ranks,
+    secret_values,
+    temporary,
+    whereabouts,
+)
 from torchyard.worker import variables as variables_of
 from torchyard.worker.events import Events
 from torchyard.worker.failures import Failure
 from torchyard.worker.layout import Folders
 from torchyard.worker.link import AttemptOver, Link
 from torchyard.worker.logs import LogShipper
-from torchyard.worker.orders import OVER, Orders
+from torchyard.worker.masking import Masker
+from torchyard.worker.memory_kills import MemoryKills
+from torchyard.worker.orders import HANG, OVER, PEER_LOST, Orders
 from torchyard.worker.preparation import Prepared, prepare
+from torchyard.worker.rank_hook import VARIABLE as ERRORS_VARIABLE
 from torchyard.worker.ranks import Gang, Rank, RankExit
 from torchyard.worker.relay import Relay
+from torchyard.worker.scene import Scene
+
+if TYPE_CHECKING:
+    from torchyard.worker.watches import Watches
 
 _SIGTERM_EXIT = 143
 
@@ -53,13 +72,22 @@ class Node:
         self._base = base
         self._folders = Folders(folder)
         self._orders = Orders()
-        self._link = Link(plan.server_url, plan.report_token, plan.attempt_id)
-        self._gang = Gang(processes.mark(plan.attempt_id, node), plan.grace_s, self._rank_exited)
+        self._link = Link(
+            plan.server_url, plan.report_token, plan.attempt_id, whereabouts.of_plan(plan)
+        )
+        self._gang = Gang(
+            processes.mark(plan.attempt_id, node), plan.grace_s, self._rank_exited, self._stopping
+        )
         layout.make_folders(self._folders)
         spool = self._folders.spool
-        self._events = Events(self._link, node, spool, self._orders)
-        self._relay = Relay(self._link, plan, node, spool)
-        self._logs = LogShipper(self._link, spool)
+        masker = _masker(plan, base)
+        self._events = Events(
+            self._link, node, spool, self._orders, masker=masker, watched=plan.hang_after_s > 0
+        )
+        self._relay = Relay(self._link, plan, node, spool, self._notice)
+        self._logs = LogShipper(self._link, spool, masker)
+        together = plan.world_size > 1
+        self._scene = Scene(node, together, self._folders.work, self._folders.errors, MemoryKills())
 
     def run(self) -> int:
         """Do it all; returns the node's exit code."""
@@ -76,6 +104,30 @@ class Node:
             self._gang.end()
             outcome = Outcome(_unexpected(error))
         outcome = self._deliver(outcome)
+        self._leave(outcome)
+        return outcome.exit_code
+
+    def inherit(self, how: str) -> int:
+        """Deliver what a worker that died owed, and tell of its death; its ranks are ended.
+
+        Args:
+            how: how it died, as in "was killed by signal 9".
+        """
+        self._orders.listen_to_signals()
+        guardian.record(self._folders.node)
+        self._events.start()
+        plan = self._plan
+        self._watch_logs(
+            ranks.plan_ranks(
+                self._node, plan.processes_per_node, plan.world_size, self._folders.user_logs
+            )
+        )
+        message = f"the worker of node {self._node} {how}"
+        hint = (
+            "it may have been killed for memory: see `dmesg` on that machine, and "
+            f"`system_logs/node-{self._node}.log` among the job's files"
+        )
+        outcome = self._deliver(Outcome(Failure("worker_lost", message, hint)))
         self._leave(outcome)
         return outcome.exit_code
 
@@ -98,12 +150,69 @@ class Node:
         if prepared is None:
             return self._stopped()
         self._start_ranks(prepared)
-        failed = self._gang.supervise(self._orders, self._plan.timeout_s)
-        if prepared.port is not None:
-            prepared.port.close()
-        if failed is not None:
-            return Outcome(ranks.describe(failed, self._node))
-        return self._stopped() if self._orders.stopped else Outcome()
+        watches = self._watches(prepared)
+        try:
+            failed = self._gang.supervise(
+                self._orders, self._plan.timeout_s, self._is_consequence, watches
+            )
+        finally:
+            if prepared.port is not None:
+                prepared.port.close()
+        if watches is not None and self._orders.reason == HANG:
+            return Outcome(watches.hang())
+        if failed is not None or self._orders.reason in ("failed", PEER_LOST):
+            found = self._inquest()
+            if found is not None:
+                return Outcome(found)
+        if self._orders.stopped:
+            return self._stopped()
+        self._tell_hidden_failures()
+        return Outcome()
+
+    def _watches(self, prepared: Prepared) -> Watches | None:
+        if self._plan.hang_after_s <= 0 and self._plan.rendezvous_timeout_s <= 0:
+            return None
+        from torchyard.worker.watches import Watches  # Only few jobs ask for it.
+
+        return Watches(
+            self._plan,
+            self._scene,
+            prepared.surroundings.meeting,
+            self._orders,
+            self._folders.user_logs,
+            self._logs.watch,
+            self._events.post,
+        )
+
+    def _is_consequence(self, exit: RankExit) -> bool:
+        from torchyard.worker import inquest  # Most jobs end well and need it not.
+
+        try:
+            return inquest.is_consequence(exit, self._scene)
+        except Exception:
+            traceback.print_exc()
+            return False
+
+    def _inquest(self) -> Failure | None:
+        from torchyard.worker import inquest
+
+        try:
+            found = inquest.culprit(self._gang.exits, self._scene, self._gang.ending_at)
+            return found and disk.suspected(found, self._folders.work)
+        except Exception as error:
+            # Whatever ranks may have written: that one failed is told all the same.
+            traceback.print_exc()
+            failed = [exit for exit in self._gang.exits if exit.exit_code and not exit.ordered]
+            return _plain(failed[0], self._node, error) if failed else None
+
+    def _tell_hidden_failures(self) -> None:
+        for exit in self._gang.exits:
+            if any(self._scene.folder(exit.rank.rank).glob("*.json")):
+                from torchyard.worker import inquest
+
+                message = inquest.hidden_failure(exit, self._scene)
+                if message:
+                    self._events.post("notice", message=message)
 
     def _start_ranks(self, prepared: Prepared) -> None:
         plan, node, folders = self._plan, self._node, self._folders
@@ -111,32 +220,48 @@ class Node:
         planned = ranks.plan_ranks(
             node, plan.processes_per_node, plan.world_size, folders.user_logs
         )
-        environments = {
-            rank: variables_of.of_rank(shared, plan, node, rank.local_rank) for rank in planned
-        }
+        environments = {rank: self._variables_of(rank, shared) for rank in planned}
         os.chdir(folders.work)
         if prepared.port is not None:
             prepared.port.open_up()
         layout = prepared.surroundings.layout
         for message in layout.notices:
-            self._events.post("notice", message=message)
+            self._notice(message)
         started = self._gang.start(layout.command, environments, layout.mounts)
         self._events.post("ranks_started", ranks=[_started(pid, started[pid]) for pid in started])
+        self._watch_logs(planned)
+
+    def _watch_logs(self, planned: Sequence[Rank]) -> None:
         for rank in planned:
             self._logs.watch(rank.log, rank.log_name)
         # Nodes may write equal names; only node 0's keep the plain one.
-        prefix = "logs" if node == 0 else f"logs/node-{node}"
-        self._logs.watch_folder(folders.work / "logs", prefix)
+        prefix = "logs" if self._node == 0 else f"logs/node-{self._node}"
+        self._logs.watch_folder(self._folders.work / "logs", prefix)
         self._logs.start()
 
+    def _variables_of(self, rank: Rank, shared: Mapping[str, str]) -> dict[str, str]:
+        errors = self._scene.folder(rank.rank)
+        errors.mkdir(mode=0o700, parents=True, exist_ok=True)
+        variables = variables_of.of_rank(shared, self._plan, self._node, rank.local_rank)
+        return {**variables, ERRORS_VARIABLE: str(errors)}
+
     def _rank_exited(self, exit: RankExit) -> None:
+        failed = exit.exit_code and not exit.ordered
         self._events.post(
             "rank_exited",
             rank=exit.rank.rank,
             local_rank=exit.rank.local_rank,
             exit_code=exit.exit_code,
             signal=exit.signal or None,
+            **({"consequence": True} if failed and self._is_consequence(exit) else {}),
         )
+
+    def _notice(self, message: str) -> None:
+        self._events.post("notice", message=message)
+
+    def _stopping(self, reason: str) -> None:
+        # The other nodes need not wait for this one's grace.
+        self._events.post("node_stopping", reason=reason)
 
     def _stopped(self) -> Outcome:
         """The outcome of a node that was told to stop."""
@@ -169,7 +294,7 @@ class Node:
             traceback.print_exc()
             undelivered = _unexpected(error)
         if undelivered is not None:
-            self._events.post("notice", message=undelivered.message)
+            self._notice(undelivered.message)
             outcome = Outcome(outcome.failure or undelivered)
         error_body = outcome.failure.to_dict() if outcome.failure else None
         self._events.post("node_exited", exit_code=outcome.exit_code, error=error_body)
@@ -182,20 +307,26 @@ class Node:
         self._events.close()
         node = self._folders.node
         temporary.forget(node)
-        layout.clean(self._folders)
+        # Metrics that the server has not got are its own to find, when it cleans up.
+        layout.clean(self._folders, keep_spool=self._relay.left > 0)
         body = {
             "exit_code": outcome.exit_code,
             "error": outcome.failure.to_dict() if outcome.failure else None,
             "over": self._orders.over,
         }
         written = node / "exit.json.new"
-        written.write_text(json.dumps(body))
-        written.replace(node / "exit.json")
+        try:
+            written.write_text(json.dumps(body))
+            written.replace(node / "exit.json")
+        except OSError as error:
+            # The server has been told already; a node without it is taken for one that is gone.
+            print(f"exit.json not written: {error}", file=sys.stderr, flush=True)
 
 
 _STOPS = {
     "cancel": ("canceled", "the job was canceled"),
     "failed": ("stopped", "another node failed"),
+    PEER_LOST: ("stopped", "another node failed"),
     "signal": ("stopped", "its worker was told to end"),
     OVER: ("stopped", "the attempt is over"),
 }
@@ -205,12 +336,25 @@ def _started(pid: int, rank: Rank) -> dict[str, int]:
     return {"rank": rank.rank, "local_rank": rank.local_rank, "pid": pid}
 
 
+def _masker(plan: LaunchPlan, base: Mapping[str, str]) -> Masker:
+    """Knows what the job marked as secret, and what the ranks inherit under a telling name."""
+    known = {**base, **plan.environment_variables}
+    values = secret_values.of_environment(known, plan.secrets, plan.not_secrets)
+    return Masker(secret_values.written(values))
+
+
 def _addresses() -> list[str]:
     return [own for own in networks.interfaces().values() if own != networks.LOOPBACK]
 
 
+def _plain(exit: RankExit, node: int, error: Exception) -> Failure:
+    message = f"rank {exit.rank.rank} on node {node} exited with code {exit.exit_code}"
+    hint = f"see {exit.rank.log_name}; why could not be found out: {error!r}"
+    return Failure("rank_failed", message, hint, exit.exit_code)
+
+
 def _unexpected(error: Exception) -> Failure:
-    return Failure(
+    return disk.failure(error) or Failure(
         "worker_failed",
         f"the worker failed: {type(error).__name__}: {error}",
         "its traceback is in worker.log on the node",

@@ -17,16 +17,23 @@ from typing import Any
 from torchyard.worker.link import AttemptOver, Link, Refused
 
 OVER = "over"
+HANG = "hang"
+PEER_LOST = "peer_lost"
 _POLL_S = 20
 _PAUSE_S = 1.0
 
 
 class Orders:
-    """`reason` is empty until something orders a stop: cancel, failed, timeout, signal, over."""
+    """`reason` is empty until something orders a stop: cancel, failed, peer_lost,
+    hang, timeout, signal, over.
+
+    `quiet_s` is how long the server has heard nothing from any rank, where that is watched.
+    """
 
     def __init__(self) -> None:
         self.reason = ""
         self.stopped_at = 0.0
+        self.quiet_s = 0.0
         self._lock = threading.Lock()
         self._readable, self._writable = os.pipe()
         os.set_blocking(self._readable, False)
@@ -79,6 +86,10 @@ class Orders:
 
     def obey(self, answer: dict[str, Any]) -> None:
         """Follow the order in a server's answer, if there is one."""
+        quiet_s = answer.get("quiet_s")
+        if isinstance(quiet_s, (int, float)):
+            self.quiet_s = float(quiet_s)
+            self.wake()
         if answer.get("order") == "stop":
             self.stop(str(answer.get("reason") or "cancel"))
 

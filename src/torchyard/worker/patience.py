@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from torchyard.worker import disk
+
 Result = TypeVar("Result")
 _LONGEST_PAUSE_S = 2.0
 
@@ -19,15 +21,15 @@ def patiently(call: Callable[[], Result], give_up: Callable[[], bool]) -> Result
     """Call until it succeeds.
 
     Raises:
-        OSError: the last one, when `give_up` said so.
+        OSError: the last one, when `give_up` said so or this node's disk is full.
     """
     # A kept connection that the server closed meanwhile fails once: the first retry is at once.
     pause_s = 0.0
     while True:
         try:
             return call()
-        except OSError:
-            if give_up():
+        except OSError as error:
+            if give_up() or disk.is_to_blame(error):
                 raise
         time.sleep(pause_s)
         pause_s = min(_LONGEST_PAUSE_S, pause_s * 1.6 or 0.1)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchyard.plan import LaunchPlan
-from torchyard.worker import meeting, temporary
+from torchyard.worker import disk, meeting, temporary
 from torchyard.worker.blobs import Blobs
 from torchyard.worker.failures import Failure
 from torchyard.worker.layout import Folders, Layout, lay_out
@@ -69,7 +69,7 @@ def _prepare(
     bring = None if plan.blobs else _bringing(link, orders)
     number = port.port if port else 0
     meets = Step("meeting", lambda: meeting.meet(link, plan, node, number, orders), orders.wake)
-    lays = Step("layout", lambda: lay_out(plan, folders, blobs, bring), orders.wake)
+    lays = Step("layout", lambda: _lay_out(link, plan, folders, blobs, bring, orders), orders.wake)
     programs = _programs(plan, folders)
     relay_url = relay.start()
     while (meets.running or lays.running) and not (meets.failed or lays.failed or orders.stopped):
@@ -92,6 +92,22 @@ def _prepare(
     return Prepared(surroundings, port)
 
 
+def _lay_out(
+    link: Link,
+    plan: LaunchPlan,
+    folders: Folders,
+    blobs: Blobs,
+    bring: Callable[[str, Path], Path] | None,
+    orders: Orders,
+) -> Layout:
+    layout = lay_out(plan, folders, blobs, bring)
+    if plan.attempt > 1:
+        from torchyard.worker import earlier  # Most attempts are the first.
+
+        earlier.bring(link, folders, lambda: orders.stopped)
+    return layout
+
+
 def _bringing(link: Link, orders: Orders) -> Callable[[str, Path], Path]:
     """For a node that does not see the server's disk."""
     from torchyard.worker import remote_inputs  # Not needed where it does.
@@ -112,6 +128,8 @@ def _programs(plan: LaunchPlan, folders: Folders) -> Path | None:
         try:
             return thin_environment.create(Path(plan.environment), folders.environment)
         except OSError as error:
+            if disk.is_to_blame(error):
+                raise
             raise Failure(
                 "environment_failed",
                 f"no environment could be made over `{plan.environment}`: {error}",

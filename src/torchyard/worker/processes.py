@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from torchyard.worker import cgroups
+
 MARK_VARIABLE = "TORCHYARD_ATTEMPT"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -65,7 +67,10 @@ def die_with_parent(signum: int) -> bool:
 
 
 def family(root: int, mark: str) -> list[Process]:
-    """Living descendants of `root`, and whoever else carries the mark in its environment."""
+    """Living descendants of `root`, and whoever else is in the mark's cgroup or carries it in
+    its environment.
+    """
+    grouped = set(cgroups.members(mark))
     everyone = {process.pid: process for process in map(read, _pids()) if process is not None}
     related = _descendants(everyone, root)
     spared = {os.getpid(), os.getppid(), root}
@@ -75,8 +80,17 @@ def family(root: int, mark: str) -> list[Process]:
         for process in everyone.values()
         if not process.ended
         and process.pid not in spared
-        and (process.pid in related or wanted in _environment(process.pid))
+        and (
+            process.pid in related or process.pid in grouped or wanted in _environment(process.pid)
+        )
     ]
+
+
+def below(root: int) -> list[Process]:
+    """The living process `root` and its descendants, by number."""
+    everyone = {process.pid: process for process in map(read, _pids()) if process is not None}
+    wanted = {root, *_descendants(everyone, root)}
+    return [everyone[pid] for pid in sorted(wanted) if pid in everyone and not everyone[pid].ended]
 
 
 def send(process: Process, signum: int) -> None:

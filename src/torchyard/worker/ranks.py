@@ -1,7 +1,7 @@
 """The ranks of one node: started together, watched, ended together.
 
 Owns: spawning, exit codes, taking the whole gang down at the first failure or stop order.
-Leaves: finding and signalling processes to processes.py.
+Leaves: finding and signalling processes to processes.py, why one failed to inquest.py.
 Always: each rank is a session of its own; when `supervise` returns, nothing a rank ever started
 is left on this node.
 """
@@ -14,15 +14,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
+from torchyard.worker import cgroups, processes
 from torchyard.worker import mounts as mounts_of
-from torchyard.worker import processes
 from torchyard.worker.failures import Failure
 from torchyard.worker.mounts import Mount
-from torchyard.worker.orders import Orders
+from torchyard.worker.orders import PEER_LOST, Orders
 
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
 _LOOK_EVERY_S = 5.0
+# Long enough for a Python with torch to end, short beside the 5 seconds that a gang has.
+_SETTLE_S = 1.0
 # Python ignores SIGPIPE, and a server started in the background ignores SIGINT: ranks shall not.
 _RESET = (
     signal.SIGPIPE,
@@ -47,23 +50,56 @@ class Rank:
 
 @dataclass(frozen=True)
 class RankExit:
-    """`signal` is 0 for a rank that ended by itself."""
+    """`signal` is 0 for a rank that ended by itself.
+
+    `at` counts seconds since 1970; `memory_bytes` is the most that its largest process had;
+    `ordered` says that it had been told to end.
+    """
 
     rank: Rank
     exit_code: int
     signal: int
+    pid: int = 0
+    at: float = 0.0
+    memory_bytes: int = 0
+    ordered: bool = False
+
+
+class Watch(Protocol):
+    """Looks at ranks that run, given by pid."""
+
+    def look(self, running: Mapping[int, Rank]) -> float:
+        """Called now and then; returns in how many seconds to come again.
+
+        Raises:
+            Failure: they must end, for this reason.
+        """
+        ...
+
+    def ending(self, running: Mapping[int, Rank]) -> None:
+        """Called just before those that still run are told to end."""
+        ...
 
 
 class Gang:
     """The ranks of this node. Used by the main thread alone, the only one that has children."""
 
-    def __init__(self, mark: str, grace_s: float, on_exit: Callable[[RankExit], None]) -> None:
+    def __init__(
+        self,
+        mark: str,
+        grace_s: float,
+        on_exit: Callable[[RankExit], None],
+        on_stop: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._mark = mark
         self._grace_s = grace_s
         self._on_exit = on_exit
+        self._on_stop = on_stop
         self._running: dict[int, Rank] = {}
         self._first_failure: RankExit | None = None
         self._ending = False
+        self.exits: list[RankExit] = []
+        self.ending_at = 0.0
 
     def start(
         self,
@@ -76,42 +112,84 @@ class Gang:
         Raises:
             Failure: the system would not start one; those already started are ended.
         """
-        for rank, environment in environments.items():
-            try:
-                self._running[_spawn(command, rank, environment, mounts)] = rank
-            except OSError as error:
-                self.end()
-                raise Failure(
-                    "launch_failed",
-                    f"rank {rank.rank} could not be started: {error.strerror or error}",
-                    "very long environment variables or inputs can be why",
-                ) from error
+        try:
+            with cgroups.inside(self._mark):
+                for rank, environment in environments.items():
+                    self._running[_spawn(command, rank, environment, mounts)] = rank
+        except OSError as error:
+            self.end()
+            raise Failure(
+                "launch_failed",
+                f"rank {rank.rank} could not be started: {error.strerror or error}",
+                "very long environment variables or inputs can be why",
+            ) from error
         return dict(self._running)
 
-    def supervise(self, orders: Orders, timeout_s: float) -> RankExit | None:
-        """Return when all is over: the failure that ended the gang, None when there was none."""
+    def supervise(
+        self,
+        orders: Orders,
+        timeout_s: float,
+        is_consequence: Callable[[RankExit], bool] = lambda _: False,
+        watch: Watch | None = None,
+    ) -> RankExit | None:
+        """Return when all is over: the failure that ended the gang, None when there was none.
+
+        Args:
+            is_consequence: says of a failed rank whether another one's end may be behind it.
+
+        Raises:
+            Failure: what `watch` says; the gang is ended all the same.
+        """
         deadline = time.monotonic() + timeout_s if timeout_s > 0 else float("inf")
-        while self._running and not self._first_failure and not orders.stopped:
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                orders.stop("timeout")
-                break
-            orders.wait(min(_LOOK_EVERY_S, left_s))
-            self._reap()
-        self.end()
+        try:
+            while self._running and not self._first_failure and not orders.stopped:
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    orders.stop("timeout")
+                    break
+                look_s = watch.look(self._running) if watch is not None else _LOOK_EVERY_S
+                orders.wait(min(look_s, left_s))
+                self._reap()
+            if orders.reason == PEER_LOST or (
+                self._first_failure is not None and is_consequence(self._first_failure)
+            ):
+                self._settle(orders, is_consequence)
+            if watch is not None:
+                watch.ending(self._running)
+        finally:
+            if orders.stopped:
+                self._on_stop(orders.reason)
+            self.end()
         return self._first_failure
+
+    def _settle(self, orders: Orders, is_consequence: Callable[[RankExit], bool]) -> None:
+        """Let the rank that is to blame end by itself: it may be slower to go than its victims."""
+        until = time.monotonic() + _SETTLE_S
+        known = len(self.exits)
+        while self._running and orders.reason in ("", PEER_LOST):
+            left_s = until - time.monotonic()
+            if left_s <= 0:
+                return
+            orders.wait(left_s)
+            self._reap()
+            new, known = self.exits[known:], len(self.exits)
+            if any(exit.exit_code and not is_consequence(exit) for exit in new):
+                return
 
     def end(self) -> None:
         """End every process of this node: the ranks and whatever they started."""
-        self._ending = True
+        if not self._ending:
+            self._ending, self.ending_at = True, time.time()
         own = os.getpid()
         processes.end(lambda: processes.family(own, self._mark), self._grace_s, self._reap)
+        # Here too: a guardian that was killed removes nothing.
+        cgroups.remove(self._mark)
         self._reap()
 
     def _reap(self) -> None:
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 return
             if not pid:
@@ -119,9 +197,10 @@ class Gang:
             # Whoever else is reaped is a rank's orphan, adopted by this process.
             rank = self._running.pop(pid, None)
             if rank is not None:
-                self._note(_rank_exit(rank, status))
+                self._note(_rank_exit(rank, status, pid, usage.ru_maxrss * 1024, self._ending))
 
     def _note(self, exit: RankExit) -> None:
+        self.exits.append(exit)
         if exit.exit_code and not self._ending and self._first_failure is None:
             self._first_failure = exit
         self._on_exit(exit)
@@ -137,23 +216,6 @@ def plan_ranks(node: int, processes_per_node: int, world_size: int, folder: Path
             name = f"std_log_process_{rank:0{len(str(world_size - 1))}d}.txt"
         ranks.append(Rank(rank, local_rank, folder / name, f"user_logs/{name}"))
     return ranks
-
-
-def describe(exit: RankExit, node: int) -> Failure:
-    """The error object of a node whose rank failed."""
-    who = f"rank {exit.rank.rank} on node {node}"
-    hint = f"see {exit.rank.log_name}"
-    if not exit.signal:
-        message = f"{who} exited with code {exit.exit_code}"
-        return Failure("rank_failed", message, hint, exit.exit_code)
-    if exit.signal == signal.SIGKILL:
-        hint += "; a machine that runs out of memory kills this way"
-    try:
-        name = signal.Signals(exit.signal).name
-    except ValueError:
-        name = "unknown"
-    message = f"{who} was killed by signal {exit.signal} ({name})"
-    return Failure("rank_failed", message, hint, exit.exit_code)
 
 
 def _spawn(
@@ -182,8 +244,7 @@ def _spawn(
     )
 
 
-def _rank_exit(rank: Rank, status: int) -> RankExit:
-    if os.WIFSIGNALED(status):
-        signum = os.WTERMSIG(status)
-        return RankExit(rank, 128 + signum, signum)
-    return RankExit(rank, os.WEXITSTATUS(status), 0)
+def _rank_exit(rank: Rank, status: int, pid: int, memory_bytes: int, ordered: bool) -> RankExit:
+    signum = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+    exit_code = 128 + signum if signum else os.WEXITSTATUS(status)
+    return RankExit(rank, exit_code, signum, pid, time.time(), memory_bytes, ordered)

@@ -1,7 +1,8 @@
 """The relay's door: what scripts talk to on 127.0.0.1.
 
-Owns: HTTP with the script, its token, which request is kept, which passed on, which answered here.
-Leaves: keeping and shipping to relay.py, passing on to relay_proxy.py.
+Owns: listening, the script's token, which request is kept, which passed on, which answered here.
+Leaves: reading and writing HTTP to relay_http.py, keeping and shipping to relay.py, passing on to
+relay_proxy.py, what is known of runs to relay_memory.py.
 Always: a metric, a parameter or a tag of a known run is answered without the server; so are
 reading and updating the job's own run while the server is away.
 """
@@ -10,26 +11,29 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
-import socketserver
-import sys
+import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple, Protocol
-from urllib.parse import parse_qs, urlsplit
+from contextlib import contextmanager
+from typing import Any, Protocol
+from urllib.parse import parse_qs
 
 from torchyard.plan import LaunchPlan
 from torchyard.worker import relay_records
-from torchyard.worker.relay_proxy import CHUNK_BYTES, Away, Proxy, answer_headers, chunks, pieces
+from torchyard.worker.relay_http import Connection, Listener, Request
+from torchyard.worker.relay_memory import Memory
+from torchyard.worker.relay_proxy import CHUNK_BYTES, Away, Proxy, Told, answer_headers
 
 _RUNS = "/api/2.0/mlflow/runs/"
 _KEPT = frozenset({"log-metric", "log-batch", "log-parameter", "set-tag"})
-_PATIENCE_S = 60.0
+# A script waits so long for each thing that only the server can answer. The client asks again
+# after a 503, 7 times with growing pauses unless told otherwise.
+PATIENCE_S = 60.0
 _SETTLE_S = 10.0
 # How long the job's own run is asked for before it is answered from memory.
 _OWN_TIMEOUT_S = 5.0
+_REQUEST_HEADER = "X-Torchyard-Request"
 
 
 class Keeper(Protocol):
@@ -40,313 +44,264 @@ class Keeper(Protocol):
     def settle(self, timeout_s: float) -> None: ...
 
 
-class Door(ThreadingHTTPServer):
+class Door:
     """Listens from the start; `serve` answers until `close`.
 
-    Knows the runs that the script has made or read, so that records of others go to the server,
-    which says that they do not exist.
+    Records of runs that the memory does not know go to the server, which says whether they exist.
     """
 
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 256
-
-    def __init__(self, plan: LaunchPlan, keeper: Keeper, patience_s: float = _PATIENCE_S) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.plan = plan
-        self.keeper = keeper
-        self.patience_s = patience_s
-        self.proxy = Proxy(plan)
-        self.token = ("Bearer " + plan.run_token).encode()
+    def __init__(
+        self, plan: LaunchPlan, keeper: Keeper, memory: Memory, patience_s: float = PATIENCE_S
+    ) -> None:
+        # A script that outlived the last relay still knows its port.
+        self._listener = Listener(memory.port, self)
+        memory.listens_on(self._listener.port)
+        self.url = f"http://127.0.0.1:{self._listener.port}"
+        self.serve = self._listener.serve
+        self.close = self._listener.close
+        self._plan = plan
+        self._keeper = keeper
+        self._memory = memory
+        self._patience_s = patience_s
+        self._proxy = Proxy(plan)
+        self._token = "Bearer " + plan.run_token
         self._lock = threading.Lock()
-        self._known = {plan.job}
-        self._params: dict[tuple[str, str], str] = {}
         self._own_run = _run_of_plan(plan)
+        self._unanswered: dict[bytes, list[str]] = {}
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+    # For the listener
 
-    def server_bind(self) -> None:
-        # HTTPServer's own asks the resolver for this machine's name, which can take seconds.
-        socketserver.TCPServer.server_bind(self)
+    def is_quick(self, request: Request) -> bool:
+        return request.method == "POST" and _verb(request) in _KEPT
 
-    def serve(self) -> None:
-        """Not `serve_forever`, which looks only twice a second whether it should end."""
-        while True:
-            try:
-                request, address = self.socket.accept()
-            except OSError:
-                return
-            self.process_request(request, address)
-
-    def close(self) -> None:
+    def at_once(self, connection: Connection, request: Request, content: bytes) -> bool:
+        if not self._admits(request):
+            return False
         try:
-            self.socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
-        self.server_close()
+            body = _object(content)
+            if not self._memory.knows(relay_records.run_of(body)):
+                return False
+            self._keep(connection, relay_records.records(_verb(request), body))
+        except relay_records.Invalid as error:
+            _refuse(connection, 400, "INVALID_PARAMETER_VALUE", str(error))
+        return True
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        error = sys.exc_info()[1]
-        if not isinstance(error, OSError):
-            super().handle_error(request, client_address)
+    def answer(self, connection: Connection, request: Request) -> None:
+        if not self._admits(request):
+            connection.closing = True
+            why = "send the run's token as `Authorization: Bearer`"
+            return _refuse(connection, 401, "UNAUTHENTICATED", why)
+        try:
+            self._answer(connection, request)
+        except relay_records.Invalid as error:
+            _refuse(connection, 400, "INVALID_PARAMETER_VALUE", str(error))
+        except Away:
+            why = "the torchyard server does not answer"
+            _refuse(connection, 503, "TEMPORARILY_UNAVAILABLE", why)
 
-    def knows(self, run: str) -> bool:
-        with self._lock:
-            return run in self._known
-
-    def learn(self, run: str) -> None:
-        with self._lock:
-            self._known.add(run)
-
-    def hold_params(self, records: list[dict[str, Any]]) -> None:
-        """
-        Raises:
-            Invalid: one of them has another value already.
-        """
-        with self._lock:
-            fresh: dict[tuple[str, str], str] = {}
-            for record in records:
-                if record["kind"] != "param":
-                    continue
-                place, value = (record["run"], record["key"]), record["value"]
-                old = self._params.get(place, fresh.setdefault(place, value))
-                if old != value:
-                    raise relay_records.Invalid(
-                        "Changing param values is not allowed. Param with "
-                        f"key='{place[1]}' was already logged with value='{old[:200]}' for run "
-                        f"ID='{place[0]}'. Attempted logging new value '{value[:200]}'."
-                    )
-            self._params.update(fresh)
-
-    def own_run(self) -> dict[str, Any]:
-        """The job's own run as the server last told it, or as the plan knows it."""
-        with self._lock:
-            return self._own_run
-
-    def remember_own_run(self, run: dict[str, Any]) -> None:
-        with self._lock:
-            self._own_run = run
-
-
-class _Told(NamedTuple):
-    """What the server said, read whole."""
-
-    status: int
-    content: bytes
-    kind: str
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    wbufsize = -1
-    server: Door
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-    def do_GET(self) -> None:
-        if not self._admitted():
-            return
-        target = urlsplit(self.path)
-        if target.path == _RUNS + "get":
-            run = parse_qs(target.query).get("run_id", [""])[0]
-            self._get_run(run)
-        else:
-            self._pass_on()
-
-    def do_PUT(self) -> None:
-        if self._admitted():
-            self._pass_on()
-
-    do_HEAD = do_DELETE = do_PATCH = do_PUT
-
-    def do_POST(self) -> None:
-        if not self._admitted():
-            return
-        path = urlsplit(self.path).path
-        verb = path[len(_RUNS) :] if path.startswith(_RUNS) else ""
-        if verb in _KEPT:
-            self._keep(verb)
+    def _answer(self, connection: Connection, request: Request) -> None:
+        verb = _verb(request)
+        if request.method == "GET" and verb == "get":
+            self._get_run(connection, request)
+        elif request.method != "POST":
+            self._pass_on(connection, request)
+        elif verb in _KEPT:
+            self._log(connection, request, verb)
         elif verb == "update":
-            self._update()
+            self._update(connection, request)
         elif verb == "create":
-            self._create()
+            self._create(connection, request)
+        elif verb == "delete":
+            self._delete(connection, request)
         else:
-            self._pass_on()
+            self._pass_on(connection, request)
+
+    def _admits(self, request: Request) -> bool:
+        return _same(request.headers.get("authorization", ""), self._token)
 
     # What is answered here
 
-    def _keep(self, verb: str) -> None:
-        content = self._content()
+    def _keep(self, connection: Connection, records: list[dict[str, Any]]) -> None:
+        fresh = self._memory.hold(records)
         try:
-            body = _object(content)
-            if not self.server.knows(relay_records.run_of(body)):
-                return self._pass_on(content)
-            kept = relay_records.records(verb, body)
-            self.server.hold_params(kept)
-        except relay_records.Invalid as error:
-            return self._refuse(400, "INVALID_PARAMETER_VALUE", str(error))
-        try:
-            self.server.keeper.keep(kept)
+            self._keeper.keep(records)
+            self._memory.keep(fresh)
         except OSError as error:
-            return self._refuse(503, "TEMPORARILY_UNAVAILABLE", f"not kept: {error}")
-        self._answer(200, {})
+            self._memory.let_go(fresh)
+            why = f"not kept: {error}"
+            return _refuse(connection, 503, "TEMPORARILY_UNAVAILABLE", why)
+        connection.send(200, b"{}")
 
-    def _get_run(self, run: str) -> None:
-        own = run == self.server.plan.job
-        answer = self._ask(b"", own)
-        if answer is None:
-            return self._answer(200, {"run": self.server.own_run()}) if own else self._say_away()
-        if answer.status == 200:
-            self.server.learn(run)
-            if own:
-                self.server.remember_own_run(_object(answer.content)["run"])
-        self._send(*answer)
+    def _log(self, connection: Connection, request: Request, verb: str) -> None:
+        content = _content(connection, request)
+        body = _object(content)
+        run = relay_records.run_of(body)
+        if self._memory.knows(run):
+            return self._keep(connection, relay_records.records(verb, body))
+        told = self._ask(request, content)
+        if told.status == 200:
+            self._memory.learn(run)
+        connection.send(*told)
 
-    def _update(self) -> None:
-        content = self._content()
+    def _get_run(self, connection: Connection, request: Request) -> None:
+        content = _content(connection, request)
+        run = parse_qs(request.target.partition("?")[2]).get("run_id", [""])[0]
+        own = run == self._plan.job
         try:
-            body = _object(content)
-            own = relay_records.run_of(body) == self.server.plan.job
-        except relay_records.Invalid as error:
-            return self._refuse(400, "INVALID_PARAMETER_VALUE", str(error))
-        answer = self._ask(content, own)
-        if answer is not None:
-            return self._send(*answer)
-        if not own:
-            return self._say_away()
+            told = self._ask(request, content, own)
+        except Away:
+            if not own:
+                raise
+            return self._tell_own(connection, "run")
+        if told.status == 200:
+            self._memory.learn(run)
+        found = _run_in(told)
+        if own and found:
+            with self._lock:
+                self._own_run = found
+        connection.send(*told)
+
+    def _update(self, connection: Connection, request: Request) -> None:
+        content = _content(connection, request)
+        body = _object(content)
+        own = relay_records.run_of(body) == self._plan.job
+        try:
+            return connection.send(*self._ask(request, content, own))
+        except Away:
+            if not own:
+                raise
         # The job's end is told by its worker, so of an update only a name is worth keeping.
         if body.get("run_name"):
-            fields = {"run_id": self.server.plan.job, "key": "mlflow.runName"}
+            fields = {"run_id": self._plan.job, "key": "mlflow.runName"}
             name = str(body["run_name"])
-            self.server.keeper.keep(relay_records.records("set-tag", {**fields, "value": name}))
-        self._answer(200, {"run_info": self.server.own_run()["info"]})
+            self._keeper.keep(relay_records.records("set-tag", {**fields, "value": name}))
+        self._tell_own(connection, "run_info")
 
-    def _create(self) -> None:
-        answer = self._ask(self._content(), own=False)
-        if answer is None:
-            return self._say_away()
-        if answer.status == 200:
-            self.server.learn(_object(answer.content)["run"]["info"]["run_id"])
-        self._send(*answer)
+    def _create(self, connection: Connection, request: Request) -> None:
+        content = _content(connection, request)
+        with self._naming(content) as name:
+            told = self._ask(request, content, more={_REQUEST_HEADER: name})
+        made = _run_in(told).get("info", {}).get("run_id")
+        if isinstance(made, str):
+            self._memory.learn(made)
+        connection.send(*told)
+
+    def _delete(self, connection: Connection, request: Request) -> None:
+        content = _content(connection, request)
+        told = self._ask(request, content)
+        if told.status == 200:
+            # What is logged to it from now on is the server's to refuse.
+            self._memory.forget(relay_records.run_of(_object(content)))
+        connection.send(*told)
+
+    def _tell_own(self, connection: Connection, part: str) -> None:
+        """The job's own run as the server last told it, or as the plan knows it."""
+        with self._lock:
+            run = self._own_run
+        body = {part: run if part == "run" else run["info"]}
+        connection.send(200, json.dumps(body).encode())
+
+    @contextmanager
+    def _naming(self, content: bytes) -> Iterator[str]:
+        """An id for a request that makes something, the same when it is asked for again.
+
+        A block that raises `Away` leaves it open whether the server has done it: the client's
+        next request with this content is the same one.
+        """
+        with self._lock:
+            waiting = self._unanswered.pop(content, [])
+            name = waiting.pop() if waiting else os.urandom(16).hex()
+            if waiting:
+                self._unanswered[content] = waiting
+        try:
+            yield name
+        except Away:
+            with self._lock:
+                self._unanswered.setdefault(content, []).append(name)
+            raise
 
     # What is passed on
 
-    def _pass_on(self, content: bytes | None = None) -> None:
+    def _pass_on(self, connection: Connection, request: Request) -> None:
+        self._keeper.settle(_SETTLE_S)
+        body = connection.body(request)
         try:
-            size = len(content) if content is not None else self._size()
-            body = iter([content] if content else []) if content is not None else self._body()
-            self.server.keeper.settle(_SETTLE_S)
-            answer = self.server.proxy.ask(
-                self.command, self.path, self._sent_headers(), body, size, self.server.patience_s
+            answer = self._proxy.stream(
+                request.method,
+                request.target,
+                request.headers,
+                body,
+                request.size_bytes,
+                self._patience_s,
             )
         except Away:
-            self.close_connection = True
-            return self._say_away()
+            # Perhaps not all of the body was read, which the next request would begin with.
+            connection.closing = True
+            raise
         with answer:
-            self._stream(answer)
+            # A server that refuses early leaves some of the body unread.
+            connection.closing = connection.closing or next(body, None) is not None
+            _stream(connection, answer, bare=request.method == "HEAD")
 
-    def _ask(self, content: bytes, own: bool) -> _Told | None:
-        """None when the server is away or breaks off; the job's own run is not waited for."""
-        self.server.keeper.settle(_OWN_TIMEOUT_S if own else _SETTLE_S)
-        try:
-            body = iter([content] if content else [])
-            answer = self.server.proxy.ask(
-                self.command,
-                self.path,
-                self._sent_headers(),
-                body,
-                len(content),
-                0.0 if own else self.server.patience_s,
-                timeout_s=_OWN_TIMEOUT_S if own else 60.0,
-            )
-            with answer:
-                kind = answer.getheader("Content-Type") or "application/json"
-                told = _Told(answer.status, answer.read(), kind)
-        except (Away, http.client.HTTPException, OSError):
-            return None
-        # A server that is about to end says so; to the script that is away, too.
-        return None if told.status in (502, 503, 504) else told
+    def _ask(
+        self,
+        request: Request,
+        content: bytes,
+        own: bool = False,
+        more: Mapping[str, str] | None = None,
+    ) -> Told:
+        """For what may be done twice; the job's own run is not waited for.
 
-    def _stream(self, answer: http.client.HTTPResponse) -> None:
-        self.send_response(answer.status)
-        for name, value in answer_headers(answer):
-            self.send_header(name, value)
-        length = answer.getheader("Content-Length")
-        bare = self.command == "HEAD" or answer.status in (204, 304)
-        if length is not None:
-            self.send_header("Content-Length", length)
-        elif not bare:
-            self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        if bare:
-            return
-        try:
-            while chunk := answer.read(CHUNK_BYTES):
-                self.wfile.write(
-                    chunk if length is not None else b"%x\r\n%b\r\n" % (len(chunk), chunk)
-                )
-            if length is None:
-                self.wfile.write(b"0\r\n\r\n")
-        except (http.client.HTTPException, OSError):
-            # Half an answer can't be taken back; an end before its time tells the client.
-            self.close_connection = True
-
-    # HTTP with the script
-
-    def _admitted(self) -> bool:
-        given = self.headers.get("Authorization", "").encode("latin-1", "replace")
-        if _same(given, self.server.token):
-            return True
-        self.close_connection = True
-        self._refuse(401, "UNAUTHENTICATED", "send the run's token as `Authorization: Bearer`")
-        return False
-
-    def _sent_headers(self) -> Mapping[str, str]:
-        return dict(self.headers.items())
-
-    def _size(self) -> int | None:
-        """Of the body in bytes; None when it comes in chunks."""
-        if "chunked" in self.headers.get("Transfer-Encoding", "").lower():
-            return None
-        return int(self.headers.get("Content-Length") or 0)
-
-    def _body(self) -> Iterator[bytes]:
-        size = self._size()
-        if size is None:
-            return chunks(self.rfile.readline, self.rfile.read)
-        return pieces(self.rfile.read, size)
-
-    def _content(self) -> bytes:
-        return b"".join(self._body())
-
-    def _say_away(self) -> None:
-        self._refuse(503, "TEMPORARILY_UNAVAILABLE", "the torchyard server does not answer")
-
-    def _refuse(self, status: int, code: str, message: str) -> None:
-        self._answer(status, {"error_code": code, "message": message})
-
-    def _answer(self, status: int, body: Mapping[str, Any]) -> None:
-        self._send(status, json.dumps(body).encode(), "application/json")
-
-    def _send(self, status: int, content: bytes, kind: str) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(content)))
-        if self.close_connection:
-            self.send_header("Connection", "close")
-        self.end_headers()
-        self.wfile.write(content)
+        Raises:
+            Away: the server is away, or breaks off.
+        """
+        self._keeper.settle(_OWN_TIMEOUT_S if own else _SETTLE_S)
+        headers = {**request.headers, **(more or {})}
+        waits = (0.0, _OWN_TIMEOUT_S) if own else (self._patience_s,)
+        return self._proxy.ask(request.method, request.target, headers, content, *waits)
 
 
-def _same(given: bytes, wanted: bytes) -> bool:
+def _stream(connection: Connection, answer: http.client.HTTPResponse, bare: bool) -> None:
+    headers = list(answer_headers(answer))
+    length = answer.getheader("Content-Length")
+    bare = bare or answer.status in (204, 304)
+    if length is not None:
+        headers.append(("Content-Length", length))
+    elif not bare:
+        headers.append(("Transfer-Encoding", "chunked"))
+    connection.send_head(answer.status, headers)
+    if bare:
+        return
+    try:
+        while chunk := answer.read(CHUNK_BYTES):
+            framed = chunk if length is not None else b"%x\r\n%b\r\n" % (len(chunk), chunk)
+            connection.write(framed)
+        if length is None:
+            connection.write(b"0\r\n\r\n")
+    except (http.client.HTTPException, OSError):
+        # Half an answer can't be taken back; an end before its time tells the client.
+        connection.closing = True
+
+
+def _verb(request: Request) -> str:
+    path = request.path
+    return path[len(_RUNS) :] if path.startswith(_RUNS) else ""
+
+
+def _content(connection: Connection, request: Request) -> bytes:
+    return b"".join(connection.body(request))
+
+
+def _refuse(connection: Connection, status: int, code: str, message: str) -> None:
+    connection.send(status, json.dumps({"error_code": code, "message": message}).encode())
+
+
+def _same(given: str, wanted: str) -> bool:
     """Compared in a time that tells nothing; `hmac` would load OpenSSL for this."""
-    if len(given) != len(wanted):
+    one, other = given.encode("latin-1", "replace"), wanted.encode()
+    if len(one) != len(other):
         return False
-    return int.from_bytes(given, "big") ^ int.from_bytes(wanted, "big") == 0
+    return int.from_bytes(one, "big") ^ int.from_bytes(other, "big") == 0
 
 
 def _object(content: bytes) -> dict[str, Any]:
@@ -357,6 +312,12 @@ def _object(content: bytes) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise relay_records.Invalid("the request's body is no JSON object")
     return body
+
+
+def _run_in(told: Told) -> dict[str, Any]:
+    """The run that the server told of; empty when it did not."""
+    run = _object(told.content).get("run") if told.status == 200 else None
+    return run if isinstance(run, dict) else {}
 
 
 def _run_of_plan(plan: LaunchPlan) -> dict[str, Any]:

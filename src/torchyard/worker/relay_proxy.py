@@ -2,17 +2,19 @@
 
 Owns: the way to the server's MLflow routes and back, waiting for a server that is away.
 Leaves: which requests go this way to relay_door.py.
-Always: bodies are streamed, and nothing is sent twice that the server may have acted on.
+Always: bodies are streamed, and nothing is sent twice that the server may have acted on, unless
+it is the same done twice.
 """
 
 from __future__ import annotations
 
 import http.client
 import time
-from collections.abc import Callable, Iterator, Mapping
-from urllib.parse import urlsplit
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from torchyard.plan import LaunchPlan
+from torchyard.worker import whereabouts
 
 CHUNK_BYTES = 256 * 1024
 # Named for their one hop only; and what this hop says itself.
@@ -22,29 +24,36 @@ _HOP = frozenset(
 )
 _PAUSE_S = 0.5
 _SAFE = frozenset({"GET", "HEAD"})
+# What a server says that is about to end; to a script it is away, too.
+_AWAY = (502, 503, 504, 507)
 
 
 class Away(Exception):
     """No server answered in time."""
 
 
+class Told(NamedTuple):
+    """What the server said, read whole."""
+
+    status: int
+    content: bytes
+    kind: str
+
+
 class Proxy:
     """Carries requests to one workspace's MLflow routes with the run's token."""
 
     def __init__(self, plan: LaunchPlan) -> None:
-        parts = urlsplit(plan.server_url)
-        self._secure = parts.scheme == "https"
-        self._host = parts.hostname or "127.0.0.1"
-        self._port = parts.port or (443 if self._secure else 80)
-        self._base = f"{parts.path.rstrip('/')}/mlflow/{plan.workspace}"
+        self._whereabouts = whereabouts.of_plan(plan)
+        self._path = f"/mlflow/{plan.workspace}"
         self._token = plan.run_token
 
-    def ask(
+    def stream(
         self,
         method: str,
         target: str,
         headers: Mapping[str, str],
-        body: Iterator[bytes],
+        body: Iterable[bytes],
         size_bytes: int | None,
         patience_s: float,
         timeout_s: float = 600.0,
@@ -66,20 +75,56 @@ class Proxy:
                 sent = method not in _SAFE
                 self._send(connection, method, target, headers, body, size_bytes)
                 answer = connection.getresponse()
+                if answer.status == 401 and not self._whereabouts.is_own(answer):
+                    answer.close()
+                    # It has done nothing of what was asked; what can be sent again may be.
+                    sent = not isinstance(body, list)
+                    raise OSError("another server answers where ours was")
                 # The answer reads on from its own half of the socket and ends it when closed.
                 if connection.sock is not None:
                     connection.sock.close()
                 return answer
             except (http.client.HTTPException, OSError) as error:
                 connection.close()
+                self._whereabouts.look()
                 if sent or time.monotonic() + _PAUSE_S > deadline:
                     raise Away(f"the torchyard server does not answer: {error!r}") from error
             time.sleep(_PAUSE_S)
 
+    def ask(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        content: bytes,
+        patience_s: float,
+        timeout_s: float = 60.0,
+    ) -> Told:
+        """Send one request that does the same when it is done twice, until it is answered.
+
+        Raises:
+            Away: it was not, within `patience_s`.
+        """
+        deadline = time.monotonic() + patience_s
+        body = [content] if content else []
+        while True:
+            left_s = deadline - time.monotonic()
+            try:
+                answer = self.stream(method, target, headers, body, len(content), left_s, timeout_s)
+                with answer:
+                    kind = answer.getheader("Content-Type") or "application/json"
+                    told = Told(answer.status, answer.read(), kind)
+                if told.status not in _AWAY:
+                    return told
+                why = f"it says {told.status}"
+            except (Away, http.client.HTTPException, OSError) as error:
+                why = str(error)
+            if time.monotonic() + _PAUSE_S > deadline:
+                raise Away(why)
+            time.sleep(_PAUSE_S)
+
     def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
-        if self._secure:
-            return http.client.HTTPSConnection(self._host, self._port, timeout=timeout_s)
-        return http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
+        return whereabouts.connection_to(self._whereabouts.parts, timeout_s)
 
     def _send(
         self,
@@ -87,10 +132,11 @@ class Proxy:
         method: str,
         target: str,
         headers: Mapping[str, str],
-        body: Iterator[bytes],
+        body: Iterable[bytes],
         size_bytes: int | None,
     ) -> None:
-        connection.putrequest(method, self._base + target, skip_accept_encoding=True)
+        base = self._whereabouts.parts.path.rstrip("/") + self._path
+        connection.putrequest(method, base + target, skip_accept_encoding=True)
         for name, value in headers.items():
             if name.lower() not in _HOP:
                 connection.putheader(name, value)

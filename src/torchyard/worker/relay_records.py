@@ -15,6 +15,8 @@ from typing import Any
 _KEY_MAX_LENGTH = 250
 _INT64 = range(-(2**63), 2**63)
 _NAMES = ("NaN", "Infinity", "-Infinity")
+# What MLflow 3 may tell of a metric besides: the logged model and the data it was measured on.
+_OF_A_MODEL = ("model_id", "dataset_name", "dataset_digest")
 
 
 class Invalid(Exception):
@@ -61,7 +63,7 @@ def _metric(run: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     timestamp = _integer(fields, "timestamp", None)
     if timestamp < 0:
         raise Invalid(f"Invalid value for parameter 'timestamp' of metric '{key}': negative")
-    return {
+    record = {
         "kind": "metric",
         "run": run,
         "key": key,
@@ -69,6 +71,13 @@ def _metric(run: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         "timestamp": timestamp,
         "step": _integer(fields, "step", 0),
     }
+    for name in _OF_A_MODEL:
+        text = fields.get(name)
+        if text:
+            if not isinstance(text, str):
+                raise Invalid(f"Invalid value for parameter '{name}' of metric '{key}': no text")
+            record[name] = text
+    return record
 
 
 def _text(kind: str, run: str, fields: Mapping[str, Any]) -> dict[str, Any]:

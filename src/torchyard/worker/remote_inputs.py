@@ -35,7 +35,7 @@ def bring(link: Link, name: str, folder: Path, give_up: Callable[[], bool]) -> P
             target.parent.mkdir(parents=True, exist_ok=True)
             at = f"/inputs/{quote(name)}/files/{quote(str(file['path']))}"
             size = int(file["size_bytes"])
-            patiently(lambda: _fetch(link, at, target, size), give_up)  # noqa: B023
+            patiently(lambda: fetch(link, at, target, size), give_up)  # noqa: B023
             os.chmod(target, int(str(file["mode"]), 8) & 0o777)
     except Refused as refusal:
         error = refusal.body.get("error") or {}
@@ -48,7 +48,13 @@ def bring(link: Link, name: str, folder: Path, give_up: Callable[[], bool]) -> P
     return folder / told["files"][0]["path"] if told["single"] else folder
 
 
-def _fetch(link: Link, at: str, target: Path, size: int) -> None:
+def fetch(link: Link, at: str, target: Path, size: int) -> None:
+    """One file.
+
+    Raises:
+        OSError: it was cut off, or the server is away; try again.
+        Refused: there is none.
+    """
     with open(target, "wb") as file:
         try:
             answer = link.open(at)

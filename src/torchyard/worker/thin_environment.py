@@ -13,11 +13,18 @@ import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 # Python runs a line of a .pth file that begins with `import`; `addsitedir` makes the shared
 # folder's own .pth files work, which a plain path in a .pth file would not.
 _BEHIND = "import site; site.addsitedir({!r})\n"
 _PTH = "_torchyard_shared.pth"
+# Runs at the start of every Python of the environment, and does nothing outside ranks.
+_HOOK = 'import os; os.environ.get("TORCHYARD_ERRORS") and __import__("{}").install()\n'
+_HOOK_FILES = {
+    "_torchyard_rank_hook.py": "rank_hook.py",
+    "_torchyard_rank_record.py": "rank_record.py",
+}
 # uv's own would find its folder in bash and zsh only; this one works in every POSIX shell.
 _ACTIVATE = """\
 # Use the environment of this job in a shell: `. bin/activate`, and later `deactivate`.
@@ -51,6 +58,7 @@ def create(shared: Path, folder: Path) -> Path:
     own_packages = folder / packages.relative_to(shared)
     own_packages.mkdir(parents=True)
     (own_packages / _PTH).write_text(_BEHIND.format(str(packages)), encoding="utf-8")
+    _put_hook(own_packages)
     shutil.copyfile(shared / "pyvenv.cfg", folder / "pyvenv.cfg")
     for entry in os.scandir(shared / "bin"):
         if entry.name != "activate":
@@ -62,6 +70,16 @@ def create(shared: Path, folder: Path) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.symlink_to(source)
     return bin_folder
+
+
+def _put_hook(packages: Path) -> None:
+    """What lets a Python of the job leave a record of a bad end; see rank_hook.py."""
+    here = os.path.dirname(__file__)
+    # The worker runs from a zip, where only its loader can read the files beside this one.
+    loader: Any = globals()["__loader__"]
+    for name, source in _HOOK_FILES.items():
+        (packages / name).write_bytes(loader.get_data(os.path.join(here, source)))
+    (packages / "_torchyard_rank_hook.pth").write_text(_HOOK.format("_torchyard_rank_hook"))
 
 
 def _put_program(source: Path, target: Path) -> None:

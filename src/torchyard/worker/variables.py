@@ -53,6 +53,7 @@ def of_node(
         "AZUREML_CR_COMPUTE_CONTEXT": _compute_context(plan, node, found),
         **plan.variables,
         **_platform(plan, node, found),
+        **_no_proxy(passed_on),
         **_distributed(plan, node, found.meeting),
         **_data(found.layout),
         **_python(passed_on, found),
@@ -100,6 +101,13 @@ def _platform(plan: LaunchPlan, node: int, found: Surroundings) -> dict[str, str
         "TMPDIR": str(found.temporary),
         "PWD": str(work),
     }
+
+
+def _no_proxy(passed_on: Mapping[str, str]) -> dict[str, str]:
+    """A site's proxy must not be asked for the relay, which is on this machine."""
+    named = passed_on.get("no_proxy") or passed_on.get("NO_PROXY") or ""
+    names = ",".join(filter(None, (named, "127.0.0.1")))
+    return {"no_proxy": names, "NO_PROXY": names}
 
 
 def _distributed(plan: LaunchPlan, node: int, meeting: Meeting) -> dict[str, str]:

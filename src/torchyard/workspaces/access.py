@@ -15,6 +15,7 @@ from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import Forbidden, NotAuthenticated
 from torchyard.workspaces import actions
+from torchyard.workspaces.failures import Failures
 from torchyard.workspaces.types import Identity, TokenKind
 
 
@@ -24,6 +25,7 @@ class Access:
     def __init__(self, db: Database, clock: Clock) -> None:
         self._db = db
         self._clock = clock
+        self._failures = Failures()
 
     def person(self, request: Request) -> Identity:
         """A person, or a running job on its owner's behalf, in the workspace of the path."""
@@ -54,7 +56,9 @@ class Access:
             raise NotAuthenticated(
                 "the request carries no token", "send `Authorization: Bearer <token>`"
             )
-        return actions.authenticate(self._db, self._clock, token.strip())
+        address = request.client.host if request.client else ""
+        with self._failures.watched(address, token, self._clock.now()):
+            return actions.authenticate(self._db, self._clock, token.strip())
 
 
 def person(request: Request) -> Identity:

@@ -25,6 +25,8 @@ from torchyard.workspaces.types import Identity, TokenKind, Workspace
 
 _NAME = re.compile(r"[a-zA-Z0-9][\w-]{2,32}", re.ASCII)
 _PART = re.compile(r"[\w.()-]{1,64}", re.ASCII)
+_CHANGES = ("description", "retention_days")
+_LONGEST_DAYS = 36_500
 _KEYS = ("name", "subscription_id", "resource_group", "location", "description", "$schema")
 
 
@@ -90,6 +92,37 @@ def read_document(document: Mapping[str, Any], now: datetime) -> Workspace:
         now,
         document.get("description") or "",
     )
+
+
+def update(db: Database, name: str, changes: Mapping[str, Any]) -> Workspace:
+    """Change `description` or `retention_days`.
+
+    Raises:
+        InvalidSpec: another key, or a value of the wrong kind.
+        NotFound: no such workspace.
+    """
+    for key in changes:
+        if key not in _CHANGES:
+            near = nearest(str(key), _CHANGES)
+            raise InvalidSpec(
+                f"`{key}` of a workspace can't be changed",
+                f"did you mean `{near}`?" if near else f"what can be: {', '.join(_CHANGES)}",
+                at=[str(key)],
+            )
+    if not isinstance(changes.get("description", ""), str):
+        raise InvalidSpec("`description` must be text", at=["description"])
+    days = changes.get("retention_days", 0)
+    if type(days) is not int or not 0 <= days <= _LONGEST_DAYS:
+        raise InvalidSpec(
+            f"`retention_days` is `{str(days)[:50]}`",
+            "a whole number of days; 0 keeps jobs for ever",
+            at=["retention_days"],
+        )
+    get(db, name)
+    if changes:
+        with db.write() as connection:
+            store.change_workspace(connection, name, **changes)
+    return get(db, name)
 
 
 def forget(connection: Connection, name: str) -> None:

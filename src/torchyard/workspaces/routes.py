@@ -50,8 +50,16 @@ def router(
 
     @routes.delete("/workspaces/{workspace}")
     def drop(workspace: str, identity: Person) -> dict[str, Any]:
+        if identity.workspace:
+            raise Forbidden("a job can't delete its workspace")
         delete(workspace)
         return {}
+
+    @routes.patch("/workspaces/{workspace}")
+    def update(workspace: str, identity: Person, changes: Annotated[Any, Body()]) -> dict[str, Any]:
+        if not isinstance(changes, dict):
+            raise InvalidSpec("the changes must be a mapping of keys to values")
+        return to_json(actions.update(db, workspace, changes))
 
     @routes.get("/workspaces/{workspace}")
     def show(workspace: str, identity: Person) -> dict[str, Any]:
@@ -72,5 +80,6 @@ def to_json(workspace: Workspace) -> dict[str, Any]:
         "resource_group": workspace.resource_group,
         "location": workspace.location,
         "description": workspace.description,
+        "retention_days": workspace.retention_days,
         "created_at": workspace.created_at.isoformat(),
     }

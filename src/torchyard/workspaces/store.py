@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Column, Connection, String, Table, Text, delete, insert, select
+from sqlalchemy import (
+    Column,
+    Connection,
+    Integer,
+    String,
+    Table,
+    Text,
+    bindparam,
+    delete,
+    insert,
+    select,
+    update,
+)
 
 from torchyard.base.db import Instant, metadata
 from torchyard.workspaces.types import Identity, TokenKind, Workspace
@@ -18,6 +31,7 @@ workspaces = Table(
     Column("location", String(64), nullable=False),
     Column("created_at", Instant, nullable=False),
     Column("description", Text, nullable=False),
+    Column("retention_days", Integer, nullable=False, server_default="0"),
 )
 
 tokens = Table(
@@ -41,6 +55,10 @@ def drop_workspace(connection: Connection, name: str) -> None:
     """Forget a workspace, and every token that is good for it only."""
     connection.execute(delete(tokens).where(tokens.c.workspace == name))
     connection.execute(delete(workspaces).where(workspaces.c.name == name))
+
+
+def change_workspace(connection: Connection, name: str, **values: Any) -> None:
+    connection.execute(update(workspaces).where(workspaces.c.name == name).values(values))
 
 
 def get_workspace(connection: Connection, name: str) -> Workspace | None:
@@ -73,8 +91,12 @@ def add_token(
     )
 
 
+# Asked for at every request: built once, for SQLAlchemy takes longer to build it than to run it.
+_BY_HASH = select(tokens).where(tokens.c.hash == bindparam("of"))
+
+
 def find_token(connection: Connection, token_hash: str, now: datetime) -> Identity | None:
-    row = connection.execute(select(tokens).where(tokens.c.hash == token_hash)).one_or_none()
+    row = connection.execute(_BY_HASH, {"of": token_hash}).one_or_none()
     if row is None or (row.expires_at is not None and row.expires_at <= now):
         return None
     return Identity(row.user, TokenKind(row.kind), row.workspace, row.subject)

@@ -9,7 +9,10 @@ from enum import Enum
 
 @dataclass(frozen=True)
 class Workspace:
-    """The central list of everything a team makes; its three names are Azure ML's."""
+    """The central list of everything a team makes; its three names are Azure ML's.
+
+    Jobs that ended more than `retention_days` ago are deleted; 0 keeps them for ever.
+    """
 
     name: str
     subscription_id: str
@@ -17,6 +20,7 @@ class Workspace:
     location: str
     created_at: datetime
     description: str = ""
+    retention_days: int = 0
 
 
 class TokenKind(str, Enum):

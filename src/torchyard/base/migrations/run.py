@@ -2,7 +2,7 @@
 
 Owns: calling Alembic from code, without an ini file.
 Leaves: when to base/db.py, what to the files in `versions/`.
-Always: one server at a time migrates; the others wait and find it done.
+Always: a schema is brought forward whole or not at all, in its caller's transaction.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Engine
+from sqlalchemy import Connection
 
 
-def upgrade(engine: Engine, version: str) -> None:
-    """Run every step up to `version` in one transaction."""
+def upgrade(connection: Connection, version: str) -> None:
+    """Run every step up to `version` in the transaction of `connection`."""
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent))
-    with engine.execution_options(writes=True).begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, version)
+    config.attributes["connection"] = connection
+    command.upgrade(config, version)

@@ -1,0 +1,192 @@
+"""Run history: `yard-server` beside `mlflow server` on SQLite, asked by the same client.
+
+    python benchmarks/history.py --mlflow-python PYTHON [--points 100000] [--singles 400]
+                                 [--runs 500] [--history 100000]
+
+The sizes above take about five minutes; those of the README are named there. PYTHON has mlflow 3
+installed: it runs the server, and for both servers the client. `raw` is plain HTTP with bodies
+made before the clock starts, so that it measures servers; `client` is mlflow's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from figures import clean_variables, progress, remove
+from server import memory_mb, mlflow_server, torchyard_server
+
+CLIENT = Path(__file__).with_name("history_client.py")
+BATCH = 1000
+CHART_WIDTH = 1000
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A server that runs, and how to measure it."""
+
+    name: str
+    python: str
+    url: str
+    token: str
+    pid: int
+    database: Path
+    chart: Callable[[str], str]
+
+    def ask(self, case: str, **fields: Any) -> dict[str, Any]:
+        """Run the client to its end."""
+        progress(f"{self.name}: {case} {fields}")
+        variables = clean_variables(MLFLOW_TRACKING_URI=self.url, MLFLOW_TRACKING_TOKEN=self.token)
+        if not self.token:
+            del variables["MLFLOW_TRACKING_TOKEN"]
+        done = subprocess.run(
+            [self.python, CLIENT, json.dumps({"case": case, **fields})],
+            env=variables,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        progress("")
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+    def memory(self) -> dict[str, float]:
+        return {"pss_mb": memory_mb(self.pid, "Pss"), "rss_mb": memory_mb(self.pid, "Rss")}
+
+    def database_bytes(self) -> int:
+        """The pages in use, those in the write-ahead log too."""
+        with contextlib.closing(sqlite3.connect(self.database, timeout=60)) as connection:
+            pages, free, size = (
+                connection.execute(f"PRAGMA {name}").fetchone()[0]
+                for name in ("page_count", "freelist_count", "page_size")
+            )
+        return int((pages - free) * size)
+
+
+def table(title: str, told: dict[str, dict[str, float]]) -> None:
+    """Ours first; the ratio is ours over theirs."""
+    ours, theirs = told
+    print(f"\n{title}\n  {'':14}{ours:>14}{theirs:>14}{'ours/theirs':>14}")
+    for figure in told[ours]:
+        mine, other = told[ours][figure], told[theirs].get(figure)
+        beside = "" if other is None else f"{other:14,.2f}{mine / other:13,.3f}x"
+        print(f"  {figure:14}{mine:14,.2f}{beside}", flush=True)
+
+
+def writing(peers: list[Peer], points: int, singles: int) -> None:
+    """In turn: each of the peers, then the next way to write."""
+    for writers in (1, 8):
+        for by in ("raw", "client"):
+            calls = max(2, points // BATCH // writers)
+            told = {
+                peer.name: peer.ask(
+                    "write", by=by, kind="batch", writers=writers, calls=calls, size=BATCH
+                )
+                for peer in peers
+            }
+            table(f"log_batch of {BATCH}, {writers} writers, {calls} calls each, {by}", told)
+            calls = max(2, singles // writers)
+            told = {
+                peer.name: peer.ask(
+                    "write", by=by, kind="single", writers=writers, calls=calls, size=1
+                )
+                for peer in peers
+            }
+            table(f"log_metric, {writers} writers, {calls} calls each, {by}", told)
+
+
+def searching(peers: list[Peer], runs: int, rounds: int) -> None:
+    told = {}
+    for peer in peers:
+        made = peer.ask("make_runs", experiment="search", runs=runs, writers=8)
+        found = peer.ask("search", experiment_id=made["experiment_id"], rounds=rounds)
+        told[peer.name] = {"runs_per_s": made["runs_per_s"], **found}
+    table(f"search over {runs} runs, the first 100; median of {rounds}", told)
+
+
+def reading(peers: list[Peer], count: int, rounds: int) -> None:
+    told = {}
+    for peer in peers:
+        before = peer.database_bytes()
+        loaded = peer.ask("load", count=count)
+        used = peer.database_bytes() - before
+        chart = peer.chart(loaded["run"])
+        found = peer.ask("read", run=loaded["run"], count=count, chart=chart, rounds=rounds)
+        told[peer.name] = {
+            "points_per_s": loaded["points_per_s"],
+            "bytes_a_point": used / count,
+            **found,
+        }
+    table(f"{count} points of one metric: whole, and for a chart; median of {rounds}", told)
+
+
+def our_chart(run: str) -> str:
+    place = f"/v1/workspaces/default/jobs/{run}/metrics/chart"
+    return f"{place}?key=metric0&width={CHART_WIDTH}"
+
+
+def their_chart(run: str) -> str:
+    place = "/ajax-api/2.0/mlflow/metrics/get-history-bulk-interval"
+    return f"{place}?run_ids={run}&metric_key=metric0&max_results={CHART_WIDTH}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--mlflow-python", required=True, help="a Python that has mlflow 3")
+    parser.add_argument("--points", type=int, default=100_000, help="written by log_batch")
+    parser.add_argument("--singles", type=int, default=400, help="calls of log_metric")
+    parser.add_argument("--runs", type=int, default=500, help="to search in")
+    parser.add_argument("--history", type=int, default=100_000, help="points to read back")
+    parser.add_argument("--rounds", type=int, default=5, help="of each search and chart")
+    asked = parser.parse_args()
+    # A benchmark that is told to end still ends its servers.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    home = Path(tempfile.mkdtemp(prefix="torchyard-benchmark-"))
+    try:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            torchyard_server(home) as (our_url, our_pid, our_start_s),
+            mlflow_server(asked.mlflow_python, Path(folder)) as (url, pid, start_s),
+        ):
+            ours = Peer(
+                "yard-server",
+                asked.mlflow_python,
+                our_url,
+                (home / "token").read_text().strip(),
+                our_pid,
+                home / "torchyard.db",
+                our_chart,
+            )
+            mlflow = Peer(
+                "mlflow server",
+                asked.mlflow_python,
+                url,
+                "",
+                pid,
+                Path(folder, "mlflow.db"),
+                their_chart,
+            )
+            peers = [ours, mlflow]
+            starts = {ours.name: our_start_s, mlflow.name: start_s}
+            told = {peer.name: {"start_s": starts[peer.name], **peer.memory()} for peer in peers}
+            table("empty", told)
+            writing(peers, asked.points, asked.singles)
+            reading(peers, asked.history, asked.rounds)
+            searching(peers, asked.runs, asked.rounds)
+            table("memory after all that", {peer.name: peer.memory() for peer in peers})
+    finally:
+        remove(home)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""A home folder and its records as one file or folder, and back into either database."""

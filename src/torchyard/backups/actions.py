@@ -1,0 +1,188 @@
+"""Back a home folder up while its server runs, and make one anew from that.
+
+Owns: what belongs to a backup, the order in which it is taken and brought back.
+Leaves: rows to records.py, files to archive.py, which database a home has to base/.
+Always: the records are taken first, so that every file they name is there to be taken after them;
+a home is restored whole, or it is as empty as before.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import tempfile
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from sqlalchemy.engine import URL
+
+import torchyard
+from torchyard.backups import archive, records
+from torchyard.backups.archive import About
+from torchyard.base import home_database
+from torchyard.base.db import SCHEMA_VERSION, refuse_newer
+from torchyard.base.errors import Conflict, InvalidInput
+
+_RECORDS = "torchyard.db"
+_BLOBS = "blobs"
+# Environments are built anew, caches filled anew; a token is made when the server starts.
+_FOLDERS = ("datastores", "logs")
+
+
+@dataclass(frozen=True)
+class Done:
+    """What was backed up or restored; `schema` is the version of the records."""
+
+    path: str
+    files: int
+    size_bytes: int
+    schema: str
+
+
+def backup(home: Path, database: str, target: Path) -> Done:
+    """Write the records and files of a home into a new file or folder.
+
+    Args:
+        database: its URL; empty for the one that the home had last.
+        target: a tar file by its ending, else a folder.
+
+    Raises:
+        InvalidInput: there is no home, or its database can't be used.
+        Conflict: there is something at `target`.
+    """
+    url = home_database.chosen(home, database)
+    if url == home_database.default_url(home) and not (home / _RECORDS).exists():
+        raise InvalidInput(
+            f"`{home}` is no home folder of a torchyard", "set TORCHYARD_HOME to the one you mean"
+        )
+    if target.resolve().is_relative_to(home.resolve()):
+        raise InvalidInput(
+            f"`{target}` lies in the home folder that is backed up", "name a place outside"
+        )
+    db = home_database.connect(url)
+    try:
+        home_database.check_pair(db, home, url)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".yard-backup-", dir=target.parent) as scratch:
+            saved = Path(scratch) / _RECORDS
+            schema = records.save(db, saved)
+            about = About(archive.FORMAT, torchyard.__version__, schema, _now(), str(home))
+            with archive.writing(target, about) as writer:
+                writer.add(_RECORDS, saved)
+                for path, known_sha256 in _files(home):
+                    writer.add(path, home / path, known_sha256)
+            entries = writer.entries
+    finally:
+        db.close()
+    return Done(str(target), len(entries), sum(one.size_bytes for one in entries), schema)
+
+
+def restore(home: Path, database: str, source: Path) -> Done:
+    """Make a home from a backup.
+
+    Args:
+        database: where the records go; empty for a file in the home.
+
+    Raises:
+        InvalidInput: what is at `source` is no whole backup.
+        Conflict: the home or the database is not empty, a server serves it, or the backup is newer
+            than this torchyard.
+    """
+    _check_empty(home)
+    own = home_database.default_url(home)
+    url = home_database.read_url(database) if database else own
+    home.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = home.with_name(f".{home.name}.{secrets.token_hex(4)}.part")
+    unfinished.mkdir(mode=0o700)
+    try:
+        entries = archive.unpack(source, unfinished, lambda about: refuse_newer(about.schema))
+        saved = unfinished / _RECORDS
+        if not saved.exists():
+            raise InvalidInput(f"the backup `{source}` holds no records")
+        if url == own:
+            opened = records.open_file(saved)
+            try:
+                opened.upgrade()
+                records.forget_home(opened)
+            finally:
+                opened.close()
+            _move(unfinished, home)
+        else:
+            _load(saved, url, home, unfinished)
+    except BaseException:
+        archive.remove(unfinished)
+        raise
+    size_bytes = sum(one.size_bytes for one in entries)
+    return Done(str(home), len(entries), size_bytes, SCHEMA_VERSION)
+
+
+def _load(saved: Path, url: URL, home: Path, unfinished: Path) -> None:
+    db = home_database.connect(url)
+    try:
+        mark = uuid.uuid4().hex
+        with records.loading(saved, db) as connection:
+            home_database.mark_as(connection, mark, home)
+            saved.unlink()
+            home_database.remember(unfinished, url, mark)
+            # The last thing before the records are there for good: either both are, or none.
+            _move(unfinished, home)
+    except BaseException:
+        if (home / "database.json").exists():
+            os.rename(home, unfinished)
+        raise
+    finally:
+        db.close()
+
+
+def _files(home: Path) -> Iterator[tuple[str, str]]:
+    """Every file as (path below the home, its sha256 if that is known), sorted."""
+    for root, folders, names in os.walk(home / _BLOBS):
+        folders.sort()
+        for name in sorted(names):
+            if not name.startswith("."):
+                yield (Path(root) / name).relative_to(home).as_posix(), name
+    for folder in _FOLDERS:
+        for root, folders, names in os.walk(home / folder):
+            folders.sort()
+            for name in sorted(names):
+                path = Path(root) / name
+                unfinished = name.startswith(".") and name.endswith(".part")
+                if not unfinished and path.is_file() and not path.is_symlink():
+                    yield path.relative_to(home).as_posix(), ""
+    # What was said while environments were built, and what was put into them.
+    for path in sorted((home / "environments").glob("*.*")):
+        if path.is_file() and not path.name.startswith("."):
+            yield path.relative_to(home).as_posix(), ""
+
+
+def _check_empty(home: Path) -> None:
+    lock = home / "served.lock"
+    if lock.exists():
+        with open(lock, "rb") as held:
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise Conflict(
+                    f"a server serves `{home}`",
+                    "restore into a new folder: set TORCHYARD_HOME to it",
+                    code="served",
+                ) from None
+    if home.exists() and any(home.iterdir()):
+        raise Conflict(
+            f"the home folder `{home}` is not empty",
+            "restore into a new folder: set TORCHYARD_HOME to it",
+            code="not_empty",
+        )
+
+
+def _move(unfinished: Path, home: Path) -> None:
+    """The home appears whole; an empty folder of that name is replaced."""
+    os.rename(unfinished, home)
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")

@@ -1,0 +1,72 @@
+"""A disk that is full, or fails.
+
+Owns: which errors say so, and the words for them.
+Leaves: making room to jobs/reclaiming.py, waiting to whoever tries again.
+Always: the message names the folder by its place in the home, never the machine's whole path.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from torchyard.base.errors import DiskFailed, DiskFull
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_BROKEN = frozenset({errno.EIO, errno.EROFS})
+_HINT = "make room: `yard gc --explain` says what can go; the server goes on by itself then"
+# What marks the server's home folder.
+_MARK = "server.id"
+
+
+def full(place: str) -> DiskFull:
+    return DiskFull(f"no space left on {place}", _HINT)
+
+
+def failed(place: str, why: str) -> DiskFailed:
+    return DiskFailed(
+        f"the disk of {place} fails: {why}",
+        "see `dmesg` on that machine; the server goes on by itself once the disk does",
+    )
+
+
+def meaning(error: BaseException, path: Path | None = None) -> DiskFull | DiskFailed | None:
+    """What `error` says of the disk; None when it is about something else.
+
+    Args:
+        path: what was written, where the error does not say it.
+    """
+    if not isinstance(error, OSError) or error.errno not in _FULL | _BROKEN:
+        return None
+    named = path or (Path(error.filename) if isinstance(error.filename, str) else None)
+    place = f"`{_name(named)}`" if named is not None else "the server's disk"
+    return full(place) if error.errno in _FULL else failed(place, str(error.strerror))
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """
+    Raises:
+        DiskFull: there is no room for what the block writes to `path`.
+        DiskFailed: the disk fails.
+    """
+    try:
+        yield
+    except OSError as error:
+        found = meaning(error, path)
+        if found is None:
+            raise
+        raise found from error
+
+
+def _name(path: Path) -> str:
+    """`blobs` for a file somewhere below the home's folder `blobs`."""
+    for parent in path.parents:
+        try:
+            if (parent / _MARK).exists():
+                return path.relative_to(parent).parts[0]
+        except OSError:
+            break
+    return path.parent.name or str(path)

@@ -1,0 +1,239 @@
+"""Which database a home folder keeps its records in.
+
+Owns: what `--database` may say, `database.json` in the home, the mark of the home in the database.
+Leaves: transactions and the schema to db.py, PostgreSQL's own ways to postgres.py.
+Always: a home has one database and a database one home; a password is never written down.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import uuid
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from sqlalchemy import Column, Connection, String, Table, Text, insert, select
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
+
+from torchyard.base import postgres
+from torchyard.base.db import Database, Instant, metadata
+from torchyard.base.errors import Conflict, InvalidInput, TorchyardError
+from torchyard.base.files import whole
+
+installation = Table(
+    "installation",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("home", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("created_at", Instant, nullable=False),
+)
+
+_FORMS = "write `postgresql://user@host/name` or `sqlite:////folder/file.db`"
+
+
+@dataclass(frozen=True)
+class _Remembered:
+    """What `database.json` says."""
+
+    url: URL
+    id: str
+
+
+def read_url(text: str) -> URL:
+    """The URL of a database.
+
+    Raises:
+        InvalidInput: it is none, or of another kind.
+    """
+    try:
+        url = make_url(text)
+        kind = url.get_backend_name()
+    except (ArgumentError, ValueError):
+        # What can't be read can't be shown: somewhere in it may be a password.
+        raise InvalidInput("the database's URL can't be read", _FORMS) from None
+    if kind == "postgres":
+        url, kind = url.set(drivername="postgresql"), "postgresql"
+    if kind == "postgresql":
+        if not url.database:
+            raise InvalidInput(
+                f"`{postgres.shown(url)}` names no database", "write it behind the host: `/name`"
+            )
+        return url.set(drivername="postgresql")
+    if kind != "sqlite":
+        raise InvalidInput(f"torchyard does not know databases of the kind `{kind}`", _FORMS)
+    if not url.database or not Path(url.database).is_absolute():
+        raise InvalidInput(
+            f"`{text}` names no file by its whole path", "write `sqlite:////folder/file.db`"
+        )
+    return url
+
+
+def refuse_password(text: str) -> None:
+    """
+    Raises:
+        InvalidInput: this URL, which was given as an argument, holds a password.
+    """
+    url = read_url(text)
+    if url.password is not None or any("password" in key for key in url.query):
+        raise InvalidInput(
+            "`--database` holds a password, and everyone on this machine can read arguments",
+            "put the URL into TORCHYARD_DATABASE, or the password into `~/.pgpass` or PGPASSWORD",
+        )
+
+
+def default_url(home: Path) -> URL:
+    return URL.create("sqlite", database=str(home / "torchyard.db"))
+
+
+def chosen(home: Path, asked: str) -> URL:
+    """What was asked for, else what the home had last, else a file in it.
+
+    Raises:
+        InvalidInput: no URL of a database.
+    """
+    if asked:
+        return read_url(asked)
+    remembered = _remembered(home)
+    return remembered.url if remembered else default_url(home)
+
+
+def open_for(home: Path, url: URL) -> Database:
+    """The database of this home, with the schema of today.
+
+    Raises:
+        InvalidInput: it can't be reached or used, in the words of the database.
+        Conflict: it belongs to another home, or the home to another database, or its schema is
+            newer than this torchyard.
+    """
+    db = connect(url)
+    try:
+        check_pair(db, home, url)
+        db.upgrade()
+        _pair(db, home, url)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def connect(url: URL) -> Database:
+    """A database that answers and is good for torchyard; its schema is as it was.
+
+    Raises:
+        InvalidInput: as `open_for`.
+    """
+    db = Database(url)
+    try:
+        with db.engine.connect() as connection:
+            if url.get_backend_name() == "postgresql":
+                postgres.check(connection)
+            else:
+                connection.exec_driver_sql("SELECT count(*) FROM sqlite_master")
+    except DBAPIError as error:
+        db.close()
+        raise _refused(url, error) from error
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _refused(url: URL, error: DBAPIError) -> TorchyardError:
+    if url.get_backend_name() == "postgresql":
+        return postgres.refusal(url, error)
+    return InvalidInput(
+        f"the database `{url.database}` can't be used: {postgres.said(error)}",
+        "see whether the file is whole and its folder is there, with space and rights to write",
+    )
+
+
+def check_pair(db: Database, home: Path, url: URL) -> None:
+    """
+    Raises:
+        Conflict: the database belongs to another home, or the home to another database.
+    """
+    remembered = _remembered(home)
+    with db.read() as connection:
+        owner = _owner(connection)
+    if remembered is None and owner is None:
+        own_file = default_url(home)
+        if url != own_file and Path(str(own_file.database)).exists():
+            raise _elsewhere(home, own_file)
+    elif owner is None:
+        assert remembered is not None
+        raise _elsewhere(home, remembered.url)
+    elif remembered is None or remembered.id != owner[0]:
+        raise Conflict(
+            f"the database `{postgres.shown(url)}` belongs to the home `{owner[1]}` of "
+            f"`{owner[2]}`",
+            "give each home a database of its own; to move a home, use `yard server backup` and "
+            "`yard server restore`",
+            code="foreign_database",
+        )
+
+
+def _elsewhere(home: Path, url: URL) -> Conflict:
+    return Conflict(
+        f"the home `{home}` has its records in `{postgres.shown(url)}`",
+        "to move them, use `yard server backup`, then `yard server restore --database URL` into "
+        "another home",
+        code="records_elsewhere",
+    )
+
+
+def _pair(db: Database, home: Path, url: URL) -> None:
+    """Write each other's mark down, unless both are there."""
+    remembered = _remembered(home)
+    if url == default_url(home):
+        return
+    mark = remembered.id if remembered else uuid.uuid4().hex
+    with db.write() as connection:
+        if _owner(connection) is None:
+            mark_as(connection, mark, home)
+    # Behind the commit: a home without a mark in the database could never be opened.
+    remember(home, url, mark)
+
+
+def mark_as(connection: Connection, mark: str, home: Path) -> None:
+    """Say in the database which home it belongs to."""
+    connection.execute(
+        insert(installation).values(
+            id=mark, home=str(home), host=socket.gethostname(), created_at=_now()
+        )
+    )
+
+
+def remember(home: Path, url: URL, mark: str) -> None:
+    """Say in the home which database it has."""
+    body = {"url": postgres.shown(url), "id": mark}
+    with whole(home / "database.json", mode=0o600) as writing:
+        writing.write(json.dumps(body, indent=1).encode() + b"\n")
+
+
+def _remembered(home: Path) -> _Remembered | None:
+    try:
+        body = json.loads((home / "database.json").read_bytes())
+        return _Remembered(read_url(body["url"]), str(body["id"]))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, InvalidInput) as error:
+        raise InvalidInput(
+            f"`{home / 'database.json'}` can't be read", "bring it back from a backup of the home"
+        ) from error
+
+
+def _owner(connection: Connection) -> tuple[str, str, str] | None:
+    if not connection.dialect.has_table(connection, installation.name):
+        return None
+    row = connection.execute(
+        select(installation.c.id, installation.c.home, installation.c.host)
+    ).first()
+    return None if row is None else (row.id, row.home, row.host)
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)

@@ -1,0 +1,106 @@
+"""`yard gc`: room on the server's disk.
+
+Owns: the verb, its sizes and times, its page.
+Leaves: what goes and what stays to the server.
+Always: it says what it removed, and with `--explain` why the rest stays.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+from torchyard.cli import tables
+from torchyard.cli.group import Verb
+from torchyard.cli.options import Session, common
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_TIMES_S = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_COLUMNS: list[tables.Column] = [
+    ("ACTION", lambda row: row["action"]),
+    ("KIND", lambda row: row["kind"]),
+    ("NAME", lambda row: row["name"]),
+    ("SIZE", lambda row: _megabytes(row["size_bytes"])),
+    ("WHY", lambda row: row["why"]),
+]
+
+
+class _Size(click.ParamType):  # type: ignore[type-arg]
+    name = "size"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", str(value), re.IGNORECASE)
+        if found is None:
+            self.fail(f"`{value}` is no size: write `50GB`", param, ctx)
+        return int(float(found[1]) * _UNITS[found[2].upper()])
+
+
+class _Time(click.ParamType):  # type: ignore[type-arg]
+    name = "time"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)([mhdw])", str(value))
+        if found is None:
+            self.fail(f"`{value}` is no time: write `14d`, `12h` or `30m`", param, ctx)
+        return float(found[1]) * _TIMES_S[found[2]]
+
+
+@click.command("gc", cls=Verb)
+@click.option("--dry-run", is_flag=True, help="Remove nothing; say what would go.")
+@click.option("--explain", is_flag=True, help="Say of everything why it goes or stays.")
+@click.option(
+    "--older-than",
+    type=_Time(),
+    default="14d",
+    show_default=True,
+    metavar="TIME",
+    help="Environments and inputs unused for so long go.",
+)
+@click.option(
+    "--budget",
+    type=_Size(),
+    default=None,
+    metavar="SIZE",
+    help="Environments and inputs beyond it go too, the longest unused first.",
+)
+@click.option(
+    "--logs",
+    type=_Size(),
+    default=None,
+    metavar="SIZE",
+    help="Logs of ended jobs beyond it go, the oldest first; without it none do.",
+)
+@common
+def gc(
+    session: Session,
+    dry_run: bool,
+    explain: bool,
+    older_than: float,
+    budget: int | None,
+    logs: int | None,
+) -> None:
+    """Make room on the server's disk: remove what no job, model or data needs.
+
+    Example: yard gc --explain --dry-run
+    """
+    asked = {
+        "dry_run": dry_run,
+        "older_than_s": older_than,
+        "budget_bytes": budget,
+        "logs_bytes": logs,
+    }
+    done: dict[str, Any] = session.client().transport.post("/v1/gc", asked)
+    things = [row for row in done["things"] if explain or row["action"] != "kept"]
+    tables.one(session.form, {**done, "things": things}, lambda: _page(done, things))
+
+
+def _page(done: dict[str, Any], things: list[dict[str, Any]]) -> str:
+    freed = _megabytes(done["freed_bytes"])
+    said = f"{freed} would be freed." if done["dry_run"] else f"{freed} freed."
+    return f"{tables.table_text(things, _COLUMNS)}\n\n{said}" if things else said
+
+
+def _megabytes(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:,.1f} MB"

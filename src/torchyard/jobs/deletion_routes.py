@@ -1,0 +1,96 @@
+"""HTTP: deleting jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body
+
+from torchyard.base.errors import InvalidInput, InvalidSpec, nearest
+from torchyard.jobs import deletion, removal
+from torchyard.jobs.deletion import Choice, Plan
+from torchyard.jobs.room import Room
+from torchyard.workspaces.access import Person
+
+_KEYS = ("names", "experiment_name", "status", "older_than_s", "dry_run")
+# More than these are taken away in the background.
+_AT_ONCE = 20
+
+
+def router(room: Room) -> APIRouter:
+    routes = APIRouter(prefix="/v1/workspaces/{workspace}/jobs", tags=["jobs"])
+
+    @routes.post("/delete")
+    def delete(workspace: str, identity: Person, asked: Annotated[Any, Body()]) -> dict[str, Any]:
+        """`names`, or some of `experiment_name`, `status`, `older_than_s`; `dry_run` only tells."""
+        choice, only_told = _choice(room, asked)
+        if only_told:
+            found = deletion.plan(room, workspace, choice)
+            return _told(room, found)
+        return _deleted(room, deletion.delete(room, workspace, choice, identity.user))
+
+    @routes.delete("/{name}")
+    def delete_one(workspace: str, name: str, identity: Person) -> dict[str, Any]:
+        return _deleted(room, deletion.delete(room, workspace, Choice([name]), identity.user))
+
+    return routes
+
+
+def _choice(room: Room, asked: Any) -> tuple[Choice, bool]:
+    if not isinstance(asked, Mapping):
+        raise InvalidSpec("what to delete must be a mapping of keys to values")
+    for key in asked:
+        if key not in _KEYS:
+            near = nearest(str(key), _KEYS)
+            hint = f"did you mean `{near}`?" if near else f"known keys: {', '.join(_KEYS)}"
+            raise InvalidSpec(f"unknown key `{key}`", hint, at=[str(key)])
+    names, age_s = asked.get("names") or [], asked.get("older_than_s")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InvalidSpec("`names` must be a list of names", at=["names"])
+    if age_s is not None and (isinstance(age_s, bool) or not isinstance(age_s, (int, float))):
+        raise InvalidSpec("`older_than_s` must be a number of seconds", at=["older_than_s"])
+    for key in ("experiment_name", "status"):
+        if not isinstance(asked.get(key) or "", str):
+            raise InvalidSpec(f"`{key}` must be text", at=[key])
+    try:
+        before = None if age_s is None else room.clock.now() - timedelta(seconds=age_s)
+    except OverflowError:
+        raise InvalidSpec("`older_than_s` is no such time", at=["older_than_s"]) from None
+    choice = Choice(names, asked.get("experiment_name") or "", asked.get("status") or "", before)
+    conditions = bool(choice.experiment_name or choice.status or before)
+    if conditions == bool(names):
+        raise InvalidInput(
+            "jobs are deleted by name, or by conditions",
+            "give `names`, or some of `experiment_name`, `status`, `older_than_s`",
+        )
+    return choice, bool(asked.get("dry_run"))
+
+
+def _told(room: Room, found: Plan) -> dict[str, Any]:
+    weights = removal.weights(room, found.jobs)
+    jobs = [
+        {"name": job.name, "status": job.status.value, **vars(weights[job.name])}
+        for job in found.jobs
+    ]
+    return {"jobs": jobs, "kept": _kept(found)}
+
+
+def _deleted(room: Room, found: Plan) -> dict[str, Any]:
+    """A few at once; the scheduler takes away the others, and those whose worker lingers."""
+    names = [job.name for job in found.jobs]
+    gone = removal.work(room) if 0 < len(names) <= _AT_ONCE else []
+    room.bell.set()
+    return {
+        "deleted": names,
+        "pending": [name for name in names if name not in set(gone)],
+        "kept": _kept(found),
+    }
+
+
+def _kept(found: Plan) -> list[dict[str, str]]:
+    return [
+        {"name": one.job.name, "reason": one.reason, "hint": one.hint, "code": one.code}
+        for one in found.kept
+    ]

@@ -1,0 +1,120 @@
+"""The properties of a job that torchyard itself reads: `torchyard.<name>`.
+
+Owns: which there are, what each may say, the words when one is wrong.
+Leaves: acting on them to who asks: retry.py and the planner.
+Always: a property below `torchyard.` that is not in the table is refused with the nearest name,
+so that a slip of the pen never goes unnoticed; all others are the user's own.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from torchyard.base.errors import InvalidSpec, nearest
+
+PREFIX = "torchyard."
+LOG_QUOTA = f"{PREFIX}log_quota_mb"
+
+# What each says, for the docs and for messages.
+TABLE: dict[str, str] = {
+    "torchyard.retry.max_attempts": "how often the job is tried in all, 1 to 100; default 1",
+    "torchyard.retry.backoff_s": "seconds before the second attempt, doubled for each later one "
+    "up to an hour; default 10",
+    "torchyard.retry.on": "failures to try again after, all when left out: "
+    "`exit 75, signal SIGKILL, log /NCCL .* timeout/, nccl_error`",
+    "torchyard.retry.never": "failures never to try again after, in the same words; default: "
+    "those that come again, as `cuda_out_of_memory` and `import_failed`",
+    "torchyard.retry.elsewhere": "failures to try again after on other nodes of the cluster",
+    "torchyard.secrets": "names of environment variables whose values are masked",
+    "torchyard.not_secrets": "names of those that only look like secrets",
+    "torchyard.hang_after_s": "seconds without output or metric after which every rank's stack "
+    "is written to the logs; default off",
+    "torchyard.hang_action": "`dump` (the default) or `fail`: what is done then",
+    "torchyard.rendezvous_timeout_s": "seconds in which all ranks must have joined the process "
+    "group; default off",
+    "torchyard.log_quota_mb": "MiB of logs that are kept of the job; what is printed beyond is "
+    "dropped, and the job goes on; default 1024",
+}
+
+
+def check(properties: Mapping[str, str]) -> None:
+    """
+    Raises:
+        InvalidSpec: one below `torchyard.` that there is not.
+    """
+    for key in properties:
+        if key.startswith(PREFIX) and key not in TABLE:
+            near = nearest(key, list(TABLE))
+            raise InvalidSpec(
+                f"there is no property `{key[:80]}`",
+                f"did you mean `{near}`?" if near else f"there are: {', '.join(TABLE)}",
+                at=("properties", key),
+            )
+
+
+def number(
+    properties: Mapping[str, str], key: str, default: float, least: float, most: float
+) -> float:
+    """
+    Raises:
+        InvalidSpec: it is no number, or out of range.
+    """
+    written = properties.get(key)
+    if written is None:
+        return default
+    try:
+        value = float(written)
+    except ValueError:
+        value = math.nan
+    if not least <= value <= most:
+        raise InvalidSpec(
+            f"`{key}` is `{written[:50]}`",
+            f"a number from {least:g} to {most:g}",
+            at=("properties", key),
+        )
+    return value
+
+
+def count(properties: Mapping[str, str], key: str, default: int, least: int, most: int) -> int:
+    """
+    Raises:
+        InvalidSpec: it is no whole number, or out of range.
+    """
+    value = number(properties, key, default, least, most)
+    if value != int(value):
+        raise InvalidSpec(
+            f"`{key}` is `{properties[key][:50]}`", "a whole number", at=("properties", key)
+        )
+    return int(value)
+
+
+def words(properties: Mapping[str, str], key: str) -> tuple[str, ...]:
+    """A list: separated by commas, or written as JSON.
+
+    Raises:
+        InvalidSpec: it begins as JSON and is none.
+    """
+    written = properties.get(key, "").strip()
+    if not written.startswith("["):
+        return tuple(word.strip() for word in written.split(",") if word.strip())
+    try:
+        read: Any = json.loads(written)
+    except ValueError as error:
+        raise InvalidSpec(
+            f"`{key}` begins as a JSON list and is none: {error}",
+            "write `a, b`, or a JSON list of texts",
+            at=("properties", key),
+        ) from error
+    return tuple(str(word) for word in read)
+
+
+def log_quota_mb(properties: Mapping[str, str]) -> int:
+    """How much of what a job prints is kept, over all its attempts, in MiB.
+
+    Raises:
+        InvalidSpec: it is no whole number, or out of range.
+    """
+    return count(properties, LOG_QUOTA, 1024, 1, 1 << 20)

@@ -1,0 +1,122 @@
+"""Uploads of large artifacts in parts, as MLflow's clients send them.
+
+Owns: the three endpoints of `mlflow-artifacts/mpu` and the one that takes a part.
+Leaves: where the whole file lies to places.py.
+Always: a part goes to disk as it comes; the file is there whole or not at all; parts of an upload
+that nobody completes go after a week.
+"""
+
+import re
+import secrets
+import shutil
+import time
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import JSONResponse
+from starlette.concurrency import run_in_threadpool
+
+from torchyard.base.errors import NotFound
+from torchyard.data.datastores import ARTIFACT_STORE
+from torchyard.mlflow import places
+from torchyard.mlflow.calls import Authenticate, Call, Caller, integer, invalid, workspace_of
+from torchyard.mlflow.registry import Registry
+from torchyard.mlflow.runs import Runs
+from torchyard.workspaces.types import Identity
+
+_MPU = "/api/2.0/mlflow-artifacts/mpu"
+_FOLDER = ".uploads"
+_UPLOAD = re.compile(r"[0-9a-f]{32}")
+_KEPT_S = 7 * 24 * 3600
+_PARTS_LIMIT = 10_000
+_CHUNK_BYTES = 1 << 20
+
+
+def router(runs: Runs, room: Registry, authenticate: Authenticate, caller: Caller) -> APIRouter:
+    routes = APIRouter(route_class=caller.route_class)
+    person = Annotated[Identity, Depends(authenticate)]
+
+    def folder_of(workspace: str, upload: str) -> Path:
+        found = _uploads(room, workspace) / upload
+        if not _UPLOAD.fullmatch(upload) or not found.is_dir():
+            raise NotFound(f"there is no upload `{upload[:64]}`", "begin it again")
+        return found
+
+    @routes.post(_MPU + "/create/{path:path}")
+    @routes.post(_MPU + "/create")
+    def create(
+        request: Request, call: Annotated[Call, Depends(caller)], path: str = ""
+    ) -> JSONResponse:
+        call.text("path")
+        count = call.size("num_parts", 1, _PARTS_LIMIT)
+        places.find(runs, room, call.workspace, places.safe(path))
+        uploads = _uploads(room, call.workspace)
+        _drop_old(uploads)
+        upload = secrets.token_hex(16)
+        (uploads / upload).mkdir(parents=True)
+        # The client asks for a part's address as it stands, with these headers and no others.
+        above = str(request.url).partition("/mpu/create")[0]
+        headers = {"Authorization": request.headers["authorization"]}
+        credentials = [
+            {
+                "url": f"{above}/mpu/parts/{upload}/{number}",
+                "part_number": number,
+                "headers": headers,
+            }
+            for number in range(1, count + 1)
+        ]
+        return JSONResponse({"upload_id": upload, "credentials": credentials})
+
+    @routes.put(_MPU + "/parts/{upload}/{number}")
+    async def take_part(
+        request: Request, upload: str, number: int, identity: person
+    ) -> JSONResponse:
+        folder = await run_in_threadpool(folder_of, workspace_of(request, identity), upload)
+        if not 1 <= number <= _PARTS_LIMIT:
+            raise invalid("part_number", number, f"it is from 1 to {_PARTS_LIMIT}.")
+        name = f"{number:05}"
+        writing = await run_in_threadpool(places.part_in, folder, name)
+        with writing as part:
+            async for chunk in request.stream():
+                await run_in_threadpool(part.write, chunk)
+        return JSONResponse({}, headers={"ETag": f'"{part.stored.sha256}"'})
+
+    @routes.post(_MPU + "/complete/{path:path}")
+    @routes.post(_MPU + "/complete")
+    def complete(call: Annotated[Call, Depends(caller)], path: str = "") -> JSONResponse:
+        folder = folder_of(call.workspace, call.text("upload_id"))
+        numbers = [integer(part.get("part_number"), "parts") for part in call.objects("parts")]
+        parts = [folder / f"{number:05}" for number in sorted(numbers)]
+        if not parts or not all(part.is_file() for part in parts):
+            raise invalid("parts", numbers, "a part was not uploaded.")
+        name = call.text("path").replace("\\", "/").rpartition("/")[2]
+        whole = places.safe(f"{path}/{name}" if path else name)
+        place, inner = places.find(runs, room, call.workspace, whole)
+        with place.writing(inner) as writing:
+            for part in parts:
+                with part.open("rb") as file:
+                    while chunk := file.read(_CHUNK_BYTES):
+                        writing.write(chunk)
+        shutil.rmtree(folder)
+        return JSONResponse({})
+
+    @routes.post(_MPU + "/abort/{path:path}")
+    @routes.post(_MPU + "/abort")
+    def abort(call: Annotated[Call, Depends(caller)], path: str = "") -> JSONResponse:
+        shutil.rmtree(folder_of(call.workspace, call.text("upload_id")))
+        return JSONResponse({})
+
+    return routes
+
+
+def _uploads(room: Registry, workspace: str) -> Path:
+    return room.datastores.root(workspace, ARTIFACT_STORE) / _FOLDER
+
+
+def _drop_old(uploads: Path) -> None:
+    if not uploads.is_dir():
+        return
+    for folder in uploads.iterdir():
+        if time.time() - folder.stat().st_mtime > _KEPT_S:
+            shutil.rmtree(folder, ignore_errors=True)

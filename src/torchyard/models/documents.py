@@ -1,0 +1,141 @@
+"""A model's document, and what a model may be called.
+
+Owns: the keys of the document and their forms, names.
+Leaves: what lies at its path to whoever passes a `FindSource`.
+Always: a name that a document gives can be written in a reference, `azureml:name:version`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torchyard.base.errors import InvalidInput, InvalidSpec, nearest
+from torchyard.data.types import MODEL_TYPES
+
+_NAME = re.compile(r"^[a-zA-Z0-9][\w.-]{0,254}$")
+_NAME_MAX_LENGTH = 256
+# The last four are said of a model and change nothing: its flavors stand in its `MLmodel`.
+_KEYS = (
+    "name", "version", "type", "path", "description", "tags", "properties", "stage",
+    "$schema", "flavors", "datastore", "id",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Request:
+    """A version to be made; `run_link` and `model_id` as in `Model`, `job` when it is not that of
+    the source.
+    """
+
+    name: str
+    path: str
+    type: str
+    version: int | None = None
+    description: str = ""
+    tags: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, str] = field(default_factory=dict)
+    run_link: str = ""
+    model_id: str = ""
+    job: str = ""
+
+
+def read(document: Mapping[str, Any]) -> Request:
+    """
+    Raises:
+        InvalidSpec: what is wrong, and where.
+    """
+    for key in document:
+        if key not in _KEYS:
+            near = nearest(str(key), _KEYS)
+            hint = f"did you mean `{near}`?" if near else f"known keys: {', '.join(_KEYS[:-4])}"
+            raise InvalidSpec(f"unknown key `{key}`", hint, at=[str(key)])
+    name = document.get("name")
+    if not isinstance(name, str) or not _NAME.match(name):
+        raise InvalidSpec(
+            f"`{name}` is no name for a model" if name else "the model has no `name`",
+            "letters, digits, `_`, `-` and `.`, beginning with a letter or digit",
+            at=["name"],
+        )
+    path = document.get("path")
+    if not isinstance(path, str) or not path:
+        raise InvalidSpec(
+            "the model has no `path`",
+            "name a local file or folder, or "
+            "`azureml://jobs/<job>/outputs/artifacts/paths/outputs/model.pt`",
+            at=["path"],
+        )
+    return Request(
+        name=name,
+        path=path,
+        type=_type(document.get("type")),
+        version=_version(document.get("version")),
+        description=str(document.get("description") or ""),
+        tags=_texts(document, "tags"),
+        properties=with_stage(_texts(document, "properties"), document),
+    )
+
+
+def check_name(name: str) -> None:
+    """MLflow's clients may use any name that can be written in a URI and as a folder.
+
+    Raises:
+        InvalidInput: in MLflow's words where it has some.
+    """
+    if not name.strip():
+        raise InvalidInput("Missing value for required parameter 'name'.")
+    if "/" in name or ":" in name:
+        raise InvalidInput(f"Invalid model name '{name}'. Names cannot contain '/' or ':'.")
+    if len(name) > _NAME_MAX_LENGTH or name in (".", "..") or not name.isprintable():
+        raise InvalidInput(
+            f"Invalid value {name[:300]!a} for parameter 'name' supplied.",
+            f"1 to {_NAME_MAX_LENGTH} characters that can be printed, neither `.` nor `..`",
+        )
+
+
+def merged(old: Mapping[str, str], changes: Mapping[str, Any], key: str) -> dict[str, str]:
+    """`old` with what `changes` has at `key`; what is None there goes."""
+    given = changes.get(key) or {}
+    if not isinstance(given, Mapping):
+        raise InvalidSpec(f"`{key}` must be a mapping of texts", at=[key])
+    kept = {**old, **{str(name): value for name, value in given.items()}}
+    return {name: str(value) for name, value in kept.items() if value is not None}
+
+
+def with_stage(properties: dict[str, str], document: Mapping[str, Any]) -> dict[str, str]:
+    stage = document.get("stage")
+    return {**properties, "stage": str(stage)} if stage else properties
+
+
+def _type(written: Any) -> str:
+    """In any case, and in camelCase."""
+    plain = str(written or "custom_model").replace("_", "").replace("-", "").lower()
+    for kind in MODEL_TYPES:
+        if plain == kind.replace("_", ""):
+            return kind
+    near = nearest(str(written), MODEL_TYPES)
+    raise InvalidSpec(
+        f"`{written}` is no type of a model",
+        f"did you mean `{near}`?" if near else f"use one of: {', '.join(MODEL_TYPES)}",
+        at=["type"],
+    )
+
+
+def _version(value: Any) -> int | None:
+    if value is None:
+        return None
+    if not str(value).isdigit() or int(value) < 1:
+        raise InvalidSpec(
+            f"`{value}` is no version of a model", "use a whole number, or leave it out",
+            at=["version"],
+        )  # fmt: skip
+    return int(value)
+
+
+def _texts(document: Mapping[str, Any], key: str) -> dict[str, str]:
+    values = document.get(key) or {}
+    if not isinstance(values, Mapping):
+        raise InvalidSpec(f"`{key}` must be a mapping of texts", at=[key])
+    return {str(name): str(value) for name, value in values.items()}

@@ -1,0 +1,249 @@
+"""Logged models: what a run made of a model, before anyone registers it.
+
+Owns: their files' place, their status, tags and parameters, who used or made them.
+Leaves: what a run is to jobs/, which names it here by its job's name.
+Always: the files of a run's model lie among the run's own, the newest of a name below that name,
+so that whoever takes the run's files takes the model; no two models share a folder.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from torchyard.base import files
+from torchyard.base.clock import Clock
+from torchyard.base.db import Database
+from torchyard.base.errors import InvalidInput, NotFound
+from torchyard.data.datastores import ARTIFACT_STORE, Datastores, artifacts_of
+from torchyard.models import logged_store as store
+from torchyard.models.types import LoggedMetric, LoggedModel, RunModel
+
+PENDING, READY, FAILED, UNSPECIFIED = STATUSES = ("PENDING", "READY", "FAILED", "UNSPECIFIED")
+_BAD_CHARACTERS = ("/", ":", ".", "%", '"', "'")
+_NAME_MAX_BYTES = 200
+# What every job has among its files; a model of this name would be mixed with them.
+_TAKEN = frozenset({"outputs", "logs", "user_logs", "system_logs"})
+
+
+def create(
+    db: Database,
+    clock: Clock,
+    datastores: Datastores,
+    workspace: str,
+    experiment_id: int,
+    name: str,
+    run: str = "",
+    beside_run: bool = False,
+    type: str = "",
+    tags: Mapping[str, str] | None = None,
+    params: Mapping[str, str] | None = None,
+) -> LoggedModel:
+    """A Pending model with a new id, of the run `run` if it is not empty.
+
+    Args:
+        beside_run: the run is ours, and the files shall lie among its own.
+
+    Raises:
+        InvalidInput: it is no name.
+    """
+    _check_name(name)
+    model_id = f"m-{uuid.uuid4().hex}"
+    now = clock.now()
+    made = LoggedModel(
+        id=model_id,
+        workspace=workspace,
+        experiment_id=experiment_id,
+        name=name,
+        run=run,
+        folder=f"LoggedModels/{model_id}",
+        type=type,
+        status=PENDING,
+        created_at=now,
+        updated_at=now,
+        tags=dict(tags or {}),
+        params=dict(params or {}),
+    )
+    with db.write() as connection:
+        if beside_run:
+            folder = _make_room(connection, datastores, workspace, run, name)
+            made = replace(made, folder=folder or f"{artifacts_of(run)}/{name}-{model_id}")
+        store.add(connection, made)
+    return made
+
+
+def get(db: Database, workspace: str, model_id: str, deleted: bool = False) -> LoggedModel:
+    """
+    Args:
+        deleted: find it even when it is.
+
+    Raises:
+        NotFound: there is none.
+    """
+    with db.read() as connection:
+        found = store.get(connection, workspace, model_id)
+    if found is None or (found.deleted and not deleted):
+        raise NotFound(f"Logged model with ID '{model_id[:100]}' not found.")
+    return found
+
+
+def list_in(db: Database, workspace: str, experiment_ids: Collection[int]) -> list[LoggedModel]:
+    """Newest first."""
+    with db.read() as connection:
+        return store.in_experiments(connection, workspace, experiment_ids)
+
+
+def names_in(db: Database, workspace: str) -> list[str]:
+    """Of those that no run made; a run's are its job's own."""
+    with db.read() as connection:
+        return store.names_without_run(connection, workspace)
+
+
+def metrics_of(
+    db: Database, workspace: str, model_ids: Sequence[str]
+) -> dict[str, list[LoggedMetric]]:
+    """By model."""
+    with db.read() as connection:
+        return store.metrics_of(connection, workspace, model_ids)
+
+
+def change(
+    db: Database,
+    clock: Clock,
+    workspace: str,
+    model_id: str,
+    *,
+    status: str | None = None,
+    deleted: bool | None = None,
+    tags: Mapping[str, str | None] | None = None,
+    params: Mapping[str, str] | None = None,
+) -> LoggedModel:
+    """Change what is not None; a tag that is None goes, the others are merged.
+
+    Raises:
+        NotFound: there is none.
+        InvalidInput: a parameter has another value already.
+    """
+    with db.write() as connection:
+        found = store.get(connection, workspace, model_id)
+        if found is None:
+            raise NotFound(f"Logged model with ID '{model_id[:100]}' not found.")
+        both = {**found.tags, **(tags or {})}
+        changed = replace(
+            found,
+            status=status or found.status,
+            deleted=found.deleted if deleted is None else deleted,
+            tags={key: value for key, value in both.items() if value is not None},
+            params={**found.params, **(params or {})},
+            updated_at=clock.now(),
+        )
+        for key, value in found.params.items():
+            if changed.params[key] != value:
+                raise InvalidInput(
+                    f"parameter `{key[:100]}` of logged model `{model_id}` is set already",
+                    "log it under another key",
+                )
+        values = vars(changed)
+        store.change(
+            connection,
+            workspace,
+            model_id,
+            **{key: values[key] for key in ("status", "deleted", "tags", "params", "updated_at")},
+        )
+    return changed
+
+
+def measure(connection: Connection, workspace: str, points: Sequence[LoggedMetric]) -> None:
+    """Keep what was measured, in the transaction that keeps it for the run."""
+    store.put_metrics(connection, workspace, points)
+
+
+def note(db: Database, workspace: str, used: Sequence[RunModel]) -> None:
+    """Write down which models runs used and made; again does nothing."""
+    with db.write() as connection:
+        store.add_run_models(connection, workspace, used)
+
+
+def of_runs(db: Database, workspace: str, runs: Sequence[str]) -> dict[str, list[RunModel]]:
+    """By run, of those that used or made some."""
+    with db.read() as connection:
+        return store.run_models_of(connection, workspace, runs)
+
+
+def forget_run(connection: Connection, workspace: str, run: str) -> None:
+    """Forget the models that a run logged, and what it logged of models.
+
+    Their files go with the run's own.
+    """
+    store.forget_run(connection, workspace, run)
+
+
+def folders_of(db: Database, workspace: str, run: str) -> list[str]:
+    """Where among the run's files models lie, relative to them."""
+    with db.read() as connection:
+        found = store.folders_of(connection, workspace, run)
+    return [folder.removeprefix(artifacts_of(run) + "/") for folder in found]
+
+
+def file(datastores: Datastores, model: LoggedModel, path: str) -> Path:
+    """
+    Raises:
+        NotFound: the model has no such file.
+    """
+    return datastores.file(model.workspace, ARTIFACT_STORE, _stored(model, path))
+
+
+def list_files(datastores: Datastores, model: LoggedModel) -> Iterator[tuple[str, int]]:
+    """(path in the model, size in bytes), sorted."""
+    return datastores.list(model.workspace, ARTIFACT_STORE, model.folder)
+
+
+def writing(
+    datastores: Datastores, model: LoggedModel, path: str
+) -> AbstractContextManager[files.Writing]:
+    """Open a file of the model for writing."""
+    return datastores.writing(model.workspace, ARTIFACT_STORE, _stored(model, path))
+
+
+def delete_file(datastores: Datastores, model: LoggedModel, path: str) -> None:
+    """A file, or everything below a folder; nothing when it is not there."""
+    datastores.delete(model.workspace, ARTIFACT_STORE, _stored(model, path))
+
+
+def _make_room(
+    connection: Connection, datastores: Datastores, workspace: str, run: str, name: str
+) -> str:
+    """The folder of the run's newest model of a name: an older one gives way.
+
+    Empty when the run has other files there.
+    """
+    folder = f"{artifacts_of(run)}/{name}"
+    older = store.in_folder(connection, workspace, folder)
+    if older is None:
+        there = files.inside(datastores.root(workspace, ARTIFACT_STORE), folder).exists()
+        return "" if there or name in _TAKEN else folder
+    moved = f"{folder}-{older.id}"
+    store.change(connection, workspace, older.id, folder=moved)
+    datastores.move(workspace, ARTIFACT_STORE, folder, moved)
+    return folder
+
+
+def _stored(model: LoggedModel, path: str) -> str:
+    return f"{model.folder}/{files.safe_relative(path)}"
+
+
+def _check_name(name: str) -> None:
+    if not name or any(character in name for character in _BAD_CHARACTERS):
+        raise InvalidInput(
+            f"Invalid model name ({name!r}) provided. Model name must be a non-empty string "
+            f"and cannot contain the following characters: {_BAD_CHARACTERS}"
+        )
+    if len(name.encode()) > _NAME_MAX_BYTES or not name.isprintable():
+        raise InvalidInput(
+            f"Invalid model name ({name[:100]!r}…): up to {_NAME_MAX_BYTES} bytes of text"
+        )

@@ -1,0 +1,175 @@
+"""What every Python of a rank runs at its start, so that a bad end leaves a record.
+
+Owns: where Python tells of its end: excepthook, sys.exit, threads, faulthandler, atexit.
+Leaves: writing the record to rank_record.py, reading it to evidence.py.
+Always: nothing that the script prints, returns or exits with changes; whatever fails in here fails
+silently; without a rank's folder in the environment nothing is done. Runs on Python 3.6 and later
+and imports only what is built into the interpreter, because each Python of a job pays for it.
+"""
+
+import atexit
+import faulthandler
+import os
+import sys
+import time
+
+MYPY = False
+if MYPY:
+    from typing import Any
+
+VARIABLE = "TORCHYARD_ERRORS"
+RECORDER = "_torchyard_rank_record"
+# A real-time signal that no library is known to use; asks for a stack of every thread.
+STACKS_SIGNAL = 57
+# High, so that the numbers a script gets are those it would get without us.
+_FIRST_DESCRIPTOR, _LAST_DESCRIPTOR = 200, 250
+
+
+class _Life:
+    """What this process knows of its own end."""
+
+    folder = ""
+    pid = 0
+    started = 0.0
+    dump = ""
+    recorded = False
+    exit = None  # type: Any
+
+
+def install() -> None:
+    """Take note of how this process ends, if it belongs to a rank."""
+    try:
+        folder = os.environ.get(VARIABLE, "")
+        if folder and not _Life.folder and os.path.isdir(folder):
+            _install(folder)
+    except Exception:
+        pass
+
+
+def _install(folder: str) -> None:
+    _Life.folder, _Life.pid, _Life.started = folder, os.getpid(), time.time()
+    _Life.dump = os.path.join(folder, f"{_Life.pid}.stack")
+    before = sys.excepthook
+
+    def excepthook(kind: "Any", value: "Any", trace: "Any") -> None:
+        # Code that runs here may make Python forget that SIGINT shall be its end; the kernel
+        # tells of that end anyway.
+        if not issubclass(kind, KeyboardInterrupt):
+            _record("exception", kind, value, trace)
+        _Life.recorded = True
+        before(kind, value, trace)
+
+    sys.excepthook = excepthook
+    setattr(sys, "exit", _Exit(sys.exit))  # noqa: B010
+    _watch_threads()
+    _watch_crashes()
+    atexit.register(_ended)
+
+
+class _Exit:
+    """Stands for `sys.exit`; no function, because one that is kept in a class would be bound."""
+
+    def __init__(self, original: "Any") -> None:
+        self._original = original
+        self.__wrapped__ = original
+        self.__doc__ = original.__doc__
+        self.__name__ = self.__qualname__ = "exit"
+        self.__module__ = "sys"
+
+    def __call__(self, *status: "Any") -> None:
+        try:
+            _note_exit(status[0] if status else None)
+        except Exception:
+            pass
+        self._original(*status)
+
+    def __repr__(self) -> str:
+        return repr(self._original)
+
+    def __reduce__(self) -> str:
+        return "exit"
+
+
+def _note_exit(status: "Any") -> None:
+    _Life.exit = None
+    if status is None or status == 0:
+        return
+    caller = sys._getframe(2)
+    code = caller.f_code
+    if "multiprocessing" in code.co_filename:
+        return  # A child's way to end: what went wrong there was printed before.
+    place = (code.co_filename, caller.f_lineno, code.co_name)
+    # Made into text at once: to keep the exception would keep its frames and all they hold.
+    _Life.exit = _recorder().describe(_Life.started, "exit", *sys.exc_info(), status, place)
+
+
+def _watch_threads() -> None:
+    """A thread that fails is no end, but it may be why the script ends itself later."""
+    threads = sys.modules.get("threading")
+    name = "excepthook" if threads is not None else "_excepthook"
+    if threads is None:
+        # `threading` takes its hook from here when it is imported; to import it costs too much.
+        import _thread as threads
+    before = getattr(threads, name, None)
+    if before is None:
+        return  # Python 3.7 and earlier have no such hook.
+
+    def excepthook(told: "Any") -> None:
+        if told.exc_type is not SystemExit:
+            _record("thread", told.exc_type, told.exc_value, told.exc_traceback)
+        before(told)
+
+    setattr(threads, name, excepthook)
+
+
+def _watch_crashes() -> None:
+    file = os.open(_Life.dump, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    high = _free_descriptor()
+    if high is not None:
+        os.dup2(file, high, False)
+        os.close(file)
+        file = high
+    if not faulthandler.is_enabled():
+        faulthandler.enable(file)
+    faulthandler.register(STACKS_SIGNAL, file, all_threads=True, chain=False)
+
+
+def _free_descriptor() -> "Any":
+    for number in range(_LAST_DESCRIPTOR, _FIRST_DESCRIPTOR, -1):
+        try:
+            os.fstat(number)
+        except OSError:
+            return number
+    return None
+
+
+def _ended() -> None:
+    """Python ends by itself: all that is not `os._exit` or a signal comes this way."""
+    try:
+        if os.getpid() != _Life.pid:
+            return
+        value = getattr(sys, "last_value", None)
+        if not _Life.recorded:
+            if value is not None:
+                # The script has a hook of its own in place of ours.
+                _record("exception", type(value), value, value.__traceback__)
+            elif _Life.exit is not None:
+                _recorder().save(_Life.folder, _Life.exit)
+        if not os.path.getsize(_Life.dump):
+            os.unlink(_Life.dump)
+    except Exception:
+        pass
+
+
+def _record(kind: str, error_type: "Any", error: "Any", trace: "Any") -> None:
+    try:
+        recorder = _recorder()
+        recorder.save(
+            _Life.folder, recorder.describe(_Life.started, kind, error_type, error, trace)
+        )
+    except Exception:
+        pass
+
+
+def _recorder() -> "Any":
+    return __import__(RECORDER)

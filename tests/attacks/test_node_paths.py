@@ -1,0 +1,152 @@
+"""What comes to a node, and to the server's cache, from a place that lies about its names."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attacks.paths import NAMES, tree
+from torchyard.base.clock import FakeClock
+from torchyard.base.db import Database
+from torchyard.base.errors import TorchyardError
+from torchyard.data import actions as data
+from torchyard.data.datastores import Datastores
+from torchyard.data.fetching import Fetcher
+from torchyard.data.types import Entry
+from torchyard.worker import remote_inputs
+from torchyard.worker.blobs import Blobs
+from torchyard.worker.failures import Failure
+from torchyard.worker.inputs import plain_name
+from torchyard.worker.logs import LogShipper
+
+HASH = "0" * 64
+
+
+class LyingLink:
+    """A server that names one file as it likes."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def call(self, method: str, path: str, *rest: Any) -> Any:
+        return {"single": True, "files": [{"path": self.name, "size_bytes": 6, "mode": "777"}]}
+
+    def open(self, path: str) -> Any:
+        return io.BytesIO(b"ATTACK")
+
+
+class LyingPlace:
+    """A store whose keys are what they like, as an object store's may be."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def entry(self, path: str) -> Entry | None:
+        return None
+
+    def is_folder(self, path: str) -> bool:
+        return True
+
+    def walk(self, prefix: str) -> Iterator[Entry]:
+        return iter([Entry(self.name, 6, "1")])
+
+    def fetch(self, wanted: Sequence[tuple[str, Path]]) -> None:
+        for _, target in wanted:
+            target.write_bytes(b"ATTACK")
+
+    def local(self, path: str) -> Path | None:
+        return None
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+def test_a_node_writes_nothing_outside_its_folder(name: str, tmp_path: Path) -> None:
+    node = tmp_path / "a" / "node"
+    node.mkdir(parents=True)
+    before = tree(tmp_path, but=node)
+    try:
+        remote_inputs.bring(LyingLink(name), "data", node / "in", lambda: True)  # type: ignore[arg-type]
+    except (Failure, OSError, ValueError):
+        pass
+    blobs = tmp_path / "a" / "node" / "blobs"
+    (blobs / HASH[:2]).mkdir(parents=True)
+    manifest = {"files": [{"path": name, "sha256": HASH, "size": 1, "mode": "6777"}]}
+    (blobs / HASH[:2] / HASH).write_text(json.dumps(manifest))
+    try:
+        for file in Blobs(None, str(blobs), lambda: False).manifest(HASH):  # type: ignore[arg-type]
+            assert (node / file.path).resolve().is_relative_to(node)
+            assert file.mode <= 0o777
+    except (Failure, OSError, ValueError):
+        pass
+    try:
+        assert (node / plain_name(name)).parent == node
+    except Failure:
+        pass
+    assert tree(tmp_path, but=node) == before
+
+
+def test_a_store_writes_nothing_outside_the_cache(
+    tmp_path: Path, db: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "a" / "home"
+    home.mkdir(parents=True)
+    fetcher = Fetcher(home, db, Datastores(home / "datastores"))
+    before = tree(tmp_path, but=home)
+    refused = 0
+    for number, name in enumerate(NAMES):
+        place = data.Place(LyingPlace(name), "p", f"s3://b/{number}")  # type: ignore[arg-type]
+        monkeypatch.setattr(data, "locate", lambda *_, place=place: place)
+        try:
+            fetcher.fetch("default", "uri_folder", f"s3://b/{number}", clock.now(), lambda: False)
+        except (TorchyardError, OSError, ValueError):
+            refused += 1
+        assert tree(tmp_path, but=home) == before, name
+    print(f"{len(NAMES)} attacks on the cache: 0 got out, {refused} were refused")
+
+
+def test_links_and_pipes_in_logs_are_not_shipped(tmp_path: Path) -> None:
+    sent: list[str] = []
+
+    class Link:
+        def send(self, method: str, path: str, content: bytes, query: Any) -> Any:
+            sent.append(query["path"])
+            return {"size": query["offset"] + len(content)}
+
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "x.txt").write_text("OUTSIDE")
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    (folder / "real.txt").write_text("real")
+    (folder / "file").symlink_to(tmp_path / "outside" / "x.txt")
+    (folder / "folder").symlink_to(tmp_path / "outside")
+    (folder / "device").symlink_to("/dev/zero")
+    os.mkfifo(folder / "pipe")
+    shipper = LogShipper(Link(), tmp_path)  # type: ignore[arg-type]
+    shipper.watch_folder(folder, "logs")
+    assert shipper.finish(10)
+    assert sent == ["logs/real.txt"]
+
+
+def test_nothing_here_unpacks_an_archive() -> None:
+    """No bomb and no member's name can do harm where no archive is ever opened for reading."""
+    source = Path(__file__).parents[2] / "src" / "torchyard"
+    unpacks = re.compile(
+        r"\bimport (?:tarfile|gzip|bz2|lzma|zlib)\b|from (?:tarfile|zipfile|gzip|zlib) "
+        r"|unpack_archive|"
+        r"\.extract(?:all)?\(|ZipFile\([^)]*\"r\"|is_zipfile"
+    )
+    found = [
+        file.relative_to(source).as_posix()
+        for file in sorted(source.rglob("*.py"))
+        if unpacks.search(file.read_text())
+    ]
+    # They unpack what this server packed itself: points in its database, and backups, whose
+    # members are read one by one and written by names that are checked.
+    assert set(found) <= {"jobs/metric_blocks.py", "base/postgres.py", "backups/archive.py"}, found

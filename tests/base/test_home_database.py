@@ -1,0 +1,192 @@
+"""Which database a home has, and what is said when it can't be used."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import torchyard.server  # noqa: F401  (every room's tables)
+from postgres_server import NewDatabase, PostgresServer
+from torchyard.base import home_database, postgres
+from torchyard.base.db import SCHEMA_VERSION
+from torchyard.base.errors import Conflict, InvalidInput
+from torchyard.base.home_database import chosen, open_for, read_url
+
+SECRET = "hunter2-hunter2"
+
+
+def refused(home: Path, url: str = "", variable: str = "", first: str = "", **environ: str) -> str:
+    """What `yard-server` says as it refuses to start.
+
+    Args:
+        url: given as an argument; `variable` as TORCHYARD_DATABASE.
+        first: a folder whose modules come before the installed ones.
+    """
+    arguments = [sys.executable, "-m", "torchyard.server", "--home", str(home), "--port", "1"]
+    if url:
+        arguments += ["--database", url]
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+    plain |= {"TORCHYARD_DATABASE": variable, "PYTHONPATH": first, **environ}
+    ended = subprocess.run(arguments, capture_output=True, text=True, env=plain, timeout=60)
+    assert ended.returncode == 2, ended.stderr
+    lines = ended.stderr.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["error", "hint"], ended.stderr
+    assert SECRET not in ended.stderr
+    return ended.stderr
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("nonsense", "can't be read"),
+        ("mysql://me@host/db", "kind `mysql`"),
+        ("postgresql://me@host", "names no database"),
+        ("sqlite:///relative.db", "whole path"),
+        ("sqlite://", "whole path"),
+        (f"postgresql://me:{SECRET}@127.0.0.1/db", "holds a password"),
+        (f"postgresql://me@127.0.0.1/db?password={SECRET}", "holds a password"),
+        (f"postgresql://me:{SECRET}@host:port/db", "can't be read"),
+    ],
+)
+def test_a_url_that_is_none(home: Path, url: str, said: str) -> None:
+    assert said in refused(home, url)
+
+
+def test_a_file_that_is_no_database(home: Path) -> None:
+    (home / "torchyard.db").write_text("x" * 5000)
+    assert "file is not a database" in refused(home)
+
+
+def test_the_driver_is_missing(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "psycopg.py").write_text("raise ImportError('not here')\n")
+    said = refused(home, "postgresql://me@127.0.0.1:9/db", first=str(tmp_path))
+    assert "pip install 'torchyard[postgres]'" in said
+
+
+def test_the_server_keeps_its_secrets_from_jobs() -> None:
+    from torchyard.base.settings import for_jobs, read
+
+    environ = {
+        "TORCHYARD_DATABASE": f"postgresql://me:{SECRET}@h/d",
+        "PGPASSWORD": SECRET,
+        "A": "b",
+    }
+    assert for_jobs(environ) == {"A": "b"}
+    assert SECRET not in repr(read(environ))
+
+
+def test_a_home_keeps_its_own_file_by_default(home: Path) -> None:
+    assert chosen(home, "") == home_database.default_url(home)
+    open_for(home, chosen(home, "")).close()
+    assert not (home / "database.json").exists()
+    elsewhere = f"sqlite:///{home.parent / 'other.db'}"
+    with pytest.raises(Conflict, match="has its records in") as caught:
+        open_for(home, read_url(elsewhere))
+    assert caught.value.code == "records_elsewhere"
+
+
+def test_a_home_remembers_its_database(home: Path, new_database: NewDatabase) -> None:
+    url = new_database(home.parent)
+    open_for(home, chosen(home, url)).close()
+    again = open_for(home, chosen(home, ""))
+    assert again.schema_version() == SCHEMA_VERSION
+    assert again.url == read_url(url)
+    again.close()
+    with pytest.raises(Conflict, match="has its records in"):
+        open_for(home, home_database.default_url(home))
+
+
+def test_a_database_has_one_home(home: Path, new_database: NewDatabase) -> None:
+    url = read_url(new_database(home.parent))
+    open_for(home, url).close()
+    other = home.parent / "other"
+    other.mkdir()
+    with pytest.raises(Conflict, match=f"belongs to the home `{home}`"):
+        open_for(other, url)
+    assert not (other / "database.json").exists()
+
+
+def test_a_newer_schema_is_refused(home: Path, new_database: NewDatabase) -> None:
+    url = new_database(home.parent)
+    made = open_for(home, read_url(url))
+    with made.write() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0999'")
+    made.close()
+    assert f"knows `{SCHEMA_VERSION}`" in refused(home)
+
+
+@pytest.mark.postgres
+def test_nobody_answers(home: Path, postgres: PostgresServer) -> None:
+    said = refused(home, "postgresql://me@/db?host=/nowhere")
+    assert "see whether PostgreSQL runs" in said
+    assert "Connection refused" in refused(home, "postgresql://me@127.0.0.1:9/db")
+    assert "host's name" in refused(home, "postgresql://me@no-such-host.invalid/db")
+
+
+@pytest.mark.postgres
+def test_a_wrong_name_or_password(home: Path, postgres: PostgresServer) -> None:
+    rules = postgres.data / "pg_hba.conf"
+    before = rules.read_text()
+    rules.write_text("local all locked scram-sha-256\n" + before)
+    postgres.run(f"CREATE ROLE locked LOGIN PASSWORD '{SECRET}'", "SELECT pg_reload_conf()")
+    assert "createdb" in refused(home, postgres.url("missing"))
+    assert "passfile" in refused(home, postgres.url("postgres", "locked"))
+    wrong = refused(home, variable=postgres.url("postgres", "locked", SECRET + "x"))
+    assert "password authentication failed" in wrong
+
+    # By each of the ways that the hint names, the right one is let in as far as the schema.
+    passfile = home.parent / "pass"
+    passfile.write_text(f"*:*:*:locked:{SECRET}\n")
+    passfile.chmod(0o600)
+    plain = postgres.url("postgres", "locked")
+    for url, environ in (
+        (f"{plain}&passfile={passfile}", {}),
+        (plain, {"PGPASSWORD": SECRET}),
+        (plain, {"PGPASSFILE": str(passfile)}),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in environ.items():
+                patch.setenv(name, value)
+            home_database.connect(read_url(url)).close()
+    rules.write_text(before)
+    postgres.run("SELECT pg_reload_conf()")
+
+
+@pytest.mark.postgres
+def test_a_password_is_not_written_down(home: Path, postgres: PostgresServer) -> None:
+    url = read_url(postgres.new_database("template_torchyard")).set(password=SECRET)
+    open_for(home, url).close()
+    assert chosen(home, "").password is None
+    open_for(home, chosen(home, "")).close()
+    assert SECRET not in (home / "database.json").read_text()
+    assert (home / "database.json").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.postgres
+def test_an_old_server_and_another_encoding(
+    home: Path, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    latin = "CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'"
+    postgres.run(latin)
+    with pytest.raises(InvalidInput, match="needs UTF8"):
+        open_for(home, read_url(postgres.url("latin")))
+    monkeypatch.setattr("torchyard.base.postgres.OLDEST", 99)
+    with pytest.raises(InvalidInput, match="needs 99 or later"):
+        open_for(home, read_url(postgres.new_database()))
+
+
+def test_what_is_shown_has_no_password() -> None:
+    url = read_url(f"postgresql://me:{SECRET}@host/db?passfile=/x&sslpassword={SECRET}")
+    assert postgres.shown(url) == "postgresql://me@host/db?passfile=%2Fx"

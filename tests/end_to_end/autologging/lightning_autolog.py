@@ -1,0 +1,43 @@
+"""A network trained by Lightning; parameters, metrics, model and checkpoint logged by MLflow."""
+
+import lightning
+import torch
+from sklearn.datasets import load_digits
+from torch.utils.data import DataLoader, TensorDataset
+
+import mlflow
+
+
+class Digits(lightning.LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(64, 16), torch.nn.ReLU(), torch.nn.Linear(16, 10)
+        )
+
+    def forward(self, images):
+        return self.layers(images)
+
+    def training_step(self, batch, number):
+        images, digits = batch
+        loss = torch.nn.functional.cross_entropy(self(images), digits)
+        self.log("train_loss", loss, on_step=False, on_epoch=True)
+        return loss
+
+    def validation_step(self, batch, number):
+        images, digits = batch
+        self.log("accuracy", (self(images).argmax(1) == digits).float().mean())
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=0.01)
+
+
+lightning.seed_everything(7)
+found = load_digits()
+everything = TensorDataset(
+    torch.tensor(found.data / 16, dtype=torch.float32), torch.tensor(found.target)
+)
+training, testing = torch.utils.data.random_split(everything, [1500, 297])
+mlflow.pytorch.autolog()
+trainer = lightning.Trainer(max_epochs=3, accelerator="cpu", enable_progress_bar=False)
+trainer.fit(Digits(), DataLoader(training, 100), DataLoader(testing, 297))

@@ -1,0 +1,180 @@
+"""A training loop logs while its server, or its worker, is killed.
+
+How long the server is away is `TORCHYARD_TEST_AWAY_S`, 8 s unless told otherwise. What the steps
+took is printed, not judged (`pytest -s`); benchmarks/relay.py measures it beside a loop that does
+not log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import statistics
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from yard_under_test import REPOSITORY, Yard, wait_until
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.slow, pytest.mark.timeout(400)]
+
+AWAY_S = float(os.environ.get("TORCHYARD_TEST_AWAY_S", "8"))
+METRICS = 20
+STEPS = 100_000 // METRICS
+LOOP = (REPOSITORY / "benchmarks/training_loop.py").read_text()
+Write = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def mlflow_environment() -> dict[str, Any]:
+    return {"pip_requirements": ["mlflow-skinny==3.11.1"]}
+
+
+def history(yard: Yard, job: str, key: str) -> list[tuple[int, float]]:
+    """Step and value of every point, as an MLflow client gets them."""
+    server = json.loads((yard.home / "server.json").read_text())
+    token = (yard.home / "token").read_text().strip()
+    found: list[tuple[int, float]] = []
+    page = ""
+    while True:
+        query = {"run_id": job, "metric_key": key, "max_results": 25_000, "page_token": page}
+        request = urllib.request.Request(
+            f"{server['url']}/mlflow/default/api/2.0/mlflow/metrics/get-history?"
+            + urllib.parse.urlencode({name: value for name, value in query.items() if value}),
+            headers={"Authorization": f"Bearer {token}"},
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            body = json.load(answer)
+        found += [(int(one["step"]), float(one["value"])) for one in body.get("metrics", [])]
+        page = body.get("next_page_token") or ""
+        if not page:
+            return found
+
+
+def work_folder(yard: Yard, job: str) -> Path:
+    """Where the job's only node works."""
+    wait_until(lambda: yard.job(job)["status"] == "Running", 120, f"job {job} runs")
+    found = [
+        plan.parent / "node-0" / "work"
+        for plan in (yard.home / "scratch").glob("*/plan.json")
+        if json.loads(plan.read_text())["job"] == job
+    ]
+    return found[0]
+
+
+def tell(name: str, steps: list[list[float]]) -> None:
+    if steps:
+        of_step, of_logging = sorted(one[1] for one in steps), sorted(one[2] for one in steps)
+        last = int(len(steps) * 0.99)
+        print(
+            f"{name:24}{len(steps):6} steps   step ms: median {of_step[len(steps) // 2] * 1e3:6.2f}"
+            f"  p99 {of_step[last] * 1e3:6.2f}  longest {of_step[-1] * 1e3:7.2f}"
+            f"   logging ms: median {statistics.median(of_logging) * 1e3:5.2f}"
+            f"  p99 {of_logging[last] * 1e3:6.2f}"
+        )
+
+
+def test_a_loop_logs_100_000_points_while_the_server_is_away(
+    yard: Yard, write_job: Write, mlflow_environment: dict[str, Any]
+) -> None:
+    words = f"--steps {STEPS} --metrics {METRICS} --work-ms 1 --device-ms {AWAY_S * 1_600 / STEPS}"
+    job = {"name": "away", "command": f"python loop.py {words}", "environment": mlflow_environment}
+    job_file = write_job(job, loop=LOOP)
+    yard("job", "create", "-f", job_file)
+    wait_until(lambda: bool(history(yard, "away", "m00")), 120, "the loop logs")
+    time.sleep(AWAY_S * 0.2)
+
+    yard.kill_server()
+    killed = time.time()
+    wait_until(lambda: time.time() > killed + AWAY_S, AWAY_S + 10, "the server was away")
+    yard("server", "start")
+    back = time.time()
+    yard.completed("away")
+
+    steps = json.loads(yard.read("jobs/away/files/outputs/steps.json"))
+    print(f"\nthe server was away for {back - killed:.0f} s")
+    tell("before", [one for one in steps if one[0] < killed])
+    tell("during", [one for one in steps if killed <= one[0] < back])
+    tell("after", [one for one in steps if one[0] >= back])
+    assert sum(killed <= one[0] < back for one in steps) > 100, "the loop went on"
+    for number in range(METRICS):
+        points = history(yard, "away", f"m{number:02d}")
+        assert points == [(step, step + number / 100) for step in range(STEPS)]
+
+
+ENDS_ALONE = """
+import mlflow, pathlib, time
+mlflow.log_metric("before", 1)
+pathlib.Path("logging").touch()
+while not pathlib.Path("go").exists():
+    time.sleep(0.02)
+mlflow.log_metrics({f"late{number}": number for number in range(50)})
+mlflow.end_run()
+"""
+
+
+def test_a_job_is_completed_once_all_is_delivered(
+    yard: Yard, write_job: Write, mlflow_environment: dict[str, Any]
+) -> None:
+    job_file = write_job(
+        {"name": "late", "command": "python ends.py", "environment": mlflow_environment},
+        ends=ENDS_ALONE,
+    )
+    yard("job", "create", "-f", job_file)
+    folder = work_folder(yard, "late")
+    wait_until((folder / "logging").exists, 60, "the script logs")
+    yard.kill_server()
+    (folder / "go").touch()
+    # The worker stays until it has told: without a server it has not ended two seconds later.
+    time.sleep(2)
+    assert folder.exists()
+    yard("server", "start")
+    yard.completed("late")
+    for number in range(50):
+        assert history(yard, "late", f"late{number}") == [(0, number)]
+
+
+LOGS_ON = """
+import itertools, mlflow, os, pathlib
+for step in itertools.count():
+    mlflow.log_metric("loss", step, step=step)
+    # What mlflow has returned from was acknowledged.
+    pathlib.Path(os.environ["TOLD"] + ".part").write_text(str(step))
+    os.replace(os.environ["TOLD"] + ".part", os.environ["TOLD"])
+"""
+
+
+def test_a_killed_worker_loses_nothing_that_was_acknowledged(
+    yard: Yard, write_job: Write, tmp_path: Path, mlflow_environment: dict[str, Any]
+) -> None:
+    told = tmp_path / "told"
+    job_file = write_job(
+        {
+            "name": "killed",
+            "command": "python on.py",
+            "environment": mlflow_environment,
+            "environment_variables": {"TOLD": str(told)},
+        },
+        on=LOGS_ON,
+    )
+    yard("job", "create", "-f", job_file)
+    node = work_folder(yard, "killed").parent
+    wait_until(lambda: told.exists() and int(told.read_text()) > 200, 60, "the script logs")
+    # Without the server the points stay on the node, and only then is it the worker's turn.
+    yard.kill_server()
+    seen = int(told.read_text())
+    wait_until(lambda: int(told.read_text()) > seen + 200, 60, "it goes on")
+    os.kill(json.loads((node / "worker.json").read_text())["pid"], signal.SIGKILL)
+    yard("server", "start")
+    job = yard.wait("killed")
+    assert job["error"]["code"] == "worker_lost"
+    points = history(yard, "killed", "loss")
+    # The answer to one more may have been on its way.
+    assert len(points) - int(told.read_text()) in (1, 2)
+    assert points == [(step, step) for step in range(len(points))]
+    wait_until(lambda: not node.exists(), 30, "the node's folder is gone")

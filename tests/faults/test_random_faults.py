@@ -1,0 +1,30 @@
+"""Random faults in their bounded form; the long ones are run by hand (see each script's words)."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from faults import kills, server_kills
+
+pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(900)]
+
+
+def test_nothing_of_a_job_lives_on() -> None:
+    seed = random.randrange(1 << 30)
+    print(f"\nseed {seed}")
+    counts = kills.run(50, seed)
+    print(kills.report(counts))
+    assert sum(counts.faults.values()) == 50
+    harm = (counts.left, counts.wrong, counts.decoys_killed, counts.cgroups_left)
+    assert not any(harm), f"seed {seed}\n{kills.report(counts)}"
+
+
+def test_a_killed_server_loses_nothing() -> None:
+    seed = random.randrange(1 << 30)
+    print(f"\nseed {seed}")
+    counts = server_kills.run(25, seed)
+    print(server_kills.report(counts))
+    assert counts.kills == 25
+    assert not counts.wrong, f"seed {seed}\n{server_kills.report(counts)}"

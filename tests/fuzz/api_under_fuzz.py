@@ -1,0 +1,80 @@
+"""The whole app with one job, its running attempt and a little of everything else."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+
+from torchyard import server
+from torchyard.base.settings import Settings
+from torchyard.executors.fake import FakeExecutor
+
+SHA256 = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
+"""Of `hello`."""
+
+
+@dataclass
+class Api:
+    """`known` are names that exist, by the parameter of the path that takes them."""
+
+    app: FastAPI
+    parts: server.Parts
+    person: str
+    worker: str
+    known: dict[str, str]
+
+
+def make(home: Path) -> Api:
+    """Nothing runs by itself: the scheduler is asked to look as often as it takes."""
+    executor = FakeExecutor()
+    parts = server.build(home, "http://127.0.0.1:1", os.environ, executor=executor)
+    token_file = Settings(home).token_file
+    server.ensure_token(parts, token_file)
+    app = server.create_app(parts)
+    room = parts.room
+    room.environments.build(room.environments.resolve("python"))
+    api = Api(app, parts, token_file.read_text().strip(), "", {"workspace": "default"})
+    _furnish(api)
+    for _ in range(5):
+        parts.scheduler.look()
+    plan = next(plan for plan in executor.launches if plan.job == "running")
+    api.worker = plan.report_token
+    api.known |= {
+        "attempt_id": plan.attempt_id,
+        "sha256": SHA256,
+        "path": "outputs/a.txt",
+        "output": "best",
+        "version": "1",
+        "snapshot_id": api.known["snapshot_id"],
+    }
+    return api
+
+
+def _furnish(api: Api) -> None:
+    from fastapi.testclient import TestClient
+
+    client = TestClient(api.app)
+    client.headers["Authorization"] = f"Bearer {api.person}"
+    base = "/v1/workspaces/default"
+
+    def ask(method: str, path: str, **what: Any) -> Any:
+        answer = client.request(method, base + path, **what)
+        assert answer.status_code < 300, answer.text
+        return answer.json()
+
+    ask("PUT", f"/blobs/{SHA256}", content=b"hello")
+    files = [{"path": "a.txt", "sha256": SHA256, "size": 5}]
+    snapshot = ask("PUT", "/snapshots", json={"files": files})["id"]
+    api.known["snapshot_id"] = snapshot
+    job = {"command": "true", "environment": "python", "outputs": {"best": None}}
+    # A job that never gets a node has no stream that ends; this one is canceled at once.
+    ask("POST", "/jobs", json={**job, "name": "ended"})
+    ask("POST", "/jobs/ended/cancel")
+    ask("POST", "/jobs", json={**job, "name": "running", "code": f"snapshot:{snapshot}"})
+    data = {"name": "words", "path": f"snapshot:{snapshot}", "type": "uri_folder"}
+    ask("POST", "/data", json=data)
+    client.close()

@@ -1,0 +1,180 @@
+"""What is refused, in the words that MLflow's clients and their users know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlflow_server import Server
+
+REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("experiments/create", {"name": 123}, "Invalid value 123 for parameter 'name' supplied"),
+    ("experiments/create", {}, "Missing value for required parameter 'name'."),
+    ("experiments/create", {"name": ""}, "Missing value for required parameter 'name'."),
+    (
+        "experiments/create",
+        {"name": "n", "artifact_location": 9.0},
+        "Invalid value 9.0 for parameter 'artifact_location'",
+    ),
+    ("experiments/create", {"name": "n", "tags": "5"}, 'Invalid value "5" for parameter'),
+    ("experiments/create", {"name": "n", "artifact_location": "file:///a/../b"}, "names no"),
+    ("runs/log-metric", {"run_id": 31}, "Invalid value 31 for parameter 'run_id' supplied"),
+    ("runs/log-metric", {"key": 31}, "Invalid value 31 for parameter 'key' supplied"),
+    (
+        "runs/log-metric",
+        {"key": "k", "value": 1, "timestamp": 1, "step": "foo"},
+        "Invalid value \"foo\" for parameter 'step' supplied",
+    ),
+    ("runs/log-metric", {"key": None}, "Missing value for required parameter 'key'"),
+    ("runs/log-parameter", {"key": "k", "value": 4}, "Invalid value 4 for parameter 'value'"),
+    ("runs/log-batch", {"params": "foo"}, "Invalid value \"foo\" for parameter 'params'"),
+    (
+        "runs/log-batch",
+        {"metrics": [{"key": "k", "value": 1}]},
+        "Missing value for required parameter 'metrics[0].timestamp'",
+    ),
+    ("runs/log-inputs", {"datasets": "foo"}, "Invalid value \"foo\" for parameter 'datasets'"),
+    ("runs/log-inputs", {"datasets": [{}]}, "parameter 'datasets[0].dataset'"),
+    (
+        "runs/log-batch",
+        {"params": [{"key": "a", "value": "1"}, {"key": "a", "value": "2"}]},
+        "Duplicate parameter keys have been submitted",
+    ),
+    ("runs/update", {"status": "DONE"}, "Invalid value \"DONE\" for parameter 'status'"),
+    (
+        "runs/search",
+        {"max_results": 123456789},
+        "Invalid value 123456789 for parameter 'max_results' supplied",
+    ),
+    ("runs/search", {"filter": "color.a = 'b'"}, "Invalid entity type 'color'"),
+    ("runs/search", {"filter": "attributes.a = 'b'"}, "Invalid attribute key 'a' specified"),
+    ("runs/search", {"run_view_type": "SOME"}, 'Invalid value "SOME" for parameter'),
+)
+
+
+def test_what_is_wrong_is_told_in_mlflows_words(server: Server) -> None:
+    run_id = server.new_run()
+    for path, fields, words in REFUSED:
+        body = server.post(path, expect=400, **{"run_id": run_id, **fields})
+        assert body["error_code"] == "INVALID_PARAMETER_VALUE"
+        assert words in body["message"], (path, fields)
+
+
+def test_a_deleted_run_takes_nothing(server: Server) -> None:
+    run_id = server.new_run()
+    server.post("runs/delete", run_id=run_id)
+    for path, fields in (
+        ("runs/set-tag", {"key": "k", "value": "v"}),
+        ("runs/delete-tag", {"key": "k"}),
+        ("runs/log-parameter", {"key": "k", "value": "v"}),
+        ("runs/update", {"status": "FINISHED"}),
+    ):
+        body = server.post(path, expect=400, run_id=run_id, **fields)
+        assert f"The run {run_id} must be in the 'active' state" in body["message"]
+
+
+def test_a_repeated_request_makes_one_run(server: Server) -> None:
+    def create(request: str, workspace: str = "default") -> str:
+        answer = server.ask(
+            "POST",
+            f"/mlflow/{workspace}/api/2.0/mlflow/runs/create",
+            json={"experiment_id": "0"},
+            more_headers={"X-Torchyard-Request": request},
+        )
+        assert answer.status_code == 200, answer.text
+        run_id: str = answer.json()["run"]["info"]["run_id"]
+        return run_id
+
+    first = create("request-1")
+    assert create("request-1") == first
+    assert create("request-2") != first
+    assert create("request-1", "vision") != first
+    assert len(server.post("runs/search", experiment_ids=["0"])["runs"]) == 2
+    made = server.get("runs/get", run_id=first)["run"]
+    assert "request-1" not in str(made["data"])
+
+
+def test_the_tag_of_the_name_renames_the_run(server: Server) -> None:
+    run_id = server.new_run(run_name="old")
+    batch = [{"key": "mlflow.runName", "value": "by batch"}]
+    server.post("runs/log-batch", run_id=run_id, tags=batch)
+    assert server.runs.run("default", run_id).display_name == "by batch"
+    server.post("runs/set-tag", run_id=run_id, key="mlflow.runName", value="by tag")
+    assert server.runs.run("default", run_id).display_name == "by tag"
+    info = server.get("runs/get", run_id=run_id)["run"]["info"]
+    assert info["run_name"] == "by tag"
+
+
+def test_an_experiments_own_place_for_artifacts(server: Server) -> None:
+    made = server.post("experiments/create", name="far", artifact_location="s3://bucket/x/")
+    found = server.get("experiments/get", experiment_id=made["experiment_id"])["experiment"]
+    assert found["artifact_location"] == "s3://bucket/x/"
+    run = server.post("runs/create", experiment_id=made["experiment_id"])["run"]["info"]
+    assert run["artifact_uri"] == f"s3://bucket/x/{run['run_id']}/artifacts"
+    uri = f"artifact_uri = '{run['artifact_uri']}'"
+    asked = server.post("runs/search", experiment_ids=[made["experiment_id"]], filter=uri)
+    assert len(asked["runs"]) == 1
+
+
+def test_histories_of_several_runs(server: Server) -> None:
+    ids = sorted(server.new_run() for _ in range(2))
+    for factor, run_id in enumerate(ids, 1):
+        points = [
+            {"key": "m", "value": step * factor, "timestamp": 100 - step, "step": step}
+            for step in range(10 * factor)
+        ]
+        server.post("runs/log-batch", run_id=run_id, metrics=points)
+
+    def bulk(**fields: Any) -> list[dict[str, Any]]:
+        path = "/ajax-api/2.0/mlflow/metrics/get-history-bulk"
+        answer = server.ask("GET", path, params={"run_id": ids, "metric_key": "m", **fields})
+        assert answer.status_code == 200, answer.text
+        points: list[dict[str, Any]] = answer.json()["metrics"]
+        return points
+
+    whole = bulk()
+    assert [one["run_id"] for one in whole] == [ids[0]] * 10 + [ids[1]] * 20
+    assert [one["step"] for one in whole[:10]] == list(range(9, -1, -1))
+    assert len(bulk(max_results=12)) == 12
+    thinned = server.get(
+        "metrics/get-history-bulk-interval", run_ids=ids, metric_key="m", max_results=5
+    )["metrics"]
+    steps = {run_id: [one["step"] for one in thinned if one["run_id"] == run_id] for run_id in ids}
+    assert steps == {ids[0]: [0, 4, 8, 9], ids[1]: [0, 4, 8, 9, 12, 16, 19]}
+    within = server.get(
+        "metrics/get-history-bulk-interval",
+        run_ids=ids,
+        metric_key="m",
+        start_step=3,
+        end_step=5,
+    )["metrics"]
+    assert [one["step"] for one in within] == [3, 4, 5, 3, 4, 5]
+
+
+ASKED_WRONGLY: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("get-history-bulk", {"metric_key": "m"}, "must specify at least one run_id"),
+    ("get-history-bulk", {"run_id": "a"}, "must specify a metric_key"),
+    ("get-history-bulk", {"run_id": ["a"] * 101, "metric_key": "m"}, "more than 100"),
+    ("get-history-bulk-interval", {"metric_key": "m"}, "required parameter 'run_ids'"),
+    ("get-history-bulk-interval", {"run_ids": "a"}, "required parameter 'metric_key'"),
+    (
+        "get-history-bulk-interval",
+        {"run_ids": "a", "metric_key": "m", "max_results": 0},
+        "max_results must be between 1 and 2500",
+    ),
+    (
+        "get-history-bulk-interval",
+        {"run_ids": "a", "metric_key": "m", "start_step": 1},
+        "both must be specified",
+    ),
+    (
+        "get-history-bulk-interval",
+        {"run_ids": "a", "metric_key": "m", "start_step": 1, "end_step": 0},
+        "end_step must be greater than start_step",
+    ),
+)
+
+
+def test_histories_that_are_asked_for_wrongly(server: Server) -> None:
+    for path, fields, words in ASKED_WRONGLY:
+        body = server.get(f"metrics/{path}", expect=400, **fields)
+        assert words in body["message"], (path, fields)

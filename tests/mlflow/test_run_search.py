@@ -1,0 +1,171 @@
+"""Searching runs and experiments over HTTP, decided by the database."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mlflow_server import Server
+
+from torchyard.jobs.run_search import View
+
+
+def metric(key: str, value: Any) -> dict[str, Any]:
+    return {"key": key, "value": value, "timestamp": 1, "step": 0}
+
+
+@pytest.fixture
+def runs(server: Server) -> dict[str, str]:
+    """Four runs, `a` the oldest: name to id."""
+    told: dict[str, dict[str, list[dict[str, Any]]]] = {
+        "a": {"metrics": [metric("acc", 0.1)], "params": [{"key": "my lr", "value": "Small"}]},
+        "b": {"metrics": [metric("acc", "NaN")], "tags": [{"key": "stage", "value": "Dev_1"}]},
+        "c": {
+            "metrics": [metric("acc", 0.3), metric('odd "key"', 1)],
+            "tags": [{"key": "stage", "value": "dev*2"}, {"key": "ü \\b", "value": "x"}],
+        },
+        "d": {"params": [{"key": "my lr", "value": "100%"}]},
+    }
+    made = {}
+    for place, (name, records) in enumerate(told.items()):
+        made[name] = server.new_run(run_name=name, start_time=1000 + place)
+        server.post("runs/log-batch", run_id=made[name], **records)
+    return made
+
+
+def found(server: Server, filter: str = "", **fields: Any) -> str:
+    body = server.post("runs/search", experiment_ids=["0"], filter=filter, **fields)
+    return "".join(one["info"]["run_name"] for one in body["runs"])
+
+
+FILTERS = (
+    ("", "dcba"),
+    ("metrics.acc >= 0.1", "ca"),
+    ("metrics.acc != 0.1", "cb"),
+    ('metrics.`odd "key"` = 1', "c"),
+    ("params.`my lr` = 'Small'", "a"),
+    ("params.\"my lr\" LIKE '%\\%'", ""),
+    ("params.`my lr` LIKE '100%'", "d"),
+    ("params.`my lr` ILIKE 'small'", "a"),
+    ("params.`my lr` LIKE 'small'", ""),
+    ("params.`my lr` IS NULL", "cb"),
+    ("tags.stage LIKE 'dev%'", "c"),
+    ("tags.stage ILIKE 'dev%'", "cb"),
+    ("tags.stage LIKE 'dev*_'", "c"),
+    ("tags.stage IS NOT NULL AND metrics.acc < 1", "c"),
+    ("tags.`ü \\b` = 'x'", "c"),
+    ("tags.mlflow.user = 'ada'", "dcba"),
+    ("tag.`mlflow.runName` IN ('a', 'd')", "da"),
+    ("attributes.start_time > 1001", "dc"),
+    ("created = 1001", "b"),
+    ("attribute.run_name != 'a'", "dcb"),
+    ("status = 'RUNNING'", "dcba"),
+    ("attributes.status != 'RUNNING'", ""),
+    ("attributes.status LIKE 'RUN%' AND `Run name` = 'b'", "b"),
+    ("end_time > 0", ""),
+    ("user_id = 'ada' AND artifact_uri LIKE 'mlflow-artifacts:/%'", "dcba"),
+)
+
+
+def test_what_a_filter_finds(server: Server, runs: dict[str, str]) -> None:
+    for filter, names in FILTERS:
+        assert found(server, filter) == names, filter
+    server.post("runs/search", expect=400, experiment_ids=["0"], filter="tags.`a\"b` = 'x'")
+
+
+def test_runs_by_their_ids(server: Server, runs: dict[str, str]) -> None:
+    some = f"('{runs['a']}', '{runs['c']}')"
+    assert found(server, f"attributes.run_id IN {some}") == "ca"
+    assert found(server, f"run_id NOT IN {some}") == "db"
+
+
+def test_what_has_no_value_comes_last(server: Server, runs: dict[str, str]) -> None:
+    for orders, names in (
+        (["metrics.acc"], "acbd"),
+        (["metrics.acc DESC"], "cabd"),
+        (["params.`my lr`"], "dacb"),
+        (["attributes.start_time ASC"], "abcd"),
+        (["status", "attributes.run_name"], "abcd"),
+    ):
+        assert found(server, order_by=orders) == names, orders
+    # Databases sort texts by rules of their own; both put what is missing behind.
+    told = found(server, order_by=["tags.stage DESC", "Created ASC"])
+    assert (sorted(told[:2]), told[2:]) == (["b", "c"], "ad")
+
+
+def test_runs_that_started_together_come_by_name(server: Server) -> None:
+    ids = sorted(server.new_run(start_time=5) for _ in range(7))
+    seen, token = [], ""
+    for _ in range(4):
+        body = server.post("runs/search", experiment_ids=["0"], max_results=2, page_token=token)
+        seen += [one["info"]["run_id"] for one in body["runs"]]
+        token = body.get("next_page_token", "")
+    assert (seen, token) == (ids, "")
+
+
+def test_the_data_sets_of_runs(server: Server, runs: dict[str, str]) -> None:
+    def given(name: str, digest: str, context: str) -> dict[str, Any]:
+        return {
+            "dataset": {
+                "name": name,
+                "digest": digest,
+                "source_type": "local",
+                "source": "s",
+                "schema": "{}",
+            },
+            "tags": [{"key": "mlflow.data.context", "value": context}],
+        }
+
+    both = [given("iris", "1", "training"), given("wine", "2", "testing")]
+    server.post("runs/log-inputs", run_id=runs["a"], datasets=both)
+    server.post("runs/log-inputs", run_id=runs["b"], datasets=both[:1])
+    server.post("runs/log-inputs", run_id=runs["b"], datasets=both[:1])
+
+    run = server.get("runs/get", run_id=runs["a"])["run"]
+    assert run["inputs"]["dataset_inputs"] == both
+    assert found(server, "dataset.name = 'iris'") == "ba"
+    assert found(server, "datasets.name LIKE 'w%' AND dataset.context = 'testing'") == "a"
+    assert found(server, "dataset.digest IN ('2', '3')") == "a"
+    assert found(server, "dataset.context = 'testing'", order_by=["metrics.acc"]) == "a"
+    summaries = server.post("experiments/search-datasets", experiment_ids=["0"])
+    assert sorted(one["name"] for one in summaries["dataset_summaries"]) == ["iris", "wine"]
+    for wrong in ("dataset.colour = 'red'", "dataset.name > 'a'"):
+        server.post("runs/search", expect=400, experiment_ids=["0"], filter=wrong)
+
+
+def test_a_deleted_experiment_takes_its_runs_with_it(server: Server, runs: dict[str, str]) -> None:
+    number = server.get("runs/get", run_id=runs["a"])["run"]["info"]["experiment_id"]
+    server.post("experiments/delete", experiment_id=number)
+    assert found(server) == ""
+    assert found(server, run_view_type="DELETED_ONLY") == "dcba"
+    server.post("experiments/restore", experiment_id=number)
+    assert found(server) == "dcba"
+    assert server.post("runs/search", experiment_ids=["987"])["runs"] == []
+
+
+def test_a_page_shows_no_specs(server: Server) -> None:
+    experiment = server.runs.create_experiment("default", "jobs", {})
+    server.runs.add_job("default", "lucky_job", experiment.id)
+    page = server.runs.find_runs([experiment.id], View(), {})
+    assert [(one.name, one.spec) for one in page] == [("lucky_job", {})]
+    assert server.runs.run("default", "lucky_job").spec == {"command": "python train.py"}
+
+
+def test_experiments_are_found_and_paged(server: Server) -> None:
+    for name, tags in (("a", "value"), ("ab", "vaLue"), ("Abc", None)):
+        pairs = [] if tags is None else [{"key": "k", "value": tags}]
+        server.post("experiments/create", name=name, tags=pairs)
+
+    def names(**fields: Any) -> list[str]:
+        body = server.post("experiments/search", **fields)
+        return [one["name"] for one in body["experiments"]]
+
+    assert sorted(names()) == ["Abc", "Default", "a", "ab"]
+    assert names(filter="attribute.name = 'a'") == ["a"]
+    assert names(filter="name LIKE 'a%'") == ["ab", "a"]
+    assert names(filter="name ILIKE 'a%'") == ["Abc", "ab", "a"]
+    assert names(filter="tag.k != 'value'") == ["ab"]
+    assert names(filter="tags.k IS NULL AND creation_time > 0 AND name != 'Default'") == ["Abc"]
+    first = server.post("experiments/search", max_results=3, order_by=["creation_time ASC"])
+    following = names(page_token=first["next_page_token"], order_by=["creation_time ASC"])
+    assert len(first["experiments"]) == 3 and len(following) == 1

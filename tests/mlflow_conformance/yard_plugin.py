@@ -1,0 +1,231 @@
+"""A pytest plugin that makes MLflow's own tests talk to a yard-server.
+
+Owns: where MLflow's tests start a server of theirs, what every request carries, one line a test
+about how it went.
+Leaves: starting the yard-server and the table to run.py, what is not applicable to its own table.
+Always: runs in the interpreter that has mlflow, and imports nothing of torchyard; MLflow's test
+files stay as they are. A test that never asked our server says nothing about it, and is reported
+so.
+
+A sqlite database that a test names becomes a workspace of its own, named by the database; so
+does a server that a test would start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import not_applicable
+import pytest
+import requests
+
+_URL = os.environ["YARD_CONFORMANCE_URL"]
+_TOKEN = os.environ["YARD_CONFORMANCE_TOKEN"]
+_RESULTS = Path(os.environ["YARD_CONFORMANCE_RESULTS"])
+_EVERYTHING = bool(os.environ.get("YARD_CONFORMANCE_EVERYTHING"))
+
+_asked = 0
+_databases: dict[str, str] = {}
+_send = requests.Session.send
+
+
+def _carry(session: Any, request: Any, **how: Any) -> Any:
+    global _asked
+    if request.url.startswith(_URL):
+        if "Authorization" not in request.headers:
+            request.headers["Authorization"] = f"Bearer {_TOKEN}"
+        _asked += 1
+    return _send(session, request, **how)
+
+
+requests.Session.send = _carry  # type: ignore[method-assign]
+
+
+def _new_workspace() -> str:
+    """The address of a fresh workspace."""
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    headers = {"Authorization": f"Bearer {_TOKEN}"}
+    with requests.Session() as session:
+        asking = session.prepare_request(
+            requests.Request("POST", f"{_URL}/v1/workspaces", headers=headers, json={"name": name})
+        )
+        _send(session, asking, timeout=30).raise_for_status()
+    return f"{_URL}/mlflow/{name}"
+
+
+def _workspace_of(database: str) -> str:
+    if database not in _databases:
+        _databases[database] = _new_workspace()
+    return _databases[database]
+
+
+@contextlib.contextmanager
+def _our_server(backend_uri: str, *named: Any, **more: Any) -> Iterator[str]:
+    import mlflow
+
+    mlflow.set_tracking_uri(None)
+    yield _workspace_of(str(backend_uri))
+
+
+class _OurThread:
+    """Stands in for the thread that would run MLflow's server, on the database it was given."""
+
+    database = ""
+
+    def __init__(self, app: Any, port: int) -> None:
+        self.url = ""
+
+    def __enter__(self) -> str:
+        self.url = _workspace_of(self.database)
+        return self.url
+
+    def __exit__(self, *raised: Any) -> None:
+        return None
+
+
+def _take_backend(backend_store_uri: Any = None, *named: Any, **more: Any) -> None:
+    """Stands in for opening MLflow's own stores, before the thread."""
+    _OurThread.database = str(backend_store_uri)
+
+
+def _redirect_uris() -> None:
+    from mlflow.tracking._tracking_service import utils
+
+    plain: Callable[[Any], None] = utils.set_tracking_uri
+
+    def set_tracking_uri(uri: Any) -> None:
+        text = str(uri) if uri else ""
+        plain(_workspace_of(text) if text.startswith("sqlite:") else uri)
+
+    for name in ("mlflow", "mlflow.tracking", "mlflow.tracking._tracking_service.utils"):
+        module = importlib.import_module(name)
+        if hasattr(module, "set_tracking_uri"):
+            module.set_tracking_uri = set_tracking_uri  # type: ignore[attr-defined]
+
+
+def _redirect_servers() -> None:
+    try:
+        shared = importlib.import_module("tests.tracking.integration_test_utils")
+    except ImportError as error:
+        raise pytest.UsageError(f"no checkout of MLflow's tests: {error}") from error
+    shared._init_server = _our_server  # type: ignore[attr-defined]
+    if hasattr(shared, "ServerThread"):
+        shared.ServerThread = _OurThread  # type: ignore[attr-defined]
+        handlers = importlib.import_module("mlflow.server.handlers")
+        handlers.initialize_backend_stores = _take_backend  # type: ignore[attr-defined]
+
+
+def _redirect_folders(module: Any) -> None:
+    """A test that reads a run's artifacts as a folder on its own disk gets them downloaded."""
+    plain = module.local_file_uri_to_path
+
+    def local_file_uri_to_path(uri: str) -> str:
+        if not str(uri).startswith("mlflow-artifacts:"):
+            return str(plain(uri))
+        from mlflow.artifacts import download_artifacts
+
+        return str(download_artifacts(artifact_uri=str(uri)))
+
+    module.local_file_uri_to_path = local_file_uri_to_path
+
+
+class _Process:
+    """What a fixture keeps of a server it started."""
+
+    pid = 0
+
+    def kill(self) -> None:
+        return None
+
+
+def _redirect_artifact_server(module: Any) -> None:
+    """`test_mlflow_artifacts` makes the address itself; its tests ask for `server.url`."""
+    made = module.ArtifactsServer
+    launched = _new_workspace()
+
+    def moved(store: str, root: str, destination: str, url: str, process: Any) -> Any:
+        return made(
+            store,
+            root.replace(url, launched),
+            destination,
+            launched,
+            process,
+        )
+
+    def not_launched(*_: Any) -> Any:
+        return _Process()
+
+    @contextlib.contextmanager
+    def not_launched_either(*_: Any) -> Iterator[Any]:
+        yield _Process()
+
+    closes = hasattr(module, "contextmanager")
+    module._launch_server = not_launched_either if closes else not_launched
+    module.ArtifactsServer = moved
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    sys.path.insert(0, os.environ["YARD_CONFORMANCE_CHECKOUT"])
+    _redirect_uris()
+    _redirect_servers()
+    os.environ["MLFLOW_TRACKING_TOKEN"] = _TOKEN
+    # A server that is slow or wrong shall fail a test, not hold it up for minutes.
+    os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "1"
+    os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = "60"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for module in {item.module for item in items if hasattr(item, "module")}:
+        if hasattr(module, "ArtifactsServer"):
+            _redirect_artifact_server(module)
+        if hasattr(module, "local_file_uri_to_path"):
+            _redirect_folders(module)
+    for item in items:
+        reason = not_applicable.reason(item.nodeid)
+        if reason and not _EVERYTHING:
+            item.add_marker(pytest.mark.skip(reason=f"not applicable: {reason}"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    global _asked
+    _asked = 0
+    return (yield)
+
+
+_reports: dict[str, list[pytest.TestReport]] = {}
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _reports.setdefault(report.nodeid, []).append(report)
+    if report.when != "teardown":
+        return
+    phases = _reports.pop(report.nodeid)
+    outcome, why = "passed", ""
+    for phase in phases:
+        if phase.skipped:
+            text = str(phase.longrepr[2]) if isinstance(phase.longrepr, tuple) else ""
+            text = text.removeprefix("Skipped: ")
+            if text.startswith("not applicable: "):
+                outcome, why = "not applicable", text.removeprefix("not applicable: ")
+            else:
+                outcome, why = "skipped", text
+        # What goes wrong while cleaning up is counted: it is the test's own check on leaks.
+        if phase.failed:
+            outcome = "failed"
+            crash = getattr(phase.longrepr, "reprcrash", None)
+            why = crash.message.splitlines()[0][:300] if crash else str(phase.longrepr)[-300:]
+            break
+    if outcome == "passed" and not _asked:
+        outcome = "never asked"
+    line = {"test": report.nodeid, "outcome": outcome, "why": why, "requests": _asked}
+    with _RESULTS.open("a") as file:
+        file.write(json.dumps(line) + "\n")
