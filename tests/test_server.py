@@ -177,7 +177,7 @@ def test_a_worker_delivers_files_and_models_are_made_of_them(
     _prepare(parts)
     name = _create(client, outputs={"best": None})["name"]
     _until(lambda: client.get(f"{JOBS}/{name}").json()["status"] == "Starting")
-    executor: FakeExecutor = parts.scheduler._executor  # type: ignore[assignment]
+    executor: FakeExecutor = parts.scheduler.executor  # type: ignore[assignment]
     _until(lambda: bool(executor.launches))
     plan = executor.launches[0]
     attempt = f"/v1/attempts/{plan.attempt_id}"

@@ -64,7 +64,7 @@ class Yard:
 def yard(room: Room) -> Iterator[Yard]:
     made = Yard(room)
     yield made
-    made.scheduler._fetchers.shutdown(wait=True)
+    made.scheduler.preparer._fetchers.shutdown(wait=True)
 
 
 def _write(room: Room, job: Job, output: str, path: str, content: bytes) -> None:

@@ -98,11 +98,11 @@ def test_all_nodes_or_none_in_the_order_of_submission(
 def test_an_environment_is_built_before_nodes_are_held(room: Room, scheduler: Scheduler) -> None:
     room.environments.unbuilt.add("slow")  # type: ignore[attr-defined]
     jobs = [submit(room, environment="slow") for _ in range(3)]
-    scheduler._prepare()
-    scheduler._prepare()
+    scheduler.preparer.prepare()
+    scheduler.preparer.prepare()
     assert [again(room, job).status for job in jobs] == [Status.PREPARING] * 3
     room.environments.go_on.set()  # type: ignore[attr-defined]
-    scheduler._builders.shutdown()
+    scheduler.preparer._builders.shutdown()
     assert room.environments.builds == ["slow"]  # type: ignore[attr-defined]
     assert _busy(room) == 0
     scheduler.look()
@@ -115,8 +115,8 @@ def test_a_failed_build_fails_its_jobs(room: Room, scheduler: Scheduler) -> None
     room.environments.broken.add("bad")  # type: ignore[attr-defined]
     room.environments.go_on.set()  # type: ignore[attr-defined]
     job = submit(room, environment="bad")
-    scheduler._prepare()
-    scheduler._builders.shutdown()
+    scheduler.preparer.prepare()
+    scheduler.preparer._builders.shutdown()
     failed = again(room, job)
     assert failed.status is Status.FAILED
     assert failed.error is not None
@@ -200,8 +200,8 @@ def test_a_server_that_died_before_the_launch_launches_again(
     room: Room, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
     job = submit(room)
-    scheduler._prepare()
-    attempt = scheduler._claim_one(again(room, job))
+    scheduler.preparer.prepare()
+    attempt = scheduler.claimer.claim_one(again(room, job))
     assert attempt is not None
     assert executor.launches == []
     Scheduler(room, executor, "http://127.0.0.1:1").look()

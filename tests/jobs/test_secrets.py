@@ -68,7 +68,7 @@ def test_no_answer_shows_a_secret(client: TestClient, parts: server.Parts) -> No
     for _ in range(5):
         parts.scheduler.look()
     room = parts.room
-    executor: FakeExecutor = parts.scheduler._executor  # type: ignore[assignment]
+    executor: FakeExecutor = parts.scheduler.executor  # type: ignore[assignment]
     plan = executor.launches[0]
     assert plan.environment_variables == VARIABLES
     assert (plan.secrets, plan.not_secrets) == (["MY_PHRASE"], ["SORT_KEY"])
