@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from fuzz.api_under_fuzz import SHA256, Api, make
-from torchyard import server
+from torchyard import app
 from torchyard.base.clock import FakeClock
 from torchyard.doors import LOOPBACK_NAMES, Doors
 from torchyard.jobs import actions, attempts
@@ -159,8 +159,8 @@ def test_headers_are_bounded(client: TestClient) -> None:
      ("evil.example:127", 403), ("", 403)],
 )  # fmt: skip
 def test_a_web_page_can_not_borrow_the_server(host: str, status: int, api: Api) -> None:
-    app = server.create_app(api.parts, LOOPBACK_NAMES)
-    client = TestClient(app)
+    face = app.create_app(api.parts, LOOPBACK_NAMES)
+    client = TestClient(face)
     answer = client.get("/health", headers={"Host": host})
     assert answer.status_code == status
     assert "access-control-allow-origin" not in answer.headers
@@ -261,8 +261,8 @@ def test_a_runs_token_opens_its_workspace_alone(client: TestClient, api: Api) ->
 
 
 def test_tokens_end_and_are_kept_as_hashes(tmp_path: Path, clock: FakeClock) -> None:
-    parts = server.build(tmp_path, "http://127.0.0.1:1", {}, clock=clock)
-    client = TestClient(server.create_app(parts))
+    parts = app.build(tmp_path, "http://127.0.0.1:1", {}, clock=clock)
+    client = TestClient(app.create_app(parts))
     token = workspaces.new_token(TokenKind.PERSON)
     with parts.room.db.write() as connection:
         until = clock.now() + timedelta(hours=1)
@@ -281,8 +281,8 @@ def test_tokens_end_and_are_kept_as_hashes(tmp_path: Path, clock: FakeClock) -> 
 
 
 def test_wrong_tokens_are_bounded_and_harm_nobody_else(tmp_path: Path, clock: FakeClock) -> None:
-    parts = server.build(tmp_path, "http://127.0.0.1:1", {}, clock=clock)
-    client = TestClient(server.create_app(parts))
+    parts = app.build(tmp_path, "http://127.0.0.1:1", {}, clock=clock)
+    client = TestClient(app.create_app(parts))
     good = workspaces.new_token(TokenKind.PERSON)
     with parts.room.db.write() as connection:
         workspaces.keep_token(connection, good, Identity("me", TokenKind.PERSON), clock.now())

@@ -14,7 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from jobs.rooms import Worker, attempt_of
-from torchyard import server
+from torchyard import app, server
 from torchyard.base.settings import Settings
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions, artifacts
@@ -24,8 +24,8 @@ OPEN = {"/health"}
 
 
 @pytest.fixture
-def parts(tmp_path: Path, database_url: str) -> Iterator[server.Parts]:
-    made = server.build(
+def parts(tmp_path: Path, database_url: str) -> Iterator[app.Parts]:
+    made = app.build(
         tmp_path,
         "http://127.0.0.1:1",
         os.environ,
@@ -38,9 +38,9 @@ def parts(tmp_path: Path, database_url: str) -> Iterator[server.Parts]:
 
 
 @pytest.fixture
-def client(parts: server.Parts, tmp_path: Path) -> Iterator[TestClient]:
+def client(parts: app.Parts, tmp_path: Path) -> Iterator[TestClient]:
     token = Settings(tmp_path).token_file.read_text().strip()
-    with TestClient(server.create_app(parts), raise_server_exceptions=False) as made:
+    with TestClient(app.create_app(parts), raise_server_exceptions=False) as made:
         made.headers["Authorization"] = f"Bearer {token}"
         yield made
 
@@ -56,17 +56,17 @@ def _create(client: TestClient, **changes: Any) -> dict[str, Any]:
     return body
 
 
-def _prepare(parts: server.Parts) -> None:
+def _prepare(parts: app.Parts) -> None:
     """Build the environment by hand and let the scheduler claim."""
     spec = parts.room.environments.resolve("python")
     parts.room.environments.build(spec)
 
 
-def test_nothing_but_what_is_listed_answers_without_a_token(parts: server.Parts) -> None:
-    app = server.create_app(parts)
-    bare = TestClient(app, raise_server_exceptions=False)
+def test_nothing_but_what_is_listed_answers_without_a_token(parts: app.Parts) -> None:
+    face = app.create_app(parts)
+    bare = TestClient(face, raise_server_exceptions=False)
     seen = 0
-    for path, methods in app.openapi()["paths"].items():
+    for path, methods in face.openapi()["paths"].items():
         url = path.replace("{", "").replace("}", "")
         for method in methods:
             for headers in ({}, {"Authorization": "Bearer yard_p_wrong"}):
@@ -77,7 +77,7 @@ def test_nothing_but_what_is_listed_answers_without_a_token(parts: server.Parts)
     assert seen > 35
 
 
-def test_the_owners_token_is_only_the_owners(parts: server.Parts, tmp_path: Path) -> None:
+def test_the_owners_token_is_only_the_owners(parts: app.Parts, tmp_path: Path) -> None:
     file = Settings(tmp_path).token_file
     before = file.read_text()
     assert file.stat().st_mode & 0o777 == 0o600
@@ -141,7 +141,7 @@ def test_a_broken_bundle_is_refused(client: TestClient, bundle: bytes) -> None:
     assert left == {"missing": [_sha(b"hello")]}
 
 
-def test_a_job_over_http(client: TestClient, parts: server.Parts) -> None:
+def test_a_job_over_http(client: TestClient, parts: app.Parts) -> None:
     _prepare(parts)
     name = _create(client, name="mine")["name"]
     room = parts.room
@@ -172,7 +172,7 @@ def test_a_job_over_http(client: TestClient, parts: server.Parts) -> None:
 
 
 def test_a_worker_delivers_files_and_models_are_made_of_them(
-    client: TestClient, parts: server.Parts
+    client: TestClient, parts: app.Parts
 ) -> None:
     _prepare(parts)
     name = _create(client, outputs={"best": None})["name"]
@@ -247,7 +247,7 @@ def _until(true: Any, timeout_s: float = 10.0) -> None:
         time.sleep(0.01)
 
 
-def test_many_small_files_come_in_one_answer(client: TestClient, parts: server.Parts) -> None:
+def test_many_small_files_come_in_one_answer(client: TestClient, parts: app.Parts) -> None:
     _prepare(parts)
     name = _create(client)["name"]
     job = actions.get(parts.room, "default", name)

@@ -11,7 +11,7 @@ from typing import Any
 
 import uvicorn
 
-from torchyard import server
+from torchyard import app, server
 from torchyard.base.settings import Settings
 from torchyard.client import Client
 from torchyard.executors.fake import FakeExecutor
@@ -28,15 +28,15 @@ class RealServer:
         self._listener.listen(100)
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         try:
-            parts = server.build(home, self.url, os.environ, executor=FakeExecutor())
+            parts = app.build(home, self.url, os.environ, executor=FakeExecutor())
             server.ensure_token(parts, Settings(home).token_file)
-            app = server.create_app(parts)
+            face = app.create_app(parts)
         except BaseException:
             self._listener.close()
             raise
         self.token = Settings(home).token_file.read_text().strip()
         self._signals = parts.room.signals
-        self._server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
+        self._server = uvicorn.Server(uvicorn.Config(face, log_level="error", lifespan="on"))
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [self._listener]}, daemon=True
         )

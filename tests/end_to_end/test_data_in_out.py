@@ -16,7 +16,7 @@ import uvicorn
 
 from contracts.files_contract import put
 from data import object_stores
-from torchyard import server
+from torchyard import app, server
 from torchyard.data import assets, datastores
 from torchyard.jobs import actions, artifacts, submission
 from torchyard.jobs.room import Room
@@ -71,8 +71,8 @@ def room(tmp_path: Path, new_url: Callable[[], str]) -> Iterator[Room]:
     home.mkdir()
     listener = server.listen(home, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    parts = server.build(home, url, os.environ, database=new_url())
-    config = uvicorn.Config(server.create_app(parts), log_level="warning")
+    parts = app.build(home, url, os.environ, database=new_url())
+    config = uvicorn.Config(app.create_app(parts), log_level="warning")
     running = uvicorn.Server(config)
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]})
     thread.start()

@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from torchyard import server
+from torchyard import app, server
 from torchyard.base.settings import Settings
 from torchyard.executors.fake import FakeExecutor
 
@@ -22,7 +22,7 @@ class Api:
     """`known` are names that exist, by the parameter of the path that takes them."""
 
     app: FastAPI
-    parts: server.Parts
+    parts: app.Parts
     person: str
     worker: str
     known: dict[str, str]
@@ -31,13 +31,13 @@ class Api:
 def make(home: Path) -> Api:
     """Nothing runs by itself: the scheduler is asked to look as often as it takes."""
     executor = FakeExecutor()
-    parts = server.build(home, "http://127.0.0.1:1", os.environ, executor=executor)
+    parts = app.build(home, "http://127.0.0.1:1", os.environ, executor=executor)
     token_file = Settings(home).token_file
     server.ensure_token(parts, token_file)
-    app = server.create_app(parts)
+    face = app.create_app(parts)
     room = parts.room
     room.environments.build(room.environments.resolve("python"))
-    api = Api(app, parts, token_file.read_text().strip(), "", {"workspace": "default"})
+    api = Api(face, parts, token_file.read_text().strip(), "", {"workspace": "default"})
     _furnish(api)
     for _ in range(5):
         parts.scheduler.look()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from torchyard import server
+from torchyard import app, server
 from torchyard.base.settings import Settings
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import runs
@@ -27,7 +27,7 @@ ODD = 'val/acc @5 % "größte" & -x+?#'
 class Served(TestClient):
     """The app, with a way to put runs into it."""
 
-    parts: server.Parts
+    parts: app.Parts
 
     def run(self, metrics: dict[str, list[float]], over: bool = True) -> str:
         room = self.parts.room
@@ -59,9 +59,9 @@ class Served(TestClient):
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[Served]:
-    parts = server.build(tmp_path, "http://127.0.0.1:1", os.environ, executor=FakeExecutor())
+    parts = app.build(tmp_path, "http://127.0.0.1:1", os.environ, executor=FakeExecutor())
     server.ensure_token(parts, Settings(tmp_path).token_file)
-    made = Served(server.create_app(parts), raise_server_exceptions=False)
+    made = Served(app.create_app(parts), raise_server_exceptions=False)
     made.parts = parts
     token = Settings(tmp_path).token_file.read_text().strip()
     made.headers["Authorization"] = f"Bearer {token}"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from torchyard import server
+from torchyard import app, server
 from torchyard.base.settings import Settings
 from torchyard.executors.fake import FakeExecutor
 
@@ -20,7 +20,7 @@ JOBS = f"{WORKSPACE}/jobs"
 
 @pytest.fixture
 def client(tmp_path: Path, database_url: str) -> Iterator[TestClient]:
-    parts = server.build(
+    parts = app.build(
         tmp_path,
         "http://127.0.0.1:1",
         os.environ,
@@ -28,7 +28,7 @@ def client(tmp_path: Path, database_url: str) -> Iterator[TestClient]:
         database=database_url,
     )
     server.ensure_token(parts, Settings(tmp_path).token_file)
-    made = TestClient(server.create_app(parts), raise_server_exceptions=False)
+    made = TestClient(app.create_app(parts), raise_server_exceptions=False)
     token = Settings(tmp_path).token_file.read_text().strip()
     made.headers["Authorization"] = f"Bearer {token}"
     yield made

@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from jobs.rooms import Worker, attempt_of
-from torchyard import server
+from torchyard import app, server
 from torchyard.base.errors import InvalidSpec, Unreachable
 from torchyard.base.settings import Settings
 from torchyard.data.remote import RemoteFiles
@@ -34,8 +34,8 @@ JOB: dict[str, Any] = {
 
 
 @pytest.fixture
-def parts(tmp_path: Path) -> Iterator[server.Parts]:
-    made = server.build(tmp_path, "http://127.0.0.1:1", os.environ, executor=FakeExecutor())
+def parts(tmp_path: Path) -> Iterator[app.Parts]:
+    made = app.build(tmp_path, "http://127.0.0.1:1", os.environ, executor=FakeExecutor())
     server.ensure_token(made, Settings(tmp_path).token_file)
     made.room.environments.build(made.room.environments.resolve("python"))
     yield made
@@ -43,8 +43,8 @@ def parts(tmp_path: Path) -> Iterator[server.Parts]:
 
 
 @pytest.fixture
-def client(parts: server.Parts, tmp_path: Path) -> Iterator[TestClient]:
-    made = TestClient(server.create_app(parts), raise_server_exceptions=False)
+def client(parts: app.Parts, tmp_path: Path) -> Iterator[TestClient]:
+    made = TestClient(app.create_app(parts), raise_server_exceptions=False)
     made.headers["Authorization"] = "Bearer " + Settings(tmp_path).token_file.read_text().strip()
     yield made
     made.close()
@@ -56,7 +56,7 @@ def _without_secrets(answer: Any) -> Any:
     return answer
 
 
-def test_no_answer_shows_a_secret(client: TestClient, parts: server.Parts) -> None:
+def test_no_answer_shows_a_secret(client: TestClient, parts: app.Parts) -> None:
     shown = _without_secrets(client.post(JOBS, json=JOB)).json()
     assert shown["spec"]["environment_variables"] == {
         "MY_PHRASE": "*****",

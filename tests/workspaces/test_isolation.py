@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from torchyard import server
+from torchyard import app, server
 from torchyard.base.settings import Settings
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import artifacts
@@ -26,8 +26,8 @@ BY_HASH = ("/blobs", "/snapshots")
 
 
 @pytest.fixture
-def parts(tmp_path: Path, database_url: str) -> Iterator[server.Parts]:
-    made = server.build(
+def parts(tmp_path: Path, database_url: str) -> Iterator[app.Parts]:
+    made = app.build(
         tmp_path,
         "http://127.0.0.1:1",
         os.environ,
@@ -40,10 +40,10 @@ def parts(tmp_path: Path, database_url: str) -> Iterator[server.Parts]:
 
 
 @pytest.fixture
-def client(parts: server.Parts, tmp_path: Path) -> Iterator[TestClient]:
+def client(parts: app.Parts, tmp_path: Path) -> Iterator[TestClient]:
     token = Settings(tmp_path).token_file.read_text().strip()
     # Without `with`: no scheduler runs, and what is made stays as it is.
-    made = TestClient(server.create_app(parts), raise_server_exceptions=False)
+    made = TestClient(app.create_app(parts), raise_server_exceptions=False)
     made.headers["Authorization"] = f"Bearer {token}"
     yield made
     made.close()
@@ -54,7 +54,7 @@ def _ok(answer: Any) -> Any:
     return answer.json()
 
 
-def _fill(client: TestClient, parts: server.Parts, workspace: str) -> dict[str, list[str]]:
+def _fill(client: TestClient, parts: app.Parts, workspace: str) -> dict[str, list[str]]:
     """One of everything in a workspace, each carrying the secret; names for path parameters."""
     base = f"/v1/workspaces/{workspace}"
     content = SECRET.encode()
@@ -112,7 +112,7 @@ def _fill(client: TestClient, parts: server.Parts, workspace: str) -> dict[str, 
 
 @pytest.mark.slow
 def test_nothing_of_one_workspace_is_seen_or_changed_from_another(
-    client: TestClient, parts: server.Parts
+    client: TestClient, parts: app.Parts
 ) -> None:
     for workspace in ("vision", "speech"):
         made = _ok(client.post("/v1/workspaces", json={"name": workspace}))
@@ -157,7 +157,7 @@ def test_nothing_of_one_workspace_is_seen_or_changed_from_another(
 
 
 def test_a_job_of_one_workspace_cannot_name_another_ones_things(
-    client: TestClient, parts: server.Parts
+    client: TestClient, parts: app.Parts
 ) -> None:
     for workspace in ("vision", "speech"):
         _ok(client.post("/v1/workspaces", json={"name": workspace}))
@@ -183,7 +183,7 @@ def _filled(path: str, values: dict[str, str]) -> str:
     return path
 
 
-def _state(parts: server.Parts) -> list[Any]:
+def _state(parts: app.Parts) -> list[Any]:
     """Every row of the other workspace."""
     rows = []
     with parts.room.db.read() as connection:

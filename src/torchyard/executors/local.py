@@ -163,7 +163,8 @@ def _node_state(folder: Path, launched: Mapping[str, Any]) -> State:
     if who is not None and _lives(who):
         return "running"
     if (folder / "exit.json").exists():
-        return "exited"
+        # Its guardian still reads what is there; an heir must not find an emptied folder.
+        return "ending" if who is not None and _lives(who.get("guardian") or {}) else "exited"
     if who is None and _lives(launched):
         return "running"
     if who is not None and (_lives(launched) or _lives(who.get("guardian") or {})):

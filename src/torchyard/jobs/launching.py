@@ -1,0 +1,75 @@
+"""Starting an attempt on the nodes it holds.
+
+Owns: an attempt's way to the executor, and the handle it brings back.
+Leaves: what a worker is told to planner.py, processes to executors/.
+Always: an attempt that is launched twice starts once; no transaction is open meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from torchyard.base import disk
+from torchyard.base.errors import DatabaseAway
+from torchyard.environments.types import from_json as environment_from_json
+from torchyard.executors.executor import Executor, Handle
+from torchyard.jobs import attempts, inputs, planner, spec, store
+from torchyard.jobs.room import Room
+from torchyard.jobs.types import Attempt, JobError
+from torchyard.plan import LaunchPlan
+from torchyard.workspaces import actions as workspaces
+
+_log = logging.getLogger(__name__)
+
+
+class Launcher:
+    """
+    Args:
+        server_url: where workers find this server.
+    """
+
+    def __init__(self, room: Room, executor: Executor, server_url: str) -> None:
+        self._room = room
+        self._executor = executor
+        self._server_url = server_url
+
+    def launch(self, attempt: Attempt) -> None:
+        """Also one that a killed server was about to launch."""
+        try:
+            handle = self._executor.launch(self._plan(attempt))
+        except DatabaseAway:
+            raise  # it is still to be launched, and the next round does
+        except Exception as error:
+            if disk.meaning(error) is not None:
+                raise  # so is this one
+            _log.exception("attempt %s could not be launched", attempt.id)
+            message = f"the job could not be launched: {error}"
+            attempts.fail(
+                self._room, attempt, JobError("launch_failed", message, "see `yard server logs`")
+            )
+            return
+        self._keep(attempt, handle)
+
+    def inherit(self, attempt: Attempt) -> Handle:
+        """Have what workers that died left delivered; that needs neither environment nor inputs."""
+        handle = self._executor.inherit(self._plan(attempt, of_heir=True))
+        self._keep(attempt, handle)
+        return handle
+
+    def _keep(self, attempt: Attempt, handle: Handle) -> None:
+        with self._room.db.write() as connection:
+            store.change_attempt(connection, attempt.id, handle=handle.to_json())
+
+    def _plan(self, attempt: Attempt, of_heir: bool = False) -> LaunchPlan:
+        room = self._room
+        workspace = workspaces.get(room.db, attempt.workspace)
+        with room.db.read() as connection:
+            job = store.job_by_id(connection, attempt.job_id)
+            environment = environment_from_json(store.environment_of(connection, job.id))
+        given = {} if of_heir else inputs.plans(room, job, spec.read(job.spec))
+        folder = None if of_heir else room.environments.use(environment)
+        assert folder is not None or of_heir
+        with room.db.write() as connection:
+            return planner.plan(
+                connection, room, workspace, job, attempt, folder, given, self._server_url
+            )

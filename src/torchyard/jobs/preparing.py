@@ -1,0 +1,193 @@
+"""What a job needs before nodes are held for it: its environment and its inputs.
+
+Owns: builds and fetches under way, one of each at a time for one thing.
+Leaves: building to environments/, fetching to inputs.py, nodes to claiming.py.
+Always: heavy work happens outside transactions; what a killed server had begun begins anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from torchyard.base.errors import DatabaseAway, TorchyardError
+from torchyard.data.fetching import FetchCanceled
+from torchyard.environments.types import BuildCanceled, EnvironmentSpec
+from torchyard.environments.types import from_json as environment_from_json
+from torchyard.jobs import inputs, progress, spec, store
+from torchyard.jobs.actions import job_key
+from torchyard.jobs.room import Room
+from torchyard.jobs.types import Job, JobError, Stage, Status
+
+_log = logging.getLogger(__name__)
+
+
+class Preparer:
+    """Two builders and four fetchers."""
+
+    def __init__(self, room: Room, stopping: threading.Event) -> None:
+        self._room = room
+        self._stopping = stopping
+        self._building: dict[str, int] = {}
+        self._building_lock = threading.Lock()
+        self._fetching: set[int] = set()
+        self._builders = ThreadPoolExecutor(2, thread_name_prefix="builder")
+        self._fetchers = ThreadPoolExecutor(4, thread_name_prefix="fetcher")
+
+    def close(self) -> None:
+        """Wait for what is under way; it breaks off by itself once the scheduler stops."""
+        self._builders.shutdown(wait=True, cancel_futures=True)
+        self._fetchers.shutdown(wait=True, cancel_futures=True)
+
+    def prepare(self) -> None:
+        with self._room.db.read() as connection:
+            waiting = store.jobs_in(connection, [Status.NOT_STARTED, Status.PREPARING])
+            environments = {job.id: store.environment_of(connection, job.id) for job in waiting}
+        for job in waiting:
+            environment = environment_from_json(environments[job.id])
+            if self._room.environments.is_built(environment) is None:
+                self._build(job, environment)
+            elif self._has_inputs(job):
+                self._prepared(job.id)
+            else:
+                self._fetch(job)
+
+    def _prepared(self, job_id: int) -> None:
+        room = self._room
+        with room.db.write() as connection:
+            job = store.job_by_id(connection, job_id)
+            if job.status not in (Status.NOT_STARTED, Status.PREPARING):
+                return
+            now = room.clock.now()
+            if job.status is Status.NOT_STARTED:
+                progress.move(connection, job, Status.PREPARING, now)
+                progress.start_stage(connection, job, Stage.PREPARING, now)
+                job = store.job_by_id(connection, job_id)
+            progress.start_stage(connection, job, Stage.SCALING, now)
+            progress.move(connection, job, Status.QUEUED, now)
+        room.signals.notify(job_key(job))
+
+    def _build(self, job: Job, environment: EnvironmentSpec) -> None:
+        room = self._room
+        with self._building_lock:
+            # The log grows over builds; where this one's part begins is what its jobs show.
+            log_offset = self._building.get(
+                environment.hash, _size(room.environments.log_path(environment))
+            )
+        if job.status is Status.NOT_STARTED:
+            with room.db.write() as connection:
+                current = store.job_by_id(connection, job.id)
+                if current.status is Status.NOT_STARTED:
+                    now = room.clock.now()
+                    progress.move(connection, current, Status.PREPARING, now)
+                    progress.start_preparing(connection, current, now, log_offset)
+            room.signals.notify(job_key(job))
+        with self._building_lock:
+            running = environment.hash in self._building
+            self._building.setdefault(environment.hash, log_offset)
+        if not running:
+            self._builders.submit(self._build_now, environment)
+
+    def _build_now(self, environment: EnvironmentSpec) -> None:
+        try:
+            self._room.environments.build(environment, lambda: self._unwanted(environment))
+        except BuildCanceled:
+            pass  # nobody wanted it; who has come since is looked after by the next round
+        except DatabaseAway:
+            pass  # the next round begins anew
+        except TorchyardError as error:
+            self._build_failed(environment, error)
+        except Exception as error:
+            _log.exception("the build of %s failed", environment.hash)
+            self._build_failed(environment, JobError("internal", f"the builder failed: {error!r}"))
+        finally:
+            with self._building_lock:
+                self._building.pop(environment.hash, None)
+            self._room.bell.set()
+
+    def _preparing(self, environment: EnvironmentSpec) -> list[Job]:
+        """The jobs that wait for this environment."""
+        with self._room.db.read() as connection:
+            return [
+                job
+                for job in store.jobs_in(connection, [Status.PREPARING])
+                if environment_from_json(store.environment_of(connection, job.id)).hash
+                == environment.hash
+            ]
+
+    def _unwanted(self, environment: EnvironmentSpec) -> bool:
+        return self._stopping.is_set() or not self._preparing(environment)
+
+    def _build_failed(self, environment: EnvironmentSpec, error: TorchyardError | JobError) -> None:
+        for job in self._preparing(environment):
+            with self._room.db.write() as connection:
+                current = store.job_by_id(connection, job.id)
+                if current.status is Status.PREPARING:
+                    now = self._room.clock.now()
+                    progress.end(connection, current, Status.FAILED, now, error=error)
+            self._room.signals.notify(job_key(job))
+
+    def _has_inputs(self, job: Job) -> bool:
+        if job.id in self._fetching:
+            return False
+        try:
+            return inputs.are_ready(self._room, job)
+        except TorchyardError:
+            return False  # the fetch says why
+
+    def _fetch(self, job: Job) -> None:
+        if job.id in self._fetching:
+            return
+        room = self._room
+        with room.db.write() as connection:
+            current = store.job_by_id(connection, job.id)
+            # A job that waited for its environment goes on in the same stage.
+            if current.status is Status.NOT_STARTED:
+                now = room.clock.now()
+                progress.move(connection, current, Status.PREPARING, now)
+                waited_for = inputs.describe(spec.read(job.spec))
+                progress.start_stage(connection, current, Stage.PREPARING, now, waited_for)
+        room.signals.notify(job_key(job))
+        self._fetching.add(job.id)
+        self._fetchers.submit(self._fetch_now, job)
+
+    def _fetch_now(self, job: Job) -> None:
+        try:
+            self._bring(job)
+        finally:
+            self._fetching.discard(job.id)
+            self._room.bell.set()
+
+    def _bring(self, job: Job) -> None:
+        error: TorchyardError | JobError | None = None
+        try:
+            inputs.bring(self._room, job, lambda: self._stopping.is_set() or self._has_ended(job))
+        except FetchCanceled:
+            pass
+        except DatabaseAway:
+            return  # the next round begins anew
+        except TorchyardError as failure:
+            error = failure
+        except Exception as failure:
+            _log.exception("the inputs of %s could not be fetched", job.name)
+            error = JobError("internal", f"the inputs could not be fetched: {failure!r}")
+        if error is not None:
+            with self._room.db.write() as connection:
+                current = store.job_by_id(connection, job.id)
+                if current.status is Status.PREPARING:
+                    now = self._room.clock.now()
+                    progress.end(connection, current, Status.FAILED, now, error=error)
+            self._room.signals.notify(job_key(job))
+
+    def _has_ended(self, job: Job) -> bool:
+        with self._room.db.read() as connection:
+            return store.job_by_id(connection, job.id).status.ended
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return 0

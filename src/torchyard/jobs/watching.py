@@ -1,0 +1,84 @@
+"""Attempts under way, and what they leave.
+
+Owns: noticing workers that are gone, the end of what attempts left on their nodes.
+Leaves: what a lost worker means to attempts.py, silence to heartbeats.py.
+Always: nothing of a node is removed while somebody works there, or before its run history is kept.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from torchyard.base.errors import DatabaseAway
+from torchyard.executors.executor import Executor, Handle
+from torchyard.jobs import attempts, scratch, store, worker_history
+from torchyard.jobs.launching import Launcher
+from torchyard.jobs.room import Room
+from torchyard.jobs.types import Attempt
+
+_log = logging.getLogger(__name__)
+
+
+class Watcher:
+    """What one server has seen of the workers."""
+
+    def __init__(self, room: Room, executor: Executor, launcher: Launcher) -> None:
+        self._room = room
+        self._executor = executor
+        self._launcher = launcher
+        self._inherited: set[str] = set()
+        self._broken_history: set[tuple[str, int]] = set()
+
+    def watch(self) -> None:
+        with self._room.db.read() as connection:
+            running = store.open_attempts(connection)
+        for attempt in running:
+            if attempt.handle is None:
+                self._launcher.launch(attempt)
+                continue
+            status = self._executor.status(Handle.from_json(attempt.handle))
+            # Done already, unless the server was killed between the last report and the end.
+            attempts.finish(self._room, attempt.id)
+            for node, state in enumerate(status.nodes):
+                if state in ("ending", "lost"):
+                    attempts.orphan(self._room, attempt.id, node)
+            if status.state == "lost" and attempt.id not in self._inherited:
+                # Nobody tells of it any more: an heir is started, which delivers what is left.
+                self._inherited.add(attempt.id)
+                status = self._executor.status(self._launcher.inherit(attempt))
+            for node, state in enumerate(status.nodes):
+                # A worker leaves only after its last report was taken, so one that is gone
+                # while the store says otherwise is lost.
+                if state in ("exited", "lost"):
+                    self._take_history(attempt, node)
+                    attempts.lose(self._room, attempt.id, node)
+
+    def clean(self) -> None:
+        """Remove what ended attempts left on the nodes, once no worker is there any more."""
+        with self._room.db.read() as connection:
+            left = store.unclean_attempts(connection)
+        for attempt in left:
+            if attempt.handle is not None:
+                handle = Handle.from_json(attempt.handle)
+                if not self._executor.status(handle).over:
+                    continue
+            taken = [self._take_history(attempt, node) for node in range(attempt.node_count)]
+            if all(taken):
+                scratch.clear(self._room, attempt)
+                # A job that is to be tried again waits for this.
+                self._room.bell.set()
+
+    def _take_history(self, attempt: Attempt, node: int) -> bool:
+        """Whether nothing of a node's run history is left; else its folder has to stay."""
+        if (attempt.id, node) in self._broken_history:
+            return False
+        try:
+            worker_history.take_left(self._room, attempt, node)
+        except DatabaseAway:
+            raise
+        except Exception:
+            # The job's end must not wait for it; another server, which knows better, tries again.
+            _log.exception("what node %d of attempt %s had logged stays there", node, attempt.id)
+            self._broken_history.add((attempt.id, node))
+            return False
+        return True
