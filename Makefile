@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help setup demo test test-e2e test-object-store test-postgres test-e2e-postgres test-faults test-fuzz postgres azurite check format docs bench lock clean
+.PHONY: help setup demo test test-e2e test-object-store test-postgres test-e2e-postgres test-faults test-fuzz postgres mpi azurite check format docs bench lock clean
 
 help:
 	@echo 'make demo      train a small network on two local nodes'
@@ -52,8 +52,9 @@ demo: setup
 test: setup
 	$(BIN)/pytest -m 'not end_to_end and not slow and not object_store and not postgres'
 
-test-e2e: setup
-	$(BIN)/pytest -m '(end_to_end or slow) and not postgres and not faults and not fuzz and not object_store'
+test-e2e: setup mpi
+	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest \
+	  -m '(end_to_end or slow) and not postgres and not faults and not fuzz and not object_store'
 
 test-faults: setup
 	$(BIN)/pytest -s -m faults
@@ -82,7 +83,7 @@ test-postgres: setup postgres
 	  -m 'postgres and not object_store and not end_to_end'
 
 # ONLY='digits or tried_again' runs these alone.
-test-e2e-postgres: setup postgres
+test-e2e-postgres: setup postgres mpi
 	TORCHYARD_TEST_SERVICES=required TORCHYARD_TEST_DATABASE=postgres $(BIN)/pytest \
 	  -m 'end_to_end and not object_store' -k 'not sqlite and ($(or $(ONLY),test))'
 
@@ -96,6 +97,17 @@ postgres: setup
 	    exit 2; }; \
 	  apt-get -qq update && \
 	  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends postgresql \
+	    >/dev/null; }
+
+# For jobs with `distribution: {type: mpi}`; mpi4py comes with the jobs' own environment.
+mpi:
+	@mpirun --version 2>/dev/null | grep -q '(Open MPI) 4' || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
+	    echo 'error: Open MPI 4 is not on this machine' >&2; \
+	    echo 'hint: install it with `apt-get install openmpi-bin`' >&2; \
+	    exit 2; }; \
+	  apt-get -qq update && \
+	  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends openmpi-bin \
 	    >/dev/null; }
 
 check: setup

@@ -41,14 +41,19 @@ from torchyard.environments import routes as environment_routes
 from torchyard.environments.actions import Environments
 from torchyard.executors.executor import Executor
 from torchyard.executors.local import LocalExecutor
+from torchyard.executors.machine import Machine
 from torchyard.jobs import (
+    allowances,
     bundles,
+    cluster_routes,
     data_sources,
     deletion_routes,
     experiment_routes,
     history_routes,
     logged_metrics,
+    machine,
     model_sources,
+    owners,
     reclaiming_routes,
     runs,
     store,
@@ -67,8 +72,11 @@ from torchyard.mlflow.job_runs import JobRuns
 from torchyard.mlflow.registry import Registry
 from torchyard.models import routes as model_routes
 from torchyard.workspaces import actions as workspaces
+from torchyard.workspaces import people_routes, quota_routes
 from torchyard.workspaces import routes as workspace_routes
 from torchyard.workspaces.access import Access, Person, person
+from torchyard.workspaces.audit import Audit
+from torchyard.workspaces.auditing import Auditing
 
 _log = logging.getLogger(__name__)
 
@@ -101,6 +109,7 @@ def build(
     db = home_database.open_for(home, home_database.chosen(home, database))
     default = workspaces.ensure_default(db, clock)
     computes.ensure_local(db, clock, default.name)
+    devices = Machine(environ)
     room = Room(
         home=home,
         db=db,
@@ -113,9 +122,12 @@ def build(
         signals=Signals(),
         bell=threading.Event(),
         server_id=_id_of(home),
+        machine=machine.read(home),
+        devices=devices,
     )
-    scheduler = Scheduler(room, executor or LocalExecutor(home, environ), url)
-    return Parts(room, Access(db, clock), scheduler)
+    scheduler = Scheduler(room, executor or LocalExecutor(home, environ, machine=devices), url)
+    access = Access(db, clock, lambda workspace, job: owners.of_name(room, workspace, job))
+    return Parts(room, access, scheduler)
 
 
 def create_app(parts: Parts, hosts: Sequence[str] = ()) -> FastAPI:
@@ -132,6 +144,7 @@ def create_app(parts: Parts, hosts: Sequence[str] = ()) -> FastAPI:
         parts.scheduler.start()
         yield
         parts.scheduler.stop()
+        audit.close()
         room.db.close()
 
     app = FastAPI(
@@ -144,6 +157,8 @@ def create_app(parts: Parts, hosts: Sequence[str] = ()) -> FastAPI:
     )
     app.state.access = parts.access
     app.add_middleware(Doors, hosts=hosts, server_id=room.server_id)
+    audit = Audit(room.home, room.clock)
+    app.add_middleware(Auditing, lines=audit)
 
     @app.get("/health", tags=["server"])
     def health() -> dict[str, Any]:
@@ -179,7 +194,20 @@ def create_app(parts: Parts, hosts: Sequence[str] = ()) -> FastAPI:
             lambda name: workspace_life.delete_empty(room, name),
         )
     )
-    app.include_router(compute_routes.router(room.db, room.clock))
+    app.include_router(
+        people_routes.router(
+            room.db, room.clock, audit, lambda user: owners.cancel_all(room, user)
+        )
+    )
+    app.include_router(
+        quota_routes.router(
+            room.db,
+            room.clock,
+            lambda workspace, user: allowances.use_of(room, workspace, user),
+        )
+    )
+    app.include_router(compute_routes.router(room.db, room.clock, room.home, room.devices))
+    app.include_router(cluster_routes.router(room))
     app.include_router(data_routes.router(room.blobs))
     app.include_router(
         asset_routes.router(

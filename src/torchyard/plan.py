@@ -43,6 +43,17 @@ class OutputPlan:
 
 
 @dataclass(frozen=True)
+class DevicePlan:
+    """One GPU that a node may use. `kind` is nvidia, amd or pretended; `index` is what the vendor's
+    listing program calls it.
+    """
+
+    kind: str
+    index: int
+    uuid: str
+
+
+@dataclass(frozen=True)
 class LaunchPlan:
     """What to run, and where to report.
 
@@ -51,10 +62,18 @@ class LaunchPlan:
     over HTTP. `scratch` is a folder of this attempt's own, shared by the nodes of a local engine.
     `server_id` is what the server signs with when it disowns a worker; `server_file` tells where
     it listens now, on nodes that see its disk.
+    `distribution` is pytorch, mpi, tensorflow or empty; `parameter_servers` are those of TensorFlow
+    among all processes.
     `variables` are the job variables that the server knows (AZUREML_*, MLFLOW_*); the worker adds
     those that only a node knows. `environment_variables` are the user's and win over both;
     `secrets` are the names among them whose values are masked, `not_secrets` those that only look
     as if.
+    `communication_backend` is nccl, gloo, or empty when the job does not say. `preflight` is on,
+    warn (its errors are told, and the ranks start), off, or always: for a single rank, too.
+    `cluster` and `size` name the nodes; `cores` and `memory_bytes` are what one of them is promised,
+    0 where nothing is. A node gets `gpus_per_node` devices: the engine fills in which, by node;
+    `devices` is empty where the machine has none.
+    `rehearsed_gpus` is how many GPUs the script of a rehearsal on the CPU sees; 0 is no rehearsal.
     """
 
     attempt_id: str
@@ -70,6 +89,7 @@ class LaunchPlan:
     distribution: str = ""
     node_count: int = 1
     processes_per_node: int = 1
+    parameter_servers: int = 0
     environment: str = ""
     environment_variables: dict[str, str] = field(default_factory=dict)
     secrets: list[str] = field(default_factory=list)
@@ -89,6 +109,15 @@ class LaunchPlan:
     hang_after_s: float = 0.0
     hang_action: str = "dump"
     python: str = ""
+    communication_backend: str = ""
+    preflight: str = "on"
+    rehearsed_gpus: int = 0
+    cluster: str = ""
+    size: str = ""
+    cores: int = 0
+    memory_bytes: int = 0
+    gpus_per_node: int = 0
+    devices: list[list[DevicePlan]] = field(default_factory=list)
 
     @property
     def world_size(self) -> int:
@@ -109,4 +138,5 @@ def from_json(text: str) -> LaunchPlan:
     body: dict[str, Any] = json.loads(text)
     body["inputs"] = {name: InputPlan(**value) for name, value in body["inputs"].items()}
     body["outputs"] = {name: OutputPlan(**value) for name, value in body["outputs"].items()}
+    body["devices"] = [[DevicePlan(**one) for one in node] for node in body.get("devices", [])]
     return LaunchPlan(**body)

@@ -30,7 +30,7 @@ from torchyard.base.files import whole
 from torchyard.doors import LOOPBACK_NAMES
 from torchyard.jobs.signals import Signals
 from torchyard.workspaces import actions as workspaces
-from torchyard.workspaces.types import Identity, TokenKind
+from torchyard.workspaces import people
 
 _log = logging.getLogger(__name__)
 _DEFAULT_PORT = 8765
@@ -44,10 +44,8 @@ def ensure_token(parts: Parts, token_file: Path) -> None:
         room.db, room.clock, token_file.read_text().strip()
     ):
         return
-    token = workspaces.new_token(TokenKind.PERSON)
     with room.db.write() as connection:
-        identity = Identity(getpass.getuser(), TokenKind.PERSON)
-        workspaces.keep_token(connection, token, identity, room.clock.now())
+        token = people.home_token(connection, getpass.getuser(), room.clock.now())
     with whole(token_file, mode=0o600) as writing:
         writing.write(token.encode() + b"\n")
 

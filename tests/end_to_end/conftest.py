@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
-import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +17,7 @@ from typing import Any
 
 import pytest
 import yaml
-from yard_under_test import REPOSITORY, Yard, wait_until
+from yard_under_test import REPOSITORY, Yard, remove, wait_until
 
 from postgres_server import PostgresServer
 
@@ -49,14 +47,6 @@ def yard(new_url: Callable[[], str]) -> Iterator[Yard]:
             with contextlib.suppress(OSError):
                 os.kill(int(process.split()[0]), signal.SIGKILL)
         remove(home)
-
-
-def remove(folder: Path) -> None:
-    """Delete a folder whose files may be read-only."""
-    for path in [folder, *folder.rglob("*")]:
-        if path.is_dir() and not path.is_symlink():
-            path.chmod(path.stat().st_mode | stat.S_IRWXU)
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

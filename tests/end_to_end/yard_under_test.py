@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -133,6 +135,14 @@ class Yard:
                     if str(self.home).encode() in arguments + (folder / "environ").read_bytes():
                         found.append(f"{folder.name} {arguments.decode(errors='replace')}")
         return found
+
+
+def remove(folder: Path) -> None:
+    """Delete a folder whose files may be read-only."""
+    for path in [folder, *folder.rglob("*")]:
+        if path.is_dir() and not path.is_symlink():
+            path.chmod(path.stat().st_mode | stat.S_IRWXU)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def alive(pid: int) -> bool:

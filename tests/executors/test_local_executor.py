@@ -8,14 +8,17 @@ import threading
 import time
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from contracts.executor_contract import ExecutorContract, Site
 from torchyard.executors.bundle import worker_zip
-from torchyard.executors.executor import Executor
+from torchyard.executors.device_locks import Held, give_back
+from torchyard.executors.executor import DevicesTaken, Executor
 from torchyard.executors.local import LocalExecutor
+from torchyard.executors.machine import Machine
 from torchyard.plan import LaunchPlan
 from worker.bench import Bench, bench_in
 
@@ -24,6 +27,7 @@ class LocalSite(Site):
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
         self.executor = bench.executor
+        self.machine: Machine | None = None
 
     def plan(self, node_count: int = 1) -> LaunchPlan:
         self.bench.server.node_count = node_count
@@ -58,7 +62,7 @@ class LocalSite(Site):
         return count()
 
     def anew(self) -> Executor:
-        return LocalExecutor(self.bench.home, os.environ)
+        return LocalExecutor(self.bench.home, os.environ, machine=self.machine)
 
 
 @pytest.fixture
@@ -157,3 +161,69 @@ def test_two_at_once_make_one_zip(tmp_path: Path) -> None:
 def _gone(bench: Bench, handle, pid: int) -> bool:  # type: ignore[no-untyped-def]
     bench.executor.status(handle)
     return not Path(f"/proc/{pid}").exists()
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine({"TORCHYARD_DEVICES": "3", "TORCHYARD_DEVICE_LOCKS": str(tmp_path / "locks")})
+
+
+def _on(bench: Bench, machine: Machine) -> LocalSite:
+    bench.executor = LocalExecutor(bench.home, os.environ, machine=machine)
+    site = LocalSite(bench)
+    site.machine = machine
+    return site
+
+
+def _indexes(held: list[Held]) -> list[int]:
+    give_back(held)
+    return [one.device.index for one in held]
+
+
+def test_nodes_get_different_devices_for_as_long_as_they_live(
+    bench: Bench, machine: Machine
+) -> None:
+    site = _on(bench, machine)
+    plan = replace(site.plan(node_count=2), gpus_per_node=1)
+    told = bench.home / "flags" / "seen"
+    plan = replace(plan, command=f"echo $NODE_RANK=$CUDA_VISIBLE_DEVICES >> {told}; {plan.command}")
+    handle = bench.executor.launch(plan)
+    site.starts(plan)
+    assert sorted(told.read_text().split()) == ["0=0", "1=1"]
+    devices = handle.body["devices"]
+    assert [[one["index"] for one in node] for node in devices] == [[0], [1]]
+    # Nobody else gets them, and this attempt is still started once.
+    other = replace(site.plan(node_count=1), gpus_per_node=2)
+    with pytest.raises(DevicesTaken) as refused:
+        site.anew().launch(other)
+    assert not refused.value.begun
+    assert bench.executor.launch(plan).body["devices"] == devices
+    assert site.starts(plan) == 2
+    assert _indexes(machine.take(1, "")) == [2] and machine.take(2, "") == []
+    site.end(plan)
+    bench.wait(handle)
+    bench.server.wait_until(lambda: _indexes(machine.take(3, "")) == [0, 1, 2])
+
+
+def test_a_device_stays_locked_while_a_rank_of_a_killed_worker_lives(
+    bench: Bench, machine: Machine
+) -> None:
+    site = _on(bench, machine)
+    plan = replace(site.plan(), gpus_per_node=3)
+    handle = bench.executor.launch(plan)
+    site.starts(plan)
+    site.lose(plan, 0)
+    bench.server.wait_until(lambda: bench.executor.status(handle).state == "lost")
+    assert machine.take(1, "") == [], "its rank still runs"
+    heir = bench.executor.inherit(plan)
+    bench.wait(heir)
+    bench.server.wait_until(lambda: len(_indexes(machine.take(3, ""))) == 3)
+
+
+def test_a_cpu_node_beside_gpus_is_given_none(bench: Bench, machine: Machine) -> None:
+    site = _on(bench, machine)
+    told = bench.home / "seen"
+    plan = replace(bench.plan(f'echo "[$CUDA_VISIBLE_DEVICES]" > {told}'))
+    bench.run(plan)
+    assert told.read_text() == "[]\n"
+    assert len(_indexes(machine.take(3, ""))) == 3 and site

@@ -69,8 +69,6 @@ REFUSED = [
 @pytest.mark.parametrize("key", REFUSED, ids=lambda key: f"{key.path}={key.value}")
 def test_what_the_table_refuses_is_refused(key: keys.Key) -> None:
     document = _document(key.path, key.value or 5)
-    if key.value in ("mpi", "tensorflow"):
-        document["resources"] = {"instance_count": 2}
     with pytest.raises(InvalidSpec) as refusal:
         spec.read(document)
     assert refusal.value.at[0] == key.path.partition(".")[0]

@@ -12,7 +12,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import InvalidSpec
 from torchyard.compute import actions as computes
 from torchyard.executors.fake import FakeExecutor
-from torchyard.jobs import actions, attempts, retry, store
+from torchyard.jobs import actions, attempts, retry, store, waiting
 from torchyard.jobs.retry import Failure
 from torchyard.jobs.room import Room
 from torchyard.jobs.scheduler import Scheduler
@@ -105,9 +105,9 @@ def test_a_failed_attempt_is_followed_by_another_after_the_pause(
     first = attempt_of(room, job)
     Worker(room, first).fails(9)
     executor.finish(first.id)
-    waiting = again(room, job)
-    assert (waiting.status, waiting.error) == (Status.QUEUED, None)
-    assert "pauses before attempt 2" in actions.why_waiting(room, waiting)
+    queued = again(room, job)
+    assert (queued.status, queued.error) == (Status.QUEUED, None)
+    assert "pauses before attempt 2" in waiting.why(room, queued)
     assert computes.use(room.db, computes.get(room.db, rooms.WORKSPACE, "local")).busy == 0
     scheduler.look()
     assert again(room, job).status is Status.QUEUED, "it pauses"

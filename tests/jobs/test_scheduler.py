@@ -11,7 +11,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidSpec, NotAuthenticated, NotFound
 from torchyard.compute import actions as computes
 from torchyard.executors.fake import FakeExecutor
-from torchyard.jobs import actions, attempts, progress, submission
+from torchyard.jobs import actions, attempts, progress, submission, waiting
 from torchyard.jobs.room import Room
 from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.types import Status
@@ -74,25 +74,29 @@ def test_all_nodes_or_none_in_the_order_of_submission(
     room: Room, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
     first = submit(room, resources={"instance_count": 3})
-    second = submit(room, resources={"instance_count": 2})
+    second = submit(room, resources={"instance_count": 4})
     third = submit(room)
     scheduler.look()
     assert _busy(room) == 3
     assert again(room, second).status is Status.QUEUED
-    # One node is free, but the third job does not overtake the second.
+    # One node is free, but the third job does not overtake the second, which needs it, too.
     assert again(room, third).status is Status.QUEUED
-    assert actions.why_waiting(room, again(room, second)) == (
-        "needs 2 nodes; 3 of 4 nodes of `local` are busy"
+    assert waiting.why(room, again(room, second)) == (
+        "needs 4 nodes; 1 of 4 nodes of `local` is free"
     )
-    assert actions.why_waiting(room, again(room, third)) == (
-        "needs 1 node; 3 of 4 nodes of `local` are busy, and 1 earlier job waits"
+    assert waiting.why(room, again(room, third)) == (
+        "needs 1 node; 1 of 4 nodes of `local` is free; it is 2nd in the queue, behind job "
+        f"`{second.name}`, for which it is kept"
     )
     for node in range(3):
         Worker(room, attempt_of(room, first), node).whole_life()
     scheduler.look()
     assert again(room, first).status is Status.COMPLETED
     assert again(room, second).status is Status.STARTING
-    assert again(room, third).status is Status.STARTING
+    assert again(room, third).status is Status.QUEUED
+    assert waiting.why(room, again(room, third)) == (
+        "needs 1 node; 0 of 4 nodes of `local` are free"
+    )
 
 
 def test_an_environment_is_built_before_nodes_are_held(room: Room, scheduler: Scheduler) -> None:
@@ -201,7 +205,7 @@ def test_a_server_that_died_before_the_launch_launches_again(
 ) -> None:
     job = submit(room)
     scheduler.preparer.prepare()
-    attempt = scheduler.claimer.claim_one(again(room, job))
+    attempt = scheduler.claimer.claim_one(job.id).attempt
     assert attempt is not None
     assert executor.launches == []
     Scheduler(room, executor, "http://127.0.0.1:1").look()

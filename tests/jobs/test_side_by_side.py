@@ -167,13 +167,14 @@ def test_events_have_no_gap(room: Room) -> None:
 def test_node_slots_are_held_once(room: Room) -> None:
     def hold(number: int) -> str:
         with room.db.write() as connection:
-            return computes.try_hold(connection, WORKSPACE, "local", 1, f"attempt{number}") or "ok"
+            attempt, now = f"attempt{number}", room.clock.now()
+            return computes.try_hold(connection, WORKSPACE, "local", 1, attempt, now) or "ok"
 
     assert at_once(hold).count("ok") == 4
     with room.db.write() as connection:
         for number in range(WRITERS):
-            computes.release(connection, f"attempt{number}")
-        assert computes.try_hold(connection, WORKSPACE, "local", 4, "all") == ""
+            computes.release(connection, f"attempt{number}", room.clock.now())
+        assert computes.try_hold(connection, WORKSPACE, "local", 4, "all", room.clock.now()) == ""
 
 
 def test_versions_of_data(room: Room) -> None:

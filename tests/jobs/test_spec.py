@@ -100,11 +100,6 @@ BAD: list[tuple[dict[str, Any], tuple[str | int, ...], str]] = [
     ({"services": {"s": {"type": "ssh"}}}, ("services",), "log in there"),
     ({"distribution": {"type": "ray", "port": 1}}, ("distribution", "type"), "ray.init"),
     (
-        {"distribution": {"type": "mpi", "process_count_per_instance": 2}},
-        ("distribution", "type"),
-        "pytorch",
-    ),
-    (
         {"distribution": {"type": "pytorch", "worker_count": 2}},
         ("distribution", "worker_count"),
         "process_count_per_instance",
@@ -158,10 +153,10 @@ def test_what_is_kept_by_other_means_is_noticed() -> None:
             **GOOD,
             "compute": "Serverless",
             "resources": {"instance_type": "STANDARD_NC6"},
-            "distribution": {"type": "TensorFlow", "worker_count": 1},
+            "distribution": {"type": "MPI", "process_count_per_instance": 1},
         }
     )
-    assert (job.compute, job.distribution) == ("local", "")
+    assert (job.compute, job.distribution) == ("local", "mpi")
     assert ["local" in job.notices[0], "NC6" in job.notices[1]] == [True, True]
     assert len(job.notices) == 3
 

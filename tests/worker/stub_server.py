@@ -35,6 +35,7 @@ class StubServer:
         self.blobs: dict[str, bytes] = {}
         self.inputs: dict[str, dict[str, bytes]] = {}
         self.meeting: dict[int, tuple[str, int | None]] = {}
+        self.facts: dict[int, dict[str, Any]] = {}
         self.node_count = 1
         self.order = ""
         self.reason = ""
@@ -180,12 +181,15 @@ class StubServer:
         if method == "POST":
             sent = json.loads(body)
             with self.lock:
+                self.facts[sent["node"]] = sent.get("facts") or {}
                 self.meeting[sent["node"]] = (sent["address"], sent["port"])
             return {}
         self._wait(lambda: len(self.meeting) >= self.node_count, float(query.get("wait_s", 0)))
         nodes = [self.meeting.get(node, ("", None))[0] for node in range(self.node_count)]
         ready = all(nodes)
-        return {"ready": ready, "nodes": nodes, "port": self.meeting[0][1] if ready else None}
+        facts = [self.facts.get(node, {}) for node in range(self.node_count)]
+        port = self.meeting[0][1] if ready else None
+        return {"ready": ready, "nodes": nodes, "port": port, "facts": facts}
 
     def _log(self, path: str, offset: int, body: bytes) -> tuple[int, dict[str, Any]]:
         with self.lock:

@@ -96,7 +96,8 @@ def _environment(base: dict[str, str], plan: LaunchPlan = PLAN, node: int = 1) -
         programs=Path("/scratch/att/node-1/env/bin"),
         cpu_count=16,
     )
-    return variables.of_rank(variables.of_node(base, plan, node, found), plan, node, 1)
+    shared = variables.of_node(base, plan, node, found)
+    return variables.of_rank(shared, plan, node, 1, found.meeting)
 
 
 def test_the_table_of_variables() -> None:

@@ -19,8 +19,11 @@ from torchyard.jobs import artifacts
 from torchyard.jobs.actions import get as get_job
 
 SECRET = "s3cretive"
-# What has no workspace: the server, who one is, and attempts, which have tokens of their own.
-ELSEWHERE = ("/health", "/v1/whoami", "/v1/gc", "/v1/attempts/", "/v1/workspaces")
+# What has no workspace: server, people, who one is, attempts, which have tokens of their own.
+ELSEWHERE = (
+    *("/health", "/v1/whoami", "/v1/gc", "/v1/attempts/", "/v1/workspaces"),
+    *("/v1/users", "/v1/audit"),
+)
 # Docs decision 0006: naming a hash is the right to read it.
 BY_HASH = ("/blobs", "/snapshots")
 

@@ -30,7 +30,7 @@ from torchyard.base.errors import Conflict, InvalidInput
 _RECORDS = "torchyard.db"
 _BLOBS = "blobs"
 # Environments are built anew, caches filled anew; a token is made when the server starts.
-_FOLDERS = ("datastores", "logs")
+_FOLDERS = ("datastores", "logs", "audit")
 
 
 @dataclass(frozen=True)

@@ -15,24 +15,29 @@ from contextlib import contextmanager
 from typing import IO, Any
 from urllib.parse import urlencode, urlsplit
 
-from torchyard.base.errors import Unreachable, from_answer
+from torchyard.base.errors import InvalidInput, Unreachable, from_answer
 
 Body = bytes | IO[bytes] | Iterable[bytes]
 
 
 class Transport:
-    """One keep-alive connection; not for use by several threads at once."""
+    """One keep-alive connection; not for use by several threads at once.
 
-    def __init__(self, url: str, token: str, timeout_s: float = 60.0) -> None:
+    Args:
+        ca_cert: a PEM file with certificates that are trusted beside the system's own.
+    """
+
+    def __init__(self, url: str, token: str, timeout_s: float = 60.0, ca_cert: str = "") -> None:
         self.url = url.rstrip("/")
         self._parts = urlsplit(self.url)
         self._token = token
         self._timeout_s = timeout_s
+        self._ca_cert = ca_cert
         self._connection: http.client.HTTPConnection | None = None
 
     def twin(self) -> Transport:
         """Another connection to the same server, for another thread."""
-        return Transport(self.url, self._token, self._timeout_s)
+        return Transport(self.url, self._token, self._timeout_s, self._ca_cert)
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
         return self.call("GET", path, query=query)
@@ -145,16 +150,35 @@ class Transport:
         host, port = self._parts.hostname or "127.0.0.1", self._parts.port
         if self._parts.scheme == "https":
             context = ssl.create_default_context()
+            if self._ca_cert:
+                _trust(context, self._ca_cert)
             return http.client.HTTPSConnection(
                 host, port or 443, timeout=self._timeout_s, context=context
             )
         return http.client.HTTPConnection(host, port or 80, timeout=self._timeout_s)
 
     def _unreachable(self, error: Exception) -> Unreachable:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return Unreachable(
+                f"the certificate of `{self.url}` is not trusted ({error.verify_message})",
+                "give the certificate of who signed it: `yard login URL --ca-cert FILE`, or "
+                "TORCHYARD_CA_CERT",
+                code="untrusted",
+            )
         return Unreachable(
             f"no torchyard server answers at `{self.url}` ({error or type(error).__name__})",
             "start one with `yard server start`, or see `yard server status`",
         )
+
+
+def _trust(context: ssl.SSLContext, ca_cert: str) -> None:
+    try:
+        context.load_verify_locations(ca_cert)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidInput(
+            f"`{ca_cert}` holds no certificates that could be trusted ({error.strerror or error})",
+            "give a PEM file",
+        ) from error
 
 
 def _json_object(text: bytes) -> Mapping[str, Any] | None:

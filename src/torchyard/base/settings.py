@@ -1,6 +1,8 @@
 """Settings, read once at the two ends.
 
-Owns: which environment variables torchyard reads and what their absence means.
+Owns: which environment variables torchyard reads and what their absence means; which server is
+meant: TORCHYARD_URL's, else the one logged in to, else the machine's shared one, else the user's
+own, embedded one.
 Leaves: settings of a workspace to workspaces/.
 Always: nothing else in the package reads `os.environ`, but `base/job_env.py`.
 """
@@ -12,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from torchyard.base import logins
 from torchyard.base.errors import InvalidInput
 
 DEFAULT_WORKSPACE = "default"
@@ -22,7 +25,9 @@ _SECRETS = ("TORCHYARD_DATABASE", "PGPASSWORD")
 class Settings:
     """`url` and `token` are empty when the embedded server on this machine is meant.
 
-    `database` is empty for the one that the home folder had last; it may hold a password.
+    `url_from` says who named the URL: `TORCHYARD_URL`, `yard login` or the machine's file.
+    `ca_cert` is a PEM file beside the system's certificates. `database` is empty for the one that
+    the home folder had last; it may hold a password.
     """
 
     home: Path
@@ -32,6 +37,8 @@ class Settings:
     snapshot_max_files: int = 2000
     snapshot_max_mb: int = 300
     database: str = field(default="", repr=False)
+    url_from: str = ""
+    ca_cert: str = ""
 
     @property
     def token_file(self) -> Path:
@@ -49,22 +56,43 @@ class Settings:
 
 
 def read(environ: Mapping[str, str] | None = None) -> Settings:
-    """Read TORCHYARD_HOME, _URL, _TOKEN, _WORKSPACE, _DATABASE and _SNAPSHOT_MAX_FILES, _MAX_MB.
+    """Read TORCHYARD_HOME, _URL, _TOKEN, _CA_CERT, _SITE, _WORKSPACE, _DATABASE and
+    _SNAPSHOT_MAX_FILES, _MAX_MB, and what `yard login` has written.
 
     Raises:
-        InvalidInput: a limit is no whole number.
+        InvalidInput: a limit is no whole number, or a file is not what it should be.
     """
     values = os.environ if environ is None else environ
-    home = values.get("TORCHYARD_HOME") or "~/.torchyard"
+    home = Path(values.get("TORCHYARD_HOME") or "~/.torchyard").expanduser().absolute()
+    server, url_from = _server_meant(values, home)
     return Settings(
-        home=Path(home).expanduser().absolute(),
-        url=values.get("TORCHYARD_URL", "").rstrip("/"),
-        token=values.get("TORCHYARD_TOKEN", ""),
+        home=home,
+        url=server.url,
+        token=server.token,
         workspace=values.get("TORCHYARD_WORKSPACE", ""),
         snapshot_max_files=_number(values, "TORCHYARD_SNAPSHOT_MAX_FILES", 2000),
         snapshot_max_mb=_number(values, "TORCHYARD_SNAPSHOT_MAX_MB", 300),
         database=values.get("TORCHYARD_DATABASE", ""),
+        url_from=url_from,
+        ca_cert=server.ca_cert,
     )
+
+
+def _server_meant(values: Mapping[str, str], home: Path) -> tuple[logins.Login, str]:
+    url, token = values.get("TORCHYARD_URL", "").rstrip("/"), values.get("TORCHYARD_TOKEN", "")
+    url_from = "TORCHYARD_URL" if url else ""
+    known = logins.read(home)
+    if not url and known.current:
+        url, url_from = known.current, "yard login"
+    login = known.servers.get(url, logins.Login(url))
+    # Whoever names a home of their own means what is in it.
+    if not url and not values.get("TORCHYARD_HOME"):
+        site_file = Path(values.get("TORCHYARD_SITE") or logins.SITE_FILE)
+        found = logins.site(site_file)
+        if found is not None:
+            login, url_from = known.servers.get(found.url, found), str(site_file)
+    ca_cert = values.get("TORCHYARD_CA_CERT") or login.ca_cert
+    return logins.Login(login.url, token or login.token, ca_cert), url_from
 
 
 def for_jobs(environ: Mapping[str, str]) -> dict[str, str]:
@@ -76,6 +104,12 @@ def without_colour(environ: Mapping[str, str] | None = None) -> bool:
     """Whether NO_COLOR is set; it then holds for terminals too. Source: https://no-color.org"""
     values = os.environ if environ is None else environ
     return bool(values.get("NO_COLOR"))
+
+
+def is_set(name: str, environ: Mapping[str, str] | None = None) -> bool:
+    """Whether a variable of ours has a value, for a command that is about to be overruled by it."""
+    values = os.environ if environ is None else environ
+    return bool(values.get(name))
 
 
 def _number(values: Mapping[str, str], name: str, default: int) -> int:

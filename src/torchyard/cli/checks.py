@@ -320,7 +320,7 @@ def clock(settings: Settings) -> Finding:
         stamp = time.strftime("%Y-%m-%d", time.gmtime(now))
         return Finding("clock", "wrong", f"it says {stamp}", "set it, best by NTP")
     if settings.url:
-        transport = Transport(settings.url, "", timeout_s=_PATIENCE_S)
+        transport = Transport(settings.url, "", timeout_s=_PATIENCE_S, ca_cert=settings.ca_cert)
         try:
             with transport.stream("/health") as answer:
                 said = answer.headers.get("Date")

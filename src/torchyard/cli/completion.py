@@ -60,7 +60,7 @@ def _names(noun: str, workspace: str) -> list[str]:
         if running is None:
             return []
         url, token = running.url, embedded.token(settings)
-    transport = Transport(url, token, timeout_s=_PATIENCE_S)
+    transport = Transport(url, token, timeout_s=_PATIENCE_S, ca_cert=settings.ca_cert)
     try:
         name = workspace or workspace_meant(settings, Path.cwd())
         client = Client(name, settings=settings, transport=transport)

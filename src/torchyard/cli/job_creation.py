@@ -20,14 +20,28 @@ from torchyard.cli.documents import Document
 from torchyard.cli.options import Session, document_from
 
 
-def create(session: Session, file: str, assignments: tuple[str, ...], name: str) -> Job:
+def create(
+    session: Session,
+    file: str,
+    assignments: tuple[str, ...],
+    name: str,
+    rehearse_on_cpu: bool = False,
+) -> Job:
     document = document_from(file, assignments)
+    if rehearse_on_cpu:
+        _rehearse(document)
     client = session.client()
     try:
         with progress.uploading() as sent:
             return client.jobs.create(document.value, document.folder, name=name, progress=sent)
     except TorchyardError as error:
         raise document.locate(error) from error.__cause__
+
+
+def _rehearse(document: Document) -> None:
+    properties = document.value.get("properties") or {}
+    if isinstance(properties, dict):  # The server says what is wrong with another thing.
+        document.value["properties"] = {**properties, "torchyard.rehearse_on_cpu": "true"}
 
 
 def validate(session: Session, files: list[str], assignments: tuple[str, ...]) -> int:

@@ -24,9 +24,11 @@ def page(job: Job) -> str:
                 ("Waits for", job.get("waiting")),
                 ("Experiment", job.get("experiment_name")),
                 ("Compute", f"{job.get('compute') or 'local'}, {ranks}"),
+                ("Priority", _priority(job)),
                 ("Created", f"{tables.moment(job.get('created_at'))} by {job.get('owner')}"),
                 ("Took", took),
                 ("Exit code", str(exit_code) if exit_code is not None else ""),
+                ("Rehearsal", "on CPU, in place of GPUs" if job.get("rehearsal") else ""),
             ]
         )
     ]
@@ -44,6 +46,11 @@ def page(job: Job) -> str:
 
     parts += [text for text in (error_text(job),) if text]
     return "\n\n".join(parts)
+
+
+def _priority(job: Job) -> str:
+    spot = ", and may be preempted (spot)" if job.get("job_tier") == "spot" else ""
+    return f"{job.get('priority') or ''}{spot}"
 
 
 def _stages(job: Job) -> str:

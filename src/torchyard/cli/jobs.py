@@ -42,6 +42,11 @@ _CHANGEABLE = ("display_name", "description", "tags")
 @click.option("-a", "--save-as", default="", metavar="FILE", help="Keep the job's JSON there.")
 @click.option("-e", "--web", is_flag=True, help="Taken as `az ml` does; there is no page yet.")
 @click.option("--skip-validation", is_flag=True, help="Taken as `az ml` does; nothing is skipped.")
+@click.option(
+    "--rehearse-on-cpu",
+    is_flag=True,
+    help="Try a script that is written for GPUs on the CPU; recorded on the job.",
+)
 @common
 def create(
     session: Session,
@@ -53,6 +58,7 @@ def create(
     save_as: str,
     web: bool,
     skip_validation: bool,
+    rehearse_on_cpu: bool,
 ) -> int:
     """Submit a job.
 
@@ -64,7 +70,7 @@ def create(
         raise click.UsageError(f"Two job files are given, '{file}' and '{given}'.")
     if not (given or file):
         raise click.UsageError("The job file is missing: write '-f FILE'.")
-    job = job_creation.create(session, file or given or "", assignments, name)
+    job = job_creation.create(session, file or given or "", assignments, name, rehearse_on_cpu)
     if save_as:
         import json
 
@@ -212,6 +218,21 @@ def cancel(session: Session, name: str) -> None:
     Example: yard job cancel -n brave-otter
     """
     job = session.client().jobs.cancel(name)
+    tables.one(session.form, job, lambda: f"{job['name']}  {tables.status(job['status'])}")
+
+
+@group.command("preempt")
+@named("job", "jobs")
+@common
+def preempt(session: Session, name: str) -> None:
+    """Take a running job's nodes away, to try how it goes on.
+
+    Its ranks get SIGTERM and a grace, as when another job needs the nodes; then it is queued
+    again, in the same run.
+
+    Example: yard job preempt -n brave-otter
+    """
+    job = session.client().jobs.preempt(name)
     tables.one(session.form, job, lambda: f"{job['name']}  {tables.status(job['status'])}")
 
 

@@ -18,9 +18,15 @@ NOUNS = {
     "datastore": "Places where data lies: folders, buckets, containers.",
     "model": "Register, list and download models.",
     "workspace": "Create, list and show workspaces; write config.json.",
+    "user": "People of a shared server: their roles and tokens.",
+    "quota": "How much people may use, and asking for more.",
     "server": "Start, stop and look at the server of this machine.",
 }
 VERBS = {
+    "login": "Have commands go to a shared server.",
+    "logout": "Forget a shared server.",
+    "whoami": "Say who you are there, and what you may do.",
+    "audit": "Say who did what, for owners.",
     "gc": "Make room on the server's disk.",
     "doctor": "Say what is wrong with this machine, and what to do.",
     "completion": "Print a shell's completion script: bash, zsh or fish.",

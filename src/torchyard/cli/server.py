@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from torchyard.base.errors import NotFound
+from torchyard.base.errors import Conflict, NotFound
 from torchyard.cli import tables
 from torchyard.cli.group import noun
 from torchyard.cli.options import Session, common
@@ -29,6 +29,7 @@ def start(session: Session, port: int | None) -> None:
     """
     from torchyard import embedded
 
+    _refuse_beside_shared(session)
     _warn_of_url(session)
     before = embedded.find(session.settings)
     running = embedded.ensure(session.settings, port=port)
@@ -79,7 +80,7 @@ def status(session: Session) -> int:
         "home": None if settings.url else str(settings.home),
     }
     if url:
-        transport = Transport(url, "", timeout_s=5.0)
+        transport = Transport(url, "", timeout_s=5.0, ca_cert=settings.ca_cert)
         try:
             health = transport.get("/health")
             body |= {"status": "running", "pid": health["pid"], "version": health["version"]}
@@ -176,9 +177,25 @@ def _run_backups(session: Session, *arguments: str) -> dict[str, Any]:
 
 
 def _warn_of_url(session: Session) -> None:
-    if session.settings.url:
-        click.echo(
-            f"warning: commands go to TORCHYARD_URL, {session.settings.url}, not to this "
-            "machine's server",
-            err=True,
+    settings = session.settings
+    if not settings.url:
+        return
+    where = "TORCHYARD_URL" if settings.url_from == "TORCHYARD_URL" else f"({settings.url_from})"
+    click.echo(
+        f"warning: commands go to {where}, {settings.url}, not to this machine's server",
+        err=True,
+    )
+
+
+def _refuse_beside_shared(session: Session) -> None:
+    """
+    Raises:
+        Conflict: the machine's administrator named a shared server, and nobody asked for another.
+    """
+    settings = session.settings
+    if settings.url and settings.url_from not in ("TORCHYARD_URL", "yard login"):
+        raise Conflict(
+            f"this machine has a shared server at `{settings.url}` ({settings.url_from})",
+            f"use that one: `yard login {settings.url}`; for one of your own set TORCHYARD_HOME "
+            "to a folder",
         )

@@ -53,9 +53,7 @@ HINTS = {
     "TORCHYARD_WORKSPACE",
     "config": "name the workspace once with `yard workspace config -w NAME`, or set "
     "TORCHYARD_WORKSPACE",
-    "login": "there is nothing to log in to on this machine; for another server set TORCHYARD_URL "
-    "and TORCHYARD_TOKEN",
-    "account": "there are no accounts; for another server set TORCHYARD_URL and TORCHYARD_TOKEN",
+    "account": "who you are says `yard whoami`; another server is reached by `yard login URL`",
     "run": "write `yard job create -f job.yml --stream`",
     "submit": "write `yard job create -f job.yml --stream`",
     "logs": "write `yard job stream NAME`, or `yard server logs`",

@@ -87,7 +87,11 @@ def list_workspaces(session: Session) -> None:
 @click.argument("given", metavar="[NAME]", required=False)
 @click.option("-n", "--name", default="", help="The workspace; the one meant here when absent.")
 @click.option(
-    "--set", "assignments", multiple=True, metavar="A.B=VALUE", help="description, retention_days."
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="A.B=VALUE",
+    help="description, retention_days, rehearse_on_cpu.",
 )
 @click.option("--description", default=None, help="In your words.")
 @click.option(
@@ -96,6 +100,11 @@ def list_workspaces(session: Session) -> None:
     default=None,
     metavar="DAYS",
     help="Delete jobs that ended longer ago; 0 keeps them for ever.",
+)
+@click.option(
+    "--rehearse-on-cpu/--no-rehearse-on-cpu",
+    default=None,
+    help="Rehearse jobs on the CPU unless they say otherwise.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Don't ask.")
 @common
@@ -107,13 +116,14 @@ def update(
     yes: bool,
     **options: Any,
 ) -> None:
-    """Change a workspace's description, or how long it keeps jobs.
+    """Change a workspace's description, how long it keeps jobs, or whether it rehearses them.
 
     Jobs that models or data were registered from stay; so do those that run.
 
     Example: yard workspace update --retention-days 90
     """
-    changes = changes_from(assignments, options, ("description", "retention_days"))
+    keys = ("description", "retention_days", "rehearse_on_cpu")
+    changes = changes_from(assignments, options, keys)
     client = session.client()
     workspace = name or given or client.workspace
     days = changes.get("retention_days")

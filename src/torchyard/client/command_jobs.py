@@ -105,6 +105,7 @@ def command(
     shm_size: str | None = None,
     timeout: int | None = None,
     services: Mapping[str, Any] | None = None,
+    rehearse_on_cpu: bool | None = None,
     **more: Any,
 ) -> CommandJob:
     """A command job for `client.jobs.create`.
@@ -120,6 +121,7 @@ def command(
             `{"type": "pytorch", "process_count_per_instance": 4}`.
         instance_count: nodes.
         timeout: of the job, in seconds.
+        rehearse_on_cpu: True runs a script that is written for GPUs on the CPU, to try it.
         more: other keys of a job file, as they are.
 
     Example::
@@ -143,7 +145,7 @@ def command(
         "experiment_name": experiment_name,
         "description": description,
         "tags": tags,
-        "properties": properties,
+        "properties": _rehearsing(properties, rehearse_on_cpu),
         "command": command,
         "code": None if code is None else os.fspath(code),
         "environment": environment,
@@ -158,6 +160,11 @@ def command(
         **more,
     }
     return CommandJob(_without_empty(document))
+
+
+def _rehearsing(properties: Mapping[str, str] | None, asked: bool | None) -> dict[str, str]:
+    said = {} if asked is None else {"torchyard.rehearse_on_cpu": json.dumps(asked)}
+    return {**(properties or {}), **said}
 
 
 def _plain(value: Any) -> Any:

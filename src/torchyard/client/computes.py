@@ -10,10 +10,11 @@ from torchyard.answers import Record, Records, Rows
 from torchyard.base.errors import InvalidInput
 from torchyard.base.http import Transport
 
-# What the server says of a cluster and is not asked for in its document.
-_SAID = {
-    "provisioning_state", "current_node_count", "created_at", "owner", "id", "nodes", "workspace",
-}  # fmt: skip
+# What a cluster's document may say; the server answers with much more.
+_ASKED = (
+    "name", "type", "engine", "size", "tier", "min_instances", "max_instances",
+    "idle_time_before_scale_down", "description", "tags",
+)  # fmt: skip
 
 
 class Computes:
@@ -37,8 +38,8 @@ class Computes:
 
     def update(self, name: str, changes: Mapping[str, Any]) -> Record:
         """Change some keys of a cluster, and leave the others as they are."""
-        found = {key: value for key, value in self.get(name).items() if key not in _SAID}
-        asked = {key: value for key, value in found.items() if value not in (None, "")}
+        found = self.get(name)
+        asked = {key: found[key] for key in _ASKED if found.get(key) not in (None, "")}
         return Record(self._transport.put(self._of(name), {**asked, **changes}))
 
     def list(self) -> Rows:
@@ -47,8 +48,24 @@ class Computes:
     def get(self, name: str) -> Record:
         return Record(self._transport.get(self._of(name)))
 
-    def delete(self, name: str) -> None:
-        self._transport.delete(self._of(name))
+    def delete(self, name: str, force: bool = False) -> bool:
+        """Delete a cluster; `force` cancels its jobs. Returns whether it is gone already: one
+        that jobs still leave goes with the last of them.
+        """
+        said = self._transport.delete(self._of(name), {"force": "true"} if force else None)
+        return bool((said or {}).get("gone", True))
+
+    def nodes(self, name: str) -> Record:
+        """Its nodes in `value`, with their jobs; in `waiting`, who waits for some, and why."""
+        return Record(self._transport.get(f"{self._of(name)}/nodes"))
+
+    def history(self, name: str) -> Record:
+        """How many nodes there were, in `counts`; node-hours by day, in `usage`."""
+        return Record(self._transport.get(f"{self._of(name)}/history"))
+
+    def sizes(self) -> Record:
+        """Every size of a node, in `value`, and what the server's machine has, in `machine`."""
+        return Record(self._transport.get(f"{self._here.removesuffix('s')}-sizes"))
 
     def _of(self, name: str) -> str:
         return f"{self._here}/{quote(name, safe='')}"

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from torchyard.client.experiments import Experiments
     from torchyard.client.jobs import Jobs
     from torchyard.client.models import Models
+    from torchyard.client.quotas import Quotas
     from torchyard.client.snapshots import Snapshots
+    from torchyard.client.users import Users
     from torchyard.client.workspaces import Workspaces
 
 CONFIG_FILES = (".azureml/config.json", "aml_config/config.json", "config.json")
@@ -40,7 +42,7 @@ class Client:
     """One workspace of one server; not for use by several threads at once.
 
     The nouns: `jobs`, `data`, `datastores`, `models`, `computes`, `environments`, `experiments`,
-    `workspaces`, `snapshots`.
+    `workspaces`, `snapshots`, `users`, `quotas`.
 
     Args:
         workspace: found as the command finds it when empty.
@@ -129,6 +131,18 @@ class Client:
 
         return Workspaces(self.transport)
 
+    @cached_property
+    def users(self) -> Users:
+        from torchyard.client.users import Users
+
+        return Users(self.transport, self._here, self.workspace)
+
+    @cached_property
+    def quotas(self) -> Quotas:
+        from torchyard.client.quotas import Quotas
+
+        return Quotas(self.transport, self._here)
+
     def close(self) -> None:
         self.transport.close()
 
@@ -174,14 +188,21 @@ def _configured(folder: Path) -> str:
     return ""
 
 
+def _log_in(settings: Settings) -> str:
+    hint = f"log in with `yard login {settings.url}`"
+    if settings.url_from == "TORCHYARD_URL":
+        return f"{hint}, set TORCHYARD_TOKEN, or unset TORCHYARD_URL to use this machine's server"
+    return f"{hint}; its owner has a token for you. A server of your own: set TORCHYARD_HOME"
+
+
 def _transport(settings: Settings, on_start: Callable[[], None] | None) -> Transport:
     if settings.url:
         if not settings.token:
             raise NotAuthenticated(
                 f"no token for the server `{settings.url}`",
-                "set TORCHYARD_TOKEN, or unset TORCHYARD_URL to use the server of this machine",
+                _log_in(settings),
             )
-        return Transport(settings.url, settings.token)
+        return Transport(settings.url, settings.token, ca_cert=settings.ca_cert)
     from torchyard import embedded
 
     running = embedded.ensure(settings, on_start=on_start)

@@ -17,7 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote
 
-from torchyard.answers import Job, JobSummary, OutputFiles, Paths, Records, RemoteFiles
+from torchyard.answers import (
+    Job,
+    JobSummary,
+    OutputFiles,
+    Paths,
+    Record,
+    Records,
+    RemoteFiles,
+    Rows,
+)
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.base.http import Transport
 from torchyard.client.job_history import JobHistory
@@ -151,9 +160,36 @@ class Jobs(JobHistory):
         """Change `display_name`, `description` or `tags` (merged; None takes one away)."""
         return Job(self._transport.call("PATCH", self._of(name), dict(changes)))
 
+    def preflight(self, name: str) -> Rows:
+        """What each node of the job knew and found out before the ranks started: `facts`,
+        `findings`, `ways` to the other nodes; None each where it has not told yet.
+
+        Raises:
+            NotFound: no job has this name.
+        """
+        found = self._transport.get(f"{self._of(name)}/preflight")["value"]
+        return Records(Record(row) for row in found)
+
+    def read_file(self, name: str, path: str) -> bytes:
+        """A file of the job, as `user_logs/std_log.txt`, whole; only what is small.
+
+        Raises:
+            NotFound: the job has no such file.
+        """
+        with self._transport.stream(f"{self._of(name)}/files/{quote(path)}") as answer:
+            return answer.read()
+
     def cancel(self, name: str) -> Job:
         """Ask for the job's end; a job that has ended stays as it is."""
         return Job(self._transport.post(f"{self._of(name)}/cancel"))
+
+    def preempt(self, name: str) -> Job:
+        """Take a running job's nodes away; it is queued again and goes on in the same run.
+
+        Raises:
+            Conflict: it doesn't run.
+        """
+        return Job(self._transport.post(f"{self._of(name)}/preempt"))
 
     def delete(self, *names: str) -> Strings:
         """Delete jobs with their children, for good: files, logs, metrics and all.

@@ -1,111 +1,87 @@
 """What can be done with clusters.
 
-Owns: cluster documents, the node slots of local clusters.
-Leaves: which job gets slots, and when, to jobs/scheduler.py.
-Always: slots are held all or none, and never more than the cluster's maximum; the slot's number
-is a key of the database, so two servers can't give it out twice.
+Owns: making, changing, listing and deleting clusters; what this room offers to others.
+Leaves: a document's grammar to documents.py, nodes to nodes.py, which job gets them to jobs/.
+Always: a cluster that is being deleted takes no job, and is gone when its last node is.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection
 
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.errors import Conflict, InvalidSpec, NotFound, nearest
-from torchyard.compute import store
-from torchyard.compute.types import LOCAL, Compute, Use
+from torchyard.base.errors import Conflict, NotFound, nearest
+from torchyard.compute import accounts, documents, nodes, scaling, sizes, store
+from torchyard.compute.types import DELETING, LOCAL, Compute, Node, Sample, Usage, Use
 
-_NAME = re.compile(r"^[a-zA-Z][a-zA-Z0-9-]{1,22}[a-zA-Z0-9]$")
-_TEXTS = ("name", "type", "size", "tier", "description")
-_NUMBERS = ("min_instances", "max_instances", "idle_time_before_scale_down")
-_KEYS = (*_TEXTS, *_NUMBERS, "tags", "location", "$schema")
+_STATES = ("idle", "running", "preparing", "unusable", "leaving", "preempted")
+_MOST_SAMPLES = 1000
 
 
 def ensure_local(db: Database, clock: Clock, workspace: str) -> None:
-    """The cluster that is there from the start: four node slots on the server's machine."""
+    """The cluster that is there from the start: four nodes on the server's machine."""
     with db.write() as connection:
         if store.get(connection, workspace, LOCAL) is None:
             made = Compute(LOCAL, workspace, clock.now(), description="this machine")
             store.put(connection, made)
 
 
-def create(db: Database, clock: Clock, workspace: str, document: Mapping[str, Any]) -> Compute:
-    """Create or update a cluster from its YAML document.
+def create(
+    db: Database,
+    clock: Clock,
+    workspace: str,
+    document: Mapping[str, Any],
+    *,
+    home: Path | None = None,
+    owner: str = "",
+) -> Compute:
+    """Create or update a cluster from its YAML document; its minimum of nodes is made at once.
+
+    Args:
+        home: where one's own sizes are.
 
     Raises:
         InvalidSpec: a key is unknown, or a value wrong.
+        Conflict: it is being deleted, or jobs run on nodes of another size.
     """
-    made = read_document(document, workspace, clock)
+    now = clock.now()
+    made = documents.read(document, workspace, now, sizes.known(home))
+    made = replace(made, owner=owner)
     with db.write() as connection:
+        before = store.get(connection, workspace, made.name)
+        if before is not None:
+            _can_become(connection, before, made, now)
         store.put(connection, made)
         kept = store.get(connection, workspace, made.name)
-    assert kept is not None
+        assert kept is not None
+        scaling.settle(connection, kept, now)
     return kept
 
 
-def read_document(document: Mapping[str, Any], workspace: str, clock: Clock) -> Compute:
-    """A cluster from its YAML document; keys and defaults of SCHEMA.md's amlCompute."""
-    for key in document:
-        if key not in _KEYS:
-            near = nearest(str(key), _KEYS)
-            hint = f"did you mean `{near}`?" if near else f"known keys: {', '.join(_KEYS[:-1])}"
-            raise InvalidSpec(f"unknown key `{key}`", hint, at=[key])
-    for key in _TEXTS:
-        if key in document and not isinstance(document[key], str):
-            raise InvalidSpec(f"`{key}` must be text", at=[key])
-    for key in _NUMBERS:
-        value = document.get(key, 0)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise InvalidSpec(
-                f"`{key}` must be a whole number of 0 or more, not `{value}`", at=[key]
-            )
-    name = document.get("name", "")
-    if not _NAME.match(name):
-        raise InvalidSpec(
-            f"`{name}` is no name for a compute" if name else "the compute has no `name`",
-            "3 to 24 letters, digits and dashes, a letter first",
-            at=["name"],
+def _can_become(connection: Connection, before: Compute, made: Compute, now: datetime) -> None:
+    if before.deleting:
+        raise Conflict(
+            f"compute `{before.name}` is being deleted",
+            "wait until `yard compute list` shows it no more, or take another name",
         )
-    kind = document.get("type", "amlcompute").lower()
-    if kind != "amlcompute":
-        raise InvalidSpec(
-            f"compute type `{document['type']}` is not served",
-            "use `type: amlcompute`",
-            at=["type"],
+    if (before.size.lower(), before.engine) == (made.size.lower(), made.engine):
+        return
+    idle, busy = store.numbers(connection, before.workspace, before.name)
+    if busy:
+        raise Conflict(
+            f"jobs hold {len(busy)} nodes of `{before.name}`, which are of size "
+            f"`{before.size or 'this machine'}`",
+            "change the size when they have ended, or make another cluster",
+            at=("size",),
         )
-    tier = document.get("tier", "dedicated").lower().replace("lowpriority", "low_priority")
-    if tier not in ("dedicated", "low_priority"):
-        raise InvalidSpec(
-            f"`{document['tier']}` is no tier", "use `dedicated` or `low_priority`", at=["tier"]
-        )
-    tags = document.get("tags") or {}
-    if not isinstance(tags, Mapping):
-        raise InvalidSpec("`tags` must be a mapping of texts", at=["tags"])
-    compute = Compute(
-        name=name,
-        workspace=workspace,
-        created_at=clock.now(),
-        size=document.get("size", ""),
-        tier=tier,
-        min_instances=document.get("min_instances", 0),
-        max_instances=document.get("max_instances", 4),
-        idle_time_before_scale_down=document.get("idle_time_before_scale_down", 120),
-        description=document.get("description", ""),
-        tags={str(key): str(value) for key, value in tags.items()},
-    )
-    if compute.max_instances < 1 or compute.min_instances > compute.max_instances:
-        raise InvalidSpec(
-            f"`max_instances` is {compute.max_instances} and `min_instances` is "
-            f"{compute.min_instances}",
-            "the maximum is at least 1 and not below the minimum",
-            at=["max_instances"],
-        )
-    return compute
+    scaling.retire(connection, before, idle, now)
 
 
 def get(db: Database, workspace: str, name: str) -> Compute:
@@ -126,44 +102,85 @@ def get(db: Database, workspace: str, name: str) -> Compute:
     )
 
 
+def find(connection: Connection, workspace: str, name: str) -> Compute | None:
+    """For who has a transaction open."""
+    return store.get(connection, workspace, name)
+
+
 def list_in(db: Database, workspace: str) -> list[tuple[Compute, Use]]:
     """Every cluster of a workspace, with what it is doing."""
     with db.read() as connection:
-        counts = store.busy_counts(connection, workspace)
+        there = store.nodes_in(connection, workspace)
         return [
-            (compute, Use(counts.get(compute.name, 0)))
+            (compute, _use(compute, there.get(compute.name, [])))
             for compute in store.list_in(connection, workspace)
         ]
 
 
 def use(db: Database, compute: Compute) -> Use:
+    return _use(compute, nodes_of(db, compute))
+
+
+def nodes_of(db: Database, compute: Compute) -> list[Node]:
+    """The nodes that exist, lowest number first."""
     with db.read() as connection:
-        return Use(len(store.busy_numbers(connection, compute.workspace, compute.name)))
+        return store.nodes_in(connection, compute.workspace, compute.name)[compute.name]
 
 
-def delete(db: Database, workspace: str, name: str) -> None:
-    """
+def samples(db: Database, compute: Compute, most: int = _MOST_SAMPLES) -> list[Sample]:
+    """How many nodes there were, at each change of the last 30 days; oldest first."""
+    with db.read() as connection:
+        return store.samples(connection, compute.workspace, compute.name, most)
+
+
+def usage(db: Database, clock: Clock, compute: Compute) -> list[Usage]:
+    """What it has cost in node-hours, by day."""
+    with db.read() as connection:
+        return accounts.usage(connection, compute, clock.now())
+
+
+def _use(compute: Compute, there: list[Node]) -> Use:
+    counts = dict.fromkeys(_STATES, 0)
+    for node in there:
+        counts[node.state(compute.max_instances)] += 1
+    running = len(there) - counts["idle"]
+    return Use(counts, scaling.target(compute, len(there), running))
+
+
+def delete(db: Database, clock: Clock, workspace: str, name: str, *, force: bool = False) -> bool:
+    """Delete a cluster; with `force` also one that jobs hold nodes of, once they have ended.
+
+    Returns whether it is gone already. Ending those jobs is for the caller.
+
     Raises:
         NotFound: there is none of that name.
         Conflict: jobs hold its nodes, or it is the built-in one.
     """
-    compute = get(db, workspace, name)
+    get(db, workspace, name)
     if name == LOCAL:
         raise Conflict("compute `local` is built in and can't be deleted")
     with db.write() as connection:
-        busy = store.busy_numbers(connection, workspace, compute.name)
-        if busy:
+        compute = store.get(connection, workspace, name)
+        if compute is None:
+            return True
+        busy = store.count_held(connection, workspace, name)
+        if busy and not force:
             raise Conflict(
-                f"compute `{name}` is running jobs on {len(busy)} nodes",
-                "cancel them first; `yard job list` shows them",
+                f"jobs hold {busy} {'node' if busy == 1 else 'nodes'} of compute `{name}`",
+                "wait for them, or give `--force`: then they are canceled",
+                code="compute_busy",
             )
-        store.drop(connection, workspace, name)
+        going = replace(compute, provisioning_state=DELETING)
+        store.put(connection, going)
+        scaling.settle(connection, going, clock.now())
+        return store.get(connection, workspace, name) is None
 
 
 def forget_all(connection: Connection, workspace: str) -> None:
     """Every cluster of a workspace that is going, the built-in one too."""
     for compute in store.list_in(connection, workspace):
         store.drop(connection, workspace, compute.name)
+    store.forget_use(connection, workspace)
 
 
 def try_hold(
@@ -172,39 +189,39 @@ def try_hold(
     name: str,
     count: int,
     attempt_id: str,
+    now: datetime,
     avoided: Collection[int] = (),
 ) -> str:
-    """Hold `count` slots, all or none; answers why not, or an empty string.
+    """Hold `count` nodes, all or none; answers why not, or an empty string. See nodes.py."""
+    return nodes.try_hold(connection, workspace, name, count, attempt_id, now, avoided)
 
-    Args:
-        avoided: slots to be taken only when the cluster has too few others.
-    """
-    compute = store.get(connection, workspace, name)
-    if compute is None:
-        return f"compute `{name}` was deleted"
-    busy = store.busy_numbers(connection, workspace, name)
-    free = [number for number in range(compute.max_instances) if number not in busy]
-    others = [number for number in free if number not in avoided]
-    suitable = [number for number in range(compute.max_instances) if number not in avoided]
-    if len(free) < count or (len(others) < count <= len(suitable)):
-        return (
-            f"needs {_nodes(count)}; {len(busy)} of {compute.max_instances} nodes of "
-            f"`{name}` are busy"
-        )
-    free = others if len(others) >= count else free
-    store.hold(connection, workspace, name, free[:count], attempt_id)
-    return ""
+
+def room_for(connection: Connection, workspace: str, name: str) -> int:
+    """How many nodes could be held now: the idle ones, and those not made yet."""
+    return nodes.room_for(connection, workspace, name)
 
 
 def slots_of(connection: Connection, attempt_id: str) -> list[int]:
-    """The slots that an attempt holds, by its nodes."""
+    """The numbers of the nodes that an attempt holds, in the order of its own nodes."""
     return store.slots_of(connection, attempt_id)
 
 
-def release(connection: Connection, attempt_id: str) -> None:
-    """Give back every slot of an attempt."""
-    store.release(connection, attempt_id)
+def release(connection: Connection, attempt_id: str, now: datetime) -> None:
+    """Give back every node of an attempt."""
+    nodes.release(connection, attempt_id, now)
 
 
-def _nodes(count: int) -> str:
-    return "1 node" if count == 1 else f"{count} nodes"
+def preempt(connection: Connection, attempt_id: str) -> None:
+    """Mark the nodes of an attempt that has to leave for another job."""
+    nodes.preempt(connection, attempt_id)
+
+
+def per_node(connection: Connection, workspace: str, name: str) -> tuple[int, int]:
+    """(cores, GPUs) that quotas count for one node of a cluster; 0 where nobody knows."""
+    compute = store.get(connection, workspace, name)
+    return (0, 0) if compute is None else (compute.cores or 0, compute.gpus or 0)
+
+
+def clusters(connection: Connection) -> list[Compute]:
+    """Every cluster of every workspace: they share the machine."""
+    return store.everywhere(connection)

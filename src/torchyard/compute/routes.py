@@ -1,7 +1,8 @@
-"""HTTP: clusters."""
+"""HTTP: clusters and sizes. Deleting one, and what runs on it, is in jobs/cluster_routes.py."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body
@@ -9,24 +10,29 @@ from fastapi import APIRouter, Body
 from torchyard.base.clock import Clock, to_text
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidSpec
-from torchyard.compute import actions
+from torchyard.compute import actions, promises, sizes
 from torchyard.compute.types import Compute, Use
+from torchyard.executors.machine import Machine
 from torchyard.workspaces.access import Person
 
+_STATES = ("idle", "running", "preparing", "unusable", "leaving", "preempted")
 
-def router(db: Database, clock: Clock) -> APIRouter:
-    routes = APIRouter(prefix="/v1/workspaces/{workspace}/computes", tags=["compute"])
 
-    @routes.get("")
+def router(db: Database, clock: Clock, home: Path, machine: Machine) -> APIRouter:
+    routes = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["compute"])
+
+    def answer(compute: Compute) -> dict[str, Any]:
+        return to_json(compute, actions.use(db, compute))
+
+    @routes.get("/computes")
     def list_computes(workspace: str, identity: Person) -> dict[str, Any]:
         return {"value": [to_json(*both) for both in actions.list_in(db, workspace)]}
 
-    @routes.get("/{name}")
+    @routes.get("/computes/{name}")
     def show(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        compute = actions.get(db, workspace, name)
-        return to_json(compute, actions.use(db, compute))
+        return answer(actions.get(db, workspace, name))
 
-    @routes.put("/{name}")
+    @routes.put("/computes/{name}")
     def create(
         workspace: str, name: str, identity: Person, document: Annotated[Any, Body()]
     ) -> dict[str, Any]:
@@ -34,21 +40,50 @@ def router(db: Database, clock: Clock) -> APIRouter:
             raise InvalidSpec("the compute's document is no mapping of keys to values")
         if document.setdefault("name", name) != name:
             raise InvalidSpec(f"the document names `{document['name']}`, the path `{name}`")
-        compute = actions.create(db, clock, workspace, document)
-        return to_json(compute, actions.use(db, compute))
+        made = actions.create(db, clock, workspace, document, home=home, owner=identity.user)
+        return {**answer(made), "notices": promises.notices(made, machine)}
 
-    @routes.delete("/{name}")
-    def delete(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        actions.delete(db, workspace, name)
-        return {}
+    @routes.get("/computes/{name}/history")
+    def history(workspace: str, name: str, identity: Person) -> dict[str, Any]:
+        compute = actions.get(db, workspace, name)
+        counts = [
+            {**vars(sample), "at": to_text(sample.at)} for sample in actions.samples(db, compute)
+        ]
+        return {"counts": counts, "usage": [vars(day) for day in actions.usage(db, clock, compute)]}
+
+    @routes.get("/compute-sizes")
+    def list_sizes(workspace: str, identity: Person) -> dict[str, Any]:
+        return {
+            "value": [
+                {**vars(size), "fits": promises.fits(size, machine)}
+                for size in sizes.known(home).values()
+            ],
+            "machine": {
+                "cores": machine.cores,
+                "memory_bytes": machine.memory_bytes,
+                "gpus": machine.most_together(),
+                "gpu_kind": ", ".join(dict.fromkeys(gpu.name for gpu in machine.whole)),
+            },
+        }
 
     return routes
 
 
 def to_json(compute: Compute, use: Use) -> dict[str, Any]:
+    """Azure ML's names for its states and counts, ours for what it hasn't."""
     body = dict(vars(compute))
-    body["created_at"] = to_text(compute.created_at)
-    body["tags"] = compute.tags or {}
-    body["provisioning_state"] = "Succeeded"
-    body["current_node_count"] = use.busy
-    return body
+    return {
+        **body,
+        "created_at": to_text(compute.created_at),
+        "tags": compute.tags or {},
+        "allocation_state": "Steady" if use.current == use.target else "Resizing",
+        "current_node_count": use.current,
+        "target_node_count": use.target,
+        "node_state_counts": {f"{state}_node_count": use.counts[state] for state in _STATES},
+        "scale_settings": {
+            "min_node_count": compute.min_instances,
+            "max_node_count": compute.max_instances,
+            "node_idle_time_before_scale_down": f"PT{compute.idle_time_before_scale_down}S",
+        },
+        "errors": [],
+    }

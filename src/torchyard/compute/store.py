@@ -1,27 +1,38 @@
-"""The tables of clusters and node slots."""
+"""The tables of clusters: documents, nodes, who holds them, counts over time, use by day."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
+    Boolean,
     Column,
     Connection,
+    Double,
+    Index,
     Integer,
     String,
     Table,
     Text,
     UniqueConstraint,
+    and_,
     delete,
     func,
     insert,
+    or_,
     select,
     update,
 )
 
 from torchyard.base.db import Instant, metadata
-from torchyard.compute.types import Compute
+from torchyard.compute.types import DELETING, Compute, Node, Sample
+
+Id = BigInteger().with_variant(Integer, "sqlite")
 
 computes = Table(
     "computes",
@@ -37,6 +48,25 @@ computes = Table(
     Column("description", Text, nullable=False),
     Column("tags", JSON),
     Column("created_at", Instant, nullable=False),
+    Column("engine", String(16), nullable=False, server_default="local"),
+    Column("cores", Integer),
+    Column("memory_bytes", BigInteger),
+    Column("gpus", Integer),
+    Column("gpu_kind", String(64), nullable=False, server_default=""),
+    Column("owner", String(128), nullable=False, server_default=""),
+    Column("provisioning_state", String(16), nullable=False, server_default="Succeeded"),
+)
+
+# A node that exists; it is held while `node_slots` has a row of its number, and idle otherwise.
+cluster_nodes = Table(
+    "cluster_nodes",
+    metadata,
+    Column("workspace", String(64), primary_key=True),
+    Column("compute", String(64), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("made_at", Instant, nullable=False),
+    Column("since", Instant, nullable=False),
+    Column("preempted", Boolean, nullable=False),
 )
 
 node_slots = Table(
@@ -50,14 +80,46 @@ node_slots = Table(
     UniqueConstraint("attempt_id", "node"),
 )
 
+cluster_counts = Table(
+    "cluster_counts",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("workspace", String(64), nullable=False),
+    Column("compute", String(64), nullable=False),
+    Column("at", Instant, nullable=False),
+    Column("current", Integer, nullable=False),
+    Column("running", Integer, nullable=False),
+    Column("target", Integer, nullable=False),
+    Column("reason", Text, nullable=False),
+    Index(None, "workspace", "compute", "id"),
+)
+
+cluster_usage = Table(
+    "cluster_usage",
+    metadata,
+    Column("workspace", String(64), primary_key=True),
+    Column("compute", String(64), primary_key=True),
+    Column("day", String(10), primary_key=True),
+    Column("node_seconds", Double, nullable=False),
+    Column("busy_seconds", Double, nullable=False),
+)
+
+_HELD = and_(
+    node_slots.c.workspace == cluster_nodes.c.workspace,
+    node_slots.c.compute == cluster_nodes.c.compute,
+    node_slots.c.number == cluster_nodes.c.number,
+)
+
 
 def put(connection: Connection, compute: Compute) -> None:
+    """Write a cluster down, or over the one of that name; who made it and when stays."""
     values = dict(vars(compute))
     key = (computes.c.workspace == compute.workspace) & (computes.c.name == compute.name)
     if connection.execute(select(computes.c.name).where(key)).first() is None:
         connection.execute(insert(computes).values(values))
         return
     values.pop("created_at")
+    values.pop("owner")
     connection.execute(update(computes).where(key).values(values))
 
 
@@ -75,30 +137,103 @@ def list_in(connection: Connection, workspace: str) -> list[Compute]:
     return [Compute(**row._mapping) for row in rows]
 
 
+def everywhere(connection: Connection) -> list[Compute]:
+    rows = connection.execute(select(computes).order_by(computes.c.workspace, computes.c.name))
+    return [Compute(**row._mapping) for row in rows]
+
+
+def scaling(connection: Connection) -> list[Compute]:
+    """Clusters that may have something to do without a job: a minimum, idle nodes, their end."""
+    idle = (
+        select(cluster_nodes.c.number)
+        .select_from(cluster_nodes.outerjoin(node_slots, _HELD))
+        .where(
+            cluster_nodes.c.workspace == computes.c.workspace,
+            cluster_nodes.c.compute == computes.c.name,
+            node_slots.c.attempt_id.is_(None),
+        )
+    )
+    rows = connection.execute(
+        select(computes)
+        .where(
+            or_(
+                computes.c.min_instances > 0,
+                computes.c.provisioning_state == DELETING,
+                idle.exists(),
+            )
+        )
+        .order_by(computes.c.workspace, computes.c.name)
+    )
+    return [Compute(**row._mapping) for row in rows]
+
+
 def drop(connection: Connection, workspace: str, name: str) -> None:
+    """A cluster and what it had; its use by day stays."""
     connection.execute(
         delete(computes).where(computes.c.workspace == workspace, computes.c.name == name)
     )
+    for table in (cluster_nodes, cluster_counts):
+        connection.execute(
+            delete(table).where(table.c.workspace == workspace, table.c.compute == name)
+        )
 
 
-def busy_numbers(connection: Connection, workspace: str, name: str) -> list[int]:
-    """The slots held now, lowest first."""
+def forget_use(connection: Connection, workspace: str) -> None:
+    connection.execute(delete(cluster_usage).where(cluster_usage.c.workspace == workspace))
+
+
+def numbers(connection: Connection, workspace: str, name: str) -> tuple[list[int], list[int]]:
+    """The idle nodes and the held ones, lowest first."""
     rows = connection.execute(
-        select(node_slots.c.number)
-        .where(node_slots.c.workspace == workspace, node_slots.c.compute == name)
-        .order_by(node_slots.c.number)
-    )
-    return [row.number for row in rows]
+        select(cluster_nodes.c.number, node_slots.c.attempt_id)
+        .select_from(cluster_nodes.outerjoin(node_slots, _HELD))
+        .where(cluster_nodes.c.workspace == workspace, cluster_nodes.c.compute == name)
+        .order_by(cluster_nodes.c.number)
+    ).all()
+    idle = [number for number, attempt_id in rows if attempt_id is None]
+    return idle, [number for number, attempt_id in rows if attempt_id is not None]
 
 
-def busy_counts(connection: Connection, workspace: str) -> dict[str, int]:
-    """Slots held now, by cluster."""
-    rows = connection.execute(
-        select(node_slots.c.compute, func.count())
-        .where(node_slots.c.workspace == workspace)
-        .group_by(node_slots.c.compute)
+def nodes_in(connection: Connection, workspace: str, name: str = "") -> dict[str, list[Node]]:
+    """The nodes that exist, by cluster and lowest first; of all clusters without a name."""
+    query = (
+        select(cluster_nodes, node_slots.c.attempt_id)
+        .select_from(cluster_nodes.outerjoin(node_slots, _HELD))
+        .where(cluster_nodes.c.workspace == workspace)
+        .order_by(cluster_nodes.c.number)
     )
-    return {name: count for name, count in rows}
+    if name:
+        query = query.where(cluster_nodes.c.compute == name)
+    found: dict[str, list[Node]] = defaultdict(list)
+    for row in connection.execute(query):
+        node = Node(row.number, row.made_at, row.since, row.attempt_id or "", row.preempted)
+        found[row.compute].append(node)
+    return found
+
+
+def make(
+    connection: Connection, workspace: str, name: str, numbers: Collection[int], now: datetime
+) -> None:
+    """Nodes that did not exist."""
+    if numbers:
+        row = {"workspace": workspace, "compute": name, "made_at": now, "since": now}
+        rows = [{**row, "number": number, "preempted": False} for number in numbers]
+        connection.execute(insert(cluster_nodes), rows)
+
+
+def mark(
+    connection: Connection, workspace: str, name: str, numbers: Collection[int], **values: Any
+) -> None:
+    """Change `since` or `preempted` of some nodes."""
+    if numbers:
+        connection.execute(
+            update(cluster_nodes).where(_these(workspace, name, numbers)).values(values)
+        )
+
+
+def unmake(connection: Connection, workspace: str, name: str, numbers: Collection[int]) -> None:
+    if numbers:
+        connection.execute(delete(cluster_nodes).where(_these(workspace, name, numbers)))
 
 
 def hold(
@@ -117,6 +252,23 @@ def hold(
     connection.execute(insert(node_slots), rows)
 
 
+def held_by(
+    connection: Connection, attempt_id: str
+) -> tuple[str, str, dict[int, tuple[datetime, datetime]]]:
+    """Workspace and cluster of what an attempt holds; by number, since when the node exists and
+    since when it is held.
+    """
+    rows = connection.execute(
+        select(cluster_nodes)
+        .join(node_slots, _HELD)
+        .where(node_slots.c.attempt_id == attempt_id)
+        .order_by(node_slots.c.node)
+    ).all()
+    if not rows:
+        return "", "", {}
+    return rows[0].workspace, rows[0].compute, {r.number: (r.made_at, r.since) for r in rows}
+
+
 def slots_of(connection: Connection, attempt_id: str) -> list[int]:
     """By node."""
     rows = connection.execute(
@@ -129,3 +281,71 @@ def slots_of(connection: Connection, attempt_id: str) -> list[int]:
 
 def release(connection: Connection, attempt_id: str) -> None:
     connection.execute(delete(node_slots).where(node_slots.c.attempt_id == attempt_id))
+
+
+def add_sample(connection: Connection, workspace: str, name: str, sample: Sample) -> None:
+    values = {"workspace": workspace, "compute": name, **vars(sample)}
+    connection.execute(insert(cluster_counts).values(values))
+
+
+def samples(connection: Connection, workspace: str, name: str, most: int) -> list[Sample]:
+    """The latest, oldest first."""
+    rows = connection.execute(
+        select(cluster_counts)
+        .where(cluster_counts.c.workspace == workspace, cluster_counts.c.compute == name)
+        .order_by(cluster_counts.c.id.desc())
+        .limit(most)
+    ).all()
+    return [Sample(r.at, r.current, r.running, r.target, r.reason) for r in reversed(rows)]
+
+
+def forget_samples(connection: Connection, before: datetime) -> None:
+    connection.execute(delete(cluster_counts).where(cluster_counts.c.at < before))
+
+
+def add_use(
+    connection: Connection,
+    workspace: str,
+    name: str,
+    seconds_by_day: Mapping[str, tuple[float, float]],
+) -> None:
+    """Add node-seconds and busy seconds to days."""
+    for day, (node_seconds, busy_seconds) in seconds_by_day.items():
+        key = (
+            cluster_usage.c.workspace == workspace,
+            cluster_usage.c.compute == name,
+            cluster_usage.c.day == day,
+        )
+        more = {
+            "node_seconds": cluster_usage.c.node_seconds + node_seconds,
+            "busy_seconds": cluster_usage.c.busy_seconds + busy_seconds,
+        }
+        if not connection.execute(update(cluster_usage).where(*key).values(more)).rowcount:
+            row = {"workspace": workspace, "compute": name, "day": day}
+            seconds = {"node_seconds": node_seconds, "busy_seconds": busy_seconds}
+            connection.execute(insert(cluster_usage).values({**row, **seconds}))
+
+
+def use_by_day(connection: Connection, workspace: str, name: str) -> dict[str, tuple[float, float]]:
+    rows = connection.execute(
+        select(cluster_usage)
+        .where(cluster_usage.c.workspace == workspace, cluster_usage.c.compute == name)
+        .order_by(cluster_usage.c.day)
+    )
+    return {row.day: (row.node_seconds, row.busy_seconds) for row in rows}
+
+
+def count_held(connection: Connection, workspace: str, name: str) -> int:
+    return connection.execute(
+        select(func.count())
+        .select_from(node_slots)
+        .where(node_slots.c.workspace == workspace, node_slots.c.compute == name)
+    ).scalar_one()
+
+
+def _these(workspace: str, name: str, numbers: Collection[int]) -> Any:
+    return and_(
+        cluster_nodes.c.workspace == workspace,
+        cluster_nodes.c.compute == name,
+        cluster_nodes.c.number.in_(numbers),
+    )

@@ -68,11 +68,28 @@ class Capacity:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
+class DevicesTaken(Exception):
+    """Somebody else has the devices that an attempt was to have.
+
+    Attributes:
+        begun: whether some of its nodes run already; then the launch is to be tried again.
+    """
+
+    def __init__(self, message: str, begun: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        self.begun = begun
+
+
 class Executor(Protocol):
     """Start processes somewhere and answer for them. Knows plans, never jobs."""
 
     def launch(self, plan: LaunchPlan) -> Handle:
-        """Start a worker on every node; the same attempt twice starts once."""
+        """Start a worker on every node; the same attempt twice starts once.
+
+        Raises:
+            DevicesTaken: it would have to share a device; nothing was started, unless it says so.
+        """
         ...
 
     def inherit(self, plan: LaunchPlan) -> Handle:

@@ -9,23 +9,27 @@ attempt's node starts once, however many launch it.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from torchyard.executors import processes
 from torchyard.executors.bundle import worker_zip
-from torchyard.executors.executor import Capacity, Handle, State, Status
-from torchyard.plan import LaunchPlan
+from torchyard.executors.device_locks import Held, give_back
+from torchyard.executors.executor import Capacity, DevicesTaken, Handle, State, Status
+from torchyard.executors.machine import Machine
+from torchyard.plan import DevicePlan, LaunchPlan
 
 NAME = "local"
 _LOOK_EVERY_S = 0.1
+_COMES_IN_S = 5.0
 _RESET = (signal.SIGPIPE, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGXFSZ)
 
 
@@ -36,12 +40,18 @@ class LocalExecutor:
         home: where the worker's zip is kept.
         python: what runs the worker, 3.9 or later.
         environ: what workers and, less torchyard's own variables, ranks inherit.
+        machine: whose devices are given to nodes.
     """
 
     def __init__(
-        self, home: Path, environ: Mapping[str, str], python: str = sys.executable
+        self,
+        home: Path,
+        environ: Mapping[str, str],
+        python: str = sys.executable,
+        machine: Machine | None = None,
     ) -> None:
         self._home = home
+        self._machine = machine or Machine(environ)
         self._python = python
         self._environ = _of_the_machine(environ)
         self._zip: Path | None = None
@@ -50,18 +60,56 @@ class LocalExecutor:
         self._lock = threading.Lock()
 
     def launch(self, plan: LaunchPlan) -> Handle:
-        return self._on_each(plan, self._start)
+        scratch = _scratch(plan)
+        known = {node: _who(_folder(scratch, node)) for node in range(plan.node_count)}
+        missing = [node for node, who in known.items() if who is None]
+        held = self._take(plan, missing)
+        if held is None:
+            missing = [node for node in missing if not _comes(_folder(scratch, node))]
+            if missing:
+                raise _taken(plan, begun=len(missing) < plan.node_count)
+            held = []
+        try:
+            given = self._given(plan, missing, held)
+            plan_file = scratch / "plan.json"
+            _write_private(plan_file, dataclasses.replace(plan, devices=given).to_json())
+            locks = _by_node(held, missing, plan.gpus_per_node)
+            nodes = [
+                self._start(plan_file, node, locks.get(node, ())) for node in range(plan.node_count)
+            ]
+        finally:
+            give_back(held)
+        names = [[vars(device) for device in node] for node in given]
+        return Handle(NAME, {"scratch": str(scratch), "nodes": nodes, "devices": names})
 
     def inherit(self, plan: LaunchPlan) -> Handle:
-        return self._on_each(plan, self._start_heir)
-
-    def _on_each(self, plan: LaunchPlan, start: Callable[[Path, int], dict[str, int]]) -> Handle:
-        scratch = Path(plan.scratch)
-        scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # An heir runs no script: it needs no devices, and what still uses some it ends.
+        scratch = _scratch(plan)
         plan_file = scratch / "plan.json"
         _write_private(plan_file, plan.to_json())
-        nodes = [start(plan_file, node) for node in range(plan.node_count)]
+        nodes = [self._start_heir(plan_file, node) for node in range(plan.node_count)]
         return Handle(NAME, {"scratch": str(scratch), "nodes": nodes})
+
+    def _take(self, plan: LaunchPlan, missing: Sequence[int]) -> list[Held] | None:
+        """The devices of the nodes that are still to be started; None when some are taken."""
+        count = plan.gpus_per_node * len(missing)
+        if not count:
+            return []
+        held = self._machine.take(count, f"job {plan.job} of workspace {plan.workspace}")
+        return held or None
+
+    def _given(
+        self, plan: LaunchPlan, missing: Sequence[int], held: Sequence[Held]
+    ) -> list[list[DevicePlan]]:
+        """Which node has which devices; nothing on a machine without any."""
+        if not self._machine.devices:
+            return []
+        given = _given_before(Path(plan.scratch) / "plan.json", plan.node_count)
+        each = plan.gpus_per_node
+        for place, node in enumerate(missing):
+            own = held[place * each : (place + 1) * each]
+            given[node] = [DevicePlan(h.device.kind, h.device.index, h.device.uuid) for h in own]
+        return given
 
     def status(self, handle: Handle) -> Status:
         self._reap()
@@ -84,19 +132,18 @@ class LocalExecutor:
 
     def capacity(self) -> Capacity:
         pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        gpus = sum(name[6:].isdigit() for name in os.listdir("/dev") if name.startswith("nvidia"))
+        gpus = len(self._machine.devices)
         return Capacity(self._nodes, len(os.sched_getaffinity(0)), pages, gpus)
 
     def scale(self, node_count: int) -> None:
         # A slot is nothing but a number here: it is there as soon as it is asked for.
         self._nodes = node_count
 
-    def _start(self, plan_file: Path, node: int) -> dict[str, int]:
-        folder = plan_file.parent / f"node-{node}"
-        started_before = _who(folder)
+    def _start(self, plan_file: Path, node: int, locks: Sequence[int]) -> dict[str, int]:
+        started_before = _who(_folder(plan_file.parent, node))
         if started_before is not None:
             return _receipt(started_before)
-        return self._spawn(plan_file, node)
+        return self._spawn(plan_file, node, locks)
 
     def _start_heir(self, plan_file: Path, node: int) -> dict[str, int]:
         folder = plan_file.parent / f"node-{node}"
@@ -107,7 +154,7 @@ class LocalExecutor:
             self._spawn(plan_file, node) if _node_state(folder, left) == "lost" else _receipt(left)
         )
 
-    def _spawn(self, plan_file: Path, node: int) -> dict[str, int]:
+    def _spawn(self, plan_file: Path, node: int, locks: Sequence[int] = ()) -> dict[str, int]:
         folder = plan_file.parent / f"node-{node}"
         folder.mkdir(mode=0o700, exist_ok=True)
         program = [self._python, "-I", "-S", str(self._worker_zip())]
@@ -125,6 +172,9 @@ class LocalExecutor:
                     0o600,
                 ),
                 (os.POSIX_SPAWN_DUP2, 1, 2),
+                # Onto itself: kept open there, and there alone. Ranks inherit it in turn, so that
+                # a device stays locked until the last process that could use it is gone.
+                *((os.POSIX_SPAWN_DUP2, lock, lock) for lock in locks),
             ],
             setsid=True,
             setsigmask=(),
@@ -192,6 +242,45 @@ def _signal(handle: Handle, signum: int) -> None:
 
 def _who(folder: Path) -> dict[str, Any] | None:
     return _read(folder / "worker.json")
+
+
+def _scratch(plan: LaunchPlan) -> Path:
+    scratch = Path(plan.scratch)
+    scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return scratch
+
+
+def _folder(scratch: Path, node: int) -> Path:
+    return scratch / f"node-{node}"
+
+
+def _comes(folder: Path) -> bool:
+    """Whether a worker that an earlier launch started is there after all."""
+    deadline = time.monotonic() + _COMES_IN_S
+    # The folder is made just before the worker is started.
+    while folder.exists() and _who(folder) is None and time.monotonic() < deadline:
+        time.sleep(_LOOK_EVERY_S)
+    return _who(folder) is not None
+
+
+def _taken(plan: LaunchPlan, begun: bool) -> DevicesTaken:
+    count = plan.gpus_per_node * plan.node_count
+    return DevicesTaken(f"needs {count} GPUs of this machine, and others were faster", begun)
+
+
+def _by_node(held: Sequence[Held], nodes: Sequence[int], each: int) -> dict[int, list[int]]:
+    """The open locks that each node inherits."""
+    return {
+        node: [one.descriptor for one in held[place * each : (place + 1) * each]]
+        for place, node in enumerate(nodes)
+    }
+
+
+def _given_before(plan_file: Path, node_count: int) -> list[list[DevicePlan]]:
+    """What an earlier launch of the attempt gave its nodes."""
+    before = (_read(plan_file) or {}).get("devices") or []
+    given = [[DevicePlan(**device) for device in node] for node in before]
+    return given + [[] for _ in range(node_count - len(given))]
 
 
 def _read(file: Path) -> dict[str, Any] | None:

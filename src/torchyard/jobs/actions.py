@@ -13,12 +13,10 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from torchyard.base.clock import to_text
 from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound, nearest
-from torchyard.compute import actions as computes
 from torchyard.jobs import experiment_store, progress, secrets, spec_values, store
 from torchyard.jobs.room import Room
-from torchyard.jobs.types import ENDED, Event, Experiment, Job, Status
+from torchyard.jobs.types import ENDED, Event, Experiment, Job, JobError, Status
 
 # What a person may change of a job, and what each value has to be.
 _CHANGES = ("display_name", "description", "tags")
@@ -191,27 +189,12 @@ def events(room: Room, job: Job, after: int = 0) -> list[Event]:
         return store.events_after(connection, job.id, after)
 
 
-def why_waiting(room: Room, job: Job) -> str:
-    """In one sentence, why a queued job has no nodes yet; empty when it isn't waiting."""
-    if job.status is not Status.QUEUED:
-        return ""
-    if job.retry_at is not None and job.retry_at > room.clock.now():
-        return f"pauses before attempt {job.attempt + 1}, until {to_text(job.retry_at)}"
-    with room.db.read() as connection:
-        ahead = store.count_ahead(connection, job, room.clock.now())
-    compute = computes.get(room.db, job.workspace, job.compute)
-    busy = computes.use(room.db, compute).busy
-    if not ahead and busy + job.node_count <= compute.max_instances:
-        return ""  # the scheduler's next look takes it
-    nodes = "1 node" if job.node_count == 1 else f"{job.node_count} nodes"
-    sentence = f"needs {nodes}; {busy} of {compute.max_instances} nodes of `{job.compute}` are busy"
-    if ahead:
-        sentence += f", and {ahead} earlier {'job waits' if ahead == 1 else 'jobs wait'}"
-    return sentence
+def cancel(room: Room, workspace: str, name: str, why: JobError | None = None) -> Job:
+    """Stop a job; one that has ended stays as it is.
 
-
-def cancel(room: Room, workspace: str, name: str) -> Job:
-    """Stop a job; one that has ended stays as it is."""
+    Args:
+        why: becomes its error, where it was not its user who wanted it.
+    """
     job = get(room, workspace, name)
     now = room.clock.now()
     with room.db.write() as connection:
@@ -222,9 +205,12 @@ def cancel(room: Room, workspace: str, name: str) -> Job:
         running = [attempt for attempt in tries if attempt.ended_at is None]
         if running:
             progress.move(connection, job, Status.CANCEL_REQUESTED, now)
-            store.change_attempt(connection, running[-1].id, order="stop", order_reason="cancel")
+            told = None if why is None else vars(why)
+            store.change_attempt(
+                connection, running[-1].id, order="stop", order_reason="cancel", error=told
+            )
         else:
-            progress.end(connection, job, Status.CANCELED, now)
+            progress.end(connection, job, Status.CANCELED, now, error=why)
         job = store.job_by_id(connection, job.id)
     room.signals.notify(job_key(job))
     for attempt in running:

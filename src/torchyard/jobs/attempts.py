@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from torchyard.base.clock import from_text
 from torchyard.base.errors import InvalidInput, NotAuthenticated
 from torchyard.compute import actions as computes
-from torchyard.jobs import output_assets, progress, retry, store, verdicts
+from torchyard.jobs import output_assets, progress, retry, scratch, store, verdicts
 from torchyard.jobs.actions import attempt_key, job_key
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Attempt, AttemptNode, Job, JobError, Stage, Status
@@ -25,8 +25,10 @@ from torchyard.jobs.types import Attempt, AttemptNode, Job, JobError, Stage, Sta
 _EXITED = "exited"
 _FINALIZING = "finalizing"
 _RUNNING = "running"
+# Nothing but parameter servers runs there.
+_SERVING = "serving"
 # A stopped node's own words must not hide the failure that stopped it.
-_STOPPED = ("stopped", "canceled")
+_STOPPED = ("stopped", "canceled", verdicts.PREEMPTED)
 # Of each rank's log, where a retry policy looks for its patterns.
 _LAST_BYTES = 1 << 16
 
@@ -41,11 +43,15 @@ class Order:
 
 @dataclass(frozen=True)
 class Meeting:
-    """Where the nodes are; `ready` once all have come and node 0 has told its port."""
+    """Where the nodes are; `ready` once all have come and node 0 has told its port.
+
+    `facts` is what each told of itself for the others to compare, empty of one that told nothing.
+    """
 
     ready: bool
     nodes: list[str]
     port: int | None
+    facts: list[dict[str, Any]]
 
 
 def get(room: Room, attempt_id: str) -> tuple[Attempt, Job]:
@@ -116,10 +122,20 @@ def order(room: Room, attempt_id: str) -> Order:
     return Order(attempt.order, attempt.order_reason)
 
 
-def come(room: Room, attempt_id: str, node: int, address: str, port: int | None) -> None:
+def come(
+    room: Room,
+    attempt_id: str,
+    node: int,
+    address: str,
+    port: int | None,
+    facts: Mapping[str, Any] | None = None,
+) -> None:
     """A node has come to the meeting; node 0 also tells the port."""
+    told = {"facts": dict(facts)} if facts else None
     with room.db.write() as connection:
-        store.change_node(connection, attempt_id, node, address=address, port=port)
+        store.change_node(
+            connection, attempt_id, node, address=address, port=port, preflight=told
+        )
     room.signals.notify(attempt_key(attempt_id))
 
 
@@ -128,7 +144,8 @@ def meeting(room: Room, attempt_id: str) -> Meeting:
         nodes = store.nodes_of(connection, attempt_id)
     port = nodes[0].port
     ready = port is not None and all(node.address for node in nodes)
-    return Meeting(ready, [node.address for node in nodes], port)
+    facts = [(node.preflight or {}).get("facts") or {} for node in nodes]
+    return Meeting(ready, [node.address for node in nodes], port, facts)
 
 
 def orphan(room: Room, attempt_id: str, node: int) -> None:
@@ -190,6 +207,21 @@ def fail(room: Room, attempt: Attempt, error: JobError) -> None:
     room.bell.set()
 
 
+def put_back(room: Room, attempt: Attempt, why: str) -> None:
+    """Queue the job of an attempt again that could not be started after all.
+
+    The attempt never was: the next one has its number.
+    """
+    with room.db.write() as connection:
+        current = store.attempt_by_id(connection, attempt.id)
+        if current is None or current.ended_at is not None or current.handle is not None:
+            return
+        job = store.job_by_id(connection, attempt.job_id)
+        progress.put_back(connection, job, room.clock.now(), attempt, why)
+    scratch.forget(room, attempt.id)
+    room.signals.notify(job_key(job))
+
+
 def _apply(
     connection: Connection, room: Room, attempt: Attempt, node: int, event: Mapping[str, Any]
 ) -> None:
@@ -208,12 +240,20 @@ def _apply(
             _rank_failed(connection, attempt, node, at, reason)
     elif kind == verdicts.HANG:
         _order_stop(connection, attempt, verdicts.HANG)
+    elif kind == "node_serving":
+        store.change_node(connection, attempt.id, node, state=_SERVING)
+        _stop_if_served(connection, attempt)
     elif kind == "node_stopping":
         _order_stop(connection, attempt, "failed")
+    elif kind == "preflight":
+        told = _node(store.nodes_of(connection, attempt.id), node)
+        found = {**(told.preflight or {}), **body}
+        store.change_node(connection, attempt.id, node, preflight=found)
     elif kind == "notice":
         progress.notice(connection, job, str(body.get("message", "")), now)
     elif kind == "node_finalizing":
         store.change_node(connection, attempt.id, node, state=_FINALIZING)
+        _stop_if_served(connection, attempt)
         _finalize_if_all(connection, attempt, job, now)
     elif kind == "node_exited":
         _node_exited(connection, attempt, node, body, now)
@@ -245,6 +285,12 @@ def _node_exited(
     store.change_node(connection, attempt.id, node, **values)
 
 
+def _stop_if_served(connection: Connection, attempt: Attempt) -> None:
+    states = {one.state for one in store.nodes_of(connection, attempt.id)}
+    if _SERVING in states and states <= {_SERVING, _FINALIZING, _EXITED}:
+        _order_stop(connection, attempt, "served")
+
+
 def _finalize_if_all(connection: Connection, attempt: Attempt, job: Job, now: datetime) -> None:
     nodes = store.nodes_of(connection, attempt.id)
     if not all(node.state in (_FINALIZING, _EXITED) for node in nodes):
@@ -273,6 +319,9 @@ def _end_if_done(connection: Connection, room: Room, attempt: Attempt) -> bool:
         return False
     culprit = verdicts.culprit(nodes)
     canceled = current.order_reason == "cancel"
+    if culprit is not None and current.order_reason == verdicts.PREEMPTED:
+        progress.preempted(connection, job, room.clock.now(), culprit.exit_code, current)
+        return True
     if canceled:
         status = Status.CANCELED
     else:
@@ -288,7 +337,7 @@ def _end_if_done(connection: Connection, room: Room, attempt: Attempt) -> bool:
         status,
         room.clock.now(),
         exit_code=culprit.exit_code if culprit else None if canceled else 0,
-        error=culprit.error if culprit and not canceled else None,
+        error=current.error if canceled else culprit.error if culprit else None,
         attempt=attempt,
     )
     return True
@@ -305,10 +354,12 @@ def _try_again(
 ) -> bool:
     """Queue the job again if its policy says so; False when this failure is its end."""
     policy = retry.read(job.properties)
-    if policy.max_attempts <= attempt.number:
+    preempted = _preempted(connection, job)
+    number = attempt.number - preempted
+    if policy.max_attempts <= number:
         return False
     text = _last_words(room, attempt) if policy.reads_logs else ""
-    decision = retry.decide(policy, attempt.number, retry.Failure(error.code, exit_code, text))
+    decision = retry.decide(policy, number, retry.Failure(error.code, exit_code, text))
     if decision is None:
         return False
     avoided: list[int] = []
@@ -323,11 +374,18 @@ def _try_again(
         exit_code=exit_code,
         error=error,
         attempt=attempt,
-        of=policy.max_attempts,
+        of=policy.max_attempts + preempted,
         pause_s=decision.pause_s,
         avoided_slots=avoided,
     )
     return True
+
+
+def _preempted(connection: Connection, job: Job) -> int:
+    """Attempts that no retry policy counts: they did not fail."""
+    tries = store.attempts_of(connection, job.id)
+    codes = [one.error.code for one in tries if one.ended_at is not None and one.error is not None]
+    return codes.count(verdicts.PREEMPTED)
 
 
 def _is_at_fault(node: AttemptNode) -> bool:

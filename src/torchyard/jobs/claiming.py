@@ -1,21 +1,49 @@
 """Who gets nodes.
 
-Owns: the order of the queue, holding nodes for an attempt.
-Leaves: slots to compute/, starting to launching.py.
-Always: nodes are held all or none, in the order of submission at each cluster.
+Owns: holding nodes for an attempt.
+Leaves: the order of the queue to queue.py and walk.py, nodes to compute/, quotas to
+allowances.py, making room to preemption.py, starting to launching.py.
+Always: nodes are held all or none, in one transaction; a round costs what it starts, not what
+waits.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 import uuid
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
 
 from torchyard.compute import actions as computes
-from torchyard.jobs import progress, store
+from torchyard.jobs import (
+    allowances,
+    gpus,
+    machine,
+    preemption,
+    progress,
+    queue,
+    queue_store,
+    shares,
+    store,
+)
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.launching import Launcher
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Attempt, Job, Stage, Status
+from torchyard.jobs.walk import Walk
+
+# Whoever runs must be looked after, too: what is left is for the next round.
+_ROUND_S = 1.0
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What became of a job: an attempt, or why there is none: `quota`, `gone` or `waits`."""
+
+    attempt: Attempt | None = None
+    why_not: str = ""
 
 
 class Claimer:
@@ -27,29 +55,43 @@ class Claimer:
         self._stopping = stopping
 
     def claim(self) -> None:
-        stuck: set[int] = set()
+        """One round: start whoever may start, then make room for who comes next."""
+        until_s = time.monotonic() + _ROUND_S
+        walk = Walk(self._room.db, self._room.clock.now(), machine.bounds(self._room))
         while not self._stopping.is_set():
-            with self._room.db.read() as connection:
-                waiting = store.queue_heads(connection, self._room.clock.now())
-                heads = [job for job in waiting if job.id not in stuck]
-            if not heads:
-                return
-            for head in heads:
-                attempt = self.claim_one(head)
-                if attempt is None:
-                    stuck.add(head.id)
-                else:
-                    self._launcher.launch(attempt)
+            job = walk.next()
+            if job is None:
+                break
+            claim = self.claim_one(job.id)
+            if claim.attempt is not None:
+                walk.started(job)
+                self._launcher.launch(claim.attempt)
+            elif claim.why_not == "quota":
+                walk.held_back(job)
+            elif claim.why_not == "gone":
+                walk.gone(job)
+            else:
+                walk.waits(job)
+            if time.monotonic() > until_s:
+                self._room.bell.set()
+                break
+        preemption.make_room(self._room, walk)
 
-    def claim_one(self, job: Job) -> Attempt | None:
+    def claim_one(self, job_id: int) -> Claim:
         room = self._room
         with room.db.write() as connection:
-            job = store.job_by_id(connection, job.id)
+            job = store.job_by_id(connection, job_id)
             if job.status is not Status.QUEUED:
-                return None
+                return Claim(why_not="gone")
             # What an earlier attempt left is brought into the store when it is cleaned up.
-            if not all(before.clean for before in store.attempts_of(connection, job.id)):
-                return None
+            if job.attempt and not all(
+                before.clean for before in store.attempts_of(connection, job.id)
+            ):
+                return Claim(why_not="waits")
+            if allowances.why_not(connection, room, job):
+                return Claim(why_not="quota")
+            if gpus.why_not(room, connection, job) or not self._machine_has_room(connection, job):
+                return Claim(why_not="waits")
             now = room.clock.now()
             attempt = Attempt(
                 id=uuid.uuid4().hex,
@@ -66,13 +108,25 @@ class Claimer:
                 job.compute,
                 job.node_count,
                 attempt.id,
+                now,
                 job.avoided_slots or (),
             )
             if why_not:
-                return None
+                return Claim(why_not="waits")
             store.add_attempt(connection, attempt)
             store.change_job(connection, job.id, attempt=attempt.number)
             progress.start_stage(connection, job, Stage.RUNNING, now)
             progress.move(connection, job, Status.STARTING, now)
         room.signals.notify(job_key(job))
-        return attempt
+        return Claim(attempt)
+
+    def _machine_has_room(self, connection: Connection, job: Job) -> bool:
+        """Asked once more, where nobody else can take it meanwhile: another server may have."""
+        bounds = machine.bounds(self._room)
+        if not bounds:
+            return True
+        every = shares.read(connection, bounds)
+        free: dict[str, int] = bounds
+        for one in queue_store.held(connection):
+            free = queue.less(free, every.needs(one))
+        return queue.fits(free, every.needs(job))

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body
 
 from torchyard.base.errors import InvalidInput, InvalidSpec, nearest
-from torchyard.jobs import deletion, removal
+from torchyard.jobs import deletion, owners, removal
 from torchyard.jobs.deletion import Choice, Plan
 from torchyard.jobs.room import Room
-from torchyard.workspaces.access import Person
+from torchyard.workspaces.access import Person, refuse_foreign
 
 _KEYS = ("names", "experiment_name", "status", "older_than_s", "dry_run")
 # More than these are taken away in the background.
@@ -29,6 +29,9 @@ def router(room: Room) -> APIRouter:
         if only_told:
             found = deletion.plan(room, workspace, choice)
             return _told(room, found)
+        if identity.own_only:
+            for job in deletion.plan(room, workspace, choice).jobs:
+                refuse_foreign(identity, owners.of(job), f"job `{job.name}`")
         return _deleted(room, deletion.delete(room, workspace, choice, identity.user))
 
     @routes.delete("/{name}")

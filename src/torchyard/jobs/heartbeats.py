@@ -9,10 +9,10 @@ nobody; a job that is heard of again goes on as if nothing had been.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from torchyard.executors.executor import Executor, Handle
-from torchyard.jobs import attempts, progress, store
+from torchyard.jobs import attempts, progress, round_store, store
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Attempt, AttemptNode, JobError, Status
@@ -40,11 +40,14 @@ class Heartbeats:
         self._listening_since = room.clock.now()
 
     def look(self) -> None:
-        """One round over all attempts that run."""
-        with self._room.db.read() as connection:
-            running = store.open_attempts(connection)
-            nodes = {one.id: store.nodes_of(connection, one.id) for one in running}
+        """One round over the attempts with a node that was not heard of, or was not last time."""
         now = self._room.clock.now()
+        since = now - timedelta(seconds=self._missed_after_s)
+        with self._room.db.read() as connection:
+            wanted = round_store.to_listen_to(connection, since)
+            every = store.open_attempts(connection) if wanted else []
+            running = [one for one in every if one.id in wanted]
+            nodes = {one.id: store.nodes_of(connection, one.id) for one in running}
         for attempt in running:
             if attempt.handle is not None:
                 self._look_at(attempt, self._silent(nodes[attempt.id], now), now)

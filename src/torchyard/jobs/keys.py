@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from torchyard.jobs import own_properties
@@ -53,7 +54,6 @@ _BUILD = (
     "images are not built from Dockerfiles; list what its `RUN pip install` lines install in "
     "`conda_file` or `pip_requirements`"
 )
-_FOR_PROCESSES = "use `type: pytorch` with `process_count_per_instance`, and torch's own backends"
 
 TABLE: tuple[Key, ...] = (
     Key("$schema", _S, "for editors; not read"),
@@ -91,14 +91,8 @@ TABLE: tuple[Key, ...] = (
     Key("environment.datastore", _S, "definitions travel with the job"),
     Key("environment_variables", _H, "win over the platform's own"),
     Key("distribution.type", _H, "one process a GPU, with torch's variables set", "pytorch"),
-    Key("distribution.type", _R, f"more than one process needs mpirun: {_FOR_PROCESSES}", "mpi"),
-    Key(
-        "distribution.type",
-        _R,
-        "TF_CONFIG is not set, so more than one worker can't meet: keep one worker, or "
-        + _FOR_PROCESSES,
-        "tensorflow",
-    ),
+    Key("distribution.type", _H, "one mpirun over all nodes, which need Open MPI", "mpi"),
+    Key("distribution.type", _H, "one process a task, with TF_CONFIG set", "tensorflow"),
     Key(
         "distribution.type",
         _R,
@@ -106,8 +100,13 @@ TABLE: tuple[Key, ...] = (
         "ray",
     ),
     Key("distribution.process_count_per_instance", _H, "default 1"),
-    Key("distribution.worker_count", _H, "`type: tensorflow` with one worker only"),
-    Key("distribution.parameter_server_count", _H, "`type: tensorflow` with none only"),
+    Key(
+        "distribution.communication_backend",
+        _H,
+        "ours: `nccl` or `gloo`, checked against the nodes before the ranks start; `type: pytorch`",
+    ),
+    Key("distribution.worker_count", _H, "of `type: tensorflow`; default: one a node"),
+    Key("distribution.parameter_server_count", _H, "of `type: tensorflow`; default 0"),
     Key("distribution.port", _R, _RAY),
     Key("distribution.address", _R, _RAY),
     Key("distribution.include_dashboard", _R, _RAY),
@@ -185,13 +184,13 @@ TABLE: tuple[Key, ...] = (
     Key("identity.client_id", _R, "remove it: there is no Azure identity to act as"),
     Key("identity.object_id", _R, "remove it: there is no Azure identity to act as"),
     Key("identity.msi_resource_id", _R, "remove it: there is no Azure identity to act as"),
-    Key("queue_settings.job_tier", _S, "no job is put off for a dearer one", "spot"),
-    Key("queue_settings.job_tier", _S, "no job is put off for a dearer one", "basic"),
-    Key("queue_settings.job_tier", _S, "no job is put off for a dearer one", "standard"),
-    Key("queue_settings.job_tier", _S, "no job is put off for a dearer one", "premium"),
-    Key("queue_settings.priority", _S, "what every job has", "medium"),
-    Key("queue_settings.priority", _R, "jobs run in the order they came: remove it", "low"),
-    Key("queue_settings.priority", _R, "jobs run in the order they came: remove it", "high"),
+    Key("queue_settings.job_tier", _H, "may be preempted by any other job; comes last", "spot"),
+    Key("queue_settings.job_tier", _S, "nobody but spot jobs is preempted", "basic"),
+    Key("queue_settings.job_tier", _S, "nobody but spot jobs is preempted", "standard"),
+    Key("queue_settings.job_tier", _S, "nobody but spot jobs is preempted", "premium"),
+    Key("queue_settings.priority", _H, "the default", "medium"),
+    Key("queue_settings.priority", _H, "after all others of its cluster", "low"),
+    Key("queue_settings.priority", _H, "before all others of its cluster", "high"),
     Key("parent_job_name", _H, "a job of the same workspace"),
     Key("id", _R, _READ_ONLY),
     Key("status", _R, _READ_ONLY),
@@ -201,6 +200,7 @@ TABLE: tuple[Key, ...] = (
 )
 
 
+@cache
 def below(parent: str) -> dict[str, Key]:
     """The keys that may stand directly below `parent`, by name; with one key's own verdict.
 

@@ -12,7 +12,7 @@ import logging
 from torchyard.base import disk
 from torchyard.base.errors import DatabaseAway
 from torchyard.environments.types import from_json as environment_from_json
-from torchyard.executors.executor import Executor, Handle
+from torchyard.executors.executor import DevicesTaken, Executor, Handle
 from torchyard.jobs import attempts, inputs, planner, spec, store
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Attempt, JobError
@@ -39,6 +39,11 @@ class Launcher:
             handle = self._executor.launch(self._plan(attempt))
         except DatabaseAway:
             raise  # it is still to be launched, and the next round does
+        except DevicesTaken as error:
+            # Where some nodes run, the next round tries again to start the others.
+            if not error.begun:
+                attempts.put_back(self._room, attempt, error.message)
+            return
         except Exception as error:
             if disk.meaning(error) is not None:
                 raise  # so is this one

@@ -17,6 +17,8 @@ from torchyard.base.errors import InvalidSpec, nearest
 
 PREFIX = "torchyard."
 LOG_QUOTA = f"{PREFIX}log_quota_mb"
+PREFLIGHT = f"{PREFIX}preflight"
+_PREFLIGHT = ("on", "warn", "off", "always")
 
 # What each says, for the docs and for messages.
 TABLE: dict[str, str] = {
@@ -35,8 +37,15 @@ TABLE: dict[str, str] = {
     "torchyard.hang_action": "`dump` (the default) or `fail`: what is done then",
     "torchyard.rendezvous_timeout_s": "seconds in which all ranks must have joined the process "
     "group; default off",
+    "torchyard.preflight": "`on` (the default): what would keep the ranks of a distributed job "
+    "from meeting fails it before the first one starts; `warn`: it is told, and they start; "
+    "`off`; `always`: as `on`, with a job of one process too",
     "torchyard.log_quota_mb": "MiB of logs that are kept of the job; what is printed beyond is "
     "dropped, and the job goes on; default 1024",
+    "torchyard.gpus": "how many GPUs a node gets on a cluster without a size, as `local`; default: "
+    "one for each process, as far as the machine has them",
+    "torchyard.rehearse_on_cpu": "`true` runs a script written for GPUs on the CPU, to try it; "
+    "`false` doesn't, where the workspace does; default: the workspace's",
 }
 
 
@@ -118,3 +127,20 @@ def log_quota_mb(properties: Mapping[str, str]) -> int:
         InvalidSpec: it is no whole number, or out of range.
     """
     return count(properties, LOG_QUOTA, 1024, 1, 1 << 20)
+
+
+def preflight(properties: Mapping[str, str]) -> str:
+    """`on`, `warn`, `off` or `always`.
+
+    Raises:
+        InvalidSpec: it is none of these.
+    """
+    written = properties.get(PREFLIGHT, _PREFLIGHT[0])
+    if written not in _PREFLIGHT:
+        near = nearest(written, list(_PREFLIGHT))
+        raise InvalidSpec(
+            f"`{PREFLIGHT}` is `{written[:50]}`",
+            f"did you mean `{near}`?" if near else f"use one of: {', '.join(_PREFLIGHT)}",
+            at=("properties", PREFLIGHT),
+        )
+    return written

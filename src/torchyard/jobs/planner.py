@@ -10,11 +10,24 @@ from __future__ import annotations
 import json
 import uuid
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection
 
 from torchyard.base.settings import Settings
-from torchyard.jobs import outputs, progress, scratch, secrets, spec, watch_properties
+from torchyard.compute import actions as computes
+from torchyard.jobs import (
+    allowances,
+    gpus,
+    outputs,
+    own_properties,
+    progress,
+    rehearsing,
+    scratch,
+    secrets,
+    spec,
+    watch_properties,
+)
 from torchyard.jobs.outputs import OutputPlace
 from torchyard.jobs.room import Room
 from torchyard.jobs.spec_inputs import Output
@@ -62,6 +75,7 @@ def plan(
         run_token=run_token,
         scratch=str(scratch.folder(room, attempt.id)),
         distribution=document.distribution,
+        parameter_servers=document.parameter_servers,
         node_count=job.node_count,
         processes_per_node=job.processes_per_node,
         environment=str(environment) if environment else "",
@@ -79,15 +93,46 @@ def plan(
         single_host=True,
         server_id=room.server_id,
         server_file=str(Settings(room.home).server_file),
-        timeout_s=document.timeout_s,
+        timeout_s=document.timeout_s
+        or float(allowances.longest_s(connection, job.workspace, job.owner)),
+        rehearsed_gpus=rehearsing.gpus(
+            job, computes.per_node(connection, job.workspace, job.compute)[1]
+        ),
+        communication_backend=document.communication_backend,
+        preflight=own_properties.preflight(document.properties),
+        **_nodes(connection, room, job),
         **vars(watch_properties.read(document.properties)),
     )
+
+
+def _nodes(connection: Connection, room: Room, job: Job) -> dict[str, Any]:
+    """What a node of the job's cluster is."""
+    compute = computes.find(connection, job.workspace, job.compute)
+    if compute is None:
+        return {"cluster": job.compute}
+    return {
+        "cluster": compute.name,
+        "size": compute.size,
+        "cores": compute.cores or 0,
+        "memory_bytes": compute.memory_bytes or 0,
+        "gpus_per_node": gpus.of_job(room, compute, job),
+    }
 
 
 def _output(output: Output, place: OutputPlace) -> OutputPlan:
     if output.mode == "direct":
         return OutputPlan(output.type, output.mode, value=place.uri)
     return OutputPlan(output.type, output.mode, file=place.file)
+
+
+def _framework(distribution: str) -> dict[str, str]:
+    """As azureml-core's run configurations name them."""
+    framework, communicator = {
+        "pytorch": ("PyTorch", "None"),
+        "mpi": ("Python", "OpenMpi"),
+        "tensorflow": ("TensorFlow", "ParameterServer"),
+    }.get(distribution, ("Python", "None"))
+    return {"AZUREML_FRAMEWORK": framework, "AZUREML_COMMUNICATOR": communicator}
 
 
 def variables(
@@ -116,8 +161,7 @@ def variables(
         "AZUREML_SERVICE_ENDPOINT": server_url,
         "AZUREML_DISCOVERY_SERVICE_ENDPOINT": f"{server_url}/discovery",
         "AZUREML_RUN_HISTORY_SERVICE_ENDPOINT": server_url,
-        "AZUREML_FRAMEWORK": "PyTorch" if job.spec.get("distribution") else "Python",
-        "AZUREML_COMMUNICATOR": "None",
+        **_framework(spec.read(job.spec).distribution),
         "AZUREML_TARGET_TYPE": "batchai",
         "AZUREML_COMPUTE_USE_COMMON_RUNTIME": "true",
         "AZUREML_CR_AZUREML_CONTEXT": json.dumps(

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,12 +18,16 @@ from torchyard.base.errors import DatabaseAway, TorchyardError
 from torchyard.data.fetching import FetchCanceled
 from torchyard.environments.types import BuildCanceled, EnvironmentSpec
 from torchyard.environments.types import from_json as environment_from_json
-from torchyard.jobs import inputs, progress, spec, store
+from torchyard.jobs import inputs, progress, round_store, spec, store
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Job, JobError, Stage, Status
 
 _log = logging.getLogger(__name__)
+# A round ends after so long or so many: what was prepared may start meanwhile.
+_ROUND_S = 0.5
+_MOST = 1000
+_ALL = 1 << 31
 
 
 class Preparer:
@@ -42,17 +48,41 @@ class Preparer:
         self._fetchers.shutdown(wait=True, cancel_futures=True)
 
     def prepare(self) -> None:
+        """One round; jobs that wait for one environment are looked at together."""
+        until_s = time.monotonic() + _ROUND_S
         with self._room.db.read() as connection:
-            waiting = store.jobs_in(connection, [Status.NOT_STARTED, Status.PREPARING])
-            environments = {job.id: store.environment_of(connection, job.id) for job in waiting}
-        for job in waiting:
-            environment = environment_from_json(environments[job.id])
-            if self._room.environments.is_built(environment) is None:
-                self._build(job, environment)
-            elif self._has_inputs(job):
-                self._prepared(job.id)
-            else:
-                self._fetch(job)
+            wanted = round_store.environments_wanted(connection)
+        for one in wanted:
+            with self._room.db.read() as connection:
+                pinned = store.environment_of(connection, one.first_id)
+            environment = environment_from_json(pinned)
+            built = self._room.environments.is_built(environment) is not None
+            for job in self._next(one, None if built else Status.NOT_STARTED):
+                if not built:
+                    self._build(job, environment)
+                elif self._has_inputs(job):
+                    self._prepared(job.id)
+                else:
+                    self._fetch(job)
+                if time.monotonic() > until_s:
+                    # Those that are queued by now may start meanwhile.
+                    self._room.bell.set()
+                    return
+            if not built:
+                self._start_build(environment)
+
+    def _next(self, wanted: round_store.Waiting, status: Status | None) -> Iterator[Job]:
+        """The jobs of one environment that something can be done for now, one by one."""
+        with self._room.db.read() as connection:
+            ids = round_store.to_prepare(
+                connection, wanted.environment_hash, _MOST + len(self._fetching), status
+            )
+        for job_id in ids:
+            if job_id not in self._fetching:
+                with self._room.db.read() as connection:
+                    job = store.job_if_any(connection, job_id)
+                if job is not None:
+                    yield job
 
     def _prepared(self, job_id: int) -> None:
         room = self._room
@@ -84,9 +114,14 @@ class Preparer:
                     progress.move(connection, current, Status.PREPARING, now)
                     progress.start_preparing(connection, current, now, log_offset)
             room.signals.notify(job_key(job))
+        self._start_build(environment)
+
+    def _start_build(self, environment: EnvironmentSpec) -> None:
         with self._building_lock:
             running = environment.hash in self._building
-            self._building.setdefault(environment.hash, log_offset)
+            if not running:
+                size = _size(self._room.environments.log_path(environment))
+                self._building[environment.hash] = size
         if not running:
             self._builders.submit(self._build_now, environment)
 
@@ -110,15 +145,14 @@ class Preparer:
     def _preparing(self, environment: EnvironmentSpec) -> list[Job]:
         """The jobs that wait for this environment."""
         with self._room.db.read() as connection:
-            return [
-                job
-                for job in store.jobs_in(connection, [Status.PREPARING])
-                if environment_from_json(store.environment_of(connection, job.id)).hash
-                == environment.hash
-            ]
+            ids = round_store.to_prepare(connection, environment.hash, _ALL, Status.PREPARING)
+            return [store.job_by_id(connection, job_id) for job_id in ids]
 
     def _unwanted(self, environment: EnvironmentSpec) -> bool:
-        return self._stopping.is_set() or not self._preparing(environment)
+        if self._stopping.is_set():
+            return True
+        with self._room.db.read() as connection:
+            return not round_store.to_prepare(connection, environment.hash, 1, Status.PREPARING)
 
     def _build_failed(self, environment: EnvironmentSpec, error: TorchyardError | JobError) -> None:
         for job in self._preparing(environment):

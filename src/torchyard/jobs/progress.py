@@ -122,8 +122,6 @@ def try_again(
         of: how many attempts there may be in all.
         avoided_slots: of the cluster, to be kept off.
     """
-    _end_attempt(connection, attempt, now, exit_code, error)
-    workspaces.drop_tokens(connection, TokenKind.RUN, run_subject(job))
     store.change_job(
         connection,
         job.id,
@@ -132,7 +130,47 @@ def try_again(
     )
     message = f"attempt {attempt.number} of {of} failed: {error.message}; tried again"
     notice(connection, job, f"{message} in {pause_s:g} s" if pause_s else message, now)
-    start_stage(connection, job, Stage.SCALING, now, f"attempt {attempt.number} failed")
+    _queue_again(connection, job, now, exit_code, error, attempt, "failed")
+
+
+def preempted(
+    connection: Connection, job: Job, now: datetime, exit_code: int | None, attempt: Attempt
+) -> None:
+    """End a preempted attempt, whose error says for whom, and queue its job again at its place."""
+    assert attempt.error is not None
+    message = f"attempt {attempt.number} was preempted; the job is queued again and goes on"
+    notice(connection, job, message, now)
+    _queue_again(connection, job, now, exit_code, attempt.error, attempt, "was preempted")
+
+
+def put_back(
+    connection: Connection, job: Job, now: datetime, attempt: Attempt, why: str
+) -> None:
+    """Take back an attempt that was not started: its job is queued again, at its place."""
+    computes.release(connection, attempt.id, now)
+    workspaces.drop_tokens(connection, TokenKind.ATTEMPT, attempt.id)
+    workspaces.drop_tokens(connection, TokenKind.RUN, run_subject(job))
+    store.drop_attempt(connection, attempt.id)
+    store.change_job(connection, job.id, attempt=attempt.number - 1)
+    if job.status is Status.STARTING:
+        start_stage(connection, job, Stage.SCALING, now, why)
+        move(connection, job, Status.QUEUED, now)
+    elif job.status is Status.CANCEL_REQUESTED:
+        end(connection, job, Status.CANCELED, now)
+
+
+def _queue_again(
+    connection: Connection,
+    job: Job,
+    now: datetime,
+    exit_code: int | None,
+    error: JobError,
+    attempt: Attempt,
+    what: str,
+) -> None:
+    _end_attempt(connection, attempt, now, exit_code, error)
+    workspaces.drop_tokens(connection, TokenKind.RUN, run_subject(job))
+    start_stage(connection, job, Stage.SCALING, now, f"attempt {attempt.number} {what}")
     move(connection, job, Status.QUEUED, now)
 
 
@@ -143,7 +181,7 @@ def _end_attempt(
     exit_code: int | None,
     error: JobError | None,
 ) -> None:
-    computes.release(connection, attempt.id)
+    computes.release(connection, attempt.id, now)
     workspaces.drop_tokens(connection, TokenKind.ATTEMPT, attempt.id)
     told = None if error is None else vars(error)
     store.change_attempt(connection, attempt.id, ended_at=now, exit_code=exit_code, error=told)

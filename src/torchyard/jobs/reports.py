@@ -7,6 +7,7 @@ Always: whatever a worker sends, the answer is a sentence about it and never our
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from torchyard.base.errors import InvalidInput, LimitExceeded
 
 MOST_EVENTS = 1_000
 MOST_RECORDS = 100_000
+MOST_FACTS_BYTES = 64 << 10
 _NUMBERS = range(-(2**31), 2**31)
 _SEQUENCE = range(2**53)
 
@@ -28,6 +30,18 @@ def check_node(node: int, port: int | None = None) -> None:
         raise InvalidInput(f"`{node}` is no node's number")
     if port is not None and port not in range(1, 2**16):
         raise InvalidInput(f"`{port}` is no port")
+
+
+def check_facts(facts: Mapping[str, Any]) -> None:
+    """
+    Raises:
+        LimitExceeded: a node tells more of itself than others can be asked to read.
+    """
+    size_bytes = len(json.dumps(facts))
+    if size_bytes > MOST_FACTS_BYTES:
+        raise LimitExceeded(
+            f"the facts of a node are {size_bytes} bytes long", f"at most {MOST_FACTS_BYTES}"
+        )
 
 
 def check_events(node: int, events: Sequence[Mapping[str, Any]]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from torchyard.base.blobs import Blobs
@@ -12,6 +13,7 @@ from torchyard.base.db import Database
 from torchyard.data.datastores import Datastores
 from torchyard.data.fetching import Fetcher
 from torchyard.environments.actions import Environments
+from torchyard.executors.machine import Machine
 from torchyard.jobs.history import History
 from torchyard.jobs.logs import Logs
 from torchyard.jobs.signals import Signals
@@ -20,7 +22,7 @@ from torchyard.jobs.signals import Signals
 @dataclass(frozen=True)
 class Room:
     """`bell` is rung when there may be something for the scheduler to do; `server_id` stays as
-    long as the home does.
+    long as the home does; `machine` is what clusters share and is bounded (see machine.py), `devices` are its GPUs.
     """
 
     home: Path
@@ -34,6 +36,8 @@ class Room:
     signals: Signals
     bell: threading.Event
     server_id: str = ""
+    machine: Mapping[str, int] = field(default_factory=dict)
+    devices: Machine = field(default_factory=lambda: Machine({}))
 
     @property
     def fetcher(self) -> Fetcher:

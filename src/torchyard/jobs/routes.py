@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Query, Response
+from fastapi import APIRouter, Body, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, StreamingResponse
 
 from torchyard.base.errors import InvalidInput, InvalidSpec
-from torchyard.jobs import actions, artifacts, streams, submission
+from torchyard.jobs import actions, artifacts, preemption, preflights, streams, submission
 from torchyard.jobs.room import Room
 from torchyard.jobs.shape import job_json, summary_json
+from torchyard.workspaces import audit
 from torchyard.workspaces.access import Person
 
 _STREAM = "application/x-torchyard-stream"
@@ -23,11 +24,16 @@ def router(room: Room) -> APIRouter:
 
     @routes.post("", status_code=201)
     def create(
-        workspace: str, identity: Person, response: Response, document: Annotated[Any, Body()]
+        workspace: str,
+        identity: Person,
+        request: Request,
+        response: Response,
+        document: Annotated[Any, Body()],
     ) -> dict[str, Any]:
         if not isinstance(document, dict):
             raise InvalidSpec("the job must be a mapping of keys to values")
         job, is_new = submission.create(room, workspace, document, identity)
+        audit.note_about(request.scope, job=job.name)
         response.status_code = 201 if is_new else 200
         return job_json(room, job)
 
@@ -78,6 +84,10 @@ def router(room: Room) -> APIRouter:
             raise InvalidSpec("the changes must be a mapping of keys to values")
         return job_json(room, actions.update(room, workspace, name, changes))
 
+    @routes.get("/{name}/preflight")
+    def preflight(workspace: str, name: str, identity: Person) -> dict[str, Any]:
+        return {"value": preflights.of(room, actions.get(room, workspace, name))}
+
     @routes.get("/{name}/document")
     def document(workspace: str, name: str, identity: Person) -> dict[str, Any]:
         return actions.document(room, workspace, name)
@@ -93,6 +103,10 @@ def router(room: Room) -> APIRouter:
     @routes.post("/{name}/cancel")
     def cancel(workspace: str, name: str, identity: Person) -> dict[str, Any]:
         return job_json(room, actions.cancel(room, workspace, name))
+
+    @routes.post("/{name}/preempt")
+    def preempt(workspace: str, name: str, identity: Person) -> dict[str, Any]:
+        return job_json(room, preemption.preempt(room, workspace, name, identity.user))
 
     @routes.get("/{name}/stream")
     async def stream(

@@ -17,6 +17,7 @@ from torchyard.jobs import (
     dataset_inputs,
     experiment_store,
     names,
+    owners,
     run_requests,
     run_search,
     store,
@@ -166,10 +167,12 @@ def create_run(
     parent: str,
     tags: Mapping[str, str],
     request: str = "",
+    made_by: str = "",
 ) -> Job:
     """A run that is no job, Running, with a new id.
 
     Args:
+        made_by: whose token asks, where `owner` is what a client says.
         request: the id of the request that asks for it; asked again, it makes no other run.
     """
     made_up = names.generate()
@@ -182,6 +185,8 @@ def create_run(
             location, mark, query = location.partition("?")
         uri = f"{location.rstrip('/')}/{made_up}/artifacts{mark}{query}"
         elsewhere = {run_search.ARTIFACT_URI: uri}
+    if made_by and made_by != owner:
+        elsewhere[owners.MADE_BY] = made_by
     values: dict[str, Any] = {
         "workspace": workspace,
         "name": made_up,

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from torchyard.base import disk
 from torchyard.base.errors import DatabaseAway
 from torchyard.executors.executor import Executor
-from torchyard.jobs import removal, retention
+from torchyard.jobs import clusters, removal, retention
 from torchyard.jobs.claiming import Claimer
 from torchyard.jobs.heartbeats import Heartbeats
 from torchyard.jobs.launching import Launcher
@@ -70,6 +70,7 @@ class Scheduler:
         parts = (
             *(self.preparer.prepare, self.claimer.claim, self.watcher.watch),
             *(self._heartbeats.look, self.watcher.clean, self._forget),
+            self._scale,
         )
         for part in parts:
             try:
@@ -96,6 +97,10 @@ class Scheduler:
             self._room.bell.clear()
             self.look()
             self._room.bell.wait(self._every_s)
+
+    def _scale(self) -> None:
+        """After the queue had its turn: what is idle then, nobody can use."""
+        clusters.look(self._room)
 
     def _forget(self) -> None:
         """Go on with deletions, and now and then see whose time is over, beside all else."""

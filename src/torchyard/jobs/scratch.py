@@ -25,6 +25,11 @@ def node_folder(room: Room, attempt_id: str, node: int) -> Path:
     return folder(room, attempt_id) / f"node-{node}"
 
 
+def forget(room: Room, attempt_id: str) -> None:
+    """The folder of an attempt that never ran."""
+    shutil.rmtree(folder(room, attempt_id), ignore_errors=True)
+
+
 def clear(room: Room, attempt: Attempt) -> None:
     """Keep the workers' logs, remove everything else. Nobody works there any more."""
     scratch = folder(room, attempt.id)

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from torchyard.base.clock import to_text
-from torchyard.jobs import actions, progress, secrets, store
+from torchyard.jobs import actions, progress, queue, rehearsing, secrets, store, waiting
 from torchyard.jobs.history import number_json
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Job, JobError
@@ -21,7 +21,7 @@ def job_json(room: Room, job: Job) -> dict[str, Any]:
     rest = {
         "error": None if job.error is None else _with_details(job.error),
         "environment_hash": environment_hash,
-        "waiting": actions.why_waiting(room, job),
+        "waiting": waiting.why(room, job),
         "stages": [
             {
                 "name": span.name.value,
@@ -68,11 +68,14 @@ def summary_json(job: Job) -> dict[str, Any]:
         "compute": job.compute,
         "node_count": job.node_count,
         "processes_per_node": job.processes_per_node,
+        "priority": queue.priority_of(job.turn),
+        "job_tier": "spot" if job.turn >= queue.SPOT_TURN else "standard",
         "created_at": to_text(job.created_at),
         "started_at": _text(job.started_at),
         "ended_at": _text(job.ended_at),
         "owner": job.owner,
         "attempt": job.attempt,
+        "rehearsal": rehearsing.mode(job),
         "exit_code": job.exit_code,
         "error": None if job.error is None else _without_details(job.error),
     }

@@ -14,7 +14,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchyard.base.errors import InvalidSpec, nearest
-from torchyard.jobs import keys, own_properties, retry, secrets, spec_resources, watch_properties
+from torchyard.jobs import (
+    keys,
+    own_properties,
+    rehearsing,
+    retry,
+    secrets,
+    spec_resources,
+    watch_properties,
+)
 from torchyard.jobs.spec_inputs import Input, Output, read_inputs, read_outputs
 from torchyard.jobs.spec_values import NAME, known_keys, mapping, name, served, text, texts
 
@@ -31,7 +39,8 @@ _SERVERLESS = "serverless"
 
 @dataclass(frozen=True)
 class JobSpec:
-    """What was asked. `distribution` is `pytorch` or empty; `environment` as it was written.
+    """What was asked. `distribution` is pytorch, mpi, tensorflow or empty; `environment` as it was
+    written.
 
     `notices` say what is kept by other means than the file asks for.
     """
@@ -43,6 +52,8 @@ class JobSpec:
     inputs: dict[str, Input] = field(default_factory=dict)
     outputs: dict[str, Output] = field(default_factory=dict)
     distribution: str = ""
+    communication_backend: str = ""
+    parameter_servers: int = 0
     process_count_per_instance: int = 1
     instance_count: int = 1
     compute: str = "local"
@@ -54,6 +65,8 @@ class JobSpec:
     tags: dict[str, str] = field(default_factory=dict)
     properties: dict[str, str] = field(default_factory=dict)
     parent_job_name: str = ""
+    job_tier: str = "standard"
+    priority: str = "medium"
     notices: tuple[str, ...] = ()
 
 
@@ -79,6 +92,8 @@ def read(document: Any) -> JobSpec:
         inputs=inputs,
         outputs=outputs,
         distribution=shape.distribution,
+        communication_backend=shape.communication_backend,
+        parameter_servers=shape.parameter_servers,
         process_count_per_instance=shape.process_count_per_instance,
         instance_count=shape.instance_count,
         compute=compute,
@@ -90,6 +105,8 @@ def read(document: Any) -> JobSpec:
         tags=texts(job, "tags"),
         properties=_properties(job, variables),
         parent_job_name=name(job, "parent_job_name"),
+        job_tier=shape.job_tier,
+        priority=shape.priority,
         notices=(*compute_notices, *shape.notices),
     )
 
@@ -213,6 +230,8 @@ def _properties(job: Mapping[str, Any], variables: Mapping[str, str]) -> dict[st
     retry.read(properties)
     watch_properties.read(properties)
     own_properties.log_quota_mb(properties)
+    own_properties.preflight(properties)
+    rehearsing.read(properties)
     return properties
 
 

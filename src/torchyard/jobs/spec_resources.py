@@ -1,7 +1,8 @@
 """What a job file says of processes, nodes and the rights of a job.
 
-Owns: distribution, resources, limits, identity and queue settings.
-Leaves: whether the compute has that many nodes to actions.py.
+Owns: resources, limits, identity and queue settings.
+Leaves: distribution to spec_distribution.py; whether the compute has that many nodes to
+actions.py.
 Always: what can't be kept is refused; what is kept by other means is told as a notice when the
 user could think otherwise.
 """
@@ -14,25 +15,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchyard.base.errors import InvalidSpec
-from torchyard.jobs.spec_values import At, choice, count, mapping, refused, section, served, text
+from torchyard.jobs import spec_distribution
+from torchyard.jobs.spec_values import At, count, mapping, section, served, text
 
 _SHM_SIZE = re.compile(r"^\d+(?:\.\d+)?[bkmg]$", re.IGNORECASE)
-_OF_TYPE = {
-    "pytorch": ("process_count_per_instance",),
-    "mpi": ("process_count_per_instance",),
-    "tensorflow": ("worker_count", "parameter_server_count"),
-}
+_BACKENDS = ("nccl", "gloo")
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How many nodes and processes; `distribution` is `pytorch` or empty."""
+    """How many nodes and processes; `distribution` is pytorch, mpi, tensorflow or empty."""
 
     distribution: str
     process_count_per_instance: int
     instance_count: int
     timeout_s: float
     notices: tuple[str, ...]
+    job_tier: str = "standard"
+    priority: str = "medium"
+    communication_backend: str = ""
+    parameter_servers: int = 0
 
 
 def read(job: Mapping[str, Any]) -> Shape:
@@ -51,46 +53,33 @@ def read(job: Mapping[str, Any]) -> Shape:
         )
     _shm_size(resources)
     limits = section(job, "limits")
-    distribution, processes, notice = _distribution(job, nodes)
+    distribution = spec_distribution.read(job, nodes)
     _identity(job)
-    _queue_settings(job)
+    job_tier, priority = _queue_settings(job)
     return Shape(
-        distribution,
-        processes,
+        distribution.kind,
+        distribution.processes,
         nodes,
         float(count(limits, "timeout", ("limits",), 0, least=0)),
-        tuple(notices + ([notice] if notice else [])),
+        tuple(notices + [distribution.notice] * bool(distribution.notice)),
+        job_tier,
+        priority,
+        _backend(job),
+        distribution.parameter_servers,
     )
 
 
-def _distribution(job: Mapping[str, Any], nodes: int) -> tuple[str, int, str]:
-    """Its type, processes on each node, and a notice."""
-    if not job.get("distribution"):
-        return "", 1, ""
+def _backend(job: Mapping[str, Any]) -> str:
+    """What the ranks talk by, in any case as v1's PyTorchConfiguration has it; empty for unsaid."""
     at: At = ("distribution",)
-    body = mapping(job["distribution"], at, "`distribution`")
-    if not body.get("type"):
-        raise InvalidSpec("`distribution` has no `type`", "write `type: pytorch`", at=at)
-    kind = choice(body, "type", at, "distribution.type", "")
-    if kind.value == "ray":
-        raise refused(kind, (*at, "type"))
-    section(job, "distribution")
-    for key in body:
-        if key != "type" and key not in _OF_TYPE[kind.value]:
-            raise InvalidSpec(
-                f"`{key}` is no key of `distribution` with `type: {kind.value}`",
-                f"it has: {', '.join(_OF_TYPE[kind.value])}",
-                at=(*at, str(key)),
-            )
-    processes = count(body, "process_count_per_instance", at, 1)
-    if kind.value == "pytorch":
-        return "pytorch", processes, ""
-    workers = count(body, "worker_count", at, nodes)
-    servers = count(body, "parameter_server_count", at, 0, least=0)
-    if nodes * processes * workers > 1 or servers:
-        raise refused(kind, (*at, "type"))
-    # One process has nobody to meet: what its launcher would do is nothing.
-    return "", 1, f"`distribution.type: {kind.value}` with one process is started as it is"
+    written = text(section(job, "distribution"), "communication_backend", at)
+    if written and written.lower() not in _BACKENDS:
+        raise InvalidSpec(
+            f"`{written[:50]}` is no `communication_backend`",
+            "use `nccl` between GPUs or `gloo`, or leave it out",
+            at=(*at, "communication_backend"),
+        )
+    return written.lower()
 
 
 def _shm_size(resources: Mapping[str, Any]) -> None:
@@ -110,8 +99,11 @@ def _identity(job: Mapping[str, Any]) -> None:
         section(job, "identity")
 
 
-def _queue_settings(job: Mapping[str, Any]) -> None:
+def _queue_settings(job: Mapping[str, Any]) -> tuple[str, str]:
+    """Tier and priority."""
     at: At = ("queue_settings",)
     body = section(job, "queue_settings")
-    served(body, "job_tier", at, "queue_settings.job_tier", "standard")
-    served(body, "priority", at, "queue_settings.priority", "medium")
+    return (
+        served(body, "job_tier", at, "queue_settings.job_tier", "standard"),
+        served(body, "priority", at, "queue_settings.priority", "medium"),
+    )

@@ -18,6 +18,7 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
+    Float,
     ForeignKey,
     Index,
     Integer,
@@ -89,9 +90,15 @@ jobs = Table(
     Column("description", Text, nullable=False),
     Column("retry_at", Instant),
     Column("avoided_slots", JSON),
+    Column("turn", Integer, nullable=False, server_default="1"),
+    Column("limit_s", Float),
+    Column("gpus", Integer, nullable=False, server_default="0"),
     UniqueConstraint("workspace", "name"),
     Index("ix_jobs_status_id", "status", "id"),
     Index("ix_jobs_workspace_id", "workspace", "id"),
+    # The queue is read without the rows, too.
+    Index("ix_jobs_queue", "status", "workspace", "compute", "turn", "id", "node_count"),
+    Index("ix_jobs_preparing", "status", "environment_hash", "id"),
     # What a search looks at first: it need not read the rows, which hold the specs.
     Index(
         "ix_jobs_run_search",
@@ -117,6 +124,7 @@ attempts = Table(
     Column("exit_code", Integer),
     Column("error", JSON),
     UniqueConstraint("job_id", "number"),
+    Index("ix_attempts_clean_ended_at", "clean", "ended_at"),
 )
 
 attempt_nodes = Table(
@@ -132,6 +140,7 @@ attempt_nodes = Table(
     Column("exit_code", Integer),
     Column("error", JSON),
     Column("failed_at", Instant),
+    Column("preflight", JSON),
 )
 
 events = Table(
@@ -266,35 +275,6 @@ def job_names(connection: Connection, workspace: str, limit: int = 1000) -> list
     return [row.name for row in rows]
 
 
-def queue_heads(connection: Connection, now: datetime) -> list[Job]:
-    """The job that is first in line at each cluster, oldest first; who pauses is in no line."""
-    first = (
-        select(func.min(jobs.c.id))
-        .where(jobs.c.type == "command", jobs.c.status == Status.QUEUED.value)
-        .where(or_(jobs.c.retry_at.is_(None), jobs.c.retry_at <= now))
-        .group_by(jobs.c.workspace, jobs.c.compute)
-    )
-    return [
-        _job(row)
-        for row in connection.execute(_jobs().where(jobs.c.id.in_(first)).order_by(jobs.c.id))
-    ]
-
-
-def count_ahead(connection: Connection, job: Job, now: datetime) -> int:
-    """Queued jobs at the same cluster that were submitted earlier and don't pause."""
-    return connection.execute(
-        select(func.count())
-        .select_from(jobs)
-        .where(
-            jobs.c.status == Status.QUEUED.value,
-            jobs.c.workspace == job.workspace,
-            jobs.c.compute == job.compute,
-            jobs.c.id < job.id,
-            or_(jobs.c.retry_at.is_(None), jobs.c.retry_at <= now),
-        )
-    ).scalar_one()
-
-
 def jobs_in(connection: Connection, statuses: Collection[Status]) -> list[Job]:
     """Command jobs of all workspaces in these statuses, in the order of their submission."""
     rows = connection.execute(
@@ -303,6 +283,55 @@ def jobs_in(connection: Connection, statuses: Collection[Status]) -> list[Job]:
         .order_by(jobs.c.id)
     )
     return [_job(row) for row in rows]
+
+
+def nodes_wanted(connection: Connection, now: datetime) -> dict[tuple[str, str], int]:
+    """By workspace and cluster, how many nodes the queued jobs ask for; who pauses does not."""
+    rows = connection.execute(
+        select(jobs.c.workspace, jobs.c.compute, func.sum(jobs.c.node_count))
+        .where(jobs.c.type == "command", jobs.c.status == Status.QUEUED.value)
+        .where(or_(jobs.c.retry_at.is_(None), jobs.c.retry_at <= now))
+        .group_by(jobs.c.workspace, jobs.c.compute)
+    )
+    return {(workspace, compute): int(count) for workspace, compute, count in rows}
+
+
+def queued_at(connection: Connection, workspace: str, compute: str) -> list[Job]:
+    """The jobs that wait for nodes of a cluster, in the order of the queue."""
+    return _at(connection, workspace, compute, [Status.QUEUED])
+
+
+def live_at(connection: Connection, workspace: str, compute: str) -> list[Job]:
+    """The jobs of a cluster that have not ended."""
+    return _at(connection, workspace, compute, [one for one in Status if not one.ended])
+
+
+def _at(
+    connection: Connection, workspace: str, compute: str, statuses: Collection[Status]
+) -> list[Job]:
+    rows = connection.execute(
+        _jobs()
+        .where(jobs.c.type == "command", jobs.c.status.in_([one.value for one in statuses]))
+        .where(jobs.c.workspace == workspace, jobs.c.compute == compute)
+        .order_by(jobs.c.turn, jobs.c.id)
+    )
+    return [_job(row) for row in rows]
+
+
+def queued_since(connection: Connection, job_id: int) -> datetime | None:
+    """When a job last came into the queue."""
+    found: datetime | None = connection.execute(
+        select(events.c.at)
+        .where(events.c.job_id == job_id, events.c.kind == "stage")
+        .order_by(events.c.seq.desc())
+        .limit(1)
+    ).scalar()
+    return found
+
+
+def attempts_with(connection: Connection, ids: Collection[str]) -> list[Attempt]:
+    rows = connection.execute(select(attempts).where(attempts.c.id.in_(ids)))
+    return [_attempt(row) for row in rows]
 
 
 def environment_hashes(connection: Connection, workspace: str) -> set[str]:
@@ -424,6 +453,12 @@ def add_attempt(connection: Connection, attempt: Attempt) -> None:
         for node in range(attempt.node_count)
     ]
     connection.execute(insert(attempt_nodes), rows)
+
+
+def drop_attempt(connection: Connection, attempt_id: str) -> None:
+    """One that was never started."""
+    connection.execute(delete(attempt_nodes).where(attempt_nodes.c.attempt_id == attempt_id))
+    connection.execute(delete(attempts).where(attempts.c.id == attempt_id))
 
 
 def attempt_by_id(connection: Connection, attempt_id: str) -> Attempt | None:

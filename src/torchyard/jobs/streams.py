@@ -20,7 +20,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from torchyard.base.clock import to_text
 from torchyard.environments.types import from_json as environment_from_json
-from torchyard.jobs import actions, secrets, store
+from torchyard.jobs import actions, secrets, store, waiting
 from torchyard.jobs.room import Room
 from torchyard.jobs.shape import job_json
 from torchyard.jobs.types import Event, Job
@@ -100,11 +100,11 @@ class _Follower:
         if self._building:
             new, more = self._build_frames(job)
             blocks += new
-        waiting = actions.why_waiting(self._room, job)
-        if waiting != self._cursor.waiting:
-            self._cursor.waiting = waiting
-            if waiting:
-                blocks.append(_frame({"kind": "waiting", "message": waiting}))
+        why = waiting.why(self._room, job)
+        if why != self._cursor.waiting:
+            self._cursor.waiting = why
+            if why:
+                blocks.append(_frame({"kind": "waiting", "message": why}))
         for log in self._room.logs.list(job.workspace, job.name):
             path = self._room.logs.file(job.workspace, job.name, log.attempt, log.path)
             header = {"kind": "log", "attempt": log.attempt, "path": log.path}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,10 +21,23 @@ from sqlalchemy.exc import IntegrityError
 from torchyard.base.errors import Conflict, DatabaseAway, InvalidSpec, TorchyardError
 from torchyard.compute import actions as computes
 from torchyard.environments.types import EnvironmentSpec
-from torchyard.jobs import actions, names, outputs, pinning, spec, store
+from torchyard.jobs import (
+    actions,
+    allowances,
+    gpus,
+    names,
+    outputs,
+    pinning,
+    queue,
+    rehearsing,
+    spec,
+    storage_use,
+    store,
+)
 from torchyard.jobs.room import Room
 from torchyard.jobs.spec_inputs import LITERAL
 from torchyard.jobs.types import Job, Status
+from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.types import Identity
 
 _Result = TypeVar("_Result")
@@ -38,6 +51,7 @@ class Checked:
     environment: EnvironmentSpec
     paths: dict[str, str]
     notices: tuple[str, ...]
+    rehearsed: bool = False
 
 
 def check(room: Room, workspace: str, document: Any, *, uploaded: bool = True) -> Checked:
@@ -50,13 +64,16 @@ def check(room: Room, workspace: str, document: Any, *, uploaded: bool = True) -
         InvalidSpec: what is wrong, and where.
     """
     job = spec.read(document)
-    _fits(room, workspace, job)
+    place = workspaces.get(room.db, workspace)
+    fitting = _fits(room, workspace, job, rehearsing.is_asked(job.properties, place))
     environment = _at(("environment",), lambda: room.environments.resolve(job.environment))
     if job.code:
         _at(("code",), lambda: pinning.code_exists(room, job.code, uploaded))
     if job.parent_job_name:
         _parent_exists(room, workspace, job)
-    paths, notices = {}, [*job.notices, *environment.notices]
+    paths = {}
+    notices = [*rehearsing.notices(job.properties, place), *job.notices, *environment.notices]
+    notices += fitting
     for name, given in job.inputs.items():
         if given.type != LITERAL:
             pinned = _at(
@@ -67,7 +84,8 @@ def check(room: Room, workspace: str, document: Any, *, uploaded: bool = True) -
             notices += [f"input `{name}`: {notice}" for notice in pinned.notices]
     for name, output in job.outputs.items():
         _at(("outputs", name, "path"), partial(outputs.check, room, workspace, name, output))
-    return Checked(job, environment, paths, tuple(notices))
+    rehearsed = rehearsing.is_asked(job.properties, place)
+    return Checked(job, environment, paths, tuple(notices), rehearsed)
 
 
 def create(
@@ -79,6 +97,7 @@ def create(
 
     Raises:
         InvalidSpec: what is wrong, and where.
+        LimitExceeded: a quota says that it can never run.
         Conflict: the name is taken by another job.
     """
     body = {key: value for key, value in document.items() if key not in ("name", "$schema")}
@@ -87,7 +106,7 @@ def create(
     if isinstance(name, str) and _taken(room, workspace, name):
         # Asked again: what it names may be gone or newer by now, and the job is what it was.
         return _existing(room, workspace, name, digest), False
-    checked = check(room, workspace, document)
+    checked = _allowed(room, workspace, check(room, workspace, document), identity.user)
     name = checked.spec.name or names.generate()
     try:
         with room.db.write() as connection:
@@ -97,6 +116,22 @@ def create(
         return _existing(room, workspace, name, digest), False
     room.bell.set()
     return job, True
+
+
+def _allowed(room: Room, workspace: str, checked: Checked, user: str) -> Checked:
+    """The same, if quotas let it run at some time; a limit on its run time is noticed."""
+    storage_use.measure(room, workspace)
+    job = checked.spec
+    with room.db.read() as connection:
+        wanted = allowances.needs(
+            connection, workspace, user, job.compute, job.instance_count, job.timeout_s
+        )
+        allowances.refuse_never(connection, wanted)
+        longest_s = allowances.longest_s(connection, workspace, user)
+    if not longest_s or job.timeout_s:
+        return checked
+    notice = f"it is ended after {longest_s} s: quota `run_time_s` of workspace `{workspace}`"
+    return replace(checked, notices=(*checked.notices, notice))
 
 
 def _insert(
@@ -110,6 +145,7 @@ def _insert(
     identity: Identity,
 ) -> int:
     now, job = room.clock.now(), checked.spec
+    properties, tags = rehearsing.recorded(job.properties, job.tags, checked.rehearsed)
     experiment = actions.ensure_experiment(connection, room, workspace, job.experiment_name)
     started_by = identity.subject.partition("/")[2] if identity.subject else ""
     job_id = store.add_job(
@@ -130,19 +166,33 @@ def _insert(
             "node_count": job.instance_count,
             "processes_per_node": job.process_count_per_instance,
             "created_at": now,
-            "tags": job.tags,
-            "properties": job.properties,
+            "tags": tags,
+            "properties": properties,
             "parent": job.parent_job_name or started_by,
             "attempt": 0,
             "deleted": False,
             "archived": False,
             "description": job.description,
+            "turn": queue.turn_of(job.job_tier, job.priority),
+            "limit_s": job.timeout_s or None,
+            "gpus": _gpus(connection, room, workspace, job, checked.rehearsed),
         },
     )
     store.add_event(connection, job_id, now, "status", {"status": Status.NOT_STARTED.value})
     for message in checked.notices:
         store.add_event(connection, job_id, now, "notice", {"message": message})
     return job_id
+
+
+def _gpus(
+    connection: Connection, room: Room, workspace: str, job: spec.JobSpec, rehearsed: bool
+) -> int:
+    """How many devices the queue counts for each node of the job."""
+    compute = computes.find(connection, workspace, job.compute)
+    if compute is None:
+        return 0
+    shape = (job.instance_count, job.process_count_per_instance)
+    return gpus.per_node(room.devices, compute, *shape, job.properties, rehearsed)
 
 
 def _pinned(body: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
@@ -183,7 +233,8 @@ def _parent_exists(room: Room, workspace: str, job: spec.JobSpec) -> None:
     _at(at, lambda: actions.get(room, workspace, job.parent_job_name))
 
 
-def _fits(room: Room, workspace: str, job: spec.JobSpec) -> None:
+def _fits(room: Room, workspace: str, job: spec.JobSpec, rehearsed: bool) -> list[str]:
+    """Notices about a job that its compute can hold at some time."""
     compute = _at(("compute",), lambda: computes.get(room.db, workspace, job.compute))
     if job.instance_count > compute.max_instances:
         raise InvalidSpec(
@@ -194,6 +245,20 @@ def _fits(room: Room, workspace: str, job: spec.JobSpec) -> None:
             code="too_many_nodes",
             at=("resources", "instance_count"),
         )
+    if compute.deleting:
+        raise Conflict(
+            f"compute `{compute.name}` is being deleted",
+            "take another: `yard compute list`",
+            at=("compute",),
+        )
+    return gpus.check(
+        room.devices,
+        compute,
+        job.instance_count,
+        job.process_count_per_instance,
+        job.properties,
+        rehearsed,
+    )
 
 
 def _at(place: tuple[str | int, ...], act: Callable[[], _Result]) -> _Result:

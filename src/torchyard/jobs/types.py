@@ -79,7 +79,9 @@ class Job:
 
     `type` is `command`, or `run` for a run that was started outside any job. An archived one is
     left out of lists; a deleted one was deleted by a tracking client. Until `retry_at` a queued
-    one pauses after a failed attempt, and then it is kept off `avoided_slots` of its cluster.
+    one pauses after a failed attempt, and then it is kept off `avoided_slots` of its cluster. Jobs
+    are sorted by `turn` (see queue.py); `limit_s` is its `limits.timeout`, None without; each of
+    its nodes takes so many `gpus`.
     """
 
     id: int
@@ -110,6 +112,9 @@ class Job:
     description: str = ""
     retry_at: datetime | None = None
     avoided_slots: list[int] | None = None
+    turn: int = 1
+    limit_s: float | None = None
+    gpus: int = 0
 
 
 @dataclass(frozen=True)
@@ -136,7 +141,9 @@ class Attempt:
 
 @dataclass(frozen=True)
 class AttemptNode:
-    """What one node has told of itself."""
+    """What one node has told of itself; `preflight` is what it knew and found out before its ranks
+    started.
+    """
 
     attempt_id: str
     node: int
@@ -148,6 +155,7 @@ class AttemptNode:
     exit_code: int | None = None
     error: JobError | None = None
     failed_at: datetime | None = None
+    preflight: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 from torchyard.base.clock import from_text
 from torchyard.jobs.types import AttemptNode, JobError
 
-HANG, PEER_LOST = "hang", "peer_lost"
+HANG, PEER_LOST, PREEMPTED = "hang", "peer_lost", "preempted"
 _SHOWN_RANKS = 16
 
 

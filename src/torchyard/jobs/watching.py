@@ -11,7 +11,7 @@ import logging
 
 from torchyard.base.errors import DatabaseAway
 from torchyard.executors.executor import Executor, Handle
-from torchyard.jobs import attempts, scratch, store, worker_history
+from torchyard.jobs import attempts, round_store, scratch, store, worker_history
 from torchyard.jobs.launching import Launcher
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Attempt
@@ -32,13 +32,15 @@ class Watcher:
     def watch(self) -> None:
         with self._room.db.read() as connection:
             running = store.open_attempts(connection)
+            done = set(round_store.all_nodes_exited(connection))
         for attempt in running:
             if attempt.handle is None:
                 self._launcher.launch(attempt)
                 continue
             status = self._executor.status(Handle.from_json(attempt.handle))
             # Done already, unless the server was killed between the last report and the end.
-            attempts.finish(self._room, attempt.id)
+            if attempt.id in done:
+                attempts.finish(self._room, attempt.id)
             for node, state in enumerate(status.nodes):
                 if state in ("ending", "lost"):
                     attempts.orphan(self._room, attempt.id, node)

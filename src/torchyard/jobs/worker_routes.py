@@ -63,9 +63,11 @@ def router(room: Room) -> APIRouter:
         node: Annotated[int, Body()],
         address: Annotated[str, Body()],
         port: Annotated[int | None, Body()] = None,
+        facts: Annotated[dict[str, Any] | None, Body()] = None,
     ) -> dict[str, Any]:
         reports.check_node(node, port)
-        attempts.come(room, attempt_id, node, address, port)
+        reports.check_facts(facts or {})
+        attempts.come(room, attempt_id, node, address, port, facts)
         return {}
 
     @routes.get("/meeting")
@@ -79,7 +81,12 @@ def router(room: Room) -> APIRouter:
             lambda: attempts.meeting(room, attempt_id),
             lambda found: found.ready,
         )
-        return {"ready": found.ready, "nodes": found.nodes, "port": found.port}
+        return {
+            "ready": found.ready,
+            "nodes": found.nodes,
+            "port": found.port,
+            "facts": found.facts if found.ready else [],
+        }
 
     @routes.put("/logs")
     async def put_log(

@@ -25,8 +25,8 @@ def router(runs: Runs, room: Registry, authenticate: Authenticate, caller: Calle
     the_call = Annotated[Call, Depends(caller)]
     person = Annotated[Identity, Depends(authenticate)]
 
-    def find(workspace: str, path: str) -> tuple[Place, str]:
-        return places.find(runs, room, workspace, path)
+    def find(workspace: str, path: str, identity: Identity | None = None) -> tuple[Place, str]:
+        return places.find(runs, room, workspace, path, identity)
 
     @routes.get("/api/2.0/mlflow/artifacts/list")
     def list_of_run(call: the_call) -> JSONResponse:
@@ -73,7 +73,7 @@ def router(runs: Runs, room: Registry, authenticate: Authenticate, caller: Calle
         safe(path)
         if request.headers.get("content-length", "0") == "0":
             raise InvalidInput("Request must specify data.")
-        job = await run_in_threadpool(run_of, runs, workspace, name)
+        job = await run_in_threadpool(run_of, runs, workspace, name, identity)
         with runs.write_artifact(workspace, job.name, clean(path)) as writing:
             async for chunk in request.stream():
                 await run_in_threadpool(writing.write, chunk)
@@ -82,7 +82,7 @@ def router(runs: Runs, room: Registry, authenticate: Authenticate, caller: Calle
     @routes.put(_PROXY + "/{path:path}")
     async def upload(request: Request, path: str, identity: person) -> JSONResponse:
         workspace = workspace_of(request, identity)
-        place, inner = await run_in_threadpool(find, workspace, safe(path))
+        place, inner = await run_in_threadpool(find, workspace, safe(path), identity)
         with place.writing(inner) as writing:
             async for chunk in request.stream():
                 await run_in_threadpool(writing.write, chunk)
@@ -91,7 +91,7 @@ def router(runs: Runs, room: Registry, authenticate: Authenticate, caller: Calle
     @routes.delete(_PROXY + "/{path:path}")
     def delete(request: Request, path: str, identity: person) -> JSONResponse:
         workspace = workspace_of(request, identity)
-        place, inner = find(workspace, safe(path))
+        place, inner = find(workspace, safe(path), identity)
         place.delete(inner)
         return JSONResponse({})
 

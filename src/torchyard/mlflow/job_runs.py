@@ -79,6 +79,7 @@ class JobRuns:
         parent: str,
         tags: Mapping[str, str],
         request: str = "",
+        made_by: str = "",
     ) -> Job:
         return runs.create_run(
             self._room,
@@ -90,6 +91,7 @@ class JobRuns:
             parent=parent,
             tags=tags,
             request=request,
+            made_by=made_by,
         )
 
     def change_run(

@@ -134,7 +134,7 @@ def router(room: Registry, runs: Runs, caller: Caller) -> APIRouter:
 
     @routes.post("/api/2.0/mlflow/runs/outputs")
     def log_outputs(call: the_call) -> JSONResponse:
-        job = run_of(runs, call.workspace, call.text("run_id", "run_uuid"))
+        job = run_of(runs, call.workspace, call.text("run_id", "run_uuid"), call.identity)
         if job.deleted:
             raise InvalidInput(f"The run {job.name} must be in the 'active' state")
         logged.note(room.db, call.workspace, run_models(call, job.name, "output"))

@@ -50,7 +50,7 @@ def router(runs: Runs, room: Registry, authenticate: Authenticate, caller: Calle
     ) -> JSONResponse:
         call.text("path")
         count = call.size("num_parts", 1, _PARTS_LIMIT)
-        places.find(runs, room, call.workspace, places.safe(path))
+        places.find(runs, room, call.workspace, places.safe(path), call.identity)
         uploads = _uploads(room, call.workspace)
         _drop_old(uploads)
         upload = secrets.token_hex(16)
@@ -92,7 +92,7 @@ def router(runs: Runs, room: Registry, authenticate: Authenticate, caller: Calle
             raise invalid("parts", numbers, "a part was not uploaded.")
         name = call.text("path").replace("\\", "/").rpartition("/")[2]
         whole = places.safe(f"{path}/{name}" if path else name)
-        place, inner = places.find(runs, room, call.workspace, whole)
+        place, inner = places.find(runs, room, call.workspace, whole, call.identity)
         with place.writing(inner) as writing:
             for part in parts:
                 with part.open("rb") as file:

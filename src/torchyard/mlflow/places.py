@@ -23,6 +23,7 @@ from torchyard.mlflow.run_routes import run_of
 from torchyard.mlflow.runs import Artifact, Runs
 from torchyard.models import actions, logged
 from torchyard.models.types import LoggedModel, Model
+from torchyard.workspaces.types import Identity
 
 _FREE = "mlflow"
 
@@ -139,11 +140,17 @@ class FreePlace:
         return f"{_FREE}/{safe_relative(path)}"
 
 
-def find(runs: Runs, room: Registry, workspace: str, path: str) -> tuple[Place, str]:
+def find(
+    runs: Runs, room: Registry, workspace: str, path: str, identity: Identity | None = None
+) -> tuple[Place, str]:
     """The place that a path names, and the path in it.
+
+    Args:
+        identity: who wants to change something there; None for those who look.
 
     Raises:
         NotFound: the run, the model or the version does not exist.
+        Forbidden: the run is another's.
     """
     parts = clean(path).split("/")
     # <experiment>/<run>/artifacts/…, <experiment>/models/<id>/artifacts/…, registered/<name>/<n>/…
@@ -155,7 +162,7 @@ def find(runs: Runs, room: Registry, workspace: str, path: str) -> tuple[Place, 
         return VersionPlace(room, version), "/".join(parts[3:])
     if len(parts) < 3 or parts[2] != "artifacts":
         return FreePlace(room, workspace), "/".join(parts)
-    run = run_of(runs, workspace, parts[1]).name
+    run = run_of(runs, workspace, parts[1], identity).name
     return RunPlace(runs, room, workspace, run), "/".join(parts[3:])
 
 

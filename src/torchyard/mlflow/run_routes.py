@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse
 
 from torchyard.base.errors import InvalidInput, NotFound
+from torchyard.jobs import owners
 from torchyard.jobs.history import History, Record
 from torchyard.jobs.run_search import View
 from torchyard.jobs.types import Job
@@ -18,7 +19,8 @@ from torchyard.mlflow.experiment_routes import deleted_in, experiment, experimen
 from torchyard.mlflow.registry import Registry
 from torchyard.mlflow.runs import Runs
 from torchyard.models import logged
-from torchyard.workspaces.types import TokenKind
+from torchyard.workspaces.access import refuse_foreign
+from torchyard.workspaces.types import Identity, TokenKind
 
 _PAGE_LIMIT = 50_000
 _REQUEST_LENGTH = 64
@@ -36,12 +38,12 @@ def router(
     the_call = Annotated[Call, Depends(caller)]
 
     def the_run(call: Call) -> Job:
-        return run_of(runs, call.workspace, call.text("run_id", "run_uuid"))
+        return run_of(runs, call.workspace, call.text("run_id", "run_uuid"), call.identity)
 
     def log(call: Call, read: Callable[[Call], Sequence[Record]]) -> JSONResponse:
         name = call.text("run_id", "run_uuid")
         records = read(call)
-        job = run_of(runs, call.workspace, name)
+        job = run_of(runs, call.workspace, name, call.identity)
         _refuse_deleted(job)
         history.append(job.id, records)
         changed(job)
@@ -86,6 +88,7 @@ def router(
             parent=tags.get(translate.PARENT, inside),
             tags=tags,
             request=call.request_id[:_REQUEST_LENGTH],
+            made_by=call.identity.user,
         )
         return JSONResponse(whole(job))
 
@@ -131,7 +134,7 @@ def router(
     def set_tag(call: the_call) -> JSONResponse:
         name = call.text("run_id", "run_uuid")
         tag = translate.tag_record(call.fields)
-        job = run_of(runs, call.workspace, name)
+        job = run_of(runs, call.workspace, name, call.identity)
         _refuse_deleted(job)
         set_tags(call, job, {tag.key: tag.value})
         return JSONResponse({})
@@ -151,7 +154,7 @@ def router(
         if call.fields.get("datasets") is None and call.fields.get("models") is None:
             raise missing("datasets")
         given = translate.dataset_records(call)
-        job = run_of(runs, call.workspace, name)
+        job = run_of(runs, call.workspace, name, call.identity)
         _refuse_deleted(job)
         runs.add_datasets(job, given)
         logged.note(registry.db, call.workspace, translate.run_models(call, job.name, "input"))
@@ -207,15 +210,22 @@ def router(
     return routes
 
 
-def run_of(runs: Runs, workspace: str, name: str) -> Job:
+def run_of(runs: Runs, workspace: str, name: str, identity: Identity | None = None) -> Job:
     """
+    Args:
+        identity: who wants to change it; None for those who look.
+
     Raises:
         NotFound: in MLflow's words.
+        Forbidden: it is another's, and `identity` may change its own only.
     """
     try:
-        return runs.run(workspace, name)
+        found = runs.run(workspace, name)
     except NotFound as error:
         raise NotFound(f"Run with id={name[:100]} not found") from error
+    if identity is not None and identity.own_only:
+        refuse_foreign(identity, owners.of(found), f"run `{found.name}`")
+    return found
 
 
 def _refuse_deleted(job: Job) -> None:

@@ -91,6 +91,7 @@ class Runs(Protocol):
         parent: str,
         tags: Mapping[str, str],
         request: str = "",
+        made_by: str = "",
     ) -> Job:
         """A run that is no job, Running, with a new id; `display_name` empty makes one up.
 

@@ -273,6 +273,9 @@ OTHER_CODES: tuple[tuple[str, str], ...] = (
     ("broken_pipe", "SIGPIPE: the reader at the end of a shell pipe left early"),
     ("hang", "the hang watch: no output and no metric for `torchyard.hang_after_s`"),
     ("timeout", "`limits.timeout` is over"),
+    ("mpi_missing", "a node has no Open MPI, which `type: mpi` needs"),
+    ("mpi_not_served", "the MPI of a node is another one than Open MPI 4"),
+    ("mpi_failed", "mpirun or one of its daemons ended before the ranks, or did not start them"),
     ("worker_lost", "the worker of a node is gone without a word"),
     ("not_responding", "the worker of a node runs, and was not heard of for too long"),
     ("stopped", "the node did as it was told when another one failed"),
@@ -391,7 +394,22 @@ def page() -> str:
     lines += dict.fromkeys(rows)
     lines += ["", "## Known otherwise", "", "| code | what it is |", "|---|---|"]
     lines += [f"| `{code}` | {words} |" for code, words in OTHER_CODES]
+    lines += ["", "## Found before the first rank starts", "", _PREFLIGHT_INTRODUCTION, ""]
+    lines += ["| code | what it is | when found |", "|---|---|---|"]
+    lines += [f"| `{code}` | {words} | {severity} |" for code, severity, words in _preflight()]
     return "\n".join(lines) + "\n"
+
+
+_PREFLIGHT_INTRODUCTION = (
+    "By the nodes of a distributed job together; see `docs/guides/preflight.md`. An error fails the "
+    "job, a warning is a notice of it."
+)
+
+
+def _preflight() -> tuple[tuple[str, str, str], ...]:
+    from torchyard.worker import preflight_checks  # Of no use when ranks have failed.
+
+    return preflight_checks.TABLE
 
 
 _cache: dict[str, re.Pattern[str]] = {}

@@ -1,6 +1,6 @@
 """A cgroup for the ranks of one node, where the machine lets us make one.
 
-Owns: its folder, moving ranks into it, who is in it.
+Owns: its folder, its limits, moving ranks into it, who is in it.
 Leaves: ending them to processes.py.
 Always: needs no root where the user's cgroup is delegated to the user; where none can be made,
 ranks are found by the process tree and their mark alone. Whoever is born in a cgroup stays in it,
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Optional
 
 _PREFIX = "torchyard-"
+_PERIOD_US = 100_000
 _MOUNTS = Path("/proc/self/mounts")
 _OWN = Path("/proc/self/cgroup")
 
@@ -35,6 +36,28 @@ def inside(mark: str) -> Iterator[bool]:
     finally:
         if entered and folder is not None:
             _enter(folder.parent)
+
+
+def limit(mark: str, cores: int, memory_bytes: int) -> list[str]:
+    """Hold the node's cgroup to these, 0 for none; returns in words what is in force then.
+
+    Only where the controllers are the user's to hand on, as in a container or a delegated unit;
+    what the machine has no more of is no limit.
+    """
+    folder = _folder(mark)
+    if folder is None or not _make(folder):
+        return []
+    # Forbidden while processes are in it, unless it is the top: then nothing can be limited here.
+    _write(folder.parent / "cgroup.subtree_control", "+cpu +memory")
+    held = []
+    if 0 < cores < (os.cpu_count() or 1):
+        if _write(folder / "cpu.max", f"{cores * _PERIOD_US} {_PERIOD_US}"):
+            held.append("1 core" if cores == 1 else f"{cores} cores")
+    machine_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if 0 < memory_bytes < machine_bytes:
+        if _write(folder / "memory.max", str(memory_bytes)):
+            held.append(f"{memory_bytes / (1 << 30):g} GiB")
+    return held
 
 
 def members(mark: str) -> list[int]:
@@ -99,6 +122,20 @@ def _make(folder: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+def _write(file: Path, text: str) -> bool:
+    try:
+        # Never made: a file that is not there is a controller that is not.
+        descriptor = os.open(file, os.O_WRONLY)
+    except OSError:
+        return False
+    try:
+        return os.write(descriptor, text.encode()) > 0
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
 
 
 def _enter(folder: Path) -> bool:

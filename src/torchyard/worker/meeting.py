@@ -1,7 +1,7 @@
 """Where the ranks of an attempt find each other.
 
 Owns: the master's port, its address, the wait for the other nodes.
-Leaves: telling the ranks to variables.py.
+Leaves: telling the ranks to variables.py, what is checked when all have come to preflight.py.
 Always: a port is held until the ranks start, and no other torchyard job on this machine takes it
 until the attempt ends; between hosts the address is never loopback.
 """
@@ -11,7 +11,9 @@ from __future__ import annotations
 import errno
 import socket
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from torchyard.plan import LaunchPlan
 from torchyard.worker import networks
@@ -20,6 +22,9 @@ from torchyard.worker.link import Link
 from torchyard.worker.orders import Orders
 from torchyard.worker.patience import patiently
 
+if TYPE_CHECKING:
+    from torchyard.worker.preflight import Preflight
+
 FIRST_PORT, LAST_PORT = 6105, 6999
 _POLL_S = 20.0
 _PAUSE_S = 0.05
@@ -27,12 +32,16 @@ _PAUSE_S = 0.05
 
 @dataclass(frozen=True)
 class Meeting:
-    """`hosts` is one address a node, in node order; `interface` is the way to them."""
+    """`hosts` is one address a node, in node order; `interface` is the way to them.
+
+    `ports` are those that each node offers the others besides the master's.
+    """
 
     address: str
     port: int
     hosts: tuple[str, ...]
     interface: str
+    ports: tuple[tuple[int, ...], ...] = ()
 
 
 class HeldPort:
@@ -42,6 +51,18 @@ class HeldPort:
         self.port = port
         self._holder = holder
         self._lock = lock
+
+    def listen(self) -> socket.socket:
+        """Answer, for as long as no rank of any node can be there yet; `deafen` ends it."""
+        self._holder.listen(1024)
+        return self._holder
+
+    def deafen(self) -> None:
+        """Answer nobody any more, and go on holding the port."""
+        try:
+            self._holder.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it did not listen
 
     def open_up(self) -> None:
         """Free the port for the ranks; other torchyard jobs still keep off."""
@@ -72,33 +93,68 @@ def hold_port(first: int = FIRST_PORT, last: int = LAST_PORT) -> HeldPort:
     )
 
 
-def meet(link: Link, plan: LaunchPlan, node: int, port: int, orders: Orders) -> Meeting:
-    """Wait for every node's address; `port` is node 0's, ignored on others.
+def meet(
+    link: Link,
+    plan: LaunchPlan,
+    node: int,
+    port: HeldPort | None,
+    orders: Orders,
+    preflight: Preflight | None = None,
+    offered: Sequence[int] = (),
+) -> Meeting:
+    """Wait for every node's address, and for all nodes to pass what is checked before the ranks.
+
+    Args:
+        port: node 0's, None on others.
+        offered: other ports of this node that the others shall know.
 
     Raises:
-        Failure: a node did not come in time, or node 0 can't be reached.
+        Failure: a node did not come in time, node 0 can't be reached, or a check says no.
     """
     own = networks.LOOPBACK
     if not plan.single_host:
         own = networks.own_address(plan.server_url)
-    if plan.node_count == 1:
-        hosts, master_port = [own], port
-    else:
-        hosts, master_port = _gather(link, plan, node, own, port, orders)
-    address = networks.LOOPBACK if plan.single_host else hosts[0]
-    if node > 0 and not plan.single_host and not networks.answers(address, master_port):
+    try:
+        come = _Come([own], port.port if port else 0, [])
+        if preflight is not None:
+            come = replace(come, facts=[preflight.introduce(own, port)])
+        if offered:
+            told = come.facts[0] if come.facts else {}
+            come = replace(come, facts=[{**told, "ports": list(offered)}])
+        if plan.node_count > 1:
+            come = _gather(link, plan, node, come, orders)
+        if preflight is not None:
+            preflight.check(come.facts, come.port, lambda: orders.stopped)
+    finally:
+        if preflight is not None:
+            preflight.close()
+        if port is not None:
+            port.deafen()
+    address = networks.LOOPBACK if plan.single_host else come.hosts[0]
+    unseen = preflight is None and node > 0 and not plan.single_host
+    if unseen and not networks.answers(address, come.port):
         raise Failure(
             "meeting_failed",
-            f"node {node} can't reach node 0 at {address}:{master_port}",
+            f"node {node} can't reach node 0 at {address}:{come.port}",
             "open the network between the nodes, ports 6105 and up",
         )
-    return Meeting(address, master_port, tuple(hosts), networks.interface_of(own))
+    ports = tuple(tuple(map(int, facts.get("ports") or ())) for facts in come.facts)
+    return Meeting(address, come.port, tuple(come.hosts), networks.interface_of(own), ports)
 
 
-def _gather(
-    link: Link, plan: LaunchPlan, node: int, own: str, port: int, orders: Orders
-) -> tuple[list[str], int]:
-    mine = {"node": node, "address": own, "port": port if node == 0 else None}
+@dataclass(frozen=True)
+class _Come:
+    """Those who came: one address a node, node 0's port, what each told of itself."""
+
+    hosts: list[str]
+    port: int
+    facts: list[dict[str, Any]]
+
+
+def _gather(link: Link, plan: LaunchPlan, node: int, own: _Come, orders: Orders) -> _Come:
+    mine = {"node": node, "address": own.hosts[0], "port": own.port if node == 0 else None}
+    if own.facts:
+        mine["facts"] = own.facts[0]
     patiently(lambda: link.call("POST", "/meeting", mine), lambda: orders.stopped)
     waited_s = 0.0
     while True:
@@ -111,7 +167,7 @@ def _gather(
         )
         nodes = list(answer.get("nodes") or [])
         if answer.get("ready"):
-            return [str(host) for host in nodes], int(answer["port"])
+            return _Come([str(host) for host in nodes], int(answer["port"]), answer["facts"])
         # Only time the server answered for counts: one that is away delays, and fails nobody.
         waited_s += min(wait_s, time.monotonic() - asked_at)
         if waited_s >= plan.meeting_timeout_s:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 LOOPBACK = "127.0.0.1"
 _SIOCGIFADDR = 0x8915
+_SIOCGIFMTU = 0x8921
 # Documentation's own net (RFC 5737): asking for the way there sends nothing.
 _SOMEWHERE = "192.0.2.1"
 
@@ -37,6 +38,36 @@ def interfaces() -> dict[str, str]:
 def interface_of(address: str) -> str:
     """The name of the interface that has this address, empty when none has."""
     return next((name for name, own in interfaces().items() if own == address), "")
+
+
+def all_addresses() -> dict[str, list[str]]:
+    """IPv4 and IPv6 addresses by interface name; one without any is left out.
+
+    Source: /proc/net/if_inet6 as proc_net(5) has it.
+    """
+    found = {name: [own] for name, own in interfaces().items()}
+    try:
+        with open("/proc/net/if_inet6") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        lines = []
+    for fields in map(str.split, lines):
+        address = socket.inet_ntop(socket.AF_INET6, bytes.fromhex(fields[0]))
+        found.setdefault(fields[5], []).append(address)
+    return found
+
+
+def mtu_of(interface: str) -> int:
+    """The largest packet in bytes, -1 where there is no such interface."""
+    import fcntl
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
+        try:
+            request = struct.pack("256s", interface.encode()[:15])
+            answer = fcntl.ioctl(asker.fileno(), _SIOCGIFMTU, request)
+        except OSError:
+            return -1
+    return int(struct.unpack("i", answer[16:20])[0])
 
 
 def own_address(server_url: str) -> str:

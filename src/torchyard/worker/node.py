@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from torchyard.plan import LaunchPlan
 from torchyard.worker import (
+    cgroups,
     delivery,
     disk,
     guardian,
@@ -27,6 +28,7 @@ from torchyard.worker import (
     networks,
     processes,
     ranks,
+    rehearsal,
     secret_values,
     temporary,
     whereabouts,
@@ -34,12 +36,13 @@ from torchyard.worker import (
 from torchyard.worker import variables as variables_of
 from torchyard.worker.events import Events
 from torchyard.worker.failures import Failure
+from torchyard.worker.launching import MPI
 from torchyard.worker.layout import Folders
 from torchyard.worker.link import AttemptOver, Link
 from torchyard.worker.logs import LogShipper
 from torchyard.worker.masking import Masker
 from torchyard.worker.memory_kills import MemoryKills
-from torchyard.worker.orders import HANG, OVER, PEER_LOST, Orders
+from torchyard.worker.orders import HANG, OVER, PEER_LOST, SERVED, Orders
 from torchyard.worker.preparation import Prepared, prepare
 from torchyard.worker.rank_hook import VARIABLE as ERRORS_VARIABLE
 from torchyard.worker.ranks import Gang, Rank, RankExit
@@ -47,6 +50,9 @@ from torchyard.worker.relay import Relay
 from torchyard.worker.scene import Scene
 
 if TYPE_CHECKING:
+    from torchyard.worker.meeting import Meeting
+    from torchyard.worker.mpi import Launch
+    from torchyard.worker.preflight import Preflight
     from torchyard.worker.watches import Watches
 
 _SIGTERM_EXIT = 143
@@ -87,6 +93,8 @@ class Node:
         self._relay = Relay(self._link, plan, node, spool, self._notice)
         self._logs = LogShipper(self._link, spool, masker)
         together = plan.world_size > 1
+        self._launch: Launch | None = None
+        self._serving = False
         self._scene = Scene(node, together, self._folders.work, self._folders.errors, MemoryKills())
 
     def run(self) -> int:
@@ -144,11 +152,20 @@ class Node:
         self._orders.listen_to_server(self._link, self._node)
 
     def _train(self) -> Outcome:
+        preflight = self._preflight()
         prepared = prepare(
-            self._link, self._plan, self._node, self._folders, self._relay, self._orders
+            self._link,
+            self._plan,
+            self._node,
+            self._folders,
+            self._relay,
+            self._orders,
+            preflight,
         )
         if prepared is None:
             return self._stopped()
+        if preflight is not None:
+            preflight.glance(prepared.surroundings.layout.command, self._folders.work)
         self._start_ranks(prepared)
         watches = self._watches(prepared)
         try:
@@ -158,16 +175,30 @@ class Node:
         finally:
             if prepared.port is not None:
                 prepared.port.close()
+            prepared.launching.close()
         if watches is not None and self._orders.reason == HANG:
             return Outcome(watches.hang())
-        if failed is not None or self._orders.reason in ("failed", PEER_LOST):
+        if self._orders.reason == SERVED:
+            return Outcome()
+        lost = self._launch is not None and self._gang.launcher_failed
+        if failed is not None or lost or self._orders.reason in ("failed", PEER_LOST):
             found = self._inquest()
             if found is not None:
                 return Outcome(found)
         if self._orders.stopped:
             return self._stopped()
+        if lost and self._launch is not None:
+            return Outcome(self._launch.failure())
         self._tell_hidden_failures()
         return Outcome()
+
+    def _preflight(self) -> Preflight | None:
+        asked = self._plan.preflight
+        if asked == "off" or (self._plan.world_size == 1 and asked != "always"):
+            return None
+        from torchyard.worker.preflight import Preflight  # One rank has nobody to meet.
+
+        return Preflight(self._plan, self._node, self._base, self._folders.node, self._events.post)
 
     def _watches(self, prepared: Prepared) -> Watches | None:
         if self._plan.hang_after_s <= 0 and self._plan.rendezvous_timeout_s <= 0:
@@ -220,16 +251,39 @@ class Node:
         planned = ranks.plan_ranks(
             node, plan.processes_per_node, plan.world_size, folders.user_logs
         )
-        environments = {rank: self._variables_of(rank, shared) for rank in planned}
+        meeting = prepared.surroundings.meeting
+        environments = {rank: self._variables_of(rank, shared, meeting) for rank in planned}
         os.chdir(folders.work)
         if prepared.port is not None:
             prepared.port.open_up()
+        prepared.launching.open_up()
         layout = prepared.surroundings.layout
         for message in layout.notices:
             self._notice(message)
-        started = self._gang.start(layout.command, environments, layout.mounts)
+        held = cgroups.limit(processes.mark(plan.attempt_id, node), plan.cores, plan.memory_bytes)
+        if held:
+            self._notice(f"node {node} is held to {' and '.join(held)}, as its size says")
+        rehearsal.announce(plan, planned)
+        if plan.distribution == MPI and plan.world_size > 1:
+            started = self._launch_by_mpi(prepared, shared, environments)
+        else:
+            started = self._gang.start(layout.command, environments, layout.mounts)
         self._events.post("ranks_started", ranks=[_started(pid, started[pid]) for pid in started])
+        self._tell_if_serving()
         self._watch_logs(planned)
+
+    def _launch_by_mpi(
+        self,
+        prepared: Prepared,
+        shared: Mapping[str, str],
+        environments: Mapping[Rank, Mapping[str, str]],
+    ) -> dict[int, Rank]:
+        from torchyard.worker.mpi import Launch  # Other jobs need no Open MPI.
+
+        found = prepared.surroundings
+        self._launch = Launch(self._plan, self._node, self._folders, found, self._gang)
+        self._logs.watch(self._launch.log, self._launch.log_name)
+        return self._launch.run(shared, environments, self._orders, prepared.launching.errands)
 
     def _watch_logs(self, planned: Sequence[Rank]) -> None:
         for rank in planned:
@@ -239,13 +293,17 @@ class Node:
         self._logs.watch_folder(self._folders.work / "logs", prefix)
         self._logs.start()
 
-    def _variables_of(self, rank: Rank, shared: Mapping[str, str]) -> dict[str, str]:
+    def _variables_of(
+        self, rank: Rank, shared: Mapping[str, str], meeting: Meeting
+    ) -> dict[str, str]:
         errors = self._scene.folder(rank.rank)
         errors.mkdir(mode=0o700, parents=True, exist_ok=True)
-        variables = variables_of.of_rank(shared, self._plan, self._node, rank.local_rank)
+        variables = variables_of.of_rank(shared, self._plan, self._node, rank.local_rank, meeting)
         return {**variables, ERRORS_VARIABLE: str(errors)}
 
     def _rank_exited(self, exit: RankExit) -> None:
+        if self._launch is not None:
+            self._launch.rank_exited(exit)
         failed = exit.exit_code and not exit.ordered
         self._events.post(
             "rank_exited",
@@ -255,6 +313,17 @@ class Node:
             signal=exit.signal or None,
             **({"consequence": True} if failed and self._is_consequence(exit) else {}),
         )
+        self._tell_if_serving()
+
+    def _tell_if_serving(self) -> None:
+        """Parameter servers end by no end of their own, but when nobody is left to serve."""
+        if self._plan.parameter_servers and not self._serving:
+            from torchyard.worker import tensorflow_tasks  # Other kinds need no such thing.
+
+            ended = {one.rank.local_rank for one in self._gang.exits if not one.exit_code}
+            if tensorflow_tasks.only_servers_left(self._plan, self._node, ended):
+                self._serving = True
+                self._events.post("node_serving")
 
     def _notice(self, message: str) -> None:
         self._events.post("notice", message=message)
@@ -325,6 +394,7 @@ class Node:
 
 _STOPS = {
     "cancel": ("canceled", "the job was canceled"),
+    "preempted": ("preempted", "another job needs its nodes"),
     "failed": ("stopped", "another node failed"),
     PEER_LOST: ("stopped", "another node failed"),
     "signal": ("stopped", "its worker was told to end"),

@@ -19,13 +19,15 @@ from torchyard.worker.link import AttemptOver, Link, Refused
 OVER = "over"
 HANG = "hang"
 PEER_LOST = "peer_lost"
+# Nobody is left whom a parameter server could serve.
+SERVED = "served"
 _POLL_S = 20
 _PAUSE_S = 1.0
 
 
 class Orders:
-    """`reason` is empty until something orders a stop: cancel, failed, peer_lost,
-    hang, timeout, signal, over.
+    """`reason` is empty until something orders a stop: cancel, preempted,
+    failed, peer_lost, hang, timeout, signal, over, served.
 
     `quiet_s` is how long the server has heard nothing from any rank, where that is watched.
     """

@@ -12,11 +12,14 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torchyard.plan import LaunchPlan
 from torchyard.worker import disk, meeting, temporary
+from torchyard.worker import launching as launching_of
 from torchyard.worker.blobs import Blobs
 from torchyard.worker.failures import Failure
+from torchyard.worker.launching import Launching
 from torchyard.worker.layout import Folders, Layout, lay_out
 from torchyard.worker.link import Link
 from torchyard.worker.meeting import HeldPort, Meeting
@@ -25,20 +28,30 @@ from torchyard.worker.relay import Relay
 from torchyard.worker.steps import Step
 from torchyard.worker.variables import Surroundings
 
+if TYPE_CHECKING:
+    from torchyard.worker.preflight import Preflight
+
 _LEAVE_S = 5.0
 _LOOK_EVERY_S = 5.0
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """`port` is held by node 0 alone."""
+    """`port` is held by node 0 alone; `launching` is what the kind of distribution needs."""
 
     surroundings: Surroundings
     port: HeldPort | None
+    launching: Launching
 
 
 def prepare(
-    link: Link, plan: LaunchPlan, node: int, folders: Folders, relay: Relay, orders: Orders
+    link: Link,
+    plan: LaunchPlan,
+    node: int,
+    folders: Folders,
+    relay: Relay,
+    orders: Orders,
+    preflight: Preflight | None = None,
 ) -> Prepared | None:
     """Do all steps; None when a stop order came first.
 
@@ -48,8 +61,9 @@ def prepare(
     """
     port = meeting.hold_port() if node == 0 else None
     prepared = None
+    launching = launching_of.begin(plan, node, orders.wake)
     try:
-        prepared = _prepare(link, plan, node, folders, relay, orders, port)
+        prepared = _prepare(link, plan, node, folders, relay, orders, preflight, port, launching)
     finally:
         if prepared is None and port is not None:
             port.close()
@@ -63,12 +77,17 @@ def _prepare(
     folders: Folders,
     relay: Relay,
     orders: Orders,
+    preflight: Preflight | None,
     port: HeldPort | None,
+    launching: Launching,
 ) -> Prepared | None:
     blobs = Blobs(link, plan.blobs, lambda: orders.stopped)
     bring = None if plan.blobs else _bringing(link, orders)
-    number = port.port if port else 0
-    meets = Step("meeting", lambda: meeting.meet(link, plan, node, number, orders), orders.wake)
+    meets = Step(
+        "meeting",
+        lambda: meeting.meet(link, plan, node, port, orders, preflight, launching.ports),
+        orders.wake,
+    )
     lays = Step("layout", lambda: _lay_out(link, plan, folders, blobs, bring, orders), orders.wake)
     programs = _programs(plan, folders)
     relay_url = relay.start()
@@ -89,7 +108,7 @@ def _prepare(
         programs=programs,
         cpu_count=len(os.sched_getaffinity(0)),
     )
-    return Prepared(surroundings, port)
+    return Prepared(surroundings, port, launching)
 
 
 def _lay_out(
@@ -126,7 +145,9 @@ def _programs(plan: LaunchPlan, folders: Folders) -> Path | None:
         from torchyard.worker import thin_environment  # Costly to import, and not always needed.
 
         try:
-            return thin_environment.create(Path(plan.environment), folders.environment)
+            return thin_environment.create(
+                Path(plan.environment), folders.environment, rehearsed=plan.rehearsed_gpus > 0
+            )
         except OSError as error:
             if disk.is_to_blame(error):
                 raise

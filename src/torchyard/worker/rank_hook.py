@@ -3,8 +3,10 @@
 Owns: where Python tells of its end: excepthook, sys.exit, threads, faulthandler, atexit.
 Leaves: writing the record to rank_record.py, reading it to evidence.py.
 Always: nothing that the script prints, returns or exits with changes; whatever fails in here fails
-silently; without a rank's folder in the environment nothing is done. Runs on Python 3.6 and later
-and imports only what is built into the interpreter, because each Python of a job pays for it.
+silently; without a rank's folder in the environment nothing is done. One thing is not left to
+happen: a Python that failed under MPI would wait in MPI_Finalize for ranks that wait for it. Runs
+on Python 3.6 and later and imports only what is built into the interpreter, because each Python of
+a job pays for it.
 """
 
 import atexit
@@ -33,7 +35,10 @@ class _Life:
     started = 0.0
     dump = ""
     recorded = False
+    failed = False
     exit = None  # type: Any
+    # The script's own frame and how far it was when it called `sys.exit`.
+    at = None  # type: Any
 
 
 def install() -> None:
@@ -56,6 +61,7 @@ def _install(folder: str) -> None:
         # tells of that end anyway.
         if not issubclass(kind, KeyboardInterrupt):
             _record("exception", kind, value, trace)
+            _Life.failed = True
         _Life.recorded = True
         before(kind, value, trace)
 
@@ -91,7 +97,7 @@ class _Exit:
 
 
 def _note_exit(status: "Any") -> None:
-    _Life.exit = None
+    _Life.exit = _Life.at = None
     if status is None or status == 0:
         return
     caller = sys._getframe(2)
@@ -101,6 +107,11 @@ def _note_exit(status: "Any") -> None:
     place = (code.co_filename, caller.f_lineno, code.co_name)
     # Made into text at once: to keep the exception would keep its frames and all they hold.
     _Life.exit = _recorder().describe(_Life.started, "exit", *sys.exc_info(), status, place)
+    frame = caller  # type: Any
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "__main__":
+            _Life.at = (frame, frame.f_lasti)
+        frame = frame.f_back
 
 
 def _watch_threads() -> None:
@@ -148,10 +159,19 @@ def _ended() -> None:
     try:
         if os.getpid() != _Life.pid:
             return
+        _tell_the_end()
+        _leave_mpi()
+    except Exception:
+        pass
+
+
+def _tell_the_end() -> None:
+    try:
         value = getattr(sys, "last_value", None)
         if not _Life.recorded:
             if value is not None:
                 # The script has a hook of its own in place of ours.
+                _Life.failed = True
                 _record("exception", type(value), value, value.__traceback__)
             elif _Life.exit is not None:
                 _recorder().save(_Life.folder, _Life.exit)
@@ -159,6 +179,30 @@ def _ended() -> None:
             os.unlink(_Life.dump)
     except Exception:
         pass
+
+
+def _leave_mpi() -> None:
+    """End at once, with the code that the script would end with, if MPI would wait for others.
+
+    This runs after all else that Python does at its end, and before mpi4py calls MPI_Finalize.
+    """
+    code = 1 if _Life.failed else _code_of_exit()
+    mpi = sys.modules.get("mpi4py.MPI")
+    if not code or mpi is None or not mpi.Is_initialized() or mpi.Is_finalized():
+        return
+    if mpi.COMM_WORLD.Get_size() > 1:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        os._exit(code)
+
+
+def _code_of_exit() -> int:
+    """Of a `sys.exit` that nobody caught: the script's frame went no further."""
+    if _Life.exit is None or _Life.at is None or _Life.at[0].f_lasti != _Life.at[1]:
+        return 0
+    status = _Life.exit["status"]
+    return 1 if status is None else status & 255
 
 
 def _record(kind: str, error_type: "Any", error: "Any", trace: "Any") -> None:

@@ -98,6 +98,8 @@ class Gang:
         self._running: dict[int, Rank] = {}
         self._first_failure: RankExit | None = None
         self._ending = False
+        self._launcher = 0
+        self.launcher_status: int | None = None
         self.exits: list[RankExit] = []
         self.ending_at = 0.0
 
@@ -107,7 +109,7 @@ class Gang:
         environments: Mapping[Rank, Mapping[str, str]],
         mounts: Sequence[Mount] = (),
     ) -> dict[int, Rank]:
-        """Start all ranks in the current folder, each within the mounts; returns them by pid.
+        """Start ranks in the current folder, each within the mounts; returns all by pid.
 
         Raises:
             Failure: the system would not start one; those already started are ended.
@@ -124,6 +126,27 @@ class Gang:
                 "very long environment variables or inputs can be why",
             ) from error
         return dict(self._running)
+
+    def start_launcher(
+        self, words: Sequence[str], environment: Mapping[str, str], log: Path
+    ) -> None:
+        """Start the program that ranks need beside them for as long as they run.
+
+        Raises:
+            OSError: the system would not start it.
+        """
+        with cgroups.inside(self._mark):
+            self._launcher = _spawn_in_root(words, environment, log)
+
+    def look(self) -> bool:
+        """Take note of what ended; False once a rank failed or the launcher is gone."""
+        self._reap()
+        return self._first_failure is None and self.launcher_status is None
+
+    @property
+    def launcher_failed(self) -> bool:
+        """Whether it ended badly, or before the ranks that need it."""
+        return self.launcher_status is not None and bool(self.launcher_status or self._running)
 
     def supervise(
         self,
@@ -142,7 +165,7 @@ class Gang:
         """
         deadline = time.monotonic() + timeout_s if timeout_s > 0 else float("inf")
         try:
-            while self._running and not self._first_failure and not orders.stopped:
+            while self._awaits() and not self._first_failure and not orders.stopped:
                 left_s = deadline - time.monotonic()
                 if left_s <= 0:
                     orders.stop("timeout")
@@ -150,8 +173,10 @@ class Gang:
                 look_s = watch.look(self._running) if watch is not None else _LOOK_EVERY_S
                 orders.wait(min(look_s, left_s))
                 self._reap()
-            if orders.reason == PEER_LOST or (
-                self._first_failure is not None and is_consequence(self._first_failure)
+            if (
+                orders.reason == PEER_LOST
+                or (self._first_failure is not None and is_consequence(self._first_failure))
+                or (self._first_failure is None and self.launcher_failed)
             ):
                 self._settle(orders, is_consequence)
             if watch is not None:
@@ -181,10 +206,24 @@ class Gang:
         if not self._ending:
             self._ending, self.ending_at = True, time.time()
         own = os.getpid()
+        if self._launcher and self.launcher_status is None:
+            # Ranks that save their work in the grace may still need it to talk to each other.
+            processes.end(self._without_launcher, self._grace_s, self._reap)
         processes.end(lambda: processes.family(own, self._mark), self._grace_s, self._reap)
         # Here too: a guardian that was killed removes nothing.
         cgroups.remove(self._mark)
         self._reap()
+
+    def _awaits(self) -> bool:
+        """Whether anybody runs whose end is the gang's: ranks, then their launcher."""
+        if self.launcher_failed:
+            return False
+        return bool(self._running) or bool(self._launcher and self.launcher_status is None)
+
+    def _without_launcher(self) -> list[processes.Process]:
+        spared = {one.pid for one in processes.below(self._launcher)}
+        found = processes.family(os.getpid(), self._mark)
+        return [one for one in found if one.pid not in spared]
 
     def _reap(self) -> None:
         while True:
@@ -194,6 +233,9 @@ class Gang:
                 return
             if not pid:
                 return
+            if pid == self._launcher:
+                self.launcher_status = os.waitstatus_to_exitcode(status)
+                continue
             # Whoever else is reaped is a rank's orphan, adopted by this process.
             rank = self._running.pop(pid, None)
             if rank is not None:
@@ -223,16 +265,20 @@ def _spawn(
 ) -> int:
     shell = next((path for path in _SHELLS if os.access(path, os.X_OK)), "/bin/sh")
     words = mounts_of.command(mounts, [shell, "-c", command])
+    return _spawn_words(words, environment, rank.log)
+
+
+def _spawn_words(words: Sequence[str], environment: Mapping[str, str], log: Path) -> int:
     return os.posix_spawn(
         words[0],
-        words,
+        list(words),
         dict(environment),
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (
                 os.POSIX_SPAWN_OPEN,
                 1,
-                str(rank.log),
+                str(log),
                 os.O_WRONLY | os.O_CREAT | os.O_APPEND,
                 0o644,
             ),
@@ -242,6 +288,16 @@ def _spawn(
         setsigmask=(),
         setsigdef=_RESET,
     )
+
+
+def _spawn_in_root(words: Sequence[str], environment: Mapping[str, str], log: Path) -> int:
+    """From the root folder: its own current folder may not be there on other nodes."""
+    here = os.getcwd()
+    os.chdir("/")
+    try:
+        return _spawn_words(words, environment, log)
+    finally:
+        os.chdir(here)
 
 
 def _rank_exit(rank: Rank, status: int, pid: int, memory_bytes: int, ordered: bool) -> RankExit:

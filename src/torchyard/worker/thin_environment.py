@@ -44,8 +44,11 @@ hash -r 2>/dev/null || true
 _NOT_LINKED = ("bin", "lib", "lib64", "include", "pyvenv.cfg")
 
 
-def create(shared: Path, folder: Path) -> Path:
+def create(shared: Path, folder: Path, *, rehearsed: bool = False) -> Path:
     """Make the thin environment in `folder`; the answer is its `bin`.
+
+    Args:
+        rehearsed: with what makes torch take the CPU for every GPU; see rehearsal_hook.py.
 
     Raises:
         OSError: `shared` is no environment, or the disk says no.
@@ -59,6 +62,8 @@ def create(shared: Path, folder: Path) -> Path:
     own_packages.mkdir(parents=True)
     (own_packages / _PTH).write_text(_BEHIND.format(str(packages)), encoding="utf-8")
     _put_hook(own_packages)
+    if rehearsed:
+        _put_rehearsal(own_packages)
     shutil.copyfile(shared / "pyvenv.cfg", folder / "pyvenv.cfg")
     for entry in os.scandir(shared / "bin"):
         if entry.name != "activate":
@@ -72,13 +77,28 @@ def create(shared: Path, folder: Path) -> Path:
     return bin_folder
 
 
+def _put_rehearsal(packages: Path) -> None:
+    from torchyard.worker import rehearsal  # Few attempts are one.
+
+    folder = packages / rehearsal.PACKAGE
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    for name in rehearsal.FILES:
+        (folder / name).write_bytes(_source(name))
+    (packages / f"{rehearsal.PACKAGE}.pth").write_text(rehearsal.PTH)
+
+
+def _source(name: str) -> bytes:
+    """A file beside this one; the worker runs from a zip, where only its loader can read it."""
+    loader: Any = globals()["__loader__"]
+    found: bytes = loader.get_data(os.path.join(os.path.dirname(__file__), name))
+    return found
+
+
 def _put_hook(packages: Path) -> None:
     """What lets a Python of the job leave a record of a bad end; see rank_hook.py."""
-    here = os.path.dirname(__file__)
-    # The worker runs from a zip, where only its loader can read the files beside this one.
-    loader: Any = globals()["__loader__"]
     for name, source in _HOOK_FILES.items():
-        (packages / name).write_bytes(loader.get_data(os.path.join(here, source)))
+        (packages / name).write_bytes(_source(source))
     (packages / "_torchyard_rank_hook.pth").write_text(_HOOK.format("_torchyard_rank_hook"))
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchyard.plan import LaunchPlan
+from torchyard.worker import devices, rehearsal
+from torchyard.worker.launching import MPI, TENSORFLOW
 from torchyard.worker.layout import Folders, Layout
 from torchyard.worker.meeting import Meeting
 from torchyard.worker.processes import MARK_VARIABLE, mark
@@ -61,7 +63,7 @@ def of_node(
 
 
 def of_rank(
-    shared: Mapping[str, str], plan: LaunchPlan, node: int, local_rank: int
+    shared: Mapping[str, str], plan: LaunchPlan, node: int, local_rank: int, meeting: Meeting
 ) -> dict[str, str]:
     """All variables of one rank."""
     rank = node * plan.processes_per_node + local_rank
@@ -71,16 +73,37 @@ def of_rank(
         "LOCAL_RANK": str(local_rank),
         "AZ_BATCHAI_TASK_INDEX": str(rank),
         "AZUREML_PROCESS_NAME": f"rank_{rank}",
+        **_of_launcher(plan, node, local_rank, meeting),
         **plan.environment_variables,
+        **devices.variables(plan, node),
         # Last, and no one's to change: it is how a lost process is found again.
         MARK_VARIABLE: mark(plan.attempt_id, node),
+        **rehearsal.variables(plan),
     }
+
+
+def _of_launcher(plan: LaunchPlan, node: int, local_rank: int, meeting: Meeting) -> dict[str, str]:
+    if plan.distribution == TENSORFLOW:
+        from torchyard.worker import tensorflow_tasks  # Other kinds need no such thing.
+
+        return tensorflow_tasks.variables(plan, node, local_rank, meeting.hosts, meeting.ports)
+    if plan.distribution == MPI:
+        # mpirun says the same; here for a job of one process, which goes without it.
+        return {
+            "OMPI_COMM_WORLD_RANK": str(node * plan.processes_per_node + local_rank),
+            "OMPI_COMM_WORLD_SIZE": str(plan.world_size),
+            "OMPI_COMM_WORLD_LOCAL_RANK": str(local_rank),
+            "OMPI_COMM_WORLD_LOCAL_SIZE": str(plan.processes_per_node),
+        }
+    return {}
 
 
 def _defaults(plan: LaunchPlan, found: Surroundings) -> dict[str, str]:
     # Nodes of a local cluster share the machine's cores.
     sharing = plan.world_size if plan.single_host else plan.processes_per_node
     threads = max(1, found.cpu_count // sharing)
+    if plan.cores:
+        threads = max(1, min(threads, plan.cores // plan.processes_per_node))
     values = {"OMP_NUM_THREADS": str(threads)}
     if found.meeting.interface:
         # Without it gloo takes the host name's address, which is often 127.0.1.1.
@@ -149,11 +172,11 @@ def _python(passed_on: Mapping[str, str], found: Surroundings) -> dict[str, str]
 
 def _compute_context(plan: LaunchPlan, node: int, found: Surroundings) -> str:
     context = {
-        "cluster_name": "",
+        "cluster_name": plan.cluster,
         "node_id": found.hostname,
         "node_rank": node,
         "node_count": plan.node_count,
-        "vm_size": "",
-        "gpu_count": 0,
+        "vm_size": plan.size,
+        "gpu_count": plan.gpus_per_node,
     }
     return json.dumps(context)

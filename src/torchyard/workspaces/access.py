@@ -1,12 +1,16 @@
-"""Who may pass: from an HTTP request to an identity.
+"""Who may pass: from an HTTP request to an identity that has the right to it.
 
-Owns: reading the Authorization header, the kinds of token each door takes.
-Leaves: roles and quotas to a later page of this room.
-Always: without a good token nothing answers but what is listed as open in server.py.
+Owns: reading the Authorization header, the kinds of token each door takes, turning away who lacks
+the right of rights.py, with the words for it.
+Leaves: roles to people.py, which route needs what to rights.py, writing it down to audit.py.
+Always: without a good token nothing answers but what rights.py lists as open; a refusal says what
+is missing, what the person is, and whom to ask.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -14,43 +18,59 @@ from fastapi import Depends, Request
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import Forbidden, NotAuthenticated
-from torchyard.workspaces import actions
+from torchyard.base.settings import DEFAULT_WORKSPACE
+from torchyard.workspaces import actions, audit, people, rights
 from torchyard.workspaces.failures import Failures
-from torchyard.workspaces.types import Identity, TokenKind
+from torchyard.workspaces.lookups import Lookups
+from torchyard.workspaces.rights import Right
+from torchyard.workspaces.types import Identity, Role, TokenKind
+
+OwnerOf = Callable[[str, str], str]
+"""Of a workspace and a job's name: whose the job is; empty when there is none."""
+
+_NAMED_OWNERS = 3
 
 
 class Access:
     """The doors; the server keeps one as `app.state.access`."""
 
-    def __init__(self, db: Database, clock: Clock) -> None:
+    def __init__(self, db: Database, clock: Clock, owner_of: OwnerOf | None = None) -> None:
         self._db = db
         self._clock = clock
+        self._owner_of = owner_of
         self._failures = Failures()
+        self._lookups = Lookups()
 
     def person(self, request: Request) -> Identity:
-        """A person, or a running job on its owner's behalf, in the workspace of the path."""
-        identity = self._identity(request)
+        """A person, or a running job on its owner's behalf, who has the right of the route."""
+        right = rights.of(request.method, request.url.path)
+        named = request.path_params.get("workspace", "")
+        place = "" if right in rights.EVERYWHERE else named or DEFAULT_WORKSPACE
+        identity = self._identity(request, place)
+        audit.note_identity(request.scope, identity, right, place)
         if identity.kind is TokenKind.ATTEMPT:
             raise Forbidden("a worker's token is good for its attempt only")
-        workspace = request.path_params.get("workspace", "")
-        if identity.workspace and workspace and identity.workspace != workspace:
+        if identity.workspace and named and identity.workspace != named:
             raise Forbidden(
-                f"this token is good for workspace `{identity.workspace}` only, "
-                f"not for `{workspace}`"
+                f"this token is good for workspace `{identity.workspace}` only, not for `{named}`"
             )
-        if workspace:
-            actions.get(self._db, workspace)
+        if named:
+            actions.get(self._db, named)
+        identity = self._allowed(identity, right, place)
+        if identity.own_only and self._owner_of is not None and "name" in request.path_params:
+            job = request.path_params["name"]
+            refuse_foreign(identity, self._owner_of(place, job), f"job `{job}`")
         return identity
 
     def attempt(self, request: Request) -> Identity:
         """The worker of the attempt of the path, and no other."""
-        identity = self._identity(request)
+        identity = self._identity(request, "")
         wanted = request.path_params["attempt_id"]
         if identity.kind is not TokenKind.ATTEMPT or identity.subject != wanted:
             raise NotAuthenticated("this token is not the attempt's")
         return identity
 
-    def _identity(self, request: Request) -> Identity:
+    def _identity(self, request: Request, place: str) -> Identity:
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer" or not token:
             raise NotAuthenticated(
@@ -58,7 +78,72 @@ class Access:
             )
         address = request.client.host if request.client else ""
         with self._failures.watched(address, token, self._clock.now()):
-            return actions.authenticate(self._db, self._clock, token.strip())
+            return actions.authenticate(self._db, self._clock, token.strip(), place, self._lookups)
+
+    def _allowed(self, identity: Identity, right: Right, place: str) -> Identity:
+        if identity.kind is TokenKind.RUN:
+            identity = self._job_may(identity, right)
+        least = rights.LEAST.get(right)
+        if least is None:
+            return identity
+        role = identity.role
+        if role is None or role.rank < least.rank:
+            raise self._refusal(identity, right, place)
+        own_only = role is Role.DATA_SCIENTIST and right in rights.OWN
+        return replace(identity, own_only=True) if own_only else identity
+
+    def _job_may(self, identity: Identity, right: Right) -> Identity:
+        """A job has its owner's rights, but for people, quotas and the server; what it does to its
+        own runs it may do to its end, whatever became of its owner.
+        """
+        if right in rights.NEVER_A_JOB:
+            raise Forbidden(
+                f"a job's token may not {right.value}", "do it with a token of your own"
+            )
+        role = identity.role
+        if role is Role.OWNER:
+            return replace(identity, role=Role.CONTRIBUTOR)
+        if (role is None or role is Role.READER) and right in rights.OF_EVERY_JOB:
+            return replace(identity, role=Role.DATA_SCIENTIST)
+        return identity
+
+    def _refusal(self, identity: Identity, right: Right, place: str) -> Forbidden:
+        least = rights.LEAST[right]
+        there = f"workspace `{place}`" if place else "this server"
+        has = f"{_a(identity.role)} in" if identity.role is not None else "nobody in"
+        whom = self._whom_to_ask(place)
+        grant = f"yard user role {identity.user} '{least.value}'"
+        grant += f" -w {place}" if place else " --all-workspaces"
+        return Forbidden(
+            f"`{identity.user}` is {has} {there}; to {right.value} needs {_a(least)}",
+            f"ask {whom} to do it, or to give the role: `{grant}`",
+        )
+
+    def _whom_to_ask(self, place: str) -> str:
+        names = people.owners(self._db, place)
+        shown = [f"`{name}`" for name in names[:_NAMED_OWNERS]]
+        if not shown:
+            return "whoever holds the server's home folder"
+        return " or ".join(shown) + (" (owners)" if len(shown) > 1 else " (owner)")
+
+
+def refuse_foreign(identity: Identity, owner: str, what: str) -> None:
+    """
+    Raises:
+        Forbidden: the identity reaches its own things only, and this is another's.
+    """
+    if not identity.own_only or not owner or owner == identity.user:
+        return
+    assert identity.role is not None
+    raise Forbidden(
+        f"{what} belongs to `{owner}`; `{identity.user}` is {_a(identity.role)}, and to change "
+        "what is another's needs a contributor",
+        f"ask `{owner}`, or a contributor or owner of the workspace",
+    )
+
+
+def _a(role: Role) -> str:
+    return f"an {role.value}" if role is Role.OWNER else f"a {role.value}"
 
 
 def person(request: Request) -> Identity:

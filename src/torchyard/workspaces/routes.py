@@ -1,4 +1,4 @@
-"""HTTP: workspaces and who one is."""
+"""HTTP: workspaces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastapi import APIRouter, Body
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import Forbidden, InvalidSpec
-from torchyard.workspaces import actions
+from torchyard.workspaces import actions, people
 from torchyard.workspaces.access import Person
 from torchyard.workspaces.types import Workspace
 
@@ -28,14 +28,16 @@ def router(
     """
     routes = APIRouter(prefix="/v1", tags=["workspaces"])
 
-    @routes.get("/whoami")
-    def whoami(identity: Person) -> dict[str, Any]:
-        return {"user": identity.user, "role": "owner"}
-
     @routes.get("/workspaces")
     def list_workspaces(identity: Person) -> dict[str, Any]:
-        # A job's token is good for its workspace, and tells of no other.
-        found = [one for one in actions.list_all(db) if identity.workspace in ("", one.name)]
+        """Those where one has a role; a job's token is good for its workspace only."""
+        roles = people.roles_of(db, identity.user)
+        found = [
+            one
+            for one in actions.list_all(db)
+            if identity.workspace in ("", one.name)
+            and (identity.workspace or "" in roles or one.name in roles)
+        ]
         return {"value": [to_json(workspace) for workspace in found]}
 
     @routes.post("/workspaces", status_code=201)
@@ -81,5 +83,6 @@ def to_json(workspace: Workspace) -> dict[str, Any]:
         "location": workspace.location,
         "description": workspace.description,
         "retention_days": workspace.retention_days,
+        "rehearse_on_cpu": workspace.rehearse_on_cpu,
         "created_at": workspace.created_at.isoformat(),
     }

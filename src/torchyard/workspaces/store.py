@@ -1,11 +1,13 @@
-"""The tables of workspaces and tokens."""
+"""The tables of workspaces, tokens and roles."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
+    Boolean,
     Column,
     Connection,
     Integer,
@@ -14,13 +16,14 @@ from sqlalchemy import (
     Text,
     bindparam,
     delete,
+    false,
     insert,
     select,
     update,
 )
 
 from torchyard.base.db import Instant, metadata
-from torchyard.workspaces.types import Identity, TokenKind, Workspace
+from torchyard.workspaces.types import Identity, Role, TokenKind, Workspace
 
 workspaces = Table(
     "workspaces",
@@ -32,6 +35,7 @@ workspaces = Table(
     Column("created_at", Instant, nullable=False),
     Column("description", Text, nullable=False),
     Column("retention_days", Integer, nullable=False, server_default="0"),
+    Column("rehearse_on_cpu", Boolean, nullable=False, server_default=false()),
 )
 
 tokens = Table(
@@ -44,7 +48,42 @@ tokens = Table(
     Column("subject", String(256), nullable=False, index=True),
     Column("created_at", Instant, nullable=False),
     Column("expires_at", Instant),
+    # A person's only: what the person calls it, and about when it was used last.
+    Column("name", String(64), nullable=False, server_default=""),
+    Column("last_used_at", Instant),
 )
+
+
+roles = Table(
+    "roles",
+    metadata,
+    Column("user", String(128), primary_key=True),
+    # Empty for every workspace.
+    Column("workspace", String(64), primary_key=True),
+    Column("role", String(32), nullable=False),
+    Column("granted_by", String(128), nullable=False),
+    Column("granted_at", Instant, nullable=False),
+)
+
+
+class Changes:
+    """Counts what ends or changes rights in this process, so that what was looked up is not kept
+    beyond it.
+    """
+
+    count = 0
+
+
+def changed() -> None:
+    Changes.count += 1
+
+
+@dataclass(frozen=True)
+class Found:
+    """A token as it is kept."""
+
+    identity: Identity
+    last_used_at: datetime | None
 
 
 def add_workspace(connection: Connection, workspace: Workspace) -> None:
@@ -52,8 +91,10 @@ def add_workspace(connection: Connection, workspace: Workspace) -> None:
 
 
 def drop_workspace(connection: Connection, name: str) -> None:
-    """Forget a workspace, and every token that is good for it only."""
+    """Forget a workspace, the roles in it, and every token that is good for it only."""
+    changed()
     connection.execute(delete(tokens).where(tokens.c.workspace == name))
+    connection.execute(delete(roles).where(roles.c.workspace == name))
     connection.execute(delete(workspaces).where(workspaces.c.name == name))
 
 
@@ -87,22 +128,52 @@ def add_token(
             subject=identity.subject,
             created_at=now,
             expires_at=expires_at,
+            name=identity.token,
         )
     )
 
 
 # Asked for at every request: built once, for SQLAlchemy takes longer to build it than to run it.
-_BY_HASH = select(tokens).where(tokens.c.hash == bindparam("of"))
+_BY_HASH = (
+    select(tokens, roles.c.role)
+    .outerjoin(
+        roles,
+        (roles.c.user == tokens.c.user)
+        & ((roles.c.workspace == "") | (roles.c.workspace == bindparam("place"))),
+    )
+    .where(tokens.c.hash == bindparam("of"))
+)
 
 
-def find_token(connection: Connection, token_hash: str, now: datetime) -> Identity | None:
-    row = connection.execute(_BY_HASH, {"of": token_hash}).one_or_none()
-    if row is None or (row.expires_at is not None and row.expires_at <= now):
+def find_token(connection: Connection, token_hash: str, workspace: str) -> Found | None:
+    """Whoever's it is, good or not, with the highest role held there.
+
+    Args:
+        workspace: where the request goes; empty for the server as a whole.
+    """
+    rows = connection.execute(_BY_HASH, {"of": token_hash, "place": workspace}).all()
+    if not rows:
         return None
-    return Identity(row.user, TokenKind(row.kind), row.workspace, row.subject)
+    row = rows[0]
+    held = [Role(each.role) for each in rows if each.role is not None]
+    identity = Identity(
+        row.user,
+        TokenKind(row.kind),
+        row.workspace,
+        row.subject,
+        max(held, key=lambda role: role.rank, default=None),
+        row.name,
+        row.expires_at,
+    )
+    return Found(identity, row.last_used_at)
+
+
+def used(connection: Connection, token_hash: str, now: datetime) -> None:
+    connection.execute(update(tokens).where(tokens.c.hash == token_hash).values(last_used_at=now))
 
 
 def drop_tokens(connection: Connection, kind: TokenKind, subject: str) -> None:
+    changed()
     connection.execute(
         delete(tokens).where(tokens.c.kind == kind.value, tokens.c.subject == subject)
     )

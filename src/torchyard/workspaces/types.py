@@ -1,17 +1,21 @@
-"""The nouns of this room."""
+"""The nouns of this room: workspaces, people, roles, tokens, quotas."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
+
+from torchyard.base.errors import InvalidInput, nearest
 
 
 @dataclass(frozen=True)
 class Workspace:
     """The central list of everything a team makes; its three names are Azure ML's.
 
-    Jobs that ended more than `retention_days` ago are deleted; 0 keeps them for ever.
+    Jobs that ended more than `retention_days` ago are deleted; 0 keeps them for ever. With
+    `rehearse_on_cpu` jobs are rehearsed on the CPU unless they say otherwise.
     """
 
     name: str
@@ -21,6 +25,7 @@ class Workspace:
     created_at: datetime
     description: str = ""
     retention_days: int = 0
+    rehearse_on_cpu: bool = False
 
 
 class TokenKind(str, Enum):
@@ -31,15 +36,115 @@ class TokenKind(str, Enum):
     RUN = "yard_r_"
 
 
+class Role(str, Enum):
+    """What a person may do in a workspace, or in all of them; Azure ML's names.
+
+    Each may do what those before it may.
+    """
+
+    READER = "reader"
+    DATA_SCIENTIST = "data scientist"
+    CONTRIBUTOR = "contributor"
+    OWNER = "owner"
+
+    @property
+    def rank(self) -> int:
+        """1 to 4; more is more."""
+        return list(Role).index(self) + 1
+
+
+def role_named(text: str) -> Role:
+    """The role that `Data Scientist`, `data-scientist` or `datascientist` means.
+
+    Raises:
+        InvalidInput: there is none, with the nearest.
+    """
+    word = re.sub(r"[\s_-]+", "", text.lower()).removeprefix("azureml")
+    for role in Role:
+        if role.value.replace(" ", "") == word:
+            return role
+    known = [role.value for role in Role]
+    near = nearest(re.sub(r"[\s_-]+", " ", text), known)
+    raise InvalidInput(
+        f"there is no role `{text[:50]}`",
+        f"did you mean `{near}`?" if near else f"one of: {', '.join(known)}",
+        code="no_such_role",
+        at=["role"],
+    )
+
+
 @dataclass(frozen=True)
 class Identity:
     """Who asks.
 
     `subject` is the attempt's id for an attempt's token, the job's name for a run's, empty for
-    a person's. `workspace` is empty when the token is good for every workspace.
+    a person's. `workspace` is empty when the token is good for every workspace. `role` is what
+    the person is where the request goes, None for nothing there; `token` is the token's name.
+    With `own_only` the right reaches no further than the person's own jobs and runs.
     """
 
     user: str
     kind: TokenKind
     workspace: str = ""
     subject: str = ""
+    role: Role | None = None
+    token: str = ""
+    expires_at: datetime | None = None
+    own_only: bool = False
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody whom the server knows. `roles` by workspace; the key "" is every workspace."""
+
+    name: str
+    created_at: datetime
+    roles: dict[str, Role]
+    removed_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class KeptToken:
+    """What is known of a person's token; the token itself is nowhere."""
+
+    name: str
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Limit:
+    """At most so much of one thing.
+
+    `user` is a person's name, `EACH` for everyone who has no limit of their own, or `ALL` for
+    the whole workspace together.
+    """
+
+    workspace: str
+    user: str
+    name: str
+    most: int
+    set_by: str
+    set_at: datetime
+
+
+EACH = "*"
+ALL = ""
+
+
+@dataclass(frozen=True)
+class QuotaRequest:
+    """Somebody's wish for more; `state` is asked, approved or denied."""
+
+    id: str
+    workspace: str
+    user: str
+    name: str
+    most: int
+    reason: str
+    asked_at: datetime
+    state: str = "asked"
+    answered_by: str = ""
+    answered_at: datetime | None = None
+    answer: str = ""

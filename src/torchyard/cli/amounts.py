@@ -1,0 +1,77 @@
+"""Lengths of time, moments and sizes as people write them.
+
+Owns: reading `30d`, `2h`, `2027-01-31`, `50GB`.
+Leaves: what they mean to the commands.
+Always: what is not understood is refused with an example.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, timezone
+
+from torchyard.base.clock import from_text, to_text
+from torchyard.base.errors import InvalidInput
+
+_TIMES_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+def seconds(text: str) -> int:
+    """`90`, `30m`, `2h`, `7d`."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw]?)", text.strip())
+    if found is None:
+        raise InvalidInput(f"`{text}` is no length of time", "write `30m`, `2h` or `7d`")
+    return int(float(found[1]) * _TIMES_S[found[2] or "s"])
+
+
+def size_bytes(text: str) -> int:
+    """`500MB`, `20GiB`, `1000`."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", text.strip(), re.IGNORECASE)
+    if found is None:
+        raise InvalidInput(f"`{text}` is no size", "write `500MB`, `20GB` or `1TB`")
+    unit = found[2].upper()
+    scale = 1024 ** " KMGT".index(unit or " ") if found[3] else _SIZES[unit]
+    return int(float(found[1]) * scale)
+
+
+def number(text: str) -> int:
+    if not text.strip().isdigit():
+        raise InvalidInput(f"`{text}` is no whole number", "write `4`, or `none`")
+    return int(text)
+
+
+def later(text: str, now: datetime | None = None) -> str | None:
+    """A moment to come, as the server takes it: `90d` from now, a date, or `never` for None."""
+    if text.lower() in ("never", "none"):
+        return None
+    now = now or datetime.now(timezone.utc)
+    try:
+        return to_text(_moment(text) or now + timedelta(seconds=seconds(text)))
+    except (InvalidInput, OverflowError):
+        raise InvalidInput(
+            f"`{text}` is no time to come", "write `90d`, `2027-01-31` or `never`"
+        ) from None
+
+
+def earlier(text: str, now: datetime | None = None) -> str:
+    """A moment that was: `2h` ago, or a date."""
+    now = now or datetime.now(timezone.utc)
+    try:
+        return to_text(_moment(text) or now - timedelta(seconds=seconds(text)))
+    except (InvalidInput, OverflowError):
+        raise InvalidInput(
+            f"`{text}` is no time that was", "write `2h`, `7d` or `2026-12-31`"
+        ) from None
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        try:
+            return from_text(text)
+        except ValueError:
+            return None
+    # A date without a zone is one of this machine's.
+    return found.astimezone(timezone.utc)

@@ -1,0 +1,62 @@
+"""What nodes have cost: how long they were there, how long jobs held them, by UTC day.
+
+Owns: splitting a span of time into days, adding it up.
+Leaves: when a node comes and goes to nodes.py and scaling.py.
+Always: a node is counted from when it was made; while it exists its time so far is added at
+reading, so figures are never behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta, timezone
+
+from sqlalchemy import Connection
+
+from torchyard.compute import store
+from torchyard.compute.types import Compute, Node, Usage
+
+Span = tuple[datetime, datetime]
+
+
+def charge(
+    connection: Connection,
+    workspace: str,
+    name: str,
+    existed: Iterable[Span] = (),
+    held: Iterable[Span] = (),
+) -> None:
+    """Write down the spans in which nodes existed, or were held, that are over now."""
+    store.add_use(connection, workspace, name, _sums(existed, held))
+
+
+def usage(connection: Connection, compute: Compute, now: datetime) -> list[Usage]:
+    """By day, oldest first, with the nodes that are there now."""
+    nodes: list[Node] = store.nodes_in(connection, compute.workspace, compute.name)[compute.name]
+    days = dict(store.use_by_day(connection, compute.workspace, compute.name))
+    existing = [(node.made_at, now) for node in nodes]
+    held = [(node.since, now) for node in nodes if node.attempt_id]
+    for day, (node_seconds, busy_seconds) in _sums(existing, held).items():
+        before = days.get(day, (0.0, 0.0))
+        days[day] = (before[0] + node_seconds, before[1] + busy_seconds)
+    return [Usage(day, there / 3600, busy / 3600) for day, (there, busy) in sorted(days.items())]
+
+
+def _sums(existed: Iterable[Span], held: Iterable[Span]) -> dict[str, tuple[float, float]]:
+    sums: dict[str, tuple[float, float]] = {}
+    for place, spans in enumerate((existed, held)):
+        for span in spans:
+            for day, seconds in by_day(*span):
+                there, busy = sums.get(day, (0.0, 0.0))
+                sums[day] = (there + seconds, busy) if place == 0 else (there, busy + seconds)
+    return sums
+
+
+def by_day(start: datetime, end: datetime) -> Iterator[tuple[str, float]]:
+    """The seconds of each UTC day between two moments."""
+    start, end = start.astimezone(timezone.utc), end.astimezone(timezone.utc)
+    while start < end:
+        midnight = start.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+        until = min(midnight, end)
+        yield start.date().isoformat(), (until - start).total_seconds()
+        start = until

@@ -1,0 +1,151 @@
+"""A cluster's YAML document.
+
+Owns: which keys there are, what each may say, the words when one is wrong.
+Leaves: what a size is to sizes.py, writing it down to actions.py.
+Always: keys and defaults are those of Azure ML's amlCompute, `engine` is ours; a key that can't
+be acted upon is refused by name, unless what it says holds here anyway.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.compute import sizes
+from torchyard.compute.sizes import Size
+from torchyard.compute.types import LOCAL, Compute
+
+_NAME = re.compile(r"^[a-zA-Z][a-zA-Z0-9-]{1,22}[a-zA-Z0-9]$")
+_TEXTS = ("name", "type", "size", "tier", "description", "engine", "location")
+_NUMBERS = ("min_instances", "max_instances", "idle_time_before_scale_down")
+_KEYS = (*_TEXTS, *_NUMBERS, "tags")
+# Azure's, with the value that says what holds here anyway, and why no other can be kept.
+_SATISFIED = {
+    "ssh_public_access_enabled": "who may log in is the machine's own matter",
+    "enable_node_public_ip": "the nodes have the machine's addresses",
+}
+_REFUSED = {
+    "ssh_settings": "accounts are the machine's own",
+    "network_settings": "the nodes have the machine's network",
+    "identity": "jobs run as the server's Unix user",
+}
+_LATER = ("ray", "slurm")
+_MOST_NODES = 100_000
+
+
+def read(
+    document: Mapping[str, Any], workspace: str, now: datetime, known: Mapping[str, Size]
+) -> Compute:
+    """
+    Args:
+        known: the sizes there are, as `sizes.known` has them.
+
+    Raises:
+        InvalidSpec: what is wrong, and where.
+    """
+    _check_keys(document)
+    for key in _TEXTS:
+        if key in document and not isinstance(document[key], str):
+            raise InvalidSpec(f"`{key}` must be text", at=[key])
+    _check_name(document.get("name", ""))
+    _choice(document, "type", "amlcompute", ("amlcompute",), "use `type: amlcompute`")
+    _check_engine(document)
+    tier = document.get("tier", "dedicated")
+    tier = {"lowpriority": "low_priority"}.get(tier.lower(), tier.lower())
+    if tier not in ("dedicated", "low_priority"):
+        raise InvalidSpec(
+            f"`{document['tier']}` is no tier", "use `dedicated` or `low_priority`", at=["tier"]
+        )
+    least = _number(document, "min_instances", 0)
+    most = _number(document, "max_instances", 4)
+    if most < 1 or least > most:
+        raise InvalidSpec(
+            f"`max_instances` is {most} and `min_instances` is {least}",
+            "the maximum is at least 1 and not below the minimum",
+            at=["max_instances"] if "max_instances" in document else ["min_instances"],
+        )
+    size = sizes.find(document["size"], known) if document.get("size") else None
+    return Compute(
+        name=document["name"],
+        workspace=workspace,
+        created_at=now,
+        size=document.get("size", "").strip(),
+        tier=tier,
+        min_instances=least,
+        max_instances=most,
+        idle_time_before_scale_down=_number(document, "idle_time_before_scale_down", 120),
+        description=document.get("description", ""),
+        tags=_tags(document),
+        cores=size.cores if size else None,
+        memory_bytes=size.memory_bytes if size else None,
+        gpus=size.gpus if size else None,
+        gpu_kind=size.gpu_kind if size else "",
+    )
+
+
+def _check_keys(document: Mapping[str, Any]) -> None:
+    for key in document:
+        if key in _KEYS or key == "$schema":
+            continue
+        if key in _REFUSED or (key in _SATISFIED and document[key] not in (False, None)):
+            why = _REFUSED.get(key) or _SATISFIED[key]
+            raise InvalidSpec(f"`{key}` is not served: {why}", "leave it out", at=[key])
+        if key not in _SATISFIED:
+            near = nearest(str(key), _KEYS)
+            hint = f"did you mean `{near}`?" if near else f"known keys: {', '.join(_KEYS)}"
+            raise InvalidSpec(f"unknown key `{key}`", hint, at=[key])
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.match(name):
+        raise InvalidSpec(
+            f"`{name}` is no name for a compute" if name else "the compute has no `name`",
+            "3 to 24 letters, digits and dashes, a letter first",
+            at=["name"],
+        )
+
+
+def _check_engine(document: Mapping[str, Any]) -> None:
+    written = document.get("engine", LOCAL)
+    if written.lower() == LOCAL:
+        return
+    near = nearest(written.lower(), [LOCAL, *_LATER])
+    if near in _LATER:
+        raise InvalidSpec(
+            f"engine `{written}` is not served yet" if written.lower() in _LATER
+            else f"there is no engine `{written}`, and `{near}` is not served yet",
+            "use `engine: local`: nodes on the server's machine",
+            at=["engine"],
+        )  # fmt: skip
+    hint = f"did you mean `{near}`?" if near else "use `engine: local`"
+    raise InvalidSpec(f"there is no engine `{written}`", hint, at=["engine"])
+
+
+def _choice(
+    document: Mapping[str, Any], key: str, default: str, known: tuple[str, ...], hint: str
+) -> None:
+    if document.get(key, default).lower() not in known:
+        raise InvalidSpec(f"compute {key} `{document[key]}` is not served", hint, at=[key])
+
+
+def _number(document: Mapping[str, Any], key: str, default: int) -> int:
+    value = document.get(key, default)
+    if value is None:
+        return default
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise InvalidSpec(f"`{key}` must be a whole number of 0 or more, not `{value}`", at=[key])
+    if key.endswith("_instances") and value > _MOST_NODES:
+        raise InvalidSpec(f"`{key}` is {value}", f"{_MOST_NODES:,} at the most", at=[key])
+    if value > 2**31 - 1:
+        raise InvalidSpec(f"`{key}` is {value}", "68 years at the most", at=[key])
+    return value
+
+
+def _tags(document: Mapping[str, Any]) -> dict[str, str]:
+    tags = document.get("tags") or {}
+    if not isinstance(tags, Mapping):
+        raise InvalidSpec("`tags` must be a mapping of texts", at=["tags"])
+    return {str(key): str(value) for key, value in tags.items()}

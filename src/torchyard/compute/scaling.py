@@ -1,0 +1,125 @@
+"""Clusters that grow and shrink by themselves.
+
+Owns: when an idle node goes, the minimum that stays, the counts over time.
+Leaves: growing for a job to nodes.py, which jobs wait to jobs/.
+Always: never above the maximum, never below the minimum for longer than a round; a node that a
+waiting job could use is not taken away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from torchyard.base.clock import Clock
+from torchyard.base.db import Database
+from torchyard.compute import accounts, store
+from torchyard.compute.types import Compute, Node, Sample
+
+KEPT = timedelta(days=30)
+# By workspace and cluster.
+Wanted = Callable[[Connection], Mapping[tuple[str, str], int]]
+
+
+def look(db: Database, clock: Clock, wanted: Wanted) -> None:
+    """One round over every cluster; written is only where there is something to do.
+
+    Args:
+        wanted: tells how many nodes the waiting jobs ask for.
+    """
+    now = clock.now()
+    with db.read() as connection:
+        found = store.scaling(connection)
+        asked = wanted(connection) if found else {}
+        due = [
+            compute
+            for compute in found
+            if compute.deleting
+            or _change(connection, compute, asked.get(_key(compute), 0), now) != ([], [])
+        ]
+    for compute in due:
+        with db.write() as connection:
+            current = store.get(connection, compute.workspace, compute.name)
+            if current is not None:
+                settle(connection, current, now, asked.get(_key(current), 0))
+
+
+def settle(connection: Connection, compute: Compute, now: datetime, wanted: int = 0) -> None:
+    """Bring a cluster to what it shall be; one that is being deleted goes with its last node."""
+    leaving, coming = _change(connection, compute, wanted, now)
+    retire(connection, compute, leaving, now)
+    store.make(connection, compute.workspace, compute.name, coming, now)
+    idle, busy = store.numbers(connection, compute.workspace, compute.name)
+    if compute.deleting and not busy:
+        store.drop(connection, compute.workspace, compute.name)
+        return
+    if leaving or coming:
+        reason = f"{len(coming)} for the minimum" if coming else _why_leaving(compute, len(leaving))
+        note(connection, compute, len(idle) + len(busy), len(busy), reason, now)
+        store.forget_samples(connection, now - KEPT)
+
+
+def retire(
+    connection: Connection, compute: Compute, numbers: Collection[int], now: datetime
+) -> None:
+    """Take idle nodes away, and write down how long they were there."""
+    if not numbers:
+        return
+    nodes = store.nodes_in(connection, compute.workspace, compute.name)[compute.name]
+    spans = [(node.made_at, now) for node in nodes if node.number in numbers]
+    accounts.charge(connection, compute.workspace, compute.name, existed=spans)
+    store.unmake(connection, compute.workspace, compute.name, numbers)
+
+
+def note(
+    connection: Connection, compute: Compute, current: int, running: int, reason: str, now: datetime
+) -> None:
+    """Write down how many nodes there are from now on."""
+    sample = Sample(now, current, running, target(compute, current, running), reason)
+    store.add_sample(connection, compute.workspace, compute.name, sample)
+
+
+def target(compute: Compute, current: int, running: int) -> int:
+    """How many nodes there shall be: what is there, within the limits, as idle ones wait their
+    time out; a node above the maximum leaves with its job.
+    """
+    if compute.deleting:
+        return 0
+    return min(compute.max_instances, max(compute.min_instances, current))
+
+
+def _change(
+    connection: Connection, compute: Compute, wanted: int, now: datetime
+) -> tuple[list[int], list[int]]:
+    """The numbers of nodes to be taken away and to be made."""
+    nodes = store.nodes_in(connection, compute.workspace, compute.name)[compute.name]
+    idle = sorted((n for n in nodes if not n.attempt_id), key=lambda n: n.number, reverse=True)
+    busy = len(nodes) - len(idle)
+    if compute.deleting:
+        return [node.number for node in idle], []
+    leaving: list[int] = []
+    for node in idle:
+        left = len(nodes) - len(leaving)
+        needed = left <= compute.min_instances or len(idle) - len(leaving) <= wanted
+        if left > compute.max_instances or (_is_over(compute, node, now) and not needed):
+            leaving.append(node.number)
+    missing = min(compute.min_instances, compute.max_instances) - busy - len(idle) + len(leaving)
+    known = {node.number for node in nodes}
+    free = [number for number in range(compute.max_instances) if number not in known]
+    return leaving, free[: max(0, missing)]
+
+
+def _is_over(compute: Compute, node: Node, now: datetime) -> bool:
+    return now - node.since >= timedelta(seconds=compute.idle_time_before_scale_down)
+
+
+def _why_leaving(compute: Compute, count: int) -> str:
+    if compute.deleting:
+        return "the cluster is being deleted"
+    return f"{count} idle for {compute.idle_time_before_scale_down} s"
+
+
+def _key(compute: Compute) -> tuple[str, str]:
+    return compute.workspace, compute.name

@@ -1,0 +1,69 @@
+"""What this machine can give to nodes.
+
+Owns: its cores, memory and devices, found once; taking devices.
+Leaves: finding GPUs to devices.py, locking them to device_locks.py.
+Always: nothing is looked for before somebody asks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+
+from torchyard.executors import devices as devices_of
+from torchyard.executors.device_locks import DeviceLocks, Held, folder
+from torchyard.executors.devices import Device
+
+
+class Machine:
+    """
+    Args:
+        environ: where listing programs are found, pretended devices, the folder of the locks.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._locks = DeviceLocks(folder(environ))
+
+    @cached_property
+    def devices(self) -> tuple[Device, ...]:
+        """Every GPU, also those that MIG has split."""
+        return devices_of.find(self._environ)
+
+    @cached_property
+    def whole(self) -> tuple[Device, ...]:
+        """Those that can be given to a node."""
+        return tuple(device for device in self.devices if not device.split)
+
+    @property
+    def cores(self) -> int:
+        return len(os.sched_getaffinity(0))
+
+    @property
+    def memory_bytes(self) -> int:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+    def take(self, count: int, holder: str) -> list[Held]:
+        """Lock that many devices, or none; all of one vendor."""
+        for kind in dict.fromkeys(device.kind for device in self.whole):
+            held = self._locks.take([one for one in self.whole if one.kind == kind], count, holder)
+            if held:
+                return held
+        return []
+
+    def free(self) -> list[Device]:
+        """Devices that nobody on this machine holds."""
+        return self._locks.free(self.whole)
+
+    def most_together(self) -> int:
+        """How many devices one job can have: they are all of one vendor."""
+        kinds = [device.kind for device in self.whole]
+        return max(map(kinds.count, kinds), default=0)
+
+    def holders(self) -> dict[int, str]:
+        """Who says to hold what is taken, by index."""
+        free = set(self.free())
+        return {
+            device.index: self._locks.holder(device) for device in self.whole if device not in free
+        }

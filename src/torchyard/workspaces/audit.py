@@ -1,0 +1,183 @@
+"""Who did what, when, from where, and how it ended.
+
+Owns: the folder `audit/` of the server's home, a file of JSON lines a day; what a line says.
+Leaves: noticing requests to auditing.py, who may read it to rights.py.
+Always: a line holds no token, no query and no body, but what a route says of itself; a line is
+written whole, before the request is answered; files older than `KEPT_DAYS` go.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import socket
+import threading
+from collections.abc import Iterator, Mapping, MutableMapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from torchyard.base.clock import Clock, to_text
+from torchyard.workspaces.rights import Right
+from torchyard.workspaces.types import Identity, TokenKind
+
+KEPT_DAYS = 400
+_NOTE = "torchyard.audit"
+_PATH_LENGTH = 500
+_log = logging.getLogger(__name__)
+
+
+class Audit:
+    """The lines of one home folder; safe for several threads and several servers."""
+
+    def __init__(self, home: Path, clock: Clock) -> None:
+        self._folder = home / "audit"
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._day = ""
+        self._file = -1
+        # Servers of several machines may share a home; each writes files of its own.
+        self._host = re.sub(r"[^\w-]", "_", socket.gethostname())[:40] or "server"
+
+    def write(self, line: Mapping[str, Any]) -> None:
+        """Add a line, with the time; a disk that does not take it is told in the server's log."""
+        now = self._clock.now()
+        text = json.dumps({"at": to_text(now), **line}, ensure_ascii=False)
+        try:
+            with self._lock:
+                os.write(self._opened(now), text.encode() + b"\n")
+        except OSError as error:
+            _log.error("the audit could not be written (%s): %s", error, text)
+
+    def read(
+        self,
+        *,
+        since: datetime | None = None,
+        user: str = "",
+        workspace: str = "",
+        limit: int = 100,
+    ) -> list[dict[str, Any]]:
+        """The newest `limit` lines that fit, newest first.
+
+        Args:
+            workspace: only what was done in it; empty for all.
+        """
+        found: list[dict[str, Any]] = []
+        for day, files in self._days():
+            if since is not None and day < f"{since:%Y-%m-%d}":
+                break
+            lines = [line for file in files for line in _lines(file)]
+            lines.sort(key=lambda line: str(line["at"]), reverse=True)
+            for line in lines:
+                if since is not None and line["at"] < to_text(since):
+                    break
+                if user and line.get("user") != user:
+                    continue
+                if workspace and line.get("workspace") != workspace:
+                    continue
+                found.append(line)
+                if len(found) == limit:
+                    return found
+        return found
+
+    def close(self) -> None:
+        with self._lock:
+            if self._file >= 0:
+                os.close(self._file)
+            self._day, self._file = "", -1
+
+    def _opened(self, now: datetime) -> int:
+        day = f"{now:%Y-%m-%d}"
+        if day != self._day:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            file = self._folder / f"{day}.{self._host}.jsonl"
+            opened = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            if self._file >= 0:
+                os.close(self._file)
+            self._day, self._file = day, opened
+            self._drop_old(now)
+        return self._file
+
+    def _drop_old(self, now: datetime) -> None:
+        last = f"{now - timedelta(days=KEPT_DAYS):%Y-%m-%d}"
+        for day, files in self._days():
+            if day < last:
+                for file in files:
+                    file.unlink(missing_ok=True)
+
+    def _days(self) -> Iterator[tuple[str, list[Path]]]:
+        """Newest first."""
+        by_day: dict[str, list[Path]] = {}
+        for file in self._folder.glob("????-??-??.*.jsonl"):
+            by_day.setdefault(file.name[:10], []).append(file)
+        yield from sorted(by_day.items(), reverse=True)
+
+
+def _lines(file: Path) -> Iterator[dict[str, Any]]:
+    with open(file, "rb") as opened:
+        for text in opened:
+            try:
+                line = json.loads(text)
+            except ValueError:
+                continue  # a disk that was full took half of it
+            if isinstance(line, dict) and isinstance(line.get("at"), str):
+                yield line
+
+
+def begin(scope: MutableMapping[str, Any]) -> dict[str, Any]:
+    """The note of one request, filled as more is known of it."""
+    note: dict[str, Any] = {}
+    scope[_NOTE] = note
+    return note
+
+
+def note_identity(
+    scope: MutableMapping[str, Any], identity: Identity, right: Right, place: str
+) -> None:
+    """Who asks, and for what."""
+    note = scope.get(_NOTE)
+    if note is None:
+        return
+    note["right"] = right
+    note["user"] = identity.user
+    note["workspace"] = place or identity.workspace
+    if identity.kind is not TokenKind.PERSON:
+        note["job"] = identity.subject.rpartition("/")[2]
+    elif identity.token:
+        note["token"] = identity.token
+
+
+def note_about(scope: MutableMapping[str, Any], **about: Any) -> None:
+    """What a route says of what it does: names and numbers, never a secret."""
+    note = scope.get(_NOTE)
+    if note is not None:
+        note.setdefault("about", {}).update(about)
+
+
+def line_of(
+    note: Mapping[str, Any], method: str, path: str, status: int, address: str
+) -> dict[str, Any]:
+    """What is written of a request that was answered with `status`."""
+    line: dict[str, Any] = {"user": note.get("user", "")}
+    line |= {key: note[key] for key in ("job", "token") if note.get(key)}
+    right = note.get("right")
+    line |= {
+        "did": right.name.lower() if isinstance(right, Right) else "",
+        "method": method,
+        "path": path[:_PATH_LENGTH],
+        "workspace": note.get("workspace", ""),
+        "outcome": outcome(status),
+        "status": status,
+        "from": address,
+    }
+    if note.get("about"):
+        line["about"] = note["about"]
+    return line
+
+
+def outcome(status: int) -> str:
+    if status in (401, 403, 413):
+        return "refused"
+    return "done" if status < 400 else "failed"

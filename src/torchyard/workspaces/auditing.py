@@ -1,0 +1,74 @@
+"""See every request pass, and have those written down that others may ask about.
+
+Owns: which requests are written down.
+Leaves: the lines to audit.py, who asked to access.py, which tells it on the way.
+Always: metrics and reads cost no more than a look at their status; however many strangers knock,
+a minute has a bounded number of lines about them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+
+from torchyard.workspaces import audit, rights
+from torchyard.workspaces.rights import Right
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+STRANGERS_A_MINUTE = 60
+
+
+class Auditing:
+    """ASGI middleware around everything else."""
+
+    def __init__(self, app: App, lines: audit.Audit) -> None:
+        self._app = app
+        self._lines = lines
+        self._minute = 0
+        self._strangers = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        note = audit.begin(scope)
+        method, path = scope["method"], scope["path"]
+
+        async def watched(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                if self._is_worth(method, path, status, note):
+                    client = scope.get("client")
+                    line = audit.line_of(note, method, path, status, client[0] if client else "")
+                    await run_in_threadpool(self._lines.write, line)
+            await send(message)
+
+        await self._app(scope, receive, watched)
+
+    def _is_worth(
+        self, method: str, path: str, status: int, note: MutableMapping[str, Any]
+    ) -> bool:
+        if status in (401, 403):
+            if "right" not in note:
+                note["right"] = rights.of(method, path)
+            # A worker whose attempt is over is told so; that is no news.
+            return bool(note.get("user")) or (
+                note["right"] is not Right.WORKER and self._is_new_stranger()
+            )
+        # Of who passed: what changes anything, whether or not it did.
+        right = note.get("right")
+        return right is not None and right not in rights.QUIET and method != "GET"
+
+    def _is_new_stranger(self) -> bool:
+        minute = int(time.monotonic() // 60)
+        if minute != self._minute:
+            self._minute, self._strangers = minute, 0
+        self._strangers += 1
+        return self._strangers <= STRANGERS_A_MINUTE

@@ -1,0 +1,235 @@
+"""What can be done with people, their roles and their tokens.
+
+Owns: who is known, who is what where, making and revoking tokens.
+Leaves: what a role may do to rights.py, turning requests away to access.py.
+Always: somebody is owner of every workspace; a removed person's name stays theirs, for jobs
+carry it; a token's text is told once, when it is made.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from torchyard.base.clock import Clock
+from torchyard.base.db import Database
+from torchyard.base.errors import Conflict, InvalidInput, NotFound, nearest
+from torchyard.workspaces import actions
+from torchyard.workspaces import people_store as store
+from torchyard.workspaces.types import Identity, KeptToken, Person, Role, TokenKind
+
+HOME_TOKEN = "home"
+_NAME = re.compile(r"[a-zA-Z0-9][\w.@+-]{0,63}", re.ASCII)
+_TOKEN_NAME = re.compile(r"[\w.@+-]{1,64}", re.ASCII)
+_LONGEST = timedelta(days=3650)
+
+
+def home_token(connection: Connection, name: str, now: datetime) -> str:
+    """A new token for whoever holds the server's home folder, and so is its owner.
+
+    The one before it ends: it was lost.
+    """
+    ensure_owner(connection, name, now)
+    store.drop_token(connection, name, HOME_TOKEN)
+    made = actions.new_token(TokenKind.PERSON)
+    identity = Identity(name, TokenKind.PERSON, token=HOME_TOKEN)
+    actions.keep_token(connection, made, identity, now)
+    return made
+
+
+def ensure_owner(connection: Connection, name: str, now: datetime) -> None:
+    """Somebody who is owner of every workspace."""
+    known = store.get(connection, name)
+    if known is None:
+        store.add(connection, name, now)
+    elif known.removed_at is not None:
+        store.change(connection, name, removed_at=None)
+    store.put_role(connection, name, "", Role.OWNER, name, now)
+
+
+def create(
+    db: Database, clock: Clock, name: str, role: Role | None, workspace: str, by: str
+) -> Person:
+    """Somebody new, or somebody who was removed and comes back without any earlier role.
+
+    Args:
+        role: what the person is; None for nothing yet.
+        workspace: where; empty for every workspace.
+
+    Raises:
+        InvalidInput: it is no name.
+        Conflict: there is one of this name.
+    """
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(
+            f"`{name[:80]}` is no name for a person",
+            "1 to 64 letters, digits, `_`, `.`, `@`, `+` and `-`, beginning with a letter or digit",
+            at=["name"],
+        )
+    if workspace:
+        actions.get(db, workspace)
+    now = clock.now()
+    with db.write() as connection:
+        for known in store.list_all(connection):
+            if known.name.lower() == name.lower():
+                raise Conflict(
+                    f"`{known.name}` is known already",
+                    f"give a role with `yard user role {known.name} contributor`, or a token with "
+                    f"`yard user token create {known.name}`",
+                    at=["name"],
+                )
+        if store.get(connection, name) is None:
+            store.add(connection, name, now)
+        else:
+            store.change(connection, name, removed_at=None)
+        if role is not None:
+            store.put_role(connection, name, workspace, role, by, now)
+        return _there(connection, name)
+
+
+def list_all(db: Database) -> list[Person]:
+    """By name."""
+    with db.read() as connection:
+        return store.list_all(connection)
+
+
+def get(db: Database, name: str) -> Person:
+    """
+    Raises:
+        NotFound: with the nearest name there is.
+    """
+    with db.read() as connection:
+        return _there(connection, name)
+
+
+def set_role(
+    db: Database, clock: Clock, name: str, workspace: str, role: Role | None, by: str
+) -> Person:
+    """Make somebody something in a workspace, or in every one when it is empty.
+
+    Raises:
+        NotFound: no such person.
+        Conflict: nobody would be left who owns the server.
+    """
+    with db.write() as connection:
+        person = _there(connection, name)
+        if not workspace and role is not Role.OWNER:
+            _keep_an_owner(connection, person)
+        if role is None:
+            store.drop_role(connection, name, workspace)
+        else:
+            store.put_role(connection, name, workspace, role, by, clock.now())
+        return _there(connection, name)
+
+
+def remove(db: Database, clock: Clock, name: str) -> Person:
+    """Take every role and token away; what the person made stays under the name.
+
+    Raises:
+        NotFound: no such person.
+        Conflict: nobody would be left who owns the server.
+    """
+    with db.write() as connection:
+        person = _there(connection, name)
+        _keep_an_owner(connection, person)
+        store.drop_roles(connection, name)
+        store.drop_all_tokens(connection, name)
+        store.change(connection, name, removed_at=clock.now())
+    return person
+
+
+def new_token(
+    db: Database, clock: Clock, name: str, token: str, expires_at: datetime | None
+) -> str:
+    """A token for a person; its text is told here and never again.
+
+    Raises:
+        InvalidInput: no name for a token, or a time that is over or far away.
+        Conflict: the person has a token of this name that is still good.
+    """
+    now = clock.now()
+    if not _TOKEN_NAME.fullmatch(token):
+        raise InvalidInput(
+            f"`{token[:80]}` is no name for a token",
+            "1 to 64 letters, digits, `_`, `.`, `@`, `+` and `-`",
+            at=["token"],
+        )
+    if expires_at is not None and not now < expires_at <= now + _LONGEST:
+        raise InvalidInput(
+            f"a token can't end at {expires_at:%Y-%m-%d %H:%M} UTC",
+            "give a time within the next ten years, or none",
+            at=["expires_at"],
+        )
+    made = actions.new_token(TokenKind.PERSON)
+    with db.write() as connection:
+        _there(connection, name)
+        for known in store.tokens_of(connection, name):
+            if known.name == token and (known.expires_at is None or known.expires_at > now):
+                raise Conflict(
+                    f"`{name}` has a token `{token}` already",
+                    f"choose another name, or `yard user token revoke {name} {token}` first",
+                    at=["token"],
+                )
+        store.drop_token(connection, name, token)
+        identity = Identity(name, TokenKind.PERSON, token=token)
+        actions.keep_token(connection, made, identity, now, expires_at)
+    return made
+
+
+def tokens(db: Database, name: str) -> list[KeptToken]:
+    """Oldest first, those whose time is over, too."""
+    with db.read() as connection:
+        _there(connection, name)
+        return store.tokens_of(connection, name)
+
+
+def revoke(db: Database, name: str, token: str) -> None:
+    """
+    Raises:
+        NotFound: the person has no such token.
+    """
+    with db.write() as connection:
+        _there(connection, name)
+        known = [each.name for each in store.tokens_of(connection, name)]
+        if token not in known:
+            near = nearest(token, known)
+            raise NotFound(
+                f"`{name}` has no token `{token}`",
+                f"did you mean `{near}`?" if near else f"see `yard user token list {name}`",
+            )
+        store.drop_token(connection, name, token)
+
+
+def owners(db: Database, workspace: str) -> list[str]:
+    """Whom to ask."""
+    with db.read() as connection:
+        return list(store.owners(connection, workspace))
+
+
+def roles_of(db: Database, name: str) -> dict[str, Role]:
+    """By workspace; the key "" is every workspace."""
+    with db.read() as connection:
+        return store.roles_of(connection, name)
+
+
+def _there(connection: Connection, name: str) -> Person:
+    found = store.get(connection, name)
+    if found is None or found.removed_at is not None:
+        near = nearest(name, [person.name for person in store.list_all(connection)])
+        raise NotFound(
+            f"nobody here is called `{name[:80]}`",
+            f"did you mean `{near}`?" if near else "see who is with `yard user list`",
+            code="no_such_person",
+        )
+    return found
+
+
+def _keep_an_owner(connection: Connection, person: Person) -> None:
+    if person.roles.get("") is Role.OWNER and store.count_owners(connection) == 1:
+        raise Conflict(
+            f"`{person.name}` is the last owner of this server",
+            "make somebody else owner first: `yard user role NAME owner --all-workspaces`",
+            code="last_owner",
+        )

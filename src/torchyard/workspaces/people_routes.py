@@ -1,0 +1,237 @@
+"""HTTP: who one is, people, their roles and tokens, and who did what.
+
+Owns: /v1/whoami, /v1/users, /v1/audit, /v1/workspaces/…/people and …/audit.
+Leaves: what roles allow to rights.py and access.py.
+Always: no job's token reaches people; a person reaches their own tokens, the server's owners all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Request
+
+from torchyard.base.clock import Clock, from_text, to_text
+from torchyard.base.db import Database
+from torchyard.base.errors import Forbidden, InvalidInput, InvalidSpec, nearest
+from torchyard.base.settings import DEFAULT_WORKSPACE
+from torchyard.workspaces import audit, people
+from torchyard.workspaces.access import Person
+from torchyard.workspaces.types import Identity, KeptToken, Role, TokenKind, role_named
+from torchyard.workspaces.types import Person as Somebody
+
+_MOST_LINES = 10_000
+
+
+def router(
+    db: Database, clock: Clock, lines: audit.Audit, cancel_jobs: Callable[[str], list[str]]
+) -> APIRouter:
+    """
+    Args:
+        cancel_jobs: cancels every job of a person, and says which.
+    """
+    routes = APIRouter(prefix="/v1", tags=["people"])
+
+    @routes.get("/whoami")
+    def whoami(identity: Person, workspace: str = "") -> dict[str, Any]:
+        place = identity.workspace or workspace or DEFAULT_WORKSPACE
+        roles = people.roles_of(db, identity.user)
+        role = _highest(roles, place)
+        return {
+            "user": identity.user,
+            "workspace": place,
+            "role": role.value if role else None,
+            "job": identity.subject.rpartition("/")[2] or None,
+            "token": identity.token or None,
+            "expires_at": _time(identity.expires_at),
+        }
+
+    @routes.get("/users")
+    def list_people(identity: Person) -> dict[str, Any]:
+        """All for the server's owners; for others those whom they share a workspace with."""
+        _person_only(identity)
+        return {"value": [_person(one) for one in _seen(identity, people.list_all(db))]}
+
+    @routes.post("/users", status_code=201)
+    def create(
+        request: Request, identity: Person, document: Annotated[Any, Body()]
+    ) -> dict[str, Any]:
+        asked = _fields(document, ("name", "role", "workspace"))
+        role = role_named(asked["role"]) if asked.get("role") else None
+        place = asked.get("workspace") or ""
+        audit.note_about(request.scope, person=asked.get("name"), role=role, in_workspace=place)
+        made = people.create(db, clock, asked.get("name") or "", role, place, identity.user)
+        return _person(made)
+
+    @routes.get("/users/{name}")
+    def show(name: str, identity: Person) -> dict[str, Any]:
+        _person_only(identity)
+        found = people.get(db, name)
+        return _person(next(iter(_seen(identity, [found])), Somebody(name, found.created_at, {})))
+
+    @routes.delete("/users/{name}")
+    def remove(
+        name: str, request: Request, identity: Person, cancel: bool = False
+    ) -> dict[str, Any]:
+        people.remove(db, clock, name)
+        canceled = cancel_jobs(name) if cancel else []
+        audit.note_about(request.scope, person=name, canceled=len(canceled))
+        return {"name": name, "canceled": canceled}
+
+    @routes.put("/users/{name}/role")
+    def set_server_role(
+        name: str, request: Request, identity: Person, document: Annotated[Any, Body()]
+    ) -> dict[str, Any]:
+        role = _role_in(document)
+        audit.note_about(request.scope, person=name, role=role)
+        return _person(people.set_role(db, clock, name, "", role, identity.user))
+
+    @routes.put("/workspaces/{workspace}/people/{name}")
+    def set_role(
+        workspace: str,
+        name: str,
+        request: Request,
+        identity: Person,
+        document: Annotated[Any, Body()],
+    ) -> dict[str, Any]:
+        role = _role_in(document)
+        audit.note_about(request.scope, person=name, role=role)
+        return _person(people.set_role(db, clock, name, workspace, role, identity.user))
+
+    @routes.get("/users/{name}/tokens")
+    def list_tokens(name: str, identity: Person) -> dict[str, Any]:
+        _own_or_owner(identity, name)
+        return {"value": [_token(one) for one in people.tokens(db, name)]}
+
+    @routes.post("/users/{name}/tokens", status_code=201)
+    def create_token(
+        name: str, request: Request, identity: Person, document: Annotated[Any, Body()]
+    ) -> dict[str, Any]:
+        _own_or_owner(identity, name)
+        asked = _fields(document, ("name", "expires_at"))
+        expires_at = _moment(asked.get("expires_at"))
+        audit.note_about(request.scope, person=name, token=asked.get("name"))
+        token_name = asked.get("name") or ""
+        made = people.new_token(db, clock, name, token_name, expires_at)
+        return {
+            "user": name, "name": token_name, "token": made, "expires_at": _time(expires_at)
+        }  # fmt: skip
+
+    @routes.delete("/users/{name}/tokens/{token}")
+    def revoke(name: str, token: str, request: Request, identity: Person) -> dict[str, Any]:
+        _own_or_owner(identity, name)
+        audit.note_about(request.scope, person=name, token=token)
+        people.revoke(db, name, token)
+        return {}
+
+    @routes.get("/audit")
+    def all_lines(
+        identity: Person, user: str = "", since: str = "", limit: int = 100
+    ) -> dict[str, Any]:
+        return _lines(lines, user, since, limit, "")
+
+    @routes.get("/workspaces/{workspace}/audit")
+    def lines_of_workspace(
+        workspace: str, identity: Person, user: str = "", since: str = "", limit: int = 100
+    ) -> dict[str, Any]:
+        return _lines(lines, user, since, limit, workspace)
+
+    def _seen(identity: Identity, found: list[Somebody]) -> list[Somebody]:
+        if identity.role is Role.OWNER:
+            return found
+        mine = people.roles_of(db, identity.user)
+        everywhere = "" in mine
+        seen = []
+        for one in found:
+            shared = {
+                place: role
+                for place, role in one.roles.items()
+                if everywhere or not place or place in mine or one.name == identity.user
+            }
+            if shared or one.name == identity.user:
+                seen.append(Somebody(one.name, one.created_at, shared))
+        return seen
+
+    return routes
+
+
+def _lines(lines: audit.Audit, user: str, since: str, limit: int, workspace: str) -> dict[str, Any]:
+    if not 1 <= limit <= _MOST_LINES:
+        raise InvalidInput(f"`limit` is {limit}", f"use 1 to {_MOST_LINES}")
+    found = lines.read(since=_moment(since), user=user, workspace=workspace, limit=limit)
+    return {"value": found}
+
+
+def _person_only(identity: Identity) -> None:
+    if identity.kind is not TokenKind.PERSON:
+        raise Forbidden("a job's token does not reach people", "ask with a token of your own")
+
+
+def _own_or_owner(identity: Identity, name: str) -> None:
+    _person_only(identity)
+    if identity.user != name and identity.role is not Role.OWNER:
+        raise Forbidden(
+            f"`{identity.user}` may not reach the tokens of `{name}`; that needs an owner of the "
+            "server",
+            f"ask `{name}`, or an owner: `yard user list` shows them",
+        )
+
+
+def _highest(roles: Mapping[str, Role], workspace: str) -> Role | None:
+    held = [roles[place] for place in ("", workspace) if place in roles]
+    return max(held, key=lambda role: role.rank, default=None)
+
+
+def _role_in(document: Any) -> Role | None:
+    """None takes the role away."""
+    asked = _fields(document, ("role",))
+    if "role" not in asked:
+        raise InvalidInput("no role is named", "send `role`, null for none", at=["role"])
+    return role_named(asked["role"]) if asked["role"] is not None else None
+
+
+def _fields(document: Any, known: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(document, dict):
+        raise InvalidSpec("the document is no mapping of keys to values")
+    for key, value in document.items():
+        if key not in known:
+            near = nearest(str(key), known)
+            hint = f"did you mean `{near}`?" if near else f"known keys: {', '.join(known)}"
+            raise InvalidSpec(f"unknown key `{key}`", hint, at=[str(key)])
+        if value is not None and not isinstance(value, str):
+            raise InvalidSpec(f"`{key}` must be text", at=[key])
+    return document
+
+
+def _moment(text: str | None) -> datetime | None:
+    if not text:
+        return None
+    try:
+        return from_text(text)
+    except (ValueError, OverflowError):
+        raise InvalidInput(
+            f"`{text[:50]}` is no time", "write it as 2026-12-31T12:00:00Z"
+        ) from None
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else to_text(moment)
+
+
+def _person(found: Somebody) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "roles": {place or "*": role.value for place, role in found.roles.items()},
+        "created_at": to_text(found.created_at),
+    }
+
+
+def _token(found: KeptToken) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "created_at": to_text(found.created_at),
+        "expires_at": _time(found.expires_at),
+        "last_used_at": _time(found.last_used_at),
+    }

@@ -1,0 +1,114 @@
+"""The tables of people and their roles, and people's side of the tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import Column, Connection, String, Table, delete, func, insert, select, update
+
+from torchyard.base.db import Instant, metadata
+from torchyard.workspaces.store import changed, roles, tokens
+from torchyard.workspaces.types import KeptToken, Person, Role, TokenKind
+
+people = Table(
+    "people",
+    metadata,
+    Column("name", String(128), primary_key=True),
+    Column("created_at", Instant, nullable=False),
+    Column("removed_at", Instant),
+)
+
+_PERSONS = tokens.c.kind == TokenKind.PERSON.value
+
+
+def add(connection: Connection, name: str, now: datetime) -> None:
+    connection.execute(insert(people).values(name=name, created_at=now))
+
+
+def change(connection: Connection, name: str, removed_at: datetime | None) -> None:
+    connection.execute(update(people).where(people.c.name == name).values(removed_at=removed_at))
+
+
+def get(connection: Connection, name: str) -> Person | None:
+    """One who was removed, too."""
+    row = connection.execute(select(people).where(people.c.name == name)).one_or_none()
+    if row is None:
+        return None
+    return Person(row.name, row.created_at, roles_of(connection, name), row.removed_at)
+
+
+def list_all(connection: Connection) -> list[Person]:
+    """By name, without those who were removed."""
+    held: dict[str, dict[str, Role]] = {}
+    for row in connection.execute(select(roles).order_by(roles.c.workspace)):
+        held.setdefault(row.user, {})[row.workspace] = Role(row.role)
+    rows = connection.execute(
+        select(people).where(people.c.removed_at.is_(None)).order_by(people.c.name)
+    )
+    return [Person(row.name, row.created_at, held.get(row.name, {})) for row in rows]
+
+
+def roles_of(connection: Connection, name: str) -> dict[str, Role]:
+    rows = connection.execute(select(roles).where(roles.c.user == name).order_by(roles.c.workspace))
+    return {row.workspace: Role(row.role) for row in rows}
+
+
+def put_role(
+    connection: Connection, name: str, workspace: str, role: Role, by: str, now: datetime
+) -> None:
+    drop_role(connection, name, workspace)
+    connection.execute(
+        insert(roles).values(
+            user=name, workspace=workspace, role=role.value, granted_by=by, granted_at=now
+        )
+    )
+
+
+def drop_role(connection: Connection, name: str, workspace: str) -> None:
+    changed()
+    connection.execute(delete(roles).where(roles.c.user == name, roles.c.workspace == workspace))
+
+
+def drop_roles(connection: Connection, name: str) -> None:
+    changed()
+    connection.execute(delete(roles).where(roles.c.user == name))
+
+
+def owners(connection: Connection, workspace: str) -> Sequence[str]:
+    """Those of the workspace first, then those of every workspace; by name."""
+    rows = connection.execute(
+        select(roles.c.user)
+        .where(roles.c.role == Role.OWNER.value, roles.c.workspace.in_(["", workspace]))
+        .order_by(roles.c.workspace.desc(), roles.c.user)
+    )
+    return list(dict.fromkeys(rows.scalars()))
+
+
+def count_owners(connection: Connection) -> int:
+    """Of every workspace."""
+    return connection.execute(
+        select(func.count())
+        .select_from(roles)
+        .where(roles.c.role == Role.OWNER.value, roles.c.workspace == "")
+    ).scalar_one()
+
+
+def tokens_of(connection: Connection, name: str) -> list[KeptToken]:
+    rows = connection.execute(
+        select(tokens).where(_PERSONS, tokens.c.user == name).order_by(tokens.c.created_at)
+    )
+    return [KeptToken(row.name, row.created_at, row.expires_at, row.last_used_at) for row in rows]
+
+
+def drop_token(connection: Connection, name: str, token: str) -> None:
+    changed()
+    connection.execute(
+        delete(tokens).where(_PERSONS, tokens.c.user == name, tokens.c.name == token)
+    )
+
+
+def drop_all_tokens(connection: Connection, name: str) -> None:
+    """A person's own; their running jobs keep theirs."""
+    changed()
+    connection.execute(delete(tokens).where(_PERSONS, tokens.c.user == name))

@@ -1,0 +1,135 @@
+"""HTTP: quotas, and asking for more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Request
+
+from torchyard.base.clock import Clock, to_text
+from torchyard.base.db import Database
+from torchyard.base.errors import InvalidSpec
+from torchyard.workspaces import audit, people, quotas
+from torchyard.workspaces.access import Person
+from torchyard.workspaces.types import ALL, EACH, Identity, Limit, QuotaRequest, Role
+
+Use = Callable[[str, str], dict[str, int]]
+"""Of a workspace and a person: what is in use now; of everyone when the person is empty."""
+
+
+def router(db: Database, clock: Clock, use: Use) -> APIRouter:
+    routes = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["quotas"])
+
+    @routes.get("/quotas")
+    def list_limits(workspace: str, identity: Person) -> dict[str, Any]:
+        """All for contributors and owners, for others those that bind them; with what is used."""
+        with db.read() as connection:
+            found = quotas.limits(connection, workspace)
+        if not _sees_all(identity):
+            found = quotas.held_by(found, identity.user)
+        in_use = {user: use(workspace, user) for user in {_counted(one, identity) for one in found}}
+        return {
+            "value": [_limit(one, in_use[_counted(one, identity)].get(one.name)) for one in found],
+            "names": quotas.NAMES,
+        }
+
+    @routes.put("/quotas")
+    def set_limits(
+        workspace: str, request: Request, identity: Person, document: Annotated[Any, Body()]
+    ) -> dict[str, Any]:
+        """`user`: a name, `*` for each person, empty for all together; `limits`: null ends one."""
+        asked = _mapping(document, ("user", "limits"))
+        user, most = asked.get("user") or ALL, asked.get("limits")
+        if not isinstance(user, str) or not isinstance(most, dict):
+            raise InvalidSpec("`limits` must be a mapping of names to numbers", at=["limits"])
+        if user not in (ALL, EACH):
+            people.get(db, user)
+        audit.note_about(request.scope, limits=most, of=user)
+        found = quotas.change(db, clock, workspace, user, most, identity.user)
+        return {"value": [_limit(one, None) for one in found if one.user == user]}
+
+    @routes.get("/quota-requests")
+    def list_requests(workspace: str, identity: Person) -> dict[str, Any]:
+        """All for contributors and owners, their own for others; newest first."""
+        found = quotas.requests(db, workspace)
+        mine = [one for one in found if _sees_all(identity) or one.user == identity.user]
+        return {"value": [_request(one) for one in mine]}
+
+    @routes.post("/quota-requests", status_code=201)
+    def ask(
+        workspace: str, request: Request, identity: Person, document: Annotated[Any, Body()]
+    ) -> dict[str, Any]:
+        asked = _mapping(document, ("name", "most", "reason"))
+        name, reason = asked.get("name") or "", asked.get("reason") or ""
+        if not isinstance(name, str) or not isinstance(reason, str):
+            raise InvalidSpec("`name` and `reason` must be text")
+        audit.note_about(request.scope, quota=name[:50], most=asked.get("most"))
+        made = quotas.ask(db, clock, workspace, identity.user, name, asked.get("most"), reason)
+        owners = people.owners(db, workspace)
+        return {**_request(made), "owners": owners}
+
+    @routes.post("/quota-requests/{request_id}/approve")
+    def approve(
+        workspace: str,
+        request_id: str,
+        request: Request,
+        identity: Person,
+        answer: Annotated[str, Body(embed=True)] = "",
+    ) -> dict[str, Any]:
+        answered = quotas.answer(
+            db, clock, workspace, request_id, identity.user, approve=True, words=answer
+        )
+        audit.note_about(
+            request.scope, quota=answered.name, most=answered.most, person=answered.user
+        )
+        return _request(answered)
+
+    @routes.post("/quota-requests/{request_id}/deny")
+    def deny(
+        workspace: str,
+        request_id: str,
+        identity: Person,
+        answer: Annotated[str, Body(embed=True)] = "",
+    ) -> dict[str, Any]:
+        answered = quotas.answer(
+            db, clock, workspace, request_id, identity.user, approve=False, words=answer
+        )
+        return _request(answered)
+
+    return routes
+
+
+def _sees_all(identity: Identity) -> bool:
+    return identity.role is not None and identity.role.rank >= Role.CONTRIBUTOR.rank
+
+
+def _counted(limit: Limit, identity: Identity) -> str:
+    """Whose use stands beside the limit: of one for each person, one's own."""
+    return identity.user if limit.user == EACH else limit.user
+
+
+def _mapping(document: Any, known: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(document, dict):
+        raise InvalidSpec("the document is no mapping of keys to values")
+    for key in document:
+        if key not in known:
+            raise InvalidSpec(f"unknown key `{key}`", f"known keys: {', '.join(known)}", at=[key])
+    return document
+
+
+def _limit(limit: Limit, used: int | None) -> dict[str, Any]:
+    return {
+        "user": limit.user,
+        "name": limit.name,
+        "most": limit.most,
+        "used": used,
+        "set_by": limit.set_by,
+        "set_at": to_text(limit.set_at),
+    }
+
+
+def _request(asked: QuotaRequest) -> dict[str, Any]:
+    body = {**vars(asked), "asked_at": to_text(asked.asked_at)}
+    body["answered_at"] = None if asked.answered_at is None else to_text(asked.answered_at)
+    return body

@@ -1,0 +1,105 @@
+"""The tables of quotas and of what people asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Integer,
+    String,
+    Table,
+    Text,
+    bindparam,
+    delete,
+    insert,
+    select,
+    update,
+)
+
+from torchyard.base.db import Instant, metadata
+from torchyard.workspaces.types import Limit, QuotaRequest
+
+_NUMBER = BigInteger().with_variant(Integer, "sqlite")
+
+quotas = Table(
+    "quotas",
+    metadata,
+    Column("workspace", String(64), primary_key=True),
+    Column("user", String(128), primary_key=True),
+    Column("name", String(32), primary_key=True),
+    Column("most", _NUMBER, nullable=False),
+    Column("set_by", String(128), nullable=False),
+    Column("set_at", Instant, nullable=False),
+)
+
+requests = Table(
+    "quota_requests",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("workspace", String(64), nullable=False, index=True),
+    Column("user", String(128), nullable=False),
+    Column("name", String(32), nullable=False),
+    Column("most", _NUMBER, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("asked_at", Instant, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("answered_by", String(128), nullable=False),
+    Column("answered_at", Instant),
+    Column("answer", Text, nullable=False),
+)
+
+# Asked for each job that could start: built once.
+_OF = select(quotas).where(quotas.c.workspace == bindparam("place"))
+
+
+def limits(connection: Connection, workspace: str) -> list[Limit]:
+    rows = connection.execute(_OF, {"place": workspace})
+    found = [Limit(**row._mapping) for row in rows]
+    return sorted(found, key=lambda limit: (limit.user, limit.name))
+
+
+def put_limit(connection: Connection, limit: Limit) -> None:
+    drop_limit(connection, limit.workspace, limit.user, limit.name)
+    connection.execute(insert(quotas).values(vars(limit)))
+
+
+def drop_limit(connection: Connection, workspace: str, user: str, name: str) -> None:
+    connection.execute(
+        delete(quotas).where(
+            quotas.c.workspace == workspace, quotas.c.user == user, quotas.c.name == name
+        )
+    )
+
+
+def add_request(connection: Connection, asked: QuotaRequest) -> None:
+    connection.execute(insert(requests).values(vars(asked)))
+
+
+def request(connection: Connection, workspace: str, request_id: str) -> QuotaRequest | None:
+    row = connection.execute(
+        select(requests).where(requests.c.workspace == workspace, requests.c.id == request_id)
+    ).one_or_none()
+    return None if row is None else QuotaRequest(**row._mapping)
+
+
+def list_requests(connection: Connection, workspace: str) -> Sequence[QuotaRequest]:
+    """Newest first."""
+    rows = connection.execute(
+        select(requests)
+        .where(requests.c.workspace == workspace)
+        .order_by(requests.c.asked_at.desc(), requests.c.id)
+    )
+    return [QuotaRequest(**row._mapping) for row in rows]
+
+
+def change_request(connection: Connection, request_id: str, **values: Any) -> None:
+    connection.execute(update(requests).where(requests.c.id == request_id).values(values))
+
+
+def forget(connection: Connection, workspace: str) -> None:
+    connection.execute(delete(quotas).where(quotas.c.workspace == workspace))
+    connection.execute(delete(requests).where(requests.c.workspace == workspace))

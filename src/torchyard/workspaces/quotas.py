@@ -1,0 +1,183 @@
+"""How much of a workspace one person, or all of them, may use.
+
+Owns: which limits there are, setting them, asking for more and being answered.
+Leaves: what is in use, and saying no to a job, to jobs/allowances.py.
+Always: where nobody set a limit there is none; a person's own limit stands instead of the one
+for each person, and the workspace's own beside both.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection
+
+from torchyard.base.clock import Clock
+from torchyard.base.db import Database
+from torchyard.base.errors import Conflict, InvalidInput, NotFound, nearest
+from torchyard.workspaces import quota_store as store
+from torchyard.workspaces.types import ALL, EACH, Limit, QuotaRequest
+
+NAMES: dict[str, str] = {
+    "nodes": "nodes in use at once",
+    "gpus": "GPUs in use at once",
+    "cores": "CPU cores in use at once",
+    "jobs": "jobs that hold nodes at once",
+    "run_time_s": "seconds that one job may run",
+    "storage_bytes": "bytes of logs, outputs and code that jobs keep on the server",
+}
+_MOST = 1 << 60
+_REASON_LENGTH = 1000
+
+
+def limits(connection: Connection, workspace: str) -> list[Limit]:
+    """All that are set in the workspace."""
+    return store.limits(connection, workspace)
+
+
+def held_by(found: Sequence[Limit], user: str) -> list[Limit]:
+    """Those of `found` that bind `user`, the person's own before the workspace's."""
+    own = {limit.name for limit in found if limit.user == user}
+    mine = [
+        limit
+        for limit in found
+        if limit.user == user or (limit.user == EACH and limit.name not in own)
+    ]
+    return mine + [limit for limit in found if limit.user == ALL]
+
+
+def change(
+    db: Database, clock: Clock, workspace: str, user: str, most: Mapping[str, Any], by: str
+) -> list[Limit]:
+    """Set limits; None takes one away.
+
+    Args:
+        user: a person's name, `EACH` or `ALL`.
+
+    Raises:
+        InvalidInput: no such limit, or no whole number.
+    """
+    wanted = {name: _checked(name, value) for name, value in most.items()}
+    if not wanted:
+        raise InvalidInput("no limit is named", f"name some of: {', '.join(NAMES)}")
+    now = clock.now()
+    with db.write() as connection:
+        for name, value in wanted.items():
+            if value is None:
+                store.drop_limit(connection, workspace, user, name)
+            else:
+                store.put_limit(connection, Limit(workspace, user, name, value, by, now))
+        return store.limits(connection, workspace)
+
+
+def ask(
+    db: Database, clock: Clock, workspace: str, user: str, name: str, most: Any, reason: str
+) -> QuotaRequest:
+    """Write down that somebody wants more; the workspace's owners answer.
+
+    Raises:
+        InvalidInput: there is no limit of that name, or it allows as much already.
+    """
+    value = _checked(name, most)
+    if value is None:
+        raise InvalidInput(f"`{name}` needs a number", f"write `{name}=4`")
+    if len(reason) > _REASON_LENGTH:
+        raise InvalidInput(f"the reason is longer than {_REASON_LENGTH} characters", "shorten it")
+    asked = QuotaRequest(uuid.uuid4().hex[:8], workspace, user, name, value, reason, clock.now())
+    with db.write() as connection:
+        found = held_by(store.limits(connection, workspace), user)
+        tight = [limit for limit in found if limit.name == name]
+        if not tight or value <= min(limit.most for limit in tight):
+            now_is = f"is {min(limit.most for limit in tight)}" if tight else "is not limited"
+            raise InvalidInput(
+                f"quota `{name}` of `{user}` in workspace `{workspace}` {now_is} already",
+                "there is nothing to ask for",
+            )
+        store.add_request(connection, asked)
+    return asked
+
+
+def requests(db: Database, workspace: str) -> Sequence[QuotaRequest]:
+    """Newest first."""
+    with db.read() as connection:
+        return store.list_requests(connection, workspace)
+
+
+def answer(
+    db: Database,
+    clock: Clock,
+    workspace: str,
+    request_id: str,
+    by: str,
+    *,
+    approve: bool,
+    words: str = "",
+) -> QuotaRequest:
+    """Approve a request, which gives the person that limit, or deny it.
+
+    Raises:
+        NotFound: no such request.
+        Conflict: it was answered already, or the whole workspace's limit is lower.
+    """
+    now = clock.now()
+    with db.write() as connection:
+        asked = store.request(connection, workspace, request_id)
+        if asked is None:
+            raise NotFound(
+                f"quota request `{request_id}` does not exist in workspace `{workspace}`",
+                "list them with `yard quota requests`",
+            )
+        if asked.state != "asked":
+            raise Conflict(f"quota request `{request_id}` is {asked.state} already")
+        if approve:
+            _refuse_beyond_workspace(store.limits(connection, workspace), asked)
+            store.put_limit(
+                connection, Limit(workspace, asked.user, asked.name, asked.most, by, now)
+            )
+        store.change_request(
+            connection,
+            request_id,
+            state="approved" if approve else "denied",
+            answered_by=by,
+            answered_at=now,
+            answer=words[:_REASON_LENGTH],
+        )
+        answered = store.request(connection, workspace, request_id)
+    assert answered is not None
+    return answered
+
+
+def forget(connection: Connection, workspace: str) -> None:
+    """With the workspace."""
+    store.forget(connection, workspace)
+
+
+def _refuse_beyond_workspace(found: Sequence[Limit], asked: QuotaRequest) -> None:
+    for limit in found:
+        if (limit.user, limit.name) == (ALL, asked.name) and limit.most < asked.most:
+            raise Conflict(
+                f"quota `{asked.name}` of the whole workspace `{asked.workspace}` is {limit.most}, "
+                f"less than the {asked.most} asked for",
+                f"raise it first: `yard quota set {asked.name}={asked.most}`, or deny the request",
+            )
+
+
+def _checked(name: str, value: Any) -> int | None:
+    if name not in NAMES:
+        near = nearest(name, list(NAMES))
+        raise InvalidInput(
+            f"there is no quota `{name[:50]}`",
+            f"did you mean `{near}`?" if near else f"one of: {', '.join(NAMES)}",
+            at=[name],
+        )
+    if value is None:
+        return None
+    if type(value) is not int or not 0 <= value <= _MOST:
+        raise InvalidInput(
+            f"quota `{name}` is `{str(value)[:50]}`",
+            "a whole number from 0 on; none takes the limit away",
+            at=[name],
+        )
+    return value

@@ -1,0 +1,307 @@
+"""Nodes that share no network stack: a training over a wire, and what preflight finds on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import namespaces
+import pytest
+from namespaces import INTERFACE, Site
+
+from torchyard.app import Parts
+from torchyard.jobs import actions, artifacts, preflights, submission
+from torchyard.jobs.room import Room
+from torchyard.jobs.types import Job, Status
+from torchyard.workspaces.types import Identity, TokenKind
+
+_WHY_NOT = namespaces.why_not()
+pytestmark = [
+    pytest.mark.end_to_end,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(bool(_WHY_NOT), reason=_WHY_NOT or "they can be made"),
+    pytest.mark.filterwarnings("ignore"),
+]
+_ME = Identity("root", TokenKind.PERSON)
+_TRAIN = """
+import os
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+torch.manual_seed(0)
+model = DistributedDataParallel(torch.nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+torch.manual_seed(rank)
+inputs = torch.randn(256, 8)
+targets = inputs @ torch.arange(8.0).unsqueeze(1)
+losses = []
+for _ in range(60):
+    loss = torch.nn.functional.mse_loss(model(inputs), targets)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+total = sum(p.double().sum() for p in model.parameters()).reshape(1)
+dist.all_reduce(total)
+print(f"rank {rank} of {dist.get_world_size()} at {os.environ['MASTER_ADDR']}",
+      f"loss {losses[0]:.3f} to {losses[-1]:.6f} weights {total.item():.6f}", flush=True)
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with Site(tmp_path_factory.mktemp("site")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def parts(
+    site: Site, tmp_path_factory: pytest.TempPathFactory, new_url: Callable[[], str]
+) -> Iterator[Parts]:
+    with namespaces.serving(site, tmp_path_factory.mktemp("home"), new_url) as made:
+        yield made
+
+
+@pytest.fixture
+def room(parts: Parts, site: Site) -> Iterator[Room]:
+    yield parts.room
+    site.mend()
+
+
+def run(room: Room, **document: Any) -> Job:
+    asked = {
+        "command": "echo started",
+        "environment": "python",
+        "resources": {"instance_count": 2},
+        "distribution": {"type": "pytorch"},
+        **document,
+    }
+    job, _ = submission.create(room, "default", asked, _ME)
+    # The first one may build an environment with torch.
+    deadline = time.monotonic() + 800
+    while not job.status.ended:
+        assert time.monotonic() < deadline, job
+        time.sleep(0.05)
+        job = actions.get(room, "default", job.name)
+    return job
+
+
+def said(room: Room, job: Job) -> dict[str, str]:
+    names = [one.path for one in artifacts.list_of(room, job) if "std_log" in one.path]
+    return {name: artifacts.file(room, job, name).read_text() for name in names}
+
+
+def notices(room: Room, job: Job) -> list[str]:
+    found = [event.body["message"] for event in actions.events(room, job) if event.kind == "notice"]
+    return [message for message in found if message.startswith("preflight:")]
+
+
+def refused(room: Room, code: str, **document: Any) -> str:
+    """The message of a job that must not have started any rank."""
+    job = run(room, **document)
+    assert job.status is Status.FAILED and job.error is not None, said(room, job)
+    assert job.error.code == code, job.error
+    assert job.error.hint and job.started_at is None and said(room, job) == {}
+    return job.error.message
+
+
+def test_two_by_two_ranks_train_over_the_wire(
+    room: Room, site: Site, torch_environment: dict[str, str]
+) -> None:
+    job = run(
+        room,
+        command=f"python - <<'END'\n{_TRAIN}\nEND",
+        environment=_inline(torch_environment),
+        environment_variables={"OMP_NUM_THREADS": "1"},
+        distribution={"type": "pytorch", "process_count_per_instance": 2},
+    )
+    assert job.status is Status.COMPLETED, (job.error, said(room, job))
+    lines = [text.strip().splitlines()[-1] for text in said(room, job).values()]
+    assert len(lines) == 4 and all(f"at {site.addresses[0]}" in line for line in lines)
+    told = [re.search(r"loss ([\d.]+) to ([\d.]+) weights ([\d.]+)", line) for line in lines]
+    assert all(found and float(found[2]) < float(found[1]) / 20 for found in told)
+    # All four have the same weights, so the gradients went over the wire.
+    assert len({found[3] for found in told if found}) == 1
+    nodes = preflights.of(room, job)
+    assert [node["address"] for node in nodes] == site.addresses
+    assert nodes[0]["facts"]["network"] != nodes[1]["facts"]["network"]
+    assert {node["facts"]["torch"] for node in nodes} != {""}
+
+
+def test_a_silent_firewall_before_the_meeting_port(room: Room, site: Site) -> None:
+    _need("nft")
+    site.drop(0, 6105, 6999)
+    message = refused(room, "ports_blocked")
+    first, second = site.addresses
+    assert message.startswith(f"node 1 ({second}) can't reach node 0 ({first}) at port 6")
+    assert message.endswith("where the ranks meet: no answer within 5 s")
+
+
+def test_a_silent_firewall_on_the_way_back(room: Room, site: Site) -> None:
+    _need("nft")
+    site.drop(1, 32768, 60999)
+    message = refused(room, "ports_blocked")
+    first, second = site.addresses
+    assert message.startswith(f"node 0 ({first}) can't reach node 1 ({second}) at port ")
+    assert "as gloo and NCCL use: no answer within 5 s" in message
+
+
+def test_a_route_that_lets_nothing_through(room: Room, site: Site) -> None:
+    site.prohibit(1, 32768, 60999)
+    message = refused(room, "ports_blocked")
+    assert "node 1" in message and "node 0" in message
+    assert "one of 32768 to 60999 as gloo and NCCL use: Permission denied" in message
+    assert "where the ranks meet" not in message
+
+
+def test_a_port_blocked_and_only_warned_of(room: Room, site: Site) -> None:
+    site.prohibit(1, 6105, 6999)
+    job = run(room, properties={"torchyard.preflight": "warn"}, limits={"timeout": 120})
+    assert job.status is Status.COMPLETED, job.error
+    assert any("can't reach node 0" in notice for notice in notices(room, job))
+
+
+def test_a_clock_that_is_an_hour_ahead(room: Room, site: Site, tmp_path: Path) -> None:
+    ahead = tmp_path / "ahead"
+    program = (
+        "import runpy, sys, time; s, ns = time.time, time.time_ns; "
+        "time.time = lambda: s() + 3600; time.time_ns = lambda: ns() + 3600 * 10**9; "
+        "sys.argv = sys.argv[3:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    ahead.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S -c "{program}" "$@"\n')
+    ahead.chmod(0o755)
+    site.before(1, f"PYTHON={ahead}\n")
+    message = refused(room, "clocks_apart")
+    assert re.fullmatch(
+        rf"node 1 \({site.addresses[1]}\) has a clock 3[56]\d\d\.\d s ahead of node 0's", message
+    )
+
+
+def test_two_versions_of_torch(
+    room: Room, site: Site, tmp_path: Path, torch_environment: dict[str, str]
+) -> None:
+    other = tmp_path / "version.py"
+    other.write_text("__version__ = '2.2.0+cpu'\ncuda = None\n")
+    there = f"{room.home}/environments/*/lib/python3*/site-packages/torch/version.py"
+    site.before(1, f"for file in {there}; do mount --bind {other} $file; done\n")
+    message = refused(room, "torch_versions_differ", environment=_inline(torch_environment))
+    assert re.search(r"node 0 has 2\.\d+\.\d\S*, node 1 has 2\.2\.0\+cpu", message)
+
+
+def test_a_node_whose_disk_is_full(room: Room, site: Site) -> None:
+    site.before(1, 'mount -t tmpfs -o size=40m tmpfs "$FOLDER"\n')
+    message = refused(room, "disk_short")
+    assert message.startswith(f"node 1 ({site.addresses[1]}) has 39 MiB left")
+
+
+def test_a_small_shm_is_a_notice(room: Room, site: Site) -> None:
+    site.before(1, "mount -t tmpfs -o size=64m tmpfs /dev/shm\n")
+    job = run(room)
+    assert job.status is Status.COMPLETED, job.error
+    (notice,) = notices(room, job)
+    assert f"node 1 ({site.addresses[1]}) has 64 MiB of 64 MiB left in `/dev/shm`" in notice
+
+
+def test_different_mtus_are_a_notice(room: Room, site: Site) -> None:
+    site.set_mtu(1, 1400)
+    job = run(room)
+    assert job.status is Status.COMPLETED, job.error
+    (notice,) = notices(room, job)
+    assert "node 0 has 1500, node 1 has 1400" in notice
+
+
+def test_nccl_without_a_gpu(room: Room) -> None:
+    _need_no_gpu()
+    variables = {"PL_TORCH_DISTRIBUTED_BACKEND": "nccl"}
+    message = refused(room, "nccl_without_gpu", environment_variables=variables)
+    assert message.startswith("nodes 0, 1 have no GPU")
+
+
+def test_an_interface_of_gloo_that_is_not_there(room: Room) -> None:
+    variables = {"GLOO_SOCKET_IFNAME": "eth7"}
+    message = refused(room, "interface_missing", environment_variables=variables)
+    assert "no interface that `GLOO_SOCKET_IFNAME=eth7` means" in message and INTERFACE in message
+
+
+def test_an_interface_of_nccl_under_gloo_is_a_notice(room: Room) -> None:
+    job = run(
+        room,
+        environment_variables={"NCCL_SOCKET_IFNAME": "ib0"},
+        distribution={"type": "pytorch", "communication_backend": "gloo"},
+    )
+    assert job.status is Status.COMPLETED, job.error
+    (notice,) = notices(room, job)
+    assert "`NCCL_SOCKET_IFNAME=ib0`" in notice and "does not use it" in notice
+
+
+def test_a_script_that_names_nccl_gets_a_hint(room: Room) -> None:
+    _need_no_gpu()
+    job = run(room, command="echo train --dist-backend nccl")
+    assert job.status is Status.COMPLETED, job.error
+    (notice,) = notices(room, job)
+    assert "the command names NCCL, and the nodes have no GPU" in notice
+
+
+def test_the_command_checks_the_cluster(room: Room, site: Site) -> None:
+    done = _yard(room, "compute", "check", "local", "--nodes", "2", "--size-mb", "4")
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    for address in site.addresses:
+        assert re.search(rf"^\d +{address} .*{INTERFACE} \(mtu 1500\).* open$", done.stdout, re.M)
+    assert "All-reduce of 4 MiB over 2 nodes (ring over TCP)" in done.stdout
+    assert "can train together" in done.stdout
+
+    site.prohibit(1, 6105, 6999)
+    done = _yard(room, "compute", "check", "local", "--nodes", "2", "-o", "json")
+    assert done.returncode == 1, (done.stdout, done.stderr)
+    found = json.loads(done.stdout)
+    assert (found["ok"], found["bandwidth"], found["error"]) == (False, [], None)
+    (finding,) = found["findings"]
+    assert (finding["code"], finding["nodes"]) == ("ports_blocked", [1, 0])
+    shut = [way for way in found["nodes"][1]["ways"] if way.get("error")]
+    assert [(way["meets"], 6105 <= way["port"] <= 6999) for way in shut] == [(True, True)]
+    # A job like any other, and in the list as what it is.
+    listed = _yard(room, "job", "list", "--experiment-name", "compute-checks", "-o", "json")
+    names = {job["display_name"] for job in json.loads(listed.stdout)}
+    assert names == {"check of compute local"}
+
+
+def _yard(room: Room, *words: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if "TORCHYARD" not in name}
+    known = {
+        "TORCHYARD_URL": (room.home / "url").read_text(),
+        "TORCHYARD_TOKEN": (room.home / "token").read_text().strip(),
+        "TORCHYARD_HOME": str(room.home / "of-the-command"),
+    }
+    return subprocess.run(
+        [Path(sys.executable).with_name("yard"), *words],
+        env={**kept, **known},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+
+
+def _inline(environment: dict[str, str]) -> dict[str, str]:
+    """As the command sends it: the lines instead of the file."""
+    return {"pip_requirements": Path(environment["pip_requirements"]).read_text()}
+
+
+def _need(program: str) -> None:
+    if shutil.which(program) is None:
+        pytest.skip(f"`{program}` is not here: apt-get install nftables")
+
+
+def _need_no_gpu() -> None:
+    if any(re.match(r"nvidia\d|kfd", name) for name in os.listdir("/dev")):
+        pytest.skip("this machine has a GPU")

@@ -1,0 +1,85 @@
+"""What nodes tell of themselves at the meeting, and what they found out, at the server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobs import rooms
+from jobs.rooms import Worker, attempt_of, submit
+from torchyard.base.clock import FakeClock
+from torchyard.base.db import Database
+from torchyard.base.errors import InvalidSpec, LimitExceeded
+from torchyard.executors.fake import FakeExecutor
+from torchyard.jobs import attempts, preflights, reports
+from torchyard.jobs.room import Room
+from torchyard.jobs.scheduler import Scheduler
+
+_FINDING = {"code": "mtu_differs", "severity": "warning", "message": "m", "hint": "h"}
+
+
+@pytest.fixture
+def room(tmp_path: Path, db: Database, clock: FakeClock) -> Room:
+    return rooms.make(tmp_path, db, clock)
+
+
+@pytest.fixture
+def executor() -> FakeExecutor:
+    return FakeExecutor()
+
+
+@pytest.fixture
+def scheduler(room: Room, executor: FakeExecutor) -> Scheduler:
+    return Scheduler(room, executor, "http://127.0.0.1:1")
+
+
+def test_nodes_hear_of_each_other_once_all_have_come(room: Room, scheduler: Scheduler) -> None:
+    job = submit(room, resources={"instance_count": 2}, distribution={"type": "pytorch"})
+    assert preflights.of(room, job) == []
+    scheduler.look()
+    attempt = attempt_of(room, job)
+    attempts.come(room, attempt.id, 1, "10.0.0.2", None, {"node": 1, "host": "b", "nonce": "n"})
+    assert not attempts.meeting(room, attempt.id).ready
+    attempts.come(room, attempt.id, 0, "10.0.0.1", 6105, {"node": 0, "host": "a", "door": 5})
+    found = attempts.meeting(room, attempt.id)
+    assert found.ready and [facts["host"] for facts in found.facts] == ["a", "b"]
+
+    Worker(room, attempt, 1).tell("preflight", findings=[_FINDING], ways=[], apart_s=0.5, took_ms=3)
+    first, second = preflights.of(room, job)
+    assert first["facts"] == {"node": 0, "host": "a"} and first["findings"] is None
+    assert second["facts"] == {"node": 1, "host": "b"}
+    assert (second["findings"], second["apart_s"], second["took_ms"]) == ([_FINDING], 0.5, 3)
+
+
+def test_a_node_that_tells_nothing_of_itself(room: Room, scheduler: Scheduler) -> None:
+    job = submit(room)
+    scheduler.look()
+    attempts.come(room, attempt_of(room, job).id, 0, "10.0.0.1", 6105)
+    assert attempts.meeting(room, attempt_of(room, job).id).facts == [{}]
+    assert preflights.of(room, job)[0]["facts"] == {}
+
+
+def test_facts_have_a_size() -> None:
+    reports.check_facts({"interfaces": ["x" * 60_000]})
+    with pytest.raises(LimitExceeded, match="facts of a node"):
+        reports.check_facts({"interfaces": ["x" * 70_000]})
+
+
+@pytest.mark.parametrize(("written", "planned"), [("Nccl", "nccl"), ("gloo", "gloo"), ("", "")])
+def test_the_backend_that_a_job_names(
+    room: Room, scheduler: Scheduler, executor: FakeExecutor, written: str, planned: str
+) -> None:
+    distribution = {"type": "pytorch", "communication_backend": written}
+    submit(room, distribution=distribution, properties={"torchyard.preflight": "warn"})
+    scheduler.look()
+    (plan,) = executor.launches
+    assert (plan.communication_backend, plan.preflight) == (planned, "warn")
+
+
+def test_words_that_are_none(room: Room) -> None:
+    with pytest.raises(InvalidSpec, match="`mpi` is no `communication_backend`"):
+        submit(room, distribution={"type": "pytorch", "communication_backend": "mpi"})
+    with pytest.raises(InvalidSpec, match=r"`torchyard\.preflight` is `of`") as caught:
+        submit(room, properties={"torchyard.preflight": "of"})
+    assert "off" in caught.value.hint

@@ -1,0 +1,103 @@
+"""A server without a scheduler, and people of every role who ask it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from fastapi.testclient import TestClient
+
+from torchyard import app, server
+from torchyard.base.clock import Clock
+from torchyard.base.settings import Settings
+from torchyard.executors.fake import FakeExecutor
+from torchyard.workspaces import actions
+from torchyard.workspaces.types import Identity, TokenKind
+
+PEOPLE = {"rita": "reader", "dan": "data-scientist", "carl": "contributor", "olga": "owner"}
+HERE = "/v1/workspaces/default"
+MLFLOW = "/mlflow/default/api/2.0/mlflow"
+JOB = {"command": "true", "environment": "python"}
+
+
+@dataclass
+class Served:
+    """`tokens` by person; `home` is who owns the home folder."""
+
+    parts: app.Parts
+    client: TestClient
+    tokens: dict[str, str]
+
+    def ask(
+        self, who: str, method: str, path: str, json: Any = None, **more: Any
+    ) -> httpx2.Response:
+        headers = {"Authorization": f"Bearer {self.tokens[who]}"}
+        answer: Any = self.client.request(method, path, json=json, headers=headers, **more)
+        return answer  # type: ignore[no-any-return]
+
+    def ok(self, who: str, method: str, path: str, json: Any = None, **more: Any) -> Any:
+        answer = self.ask(who, method, path, json, **more)
+        assert answer.status_code in (200, 201), answer.text
+        return answer.json()
+
+    def refused(self, who: str, method: str, path: str, json: Any = None, **more: Any) -> Any:
+        answer = self.ask(who, method, path, json, **more)
+        assert answer.status_code == 403, answer.text
+        body = answer.json()
+        return body.get("error", body)
+
+    def add(self, name: str, role: str | None, workspace: str = "default") -> str:
+        asked = {"name": name, "role": role, "workspace": workspace}
+        self.ok("home", "POST", "/v1/users", asked)
+        made = self.ok("home", "POST", f"/v1/users/{name}/tokens", {"name": "first"})
+        self.tokens[name] = made["token"]
+        return str(made["token"])
+
+    def job_token(self, job: str, owner: str) -> str:
+        """What a running job of that owner has."""
+        token = actions.new_token(TokenKind.RUN)
+        room = self.parts.room
+        with room.db.write() as connection:
+            identity = Identity(owner, TokenKind.RUN, "default", f"default/{job}")
+            actions.keep_token(connection, token, identity, room.clock.now())
+        self.tokens[f"job of {owner}"] = token
+        return token
+
+    def rows(self) -> dict[str, list[Any]]:
+        """Every row of every table, but when a token was used."""
+        found = {}
+        with self.parts.room.db.read() as connection:
+            from torchyard.base.db import metadata
+
+            for table in metadata.sorted_tables:
+                columns = [column for column in table.columns if column.name != "last_used_at"]
+                query = table.select().with_only_columns(*columns)
+                found[table.name] = sorted(map(repr, connection.execute(query)))
+        return found
+
+
+@contextmanager
+def served(home: Path, database_url: str, clock: Clock | None = None) -> Iterator[Served]:
+    parts = app.build(
+        home,
+        "http://127.0.0.1:1",
+        os.environ,
+        clock=clock,
+        executor=FakeExecutor(),
+        database=database_url,
+    )
+    token_file = Settings(home).token_file
+    server.ensure_token(parts, token_file)
+    # Without `with`: no scheduler runs, and what is made stays as it is.
+    client = TestClient(app.create_app(parts), raise_server_exceptions=False)
+    made = Served(parts, client, {"home": token_file.read_text().strip()})
+    for name, role in PEOPLE.items():
+        made.add(name, role)
+    yield made
+    client.close()
+    parts.room.db.close()

@@ -1,0 +1,60 @@
+"""Look-ups that are kept for a second end with what they were about."""
+
+from __future__ import annotations
+
+import pytest
+
+from torchyard.base.clock import FakeClock
+from torchyard.base.db import Database
+from torchyard.base.errors import NotAuthenticated
+from torchyard.workspaces import actions, people
+from torchyard.workspaces.lookups import KEPT_S, Lookups
+from torchyard.workspaces.types import Role
+
+
+def test_what_ends_here_ends_at_once(db: Database, clock: FakeClock) -> None:
+    kept = Lookups()
+    with db.write() as connection:
+        people.ensure_owner(connection, "olga", clock.now())
+    people.create(db, clock, "dan", Role.READER, "", "olga")
+    token = people.new_token(db, clock, "dan", "first", None)
+
+    def role() -> Role | None:
+        return actions.authenticate(db, clock, token, "default", kept).role
+
+    assert role() is role() is Role.READER
+    people.set_role(db, clock, "dan", "", Role.OWNER, "olga")
+    assert role() is Role.OWNER
+    people.set_role(db, clock, "dan", "", None, "olga")
+    assert role() is None
+    people.revoke(db, "dan", "first")
+    with pytest.raises(NotAuthenticated):
+        role()
+
+
+def test_what_ends_elsewhere_ends_within_a_second(db: Database, clock: FakeClock) -> None:
+    passed_s = 0.0
+    kept = Lookups(lambda: passed_s)
+    with db.write() as connection:
+        token = people.home_token(connection, "olga", clock.now())
+    actions.authenticate(db, clock, token, "", kept)
+    with db.write() as connection:
+        connection.exec_driver_sql("DELETE FROM tokens")
+    assert actions.authenticate(db, clock, token, "", kept).user == "olga"
+    passed_s = KEPT_S
+    with pytest.raises(NotAuthenticated):
+        actions.authenticate(db, clock, token, "", kept)
+
+
+def test_a_token_that_is_kept_ends_in_time(db: Database, clock: FakeClock) -> None:
+    kept = Lookups()
+    with db.write() as connection:
+        people.ensure_owner(connection, "olga", clock.now())
+    from datetime import timedelta
+
+    until = clock.now() + timedelta(seconds=60)
+    token = people.new_token(db, clock, "olga", "short", until)
+    actions.authenticate(db, clock, token, "", kept)
+    clock.advance(60)
+    with pytest.raises(NotAuthenticated, match="`short` of `olga` ended"):
+        actions.authenticate(db, clock, token, "", kept)

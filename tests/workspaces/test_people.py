@@ -1,0 +1,264 @@
+"""People, roles, tokens, quotas and the audit, over HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from torchyard.base.clock import FakeClock, to_text
+from torchyard.workspaces import audit
+from workspaces.served import HERE, JOB, MLFLOW, Served, served
+
+
+@pytest.fixture
+def site(tmp_path: Path, database_url: str, clock: FakeClock) -> Iterator[Served]:
+    with served(tmp_path, database_url, clock) as made:
+        yield made
+
+
+def test_who_one_is(site: Served) -> None:
+    import getpass
+
+    home = site.ok("home", "GET", "/v1/whoami")
+    assert (home["user"], home["role"], home["token"]) == (getpass.getuser(), "owner", "home")
+    dan = site.ok("dan", "GET", "/v1/whoami?workspace=default")
+    assert (dan["user"], dan["role"], dan["expires_at"]) == ("dan", "data scientist", None)
+    assert site.ok("dan", "GET", "/v1/whoami?workspace=vision")["role"] is None
+
+
+def test_people_are_made_changed_and_removed(site: Served) -> None:
+    asked = {"name": "anna", "role": "Data Scientist", "workspace": "default"}
+    made = site.ok("home", "POST", "/v1/users", asked)
+    assert made["roles"] == {"default": "data scientist"}
+    taken = site.ask("home", "POST", "/v1/users", {"name": "Anna"})
+    assert taken.status_code == 409 and "yard user token create anna" in taken.text
+    site.ok("olga", "PUT", f"{HERE}/people/anna", {"role": "contributor"})
+    assert site.ok("home", "GET", "/v1/users/anna")["roles"] == {"default": "contributor"}
+    site.ok("olga", "PUT", f"{HERE}/people/anna", {"role": None})
+    assert site.ok("home", "GET", "/v1/users/anna")["roles"] == {}
+    site.ok("home", "DELETE", "/v1/users/anna")
+    assert site.ask("home", "GET", "/v1/users/anna").status_code == 404
+    back = site.ok("home", "POST", "/v1/users", {"name": "anna"})
+    assert back["roles"] == {}
+
+
+WRONG: list[tuple[str, str, object, int, str]] = [
+    ("POST", "/v1/users", {"name": "a b"}, 400, "is no name for a person"),
+    ("POST", "/v1/users", {"nam": "x"}, 400, "did you mean `name`?"),
+    ("POST", "/v1/users", {"name": "x", "role": "admin"}, 400, "no role `admin`"),
+    ("POST", "/v1/users", {"name": "x", "workspace": "nope"}, 404, "does not exist"),
+    ("PUT", f"{HERE}/people/dan", {"role": "contributer"}, 400, "did you mean `contributor`?"),
+    ("PUT", f"{HERE}/people/dann", {"role": "owner"}, 404, "did you mean `dan`?"),
+    ("PUT", f"{HERE}/people/dan", {}, 400, "no role is named"),
+    ("POST", "/v1/users/dan/tokens", {"name": ""}, 400, "is no name for a token"),
+    ("POST", "/v1/users/dan/tokens", {"name": "first"}, 409, "has a token `first` already"),
+    ("POST", "/v1/users/dan/tokens", {"name": "x", "expires_at": "soon"}, 400, "is no time"),
+    ("DELETE", "/v1/users/dan/tokens/frist", None, 404, "did you mean `first`?"),
+]
+
+
+def test_what_is_wrong_is_named(site: Served) -> None:
+    before = site.rows()
+    for method, path, body, status, said in WRONG:
+        answer = site.ask("home", method, path, body)
+        assert answer.status_code == status and said in answer.text, (path, body, answer.text)
+    assert site.rows() == before
+
+
+def test_the_last_owner_stays(site: Served) -> None:
+    me = site.ok("home", "GET", "/v1/whoami")["user"]
+    for method, path, body in (
+        ("DELETE", f"/v1/users/{me}", None),
+        ("PUT", f"/v1/users/{me}/role", {"role": "reader"}),
+        ("PUT", f"/v1/users/{me}/role", {"role": None}),
+    ):
+        answer = site.ask("home", method, path, body)
+        assert answer.status_code == 409
+        assert answer.json()["error"]["code"] == "last_owner"
+    site.ok("home", "PUT", "/v1/users/olga/role", {"role": "owner"})
+    site.ok("olga", "DELETE", f"/v1/users/{me}")
+    assert site.ask("home", "GET", "/v1/whoami").status_code == 401
+    assert site.ask("olga", "DELETE", "/v1/users/olga").status_code == 409
+
+
+def test_an_owner_of_one_workspace_is_none_of_another(site: Served) -> None:
+    site.ok("home", "POST", "/v1/workspaces", {"name": "vision"})
+    site.refused("olga", "GET", "/v1/workspaces/vision/jobs")
+    site.refused("olga", "PUT", "/v1/workspaces/vision/people/dan", {"role": "reader"})
+    site.refused("olga", "POST", "/v1/users", {"name": "x"})
+    site.refused("olga", "POST", "/v1/users/dan/tokens", {"name": "stolen"})
+    names = [one["name"] for one in site.ok("olga", "GET", "/v1/workspaces")["value"]]
+    assert names == ["default"]
+    site.add("vera", "owner", "vision")
+    known = [one["name"] for one in site.ok("vera", "GET", "/v1/users")["value"]]
+    assert "vera" in known and "dan" not in known
+
+
+def test_tokens_end(site: Served, clock: FakeClock, tmp_path: Path) -> None:
+    until = to_text(clock.now() + timedelta(days=1))
+    made = site.ok("dan", "POST", "/v1/users/dan/tokens", {"name": "day", "expires_at": until})
+    site.tokens["day"] = made["token"]
+    assert made["token"].startswith("yard_p_")
+    assert site.ok("day", "GET", "/v1/whoami")["token"] == "day"
+    clock.advance(86_400)
+    over = site.ask("day", "GET", "/v1/whoami")
+    assert over.status_code == 401 and over.json()["error"]["code"] == "token_expired"
+    assert "`day` of `dan` ended at 2026-01-02" in over.text
+    assert "yard user token create dan" in over.text
+    # The name is free again, and what was revoked is good no more.
+    again = site.ok("dan", "POST", "/v1/users/dan/tokens", {"name": "day"})
+    site.tokens["day"] = again["token"]
+    site.ok("day", "DELETE", "/v1/users/dan/tokens/day")
+    assert site.ask("day", "GET", "/v1/whoami").status_code == 401
+    if (tmp_path / "torchyard.db").exists():
+        content = b"".join(path.read_bytes() for path in tmp_path.glob("torchyard.db*"))
+        assert made["token"].encode() not in content
+
+
+def test_last_use_is_told_to_ten_minutes(site: Served, clock: FakeClock) -> None:
+    def last() -> str:
+        return str(site.ok("home", "GET", "/v1/users/dan/tokens")["value"][0]["last_used_at"])
+
+    site.ok("dan", "GET", "/v1/whoami")
+    first = last()
+    assert first == to_text(clock.now())
+    clock.advance(300)
+    site.ok("dan", "GET", "/v1/whoami")
+    assert last() == first
+    clock.advance(301)
+    site.ok("dan", "GET", "/v1/whoami")
+    assert last() == to_text(clock.now())
+
+
+def test_a_removed_persons_jobs_run_on_or_are_canceled(site: Served) -> None:
+    for name in ("one", "two"):
+        site.ok("dan", "POST", f"{HERE}/jobs", {**JOB, "name": name})
+    site.ok("carl", "POST", f"{HERE}/jobs", {**JOB, "name": "three"})
+    assert site.ok("home", "DELETE", "/v1/users/dan")["canceled"] == []
+    shown = site.ok("home", "GET", f"{HERE}/jobs/one")
+    assert (shown["owner"], shown["status"]) == ("dan", "NotStarted")
+    site.ok("home", "POST", "/v1/users", {"name": "dan"})
+    gone = site.ok("home", "DELETE", "/v1/users/dan?cancel=true")
+    assert sorted(gone["canceled"]) == ["default/one", "default/two"]
+    assert site.ok("home", "GET", f"{HERE}/jobs/two")["status"] == "Canceled"
+    assert site.ok("home", "GET", f"{HERE}/jobs/three")["status"] == "NotStarted"
+
+
+def test_asking_for_more_and_being_answered(site: Served) -> None:
+    each = {"user": "*", "limits": {"nodes": 1}}
+    site.ok("olga", "PUT", f"{HERE}/quotas", each)
+    job = {**JOB, "resources": {"instance_count": 2}}
+    refused = site.ask("dan", "POST", f"{HERE}/jobs", job)
+    assert refused.status_code == 413
+    error = refused.json()["error"]
+    assert error["code"] == "quota_exceeded"
+    assert error["message"] == (
+        "the job needs 2 nodes; quota `nodes` of `dan` in workspace `default` is 1"
+    )
+    assert "yard quota request nodes=2" in error["hint"]
+    asked = {"name": "nodes", "most": 2, "reason": "two halves"}
+    made = site.ok("dan", "POST", f"{HERE}/quota-requests", asked)
+    assert "olga" in made["owners"] and made["state"] == "asked"
+    path = f"{HERE}/quota-requests/{made['id']}"
+    site.refused("carl", "POST", f"{path}/approve")
+    assert site.ok("olga", "POST", f"{path}/approve")["state"] == "approved"
+    assert site.ask("olga", "POST", f"{path}/deny").status_code == 409
+    site.ok("dan", "POST", f"{HERE}/jobs", job)
+    rows = site.ok("dan", "GET", f"{HERE}/quotas")["value"]
+    assert [(row["user"], row["name"], row["most"], row["used"]) for row in rows] == [
+        ("dan", "nodes", 2, 0)
+    ]
+    nothing = site.ask("dan", "POST", f"{HERE}/quota-requests", asked)
+    assert nothing.status_code == 400 and "is 2 already" in nothing.text
+
+
+WRONG_QUOTAS: list[tuple[dict[str, object], str]] = [
+    ({"limits": {"node": 1}}, "did you mean `nodes`?"),
+    ({"limits": {"nodes": -1}}, "a whole number from 0 on"),
+    ({"limits": {"nodes": True}}, "a whole number from 0 on"),
+    ({"limits": {"nodes": 1.5}}, "a whole number from 0 on"),
+    ({"limits": {}}, "no limit is named"),
+    ({"limits": {"nodes": 1}, "user": "dann"}, "did you mean `dan`?"),
+    ({"limit": {"nodes": 1}}, "unknown key `limit`"),
+]
+
+
+def test_wrong_quotas(site: Served) -> None:
+    for body, said in WRONG_QUOTAS:
+        answer = site.ask("olga", "PUT", f"{HERE}/quotas", body)
+        assert answer.status_code in (400, 404) and said in answer.text, (body, answer.text)
+    assert site.ok("olga", "GET", f"{HERE}/quotas")["value"] == []
+
+
+def test_everything_that_changes_is_written_down(site: Served, clock: FakeClock) -> None:
+    clock.advance(60)
+    site.ok("dan", "POST", f"{HERE}/jobs", {**JOB, "name": "one", "display_name": "geheim"})
+    site.refused("dan", "PUT", f"{HERE}/computes/new", {})
+    site.refused("rita", "GET", "/v1/audit")
+    made = site.ok("home", "POST", "/v1/users/dan/tokens", {"name": "laptop"})
+    site.ok("home", "PUT", f"{HERE}/people/dan", {"role": "contributor"})
+    site.client.get(f"{HERE}/jobs", headers={"Authorization": "Bearer yard_p_wrong"})
+    site.ok("dan", "GET", f"{HERE}/jobs")
+    metric = {"run_id": "one", "key": "m", "value": 1, "timestamp": 1}
+    site.ok("dan", "POST", f"{MLFLOW}/runs/log-metric", metric)
+    site.ask("dan", "POST", f"{HERE}/jobs/nothing/cancel")
+    since = to_text(clock.now())
+    lines = site.ok("home", "GET", "/v1/audit", params={"since": since})["value"]
+    told = {(one["user"], one["method"], one["path"], one["outcome"]) for one in lines}
+    me = site.ok("home", "GET", "/v1/whoami")["user"]
+    assert told == {
+        ("dan", "POST", f"{HERE}/jobs", "done"),
+        ("dan", "PUT", f"{HERE}/computes/new", "refused"),
+        ("rita", "GET", "/v1/audit", "refused"),
+        (me, "POST", "/v1/users/dan/tokens", "done"),
+        (me, "PUT", f"{HERE}/people/dan", "done"),
+        ("", "GET", f"{HERE}/jobs", "refused"),
+        ("dan", "POST", f"{HERE}/jobs/nothing/cancel", "failed"),
+    }
+    role = next(line for line in lines if "/people/" in line["path"])
+    assert role["about"] == {"person": "dan", "role": "contributor"}
+    assert role["from"] == "testclient" and role["at"] == since
+    text = json.dumps(lines)
+    assert made["token"] not in text and "geheim" not in text
+    mine = site.ok("home", "GET", "/v1/audit", params={"user": "rita"})["value"]
+    assert [line["path"] for line in mine] == ["/v1/audit"]
+    here = site.ok("olga", "GET", f"{HERE}/audit")["value"]
+    assert here and all(line["workspace"] == "default" for line in here)
+
+
+def test_strangers_do_not_fill_the_disk(site: Served) -> None:
+    for _ in range(150):
+        site.client.get(f"{HERE}/jobs")
+    lines = site.ok("home", "GET", "/v1/audit", params={"limit": 1000})["value"]
+    assert 1 <= len([line for line in lines if not line["user"]]) <= 120
+
+
+def test_old_lines_go(tmp_path: Path, clock: FakeClock) -> None:
+    lines = audit.Audit(tmp_path, clock)
+    lines.write({"user": "dan", "path": "/old"})
+    clock.advance(86_400 * (audit.KEPT_DAYS - 1))
+    lines.write({"user": "dan", "path": "/newer"})
+    assert [line["path"] for line in lines.read()] == ["/newer", "/old"]
+    clock.advance(86_400 * 2)
+    lines.write({"user": "rita", "path": "/newest"})
+    assert [line["path"] for line in lines.read()] == ["/newest", "/newer"]
+    assert [line["path"] for line in lines.read(user="dan")] == ["/newer"]
+    assert [line["path"] for line in lines.read(limit=1)] == ["/newest"]
+    assert lines.read(since=clock.now() + timedelta(seconds=1)) == []
+    lines.close()
+
+
+def test_a_half_written_line_hides_no_other(tmp_path: Path, clock: FakeClock) -> None:
+    lines = audit.Audit(tmp_path, clock)
+    lines.write({"path": "/one"})
+    file = next((tmp_path / "audit").iterdir())
+    assert file.stat().st_mode & 0o777 == 0o600
+    with open(file, "ab") as opened:
+        opened.write(b'{"at": "2026-\n')
+    lines.write({"path": "/two"})
+    assert sorted(line["path"] for line in lines.read()) == ["/one", "/two"]
+    lines.close()
