@@ -40,7 +40,7 @@ from torchyard.base.db import Database
 from torchyard.compute import actions as computes
 from torchyard.environments.types import EnvironmentSpec
 from torchyard.executors.executor import Capacity, Handle, Status
-from torchyard.jobs import attempts, machine, queue, queue_store, shares, store
+from torchyard.jobs import attempt_store, attempts, machine, queue, queue_store, shares, store
 from torchyard.jobs.queue import Waiting
 from torchyard.jobs.room import Room
 from torchyard.jobs.scheduler import Scheduler
@@ -227,7 +227,7 @@ def growth(jobs: int, nodes: int, new_home: Callable[[], tuple[Path, str]]) -> N
         with room.db.write() as connection:
             # All workers were heard of, however long it took to get here.
             seen_at = room.clock.now() + timedelta(hours=1)
-            connection.execute(update(store.attempt_nodes).values(seen_at=seen_at))
+            connection.execute(update(attempt_store.attempt_nodes).values(seen_at=seen_at))
         rows = {
             "the queue, nobody fits (4 free, all need 8)": scheduler.claimer.claim,
             "the same, every job read (the plain way)": partial(plainly, room),

@@ -195,9 +195,7 @@ def create_app(parts: Parts, hosts: Sequence[str] = ()) -> FastAPI:
         )
     )
     app.include_router(
-        people_routes.router(
-            room.db, room.clock, audit, lambda user: owners.cancel_all(room, user)
-        )
+        people_routes.router(room.db, room.clock, audit, lambda user: owners.cancel_all(room, user))
     )
     app.include_router(
         quota_routes.router(

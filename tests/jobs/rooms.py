@@ -15,7 +15,7 @@ from torchyard.base.errors import BuildFailed
 from torchyard.compute import actions as computes
 from torchyard.data.datastores import Datastores
 from torchyard.environments.types import EnvironmentSpec
-from torchyard.jobs import actions, attempts, store, submission
+from torchyard.jobs import actions, attempt_store, attempts, store, submission
 from torchyard.jobs.history import History
 from torchyard.jobs.logs import Logs
 from torchyard.jobs.room import Room
@@ -88,7 +88,7 @@ def again(room: Room, job: Job) -> Job:
 
 def attempt_of(room: Room, job: Job) -> Attempt:
     with room.db.read() as connection:
-        return store.attempts_of(connection, job.id)[-1]
+        return attempt_store.attempts_of(connection, job.id)[-1]
 
 
 @dataclass

@@ -18,7 +18,7 @@ from torchyard.executors.device_locks import give_back
 from torchyard.executors.executor import DevicesTaken
 from torchyard.executors.fake import FakeExecutor
 from torchyard.executors.machine import Machine
-from torchyard.jobs import actions, attempts, clusters, progress, store, waiting
+from torchyard.jobs import actions, attempt_store, attempts, clusters, progress, waiting
 from torchyard.jobs.room import Room
 from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.types import Status
@@ -83,7 +83,7 @@ def test_a_launch_that_loses_the_race_goes_back_into_the_queue(
     back = again(room, job)
     assert (back.status, back.attempt, back.error) == (Status.QUEUED, 0, None)
     with room.db.read() as connection:
-        assert store.attempts_of(connection, job.id) == []
+        assert attempt_store.attempts_of(connection, job.id) == []
     assert states(room, "local") == ["idle"]
     spans = progress.timeline(actions.events(room, back))
     assert spans[-1].name.value == "Scaling" and "others were faster" in spans[-1].waited_for

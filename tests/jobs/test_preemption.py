@@ -12,7 +12,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidSpec
 from torchyard.compute import actions as computes
 from torchyard.executors.fake import FakeExecutor
-from torchyard.jobs import actions, preemption, progress, store, waiting
+from torchyard.jobs import actions, attempt_store, preemption, progress, waiting
 from torchyard.jobs.room import Room
 from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.shape import job_json
@@ -93,7 +93,7 @@ def test_a_dedicated_job_takes_the_room_of_a_low_priority_one(
     assert again(room, dedicated).status is Status.STARTING
     assert again(room, low).status is Status.QUEUED
     with room.db.read() as connection:
-        (first,) = store.attempts_of(connection, low.id)
+        (first,) = attempt_store.attempts_of(connection, low.id)
     assert first.error is not None and first.error.code == "preempted"
     assert f"job `{dedicated.name}` needs 4 nodes of `mine`" in first.error.message
     shown = job_json(room, again(room, low))

@@ -16,7 +16,7 @@ from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.compute import actions as computes
 from torchyard.executors.fake import FakeExecutor
-from torchyard.jobs import machine, queue, queue_store, shares, store
+from torchyard.jobs import attempt_store, machine, queue, queue_store, shares, store
 from torchyard.jobs.queue import Waiting
 from torchyard.jobs.room import Room
 from torchyard.jobs.scheduler import Scheduler
@@ -124,7 +124,7 @@ def end(room: Room, name: str) -> None:
     with room.db.read() as connection:
         job = store.job_named(connection, WORKSPACE, name)
         assert job is not None
-        attempt = store.attempts_of(connection, job.id)[-1]
+        attempt = attempt_store.attempts_of(connection, job.id)[-1]
     for node in range(attempt.node_count):
         rooms.Worker(room, attempt, node).whole_life()
 

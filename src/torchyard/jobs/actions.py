@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound, nearest
-from torchyard.jobs import experiment_store, progress, secrets, spec_values, store
+from torchyard.jobs import attempt_store, experiment_store, progress, secrets, spec_values, store
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import ENDED, Event, Experiment, Job, JobError, Status
 
@@ -201,12 +201,12 @@ def cancel(room: Room, workspace: str, name: str, why: JobError | None = None) -
         job = store.job_by_id(connection, job.id)
         if job.status in ENDED or job.status is Status.CANCEL_REQUESTED:
             return job
-        tries = store.attempts_of(connection, job.id)
+        tries = attempt_store.attempts_of(connection, job.id)
         running = [attempt for attempt in tries if attempt.ended_at is None]
         if running:
             progress.move(connection, job, Status.CANCEL_REQUESTED, now)
             told = None if why is None else vars(why)
-            store.change_attempt(
+            attempt_store.change_attempt(
                 connection, running[-1].id, order="stop", order_reason="cancel", error=told
             )
         else:

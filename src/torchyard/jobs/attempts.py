@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from torchyard.base.clock import from_text
 from torchyard.base.errors import InvalidInput, NotAuthenticated
 from torchyard.compute import actions as computes
-from torchyard.jobs import output_assets, progress, retry, scratch, store, verdicts
+from torchyard.jobs import attempt_store, output_assets, progress, retry, scratch, store, verdicts
 from torchyard.jobs.actions import attempt_key, job_key
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Attempt, AttemptNode, Job, JobError, Stage, Status
@@ -60,7 +60,7 @@ def get(room: Room, attempt_id: str) -> tuple[Attempt, Job]:
         NotAuthenticated: there is no such attempt any more.
     """
     with room.db.read() as connection:
-        attempt = store.attempt_by_id(connection, attempt_id)
+        attempt = attempt_store.attempt_by_id(connection, attempt_id)
         if attempt is None:
             raise NotAuthenticated("there is no such attempt")
         return attempt, store.job_by_id(connection, attempt.job_id)
@@ -73,9 +73,9 @@ def report(room: Room, attempt_id: str, node: int, events: Sequence[Mapping[str,
         InvalidInput: an event is not one, or one is missing before it.
     """
     with room.db.write() as connection:
-        attempt = store.attempt_by_id(connection, attempt_id)
+        attempt = attempt_store.attempt_by_id(connection, attempt_id)
         assert attempt is not None
-        told = _node(store.nodes_of(connection, attempt_id), node)
+        told = _node(attempt_store.nodes_of(connection, attempt_id), node)
         expected = told.next_seq
         for event in events:
             seq = int(event["seq"])
@@ -84,7 +84,9 @@ def report(room: Room, attempt_id: str, node: int, events: Sequence[Mapping[str,
             if seq == expected:
                 _apply(connection, room, attempt, node, event)
                 expected += 1
-        store.change_node(connection, attempt_id, node, next_seq=expected, seen_at=room.clock.now())
+        attempt_store.change_node(
+            connection, attempt_id, node, next_seq=expected, seen_at=room.clock.now()
+        )
         job = store.job_by_id(connection, attempt.job_id)
     finish(room, attempt_id)
     if events:
@@ -99,9 +101,9 @@ def finish(room: Room, attempt_id: str) -> None:
     Whoever sees its job Completed finds the assets. Safe to call at any time, and again.
     """
     with room.db.read() as connection:
-        attempt = store.attempt_by_id(connection, attempt_id)
+        attempt = attempt_store.attempt_by_id(connection, attempt_id)
         assert attempt is not None
-        nodes = store.nodes_of(connection, attempt_id)
+        nodes = attempt_store.nodes_of(connection, attempt_id)
         job = store.job_by_id(connection, attempt.job_id)
     if attempt.ended_at is not None or not all(node.state == _EXITED for node in nodes):
         return
@@ -117,7 +119,7 @@ def finish(room: Room, attempt_id: str) -> None:
 
 def order(room: Room, attempt_id: str) -> Order:
     with room.db.read() as connection:
-        attempt = store.attempt_by_id(connection, attempt_id)
+        attempt = attempt_store.attempt_by_id(connection, attempt_id)
     assert attempt is not None
     return Order(attempt.order, attempt.order_reason)
 
@@ -133,7 +135,7 @@ def come(
     """A node has come to the meeting; node 0 also tells the port."""
     told = {"facts": dict(facts)} if facts else None
     with room.db.write() as connection:
-        store.change_node(
+        attempt_store.change_node(
             connection, attempt_id, node, address=address, port=port, preflight=told
         )
     room.signals.notify(attempt_key(attempt_id))
@@ -141,7 +143,7 @@ def come(
 
 def meeting(room: Room, attempt_id: str) -> Meeting:
     with room.db.read() as connection:
-        nodes = store.nodes_of(connection, attempt_id)
+        nodes = attempt_store.nodes_of(connection, attempt_id)
     port = nodes[0].port
     ready = port is not None and all(node.address for node in nodes)
     facts = [(node.preflight or {}).get("facts") or {} for node in nodes]
@@ -151,13 +153,13 @@ def meeting(room: Room, attempt_id: str) -> Meeting:
 def orphan(room: Room, attempt_id: str, node: int) -> None:
     """A node's worker died: the others are told at once, while what it left is delivered."""
     with room.db.write() as connection:
-        attempt = store.attempt_by_id(connection, attempt_id)
+        attempt = attempt_store.attempt_by_id(connection, attempt_id)
         if attempt is None or attempt.ended_at is not None:
             return
-        told = _node(store.nodes_of(connection, attempt_id), node)
+        told = _node(attempt_store.nodes_of(connection, attempt_id), node)
         if told.failed_at is not None or told.state == _EXITED:
             return
-        store.change_node(connection, attempt_id, node, failed_at=room.clock.now())
+        attempt_store.change_node(connection, attempt_id, node, failed_at=room.clock.now())
         _order_stop(connection, attempt, "failed")
     room.signals.notify(attempt_key(attempt_id))
 
@@ -165,10 +167,10 @@ def orphan(room: Room, attempt_id: str, node: int) -> None:
 def lose(room: Room, attempt_id: str, node: int, error: JobError | None = None) -> None:
     """A node's worker is gone without having said so, or for the reason that `error` tells."""
     with room.db.write() as connection:
-        attempt = store.attempt_by_id(connection, attempt_id)
+        attempt = attempt_store.attempt_by_id(connection, attempt_id)
         if attempt is None or attempt.ended_at is not None:
             return
-        told = _node(store.nodes_of(connection, attempt_id), node)
+        told = _node(attempt_store.nodes_of(connection, attempt_id), node)
         if told.state == _EXITED:
             return
         now = room.clock.now()
@@ -178,7 +180,7 @@ def lose(room: Room, attempt_id: str, node: int, error: JobError | None = None) 
             "it may have been killed for memory: see `dmesg` on that machine, and "
             f"`system_logs/node-{node}.log` among the job's files",
         )
-        store.change_node(
+        attempt_store.change_node(
             connection,
             attempt_id,
             node,
@@ -199,7 +201,7 @@ def fail(room: Room, attempt: Attempt, error: JobError) -> None:
     with room.db.write() as connection:
         job = store.job_by_id(connection, attempt.job_id)
         if not job.status.ended and not _try_again(
-            connection, room, job, attempt, error, 1, store.nodes_of(connection, attempt.id)
+            connection, room, job, attempt, error, 1, attempt_store.nodes_of(connection, attempt.id)
         ):
             now = room.clock.now()
             progress.end(connection, job, Status.FAILED, now, error=error, attempt=attempt)
@@ -213,7 +215,7 @@ def put_back(room: Room, attempt: Attempt, why: str) -> None:
     The attempt never was: the next one has its number.
     """
     with room.db.write() as connection:
-        current = store.attempt_by_id(connection, attempt.id)
+        current = attempt_store.attempt_by_id(connection, attempt.id)
         if current is None or current.ended_at is not None or current.handle is not None:
             return
         job = store.job_by_id(connection, attempt.job_id)
@@ -229,7 +231,7 @@ def _apply(
     job = store.job_by_id(connection, attempt.job_id)
     now = room.clock.now()
     if kind == "ranks_started":
-        store.change_node(connection, attempt.id, node, state=_RUNNING)
+        attempt_store.change_node(connection, attempt.id, node, state=_RUNNING)
         if job.status is Status.STARTING:
             progress.move(connection, job, Status.RUNNING, now)
     elif kind == "rank_exited":
@@ -241,18 +243,18 @@ def _apply(
     elif kind == verdicts.HANG:
         _order_stop(connection, attempt, verdicts.HANG)
     elif kind == "node_serving":
-        store.change_node(connection, attempt.id, node, state=_SERVING)
+        attempt_store.change_node(connection, attempt.id, node, state=_SERVING)
         _stop_if_served(connection, attempt)
     elif kind == "node_stopping":
         _order_stop(connection, attempt, "failed")
     elif kind == "preflight":
-        told = _node(store.nodes_of(connection, attempt.id), node)
+        told = _node(attempt_store.nodes_of(connection, attempt.id), node)
         found = {**(told.preflight or {}), **body}
-        store.change_node(connection, attempt.id, node, preflight=found)
+        attempt_store.change_node(connection, attempt.id, node, preflight=found)
     elif kind == "notice":
         progress.notice(connection, job, str(body.get("message", "")), now)
     elif kind == "node_finalizing":
-        store.change_node(connection, attempt.id, node, state=_FINALIZING)
+        attempt_store.change_node(connection, attempt.id, node, state=_FINALIZING)
         _stop_if_served(connection, attempt)
         _finalize_if_all(connection, attempt, job, now)
     elif kind == "node_exited":
@@ -262,10 +264,10 @@ def _apply(
 def _rank_failed(
     connection: Connection, attempt: Attempt, node: int, at: datetime, reason: str
 ) -> None:
-    told = _node(store.nodes_of(connection, attempt.id), node)
+    told = _node(attempt_store.nodes_of(connection, attempt.id), node)
     # Ranks that die after a stop order die of the order.
     if told.failed_at is None and not attempt.order:
-        store.change_node(connection, attempt.id, node, failed_at=at)
+        attempt_store.change_node(connection, attempt.id, node, failed_at=at)
     _order_stop(connection, attempt, reason)
 
 
@@ -274,7 +276,7 @@ def _node_exited(
 ) -> None:
     error = body.get("error")
     exit_code = int(body.get("exit_code") or 0)
-    told = _node(store.nodes_of(connection, attempt.id), node)
+    told = _node(attempt_store.nodes_of(connection, attempt.id), node)
     values: dict[str, Any] = {"state": _EXITED, "exit_code": exit_code}
     if error:
         told_error = verdicts.error_of(error)
@@ -282,17 +284,17 @@ def _node_exited(
         if told_error.code not in _STOPPED:
             values["failed_at"] = verdicts.failed_at(told_error, told.failed_at or now)
             _order_stop(connection, attempt, "failed")
-    store.change_node(connection, attempt.id, node, **values)
+    attempt_store.change_node(connection, attempt.id, node, **values)
 
 
 def _stop_if_served(connection: Connection, attempt: Attempt) -> None:
-    states = {one.state for one in store.nodes_of(connection, attempt.id)}
+    states = {one.state for one in attempt_store.nodes_of(connection, attempt.id)}
     if _SERVING in states and states <= {_SERVING, _FINALIZING, _EXITED}:
         _order_stop(connection, attempt, "served")
 
 
 def _finalize_if_all(connection: Connection, attempt: Attempt, job: Job, now: datetime) -> None:
-    nodes = store.nodes_of(connection, attempt.id)
+    nodes = attempt_store.nodes_of(connection, attempt.id)
     if not all(node.state in (_FINALIZING, _EXITED) for node in nodes):
         return
     progress.start_stage(connection, job, Stage.POST_PROCESSING, now)
@@ -301,19 +303,19 @@ def _finalize_if_all(connection: Connection, attempt: Attempt, job: Job, now: da
 
 
 def _order_stop(connection: Connection, attempt: Attempt, reason: str) -> None:
-    current = store.attempt_by_id(connection, attempt.id)
+    current = attempt_store.attempt_by_id(connection, attempt.id)
     if current is not None and not current.order:
-        store.change_attempt(connection, attempt.id, order="stop", order_reason=reason)
+        attempt_store.change_attempt(connection, attempt.id, order="stop", order_reason=reason)
 
 
 def _end_if_done(connection: Connection, room: Room, attempt: Attempt) -> bool:
-    nodes = store.nodes_of(connection, attempt.id)
+    nodes = attempt_store.nodes_of(connection, attempt.id)
     if not all(node.state == _EXITED for node in nodes):
         return False
     job = store.job_by_id(connection, attempt.job_id)
     if job.status.ended:
         return False
-    current = store.attempt_by_id(connection, attempt.id)
+    current = attempt_store.attempt_by_id(connection, attempt.id)
     assert current is not None
     if current.ended_at is not None:
         return False
@@ -383,7 +385,7 @@ def _try_again(
 
 def _preempted(connection: Connection, job: Job) -> int:
     """Attempts that no retry policy counts: they did not fail."""
-    tries = store.attempts_of(connection, job.id)
+    tries = attempt_store.attempts_of(connection, job.id)
     codes = [one.error.code for one in tries if one.ended_at is not None and one.error is not None]
     return codes.count(verdicts.PREEMPTED)
 

@@ -19,6 +19,7 @@ from sqlalchemy import Connection
 from torchyard.compute import actions as computes
 from torchyard.jobs import (
     allowances,
+    attempt_store,
     gpus,
     machine,
     preemption,
@@ -85,7 +86,7 @@ class Claimer:
                 return Claim(why_not="gone")
             # What an earlier attempt left is brought into the store when it is cleaned up.
             if job.attempt and not all(
-                before.clean for before in store.attempts_of(connection, job.id)
+                before.clean for before in attempt_store.attempts_of(connection, job.id)
             ):
                 return Claim(why_not="waits")
             if allowances.why_not(connection, room, job):
@@ -113,7 +114,7 @@ class Claimer:
             )
             if why_not:
                 return Claim(why_not="waits")
-            store.add_attempt(connection, attempt)
+            attempt_store.add_attempt(connection, attempt)
             store.change_job(connection, job.id, attempt=attempt.number)
             progress.start_stage(connection, job, Stage.RUNNING, now)
             progress.move(connection, job, Status.STARTING, now)

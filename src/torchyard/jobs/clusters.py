@@ -15,7 +15,7 @@ from typing import Any
 from torchyard.base.errors import Conflict
 from torchyard.compute import actions as computes
 from torchyard.compute import scaling
-from torchyard.jobs import actions, store, waiting
+from torchyard.jobs import actions, attempt_store, store, waiting
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import JobError
 
@@ -63,7 +63,7 @@ def nodes(room: Room, workspace: str, name: str) -> list[NodeView]:
     there = computes.nodes_of(room.db, compute)
     with room.db.read() as connection:
         ids = {node.attempt_id for node in there if node.attempt_id}
-        tries = {attempt.id: attempt for attempt in store.attempts_with(connection, ids)}
+        tries = {attempt.id: attempt for attempt in attempt_store.attempts_with(connection, ids)}
         ranks = {one: computes.slots_of(connection, one) for one in ids}
         jobs = {one.id: store.job_by_id(connection, one.job_id) for one in tries.values()}
     views = []

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from torchyard.executors.executor import Executor, Handle
-from torchyard.jobs import attempts, progress, round_store, store
+from torchyard.jobs import attempt_store, attempts, progress, round_store, store
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Attempt, AttemptNode, JobError, Status
@@ -45,9 +45,9 @@ class Heartbeats:
         since = now - timedelta(seconds=self._missed_after_s)
         with self._room.db.read() as connection:
             wanted = round_store.to_listen_to(connection, since)
-            every = store.open_attempts(connection) if wanted else []
+            every = attempt_store.open_attempts(connection) if wanted else []
             running = [one for one in every if one.id in wanted]
-            nodes = {one.id: store.nodes_of(connection, one.id) for one in running}
+            nodes = {one.id: attempt_store.nodes_of(connection, one.id) for one in running}
         for attempt in running:
             if attempt.handle is not None:
                 self._look_at(attempt, self._silent(nodes[attempt.id], now), now)

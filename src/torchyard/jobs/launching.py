@@ -13,7 +13,7 @@ from torchyard.base import disk
 from torchyard.base.errors import DatabaseAway
 from torchyard.environments.types import from_json as environment_from_json
 from torchyard.executors.executor import DevicesTaken, Executor, Handle
-from torchyard.jobs import attempts, inputs, planner, spec, store
+from torchyard.jobs import attempt_store, attempts, inputs, planner, spec, store
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Attempt, JobError
 from torchyard.plan import LaunchPlan
@@ -63,7 +63,7 @@ class Launcher:
 
     def _keep(self, attempt: Attempt, handle: Handle) -> None:
         with self._room.db.write() as connection:
-            store.change_attempt(connection, attempt.id, handle=handle.to_json())
+            attempt_store.change_attempt(connection, attempt.id, handle=handle.to_json())
 
     def _plan(self, attempt: Attempt, of_heir: bool = False) -> LaunchPlan:
         room = self._room

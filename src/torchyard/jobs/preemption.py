@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from torchyard.base.errors import Conflict
 from torchyard.compute import actions as computes
-from torchyard.jobs import actions, progress, queue, store
+from torchyard.jobs import actions, attempt_store, progress, queue, store
 from torchyard.jobs.actions import attempt_key, job_key
 from torchyard.jobs.queue_store import Queued
 from torchyard.jobs.room import Room
@@ -61,7 +61,9 @@ def preempt(room: Room, workspace: str, name: str, who: str) -> Job:
     """
     job = actions.get(room, workspace, name)
     with room.db.read() as connection:
-        tries = [one for one in store.attempts_of(connection, job.id) if one.ended_at is None]
+        tries = [
+            one for one in attempt_store.attempts_of(connection, job.id) if one.ended_at is None
+        ]
     if not tries or job.status is Status.CANCEL_REQUESTED:
         raise Conflict(
             f"job `{name}` is {job.status.value} and holds no nodes",
@@ -80,13 +82,13 @@ def _why(job: Queued) -> str:
 def _order(room: Room, attempt_id: str, why: str) -> None:
     """Have an attempt stopped; what stops it already goes first."""
     with room.db.write() as connection:
-        attempt = store.attempt_by_id(connection, attempt_id)
+        attempt = attempt_store.attempt_by_id(connection, attempt_id)
         if attempt is None or attempt.ended_at is not None or attempt.order:
             return
         job = store.job_by_id(connection, attempt.job_id)
         now = room.clock.now()
         error = told(attempt, why)
-        store.change_attempt(
+        attempt_store.change_attempt(
             connection, attempt.id, order="stop", order_reason=PREEMPTED, error=vars(error)
         )
         computes.preempt(connection, attempt.id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchyard.jobs import store
+from torchyard.jobs import attempt_store
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Job
 
@@ -22,8 +22,8 @@ def of(room: Room, job: Job) -> list[dict[str, Any]]:
     `ways` to other nodes, `apart_s` from node 0's clock, `took_ms`.
     """
     with room.db.read() as connection:
-        attempts = store.attempts_of(connection, job.id)
-        nodes = store.nodes_of(connection, attempts[-1].id) if attempts else []
+        attempts = attempt_store.attempts_of(connection, job.id)
+        nodes = attempt_store.nodes_of(connection, attempts[-1].id) if attempts else []
     return [_shown(node.node, node.address, node.state, node.preflight or {}) for node in nodes]
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from torchyard.base.errors import TorchyardError
 from torchyard.compute import actions as computes
-from torchyard.jobs import store
+from torchyard.jobs import attempt_store, store
 from torchyard.jobs.types import (
     ENDED,
     MOVES,
@@ -143,14 +143,12 @@ def preempted(
     _queue_again(connection, job, now, exit_code, attempt.error, attempt, "was preempted")
 
 
-def put_back(
-    connection: Connection, job: Job, now: datetime, attempt: Attempt, why: str
-) -> None:
+def put_back(connection: Connection, job: Job, now: datetime, attempt: Attempt, why: str) -> None:
     """Take back an attempt that was not started: its job is queued again, at its place."""
     computes.release(connection, attempt.id, now)
     workspaces.drop_tokens(connection, TokenKind.ATTEMPT, attempt.id)
     workspaces.drop_tokens(connection, TokenKind.RUN, run_subject(job))
-    store.drop_attempt(connection, attempt.id)
+    attempt_store.drop_attempt(connection, attempt.id)
     store.change_job(connection, job.id, attempt=attempt.number - 1)
     if job.status is Status.STARTING:
         start_stage(connection, job, Stage.SCALING, now, why)
@@ -184,7 +182,9 @@ def _end_attempt(
     computes.release(connection, attempt.id, now)
     workspaces.drop_tokens(connection, TokenKind.ATTEMPT, attempt.id)
     told = None if error is None else vars(error)
-    store.change_attempt(connection, attempt.id, ended_at=now, exit_code=exit_code, error=told)
+    attempt_store.change_attempt(
+        connection, attempt.id, ended_at=now, exit_code=exit_code, error=told
+    )
 
 
 def run_subject(job: Job) -> str:

@@ -14,8 +14,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
 
+from torchyard.jobs.attempt_store import attempts
 from torchyard.jobs.queue import SPOT_TURN
-from torchyard.jobs.store import attempts, jobs
+from torchyard.jobs.store import jobs
 from torchyard.jobs.types import Status
 
 _QUEUED = Status.QUEUED.value

@@ -21,6 +21,7 @@ from torchyard.base import files
 from torchyard.data import actions as data
 from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE, artifacts_of, output_of
 from torchyard.jobs import (
+    attempt_store,
     chart_store,
     dataset_inputs,
     deletion,
@@ -99,7 +100,7 @@ def _remove_all(room: Room, marks: Sequence[Mark], stopped: Callable[[], bool]) 
 def _remove(room: Room, mark: Mark, needed: bool) -> bool:
     with room.db.read() as connection:
         job = store.job_if_any(connection, mark.job_id)
-        tries = [] if job is None else store.attempts_of(connection, job.id)
+        tries = [] if job is None else attempt_store.attempts_of(connection, job.id)
     if job is None:
         with room.db.write() as connection:
             removal_store.finish(connection, mark.job_id, room.clock.now())
@@ -152,7 +153,7 @@ def _weight(room: Room, job: Job, points: int) -> Weight:
     tries: Sequence[Attempt] = ()
     if job.attempt:
         with room.db.read() as connection:
-            tries = store.attempts_of(connection, job.id)
+            tries = attempt_store.attempts_of(connection, job.id)
     sizes = [size for folder in _folders(room, job, tries) for _, size in files.walk(folder)]
     return Weight(len(sizes), sum(sizes), points)
 

@@ -22,7 +22,8 @@ from torchyard.jobs.signals import Signals
 @dataclass(frozen=True)
 class Room:
     """`bell` is rung when there may be something for the scheduler to do; `server_id` stays as
-    long as the home does; `machine` is what clusters share and is bounded (see machine.py), `devices` are its GPUs.
+    long as the home does; `machine` is what clusters share and is bounded (see machine.py),
+    `devices` are its GPUs.
     """
 
     home: Path

@@ -12,7 +12,8 @@ from datetime import datetime
 
 from sqlalchemy import Connection, exists, func, select
 
-from torchyard.jobs.store import attempt_nodes, attempts, jobs
+from torchyard.jobs.attempt_store import attempt_nodes, attempts
+from torchyard.jobs.store import jobs
 from torchyard.jobs.types import Status
 
 _EXITED = "exited"

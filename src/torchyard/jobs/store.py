@@ -39,15 +39,12 @@ from sqlalchemy import (
 )
 
 from torchyard.base.db import Instant, metadata
-from torchyard.jobs import removal_store
+from torchyard.jobs import attempt_store, removal_store
 from torchyard.jobs.experiment_store import Id, experiments
 from torchyard.jobs.types import (
     ENDED,
-    Attempt,
-    AttemptNode,
     Event,
     Job,
-    JobError,
     Status,
 )
 
@@ -106,42 +103,6 @@ jobs = Table(
     ),
 )
 
-attempts = Table(
-    "attempts",
-    metadata,
-    Column("id", String(64), primary_key=True),
-    Column("job_id", ForeignKey("jobs.id"), nullable=False, index=True),
-    Column("workspace", String(64), nullable=False),
-    Column("job_name", String(256), nullable=False),
-    Column("number", Integer, nullable=False),
-    Column("node_count", Integer, nullable=False),
-    Column("created_at", Instant, nullable=False),
-    Column("handle", JSON),
-    Column("order", String(16), nullable=False),
-    Column("order_reason", String(32), nullable=False),
-    Column("ended_at", Instant, index=True),
-    Column("clean", Boolean, nullable=False),
-    Column("exit_code", Integer),
-    Column("error", JSON),
-    UniqueConstraint("job_id", "number"),
-    Index("ix_attempts_clean_ended_at", "clean", "ended_at"),
-)
-
-attempt_nodes = Table(
-    "attempt_nodes",
-    metadata,
-    Column("attempt_id", ForeignKey("attempts.id"), primary_key=True),
-    Column("node", Integer, primary_key=True),
-    Column("next_seq", Integer, nullable=False),
-    Column("seen_at", Instant, nullable=False),
-    Column("state", String(16), nullable=False),
-    Column("address", String(128), nullable=False),
-    Column("port", Integer),
-    Column("exit_code", Integer),
-    Column("error", JSON),
-    Column("failed_at", Instant),
-    Column("preflight", JSON),
-)
 
 events = Table(
     "events",
@@ -329,11 +290,6 @@ def queued_since(connection: Connection, job_id: int) -> datetime | None:
     return found
 
 
-def attempts_with(connection: Connection, ids: Collection[str]) -> list[Attempt]:
-    rows = connection.execute(select(attempts).where(attempts.c.id.in_(ids)))
-    return [_attempt(row) for row in rows]
-
-
 def environment_hashes(connection: Connection, workspace: str) -> set[str]:
     """The environments that jobs of the workspace asked for."""
     rows = connection.execute(
@@ -355,8 +311,12 @@ def hide_ended(connection: Connection, job_ids: Sequence[int]) -> set[int]:
 
 def drop_job(connection: Connection, job_id: int) -> None:
     """The job's row, and in every table of the server those that belong to it."""
-    tries = select(attempts.c.id).where(attempts.c.job_id == job_id)
-    connection.execute(delete(attempt_nodes).where(attempt_nodes.c.attempt_id.in_(tries)))
+    tries = select(attempt_store.attempts.c.id).where(attempt_store.attempts.c.job_id == job_id)
+    connection.execute(
+        delete(attempt_store.attempt_nodes).where(
+            attempt_store.attempt_nodes.c.attempt_id.in_(tries)
+        )
+    )
     for table in reversed(metadata.sorted_tables):
         if "job_id" in table.c and table is not removal_store.removed_jobs:
             connection.execute(delete(table).where(table.c.job_id == job_id))
@@ -404,12 +364,8 @@ def _job(row: Row[Any]) -> Job:
     values.pop("environment")
     values.pop("environment_hash")
     values["status"] = Status(values["status"])
-    values["error"] = _error(values["error"])
+    values["error"] = attempt_store.error_of(values["error"])
     return Job(**values)
-
-
-def _error(body: dict[str, Any] | None) -> JobError | None:
-    return None if body is None else JobError(**body)
 
 
 # Events
@@ -437,77 +393,3 @@ def events_after(connection: Connection, job_id: int, seq: int) -> list[Event]:
 
 
 # Attempts
-
-
-def add_attempt(connection: Connection, attempt: Attempt) -> None:
-    connection.execute(insert(attempts).values(vars(attempt)))
-    rows = [
-        {
-            "attempt_id": attempt.id,
-            "node": node,
-            "next_seq": 0,
-            "seen_at": attempt.created_at,
-            "state": "launched",
-            "address": "",
-        }
-        for node in range(attempt.node_count)
-    ]
-    connection.execute(insert(attempt_nodes), rows)
-
-
-def drop_attempt(connection: Connection, attempt_id: str) -> None:
-    """One that was never started."""
-    connection.execute(delete(attempt_nodes).where(attempt_nodes.c.attempt_id == attempt_id))
-    connection.execute(delete(attempts).where(attempts.c.id == attempt_id))
-
-
-def attempt_by_id(connection: Connection, attempt_id: str) -> Attempt | None:
-    row = connection.execute(select(attempts).where(attempts.c.id == attempt_id)).one_or_none()
-    return None if row is None else _attempt(row)
-
-
-def attempts_of(connection: Connection, job_id: int) -> list[Attempt]:
-    rows = connection.execute(
-        select(attempts).where(attempts.c.job_id == job_id).order_by(attempts.c.number)
-    )
-    return [_attempt(row) for row in rows]
-
-
-def open_attempts(connection: Connection) -> list[Attempt]:
-    rows = connection.execute(
-        select(attempts).where(attempts.c.ended_at.is_(None)).order_by(attempts.c.created_at)
-    )
-    return [_attempt(row) for row in rows]
-
-
-def unclean_attempts(connection: Connection) -> list[Attempt]:
-    """Those that have ended and whose scratch folder is still to be removed."""
-    rows = connection.execute(
-        select(attempts).where(attempts.c.ended_at.is_not(None), attempts.c.clean == false())
-    )
-    return [_attempt(row) for row in rows]
-
-
-def _attempt(row: Row[Any]) -> Attempt:
-    return Attempt(**{**row._mapping, "error": _error(row.error)})
-
-
-def change_attempt(connection: Connection, attempt_id: str, **values: Any) -> None:
-    connection.execute(update(attempts).where(attempts.c.id == attempt_id).values(values))
-
-
-def nodes_of(connection: Connection, attempt_id: str) -> list[AttemptNode]:
-    rows = connection.execute(
-        select(attempt_nodes)
-        .where(attempt_nodes.c.attempt_id == attempt_id)
-        .order_by(attempt_nodes.c.node)
-    )
-    return [AttemptNode(**{**row._mapping, "error": _error(row.error)}) for row in rows]
-
-
-def change_node(connection: Connection, attempt_id: str, node: int, **values: Any) -> None:
-    connection.execute(
-        update(attempt_nodes)
-        .where(attempt_nodes.c.attempt_id == attempt_id, attempt_nodes.c.node == node)
-        .values(values)
-    )

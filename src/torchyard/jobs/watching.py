@@ -11,7 +11,7 @@ import logging
 
 from torchyard.base.errors import DatabaseAway
 from torchyard.executors.executor import Executor, Handle
-from torchyard.jobs import attempts, round_store, scratch, store, worker_history
+from torchyard.jobs import attempt_store, attempts, round_store, scratch, worker_history
 from torchyard.jobs.launching import Launcher
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Attempt
@@ -31,7 +31,7 @@ class Watcher:
 
     def watch(self) -> None:
         with self._room.db.read() as connection:
-            running = store.open_attempts(connection)
+            running = attempt_store.open_attempts(connection)
             done = set(round_store.all_nodes_exited(connection))
         for attempt in running:
             if attempt.handle is None:
@@ -58,7 +58,7 @@ class Watcher:
     def clean(self) -> None:
         """Remove what ended attempts left on the nodes, once no worker is there any more."""
         with self._room.db.read() as connection:
-            left = store.unclean_attempts(connection)
+            left = attempt_store.unclean_attempts(connection)
         for attempt in left:
             if attempt.handle is not None:
                 handle = Handle.from_json(attempt.handle)

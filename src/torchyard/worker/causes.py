@@ -401,8 +401,8 @@ def page() -> str:
 
 
 _PREFLIGHT_INTRODUCTION = (
-    "By the nodes of a distributed job together; see `docs/guides/preflight.md`. An error fails the "
-    "job, a warning is a notice of it."
+    "By the nodes of a distributed job together; see `docs/guides/preflight.md`. An error fails "
+    "the job, a warning is a notice of it."
 )
 
 
