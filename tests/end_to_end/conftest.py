@@ -51,6 +51,14 @@ def yard(new_url: Callable[[], str]) -> Iterator[Yard]:
         remove(home)
 
 
+@pytest.fixture(autouse=True)
+def nothing_goes_on(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a test that failed in the middle has started does not run on into the others."""
+    yield
+    if "yard" in request.fixturenames:
+        request.getfixturevalue("yard").quiet_down()
+
+
 def remove(folder: Path) -> None:
     """Delete a folder whose files may be read-only."""
     for path in [folder, *folder.rglob("*")]:

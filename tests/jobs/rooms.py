@@ -15,7 +15,7 @@ from torchyard.base.errors import BuildFailed
 from torchyard.compute import actions as computes
 from torchyard.data.datastores import Datastores
 from torchyard.environments.types import EnvironmentSpec
-from torchyard.jobs import actions, attempts, store, submission
+from torchyard.jobs import actions, attempt_store, attempts, store, submission
 from torchyard.jobs.history import History
 from torchyard.jobs.logs import Logs
 from torchyard.jobs.room import Room
@@ -48,7 +48,9 @@ class FakeEnvironments:
     def use(self, spec: EnvironmentSpec) -> Path | None:
         return self.is_built(spec)
 
-    def build(self, spec: EnvironmentSpec, cancelled: Callable[[], bool]) -> Path:
+    def build(
+        self, spec: EnvironmentSpec, cancelled: Callable[[], bool], secrets: object = None
+    ) -> Path:
         self.builds.append(spec.requirements[0])
         assert self.go_on.wait(10)
         if spec.requirements[0] in self.broken:
@@ -88,7 +90,7 @@ def again(room: Room, job: Job) -> Job:
 
 def attempt_of(room: Room, job: Job) -> Attempt:
     with room.db.read() as connection:
-        return store.attempts_of(connection, job.id)[-1]
+        return attempt_store.attempts_of(connection, job.id)[-1]
 
 
 @dataclass

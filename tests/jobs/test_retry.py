@@ -12,7 +12,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import InvalidSpec
 from torchyard.compute import actions as computes
 from torchyard.executors.fake import FakeExecutor
-from torchyard.jobs import actions, attempts, retry, store
+from torchyard.jobs import actions, attempt_store, attempts, retry
 from torchyard.jobs.retry import Failure
 from torchyard.jobs.room import Room
 from torchyard.jobs.scheduler import Scheduler
@@ -120,7 +120,7 @@ def test_a_failed_attempt_is_followed_by_another_after_the_pause(
     ended = again(room, job)
     assert (ended.status, ended.exit_code) == (Status.FAILED, 8)
     with room.db.read() as connection:
-        tries = store.attempts_of(connection, job.id)
+        tries = attempt_store.attempts_of(connection, job.id)
     assert [one.exit_code for one in tries] == [9, 8]
     assert [one.error.message for one in tries if one.error] == [
         "rank 0 exited with code 9",

@@ -16,7 +16,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, TorchyardError
 from torchyard.compute import actions as computes
 from torchyard.data import assets
-from torchyard.jobs import actions, experiment_store, progress, runs, store, submission
+from torchyard.jobs import actions, attempt_store, experiment_store, progress, runs, submission
 from torchyard.jobs.history import Metric, Param, Tag
 from torchyard.jobs.room import Room
 from torchyard.workspaces import actions as workspaces
@@ -195,4 +195,4 @@ def test_two_schedulers_claim_a_job_once(room: Room) -> None:
     assert [scheduler.trouble for scheduler in schedulers] == [""] * 4
     with room.db.read() as connection:
         for job in jobs:
-            assert [one.number for one in store.attempts_of(connection, job.id)] == [1]
+            assert [one.number for one in attempt_store.attempts_of(connection, job.id)] == [1]

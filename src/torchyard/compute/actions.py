@@ -20,7 +20,7 @@ from torchyard.base.errors import Conflict, InvalidSpec, NotFound, nearest
 from torchyard.compute import store
 from torchyard.compute.types import LOCAL, Compute, Use
 
-_NAME = re.compile(r"^[a-zA-Z][a-zA-Z0-9-]{1,22}[a-zA-Z0-9]$")
+_NAME = re.compile(r"^[a-zA-Z][a-zA-Z0-9-]{1,22}[a-zA-Z0-9]\Z")
 _TEXTS = ("name", "type", "size", "tier", "description")
 _NUMBERS = ("min_instances", "max_instances", "idle_time_before_scale_down")
 _KEYS = (*_TEXTS, *_NUMBERS, "tags", "location", "$schema")

@@ -19,12 +19,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from torchyard.base import machine as machines
 from torchyard.executors import processes
 from torchyard.executors.bundle import worker_zip
 from torchyard.executors.executor import Capacity, Handle, State, Status
 from torchyard.plan import LaunchPlan
 
 NAME = "local"
+_MACHINE_FILE = "machine"
 _LOOK_EVERY_S = 0.1
 _RESET = (signal.SIGPIPE, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGXFSZ)
 
@@ -36,14 +38,21 @@ class LocalExecutor:
         home: where the worker's zip is kept.
         python: what runs the worker, 3.9 or later.
         environ: what workers and, less torchyard's own variables, ranks inherit.
+        machine: what this one is called, where others may have started nodes of the same home;
+            empty where only this one does.
     """
 
     def __init__(
-        self, home: Path, environ: Mapping[str, str], python: str = sys.executable
+        self,
+        home: Path,
+        environ: Mapping[str, str],
+        python: str = sys.executable,
+        machine: str = "",
     ) -> None:
         self._home = home
         self._python = python
         self._environ = _of_the_machine(environ)
+        self._machine = machine
         self._zip: Path | None = None
         self._nodes = 0
         self._children: set[int] = set()
@@ -58,14 +67,33 @@ class LocalExecutor:
     def _on_each(self, plan: LaunchPlan, start: Callable[[Path, int], dict[str, int]]) -> Handle:
         scratch = Path(plan.scratch)
         scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        there = self._started_elsewhere(scratch)
+        if there:
+            # Its server died before it could say so; whoever is there now only reports.
+            return _handle(scratch, [_receipt(_who(n) or {}) for n in _folders(plan)], there)
         plan_file = scratch / "plan.json"
         _write_private(plan_file, plan.to_json())
+        if self._machine:
+            (scratch / _MACHINE_FILE).write_text(self._machine)
         nodes = [start(plan_file, node) for node in range(plan.node_count)]
-        return Handle(NAME, {"scratch": str(scratch), "nodes": nodes})
+        return _handle(scratch, nodes, self._machine)
+
+    def _started_elsewhere(self, scratch: Path) -> str:
+        """The machine that nodes of the attempt were started on, if it is not seen from here."""
+        if not self._machine or not any(scratch.glob("node-*/worker.json")):
+            return ""
+        try:
+            there = (scratch / _MACHINE_FILE).read_text()
+        except FileNotFoundError:
+            return ""
+        return "" if machines.is_seen(there, self._machine) else there
 
     def status(self, handle: Handle) -> Status:
         self._reap()
         scratch = Path(handle.body["scratch"])
+        if not self._sees(handle):
+            count = len(handle.body["nodes"])
+            return Status(tuple(_told_state(scratch / f"node-{k}") for k in range(count)), False)
         return Status(
             tuple(
                 _node_state(scratch / f"node-{number}", launched)
@@ -73,7 +101,12 @@ class LocalExecutor:
             )
         )
 
+    def _sees(self, handle: Handle) -> bool:
+        return not self._machine or machines.is_seen(handle.machine, self._machine)
+
     def stop(self, handle: Handle, grace_s: float) -> None:
+        if not self._sees(handle):
+            return  # its number may be another process's here; the order to stop reaches it
         if grace_s > 0:
             _signal(handle, signal.SIGTERM)
             if not self.status(handle).over:
@@ -173,6 +206,20 @@ def _node_state(folder: Path, launched: Mapping[str, Any]) -> State:
     if _who(folder) != who or (folder / "exit.json").exists():
         return _node_state(folder, launched)
     return "lost"
+
+
+def _told_state(folder: Path) -> State:
+    """Of a node on another machine, by its files alone."""
+    return "exited" if (folder / "exit.json").exists() else "running"
+
+
+def _handle(scratch: Path, nodes: list[dict[str, int]], machine: str) -> Handle:
+    there = {"machine": machine} if machine else {}
+    return Handle(NAME, {"scratch": str(scratch), "nodes": nodes, **there})
+
+
+def _folders(plan: LaunchPlan) -> list[Path]:
+    return [Path(plan.scratch) / f"node-{node}" for node in range(plan.node_count)]
 
 
 def _receipt(who: Mapping[str, Any]) -> dict[str, int]:

@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 from torchyard.base.clock import to_text
 from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound, nearest
 from torchyard.compute import actions as computes
-from torchyard.jobs import experiment_store, progress, secrets, spec_values, store
+from torchyard.jobs import attempt_store, experiment_store, progress, secrets, spec_values, store
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import ENDED, Event, Experiment, Job, Status
 
@@ -125,7 +125,7 @@ def update(room: Room, workspace: str, name: str, changes: Mapping[str, Any]) ->
         if changes.get("tags"):
             values["tags"] = merged(job.tags, changes["tags"])
         if values:
-            store.change_job(connection, job.id, **values)
+            store.change_job(connection, job.id, **secrets.without(job, values))
         job = store.job_by_id(connection, job.id)
     room.signals.notify(job_key(job))
     return job
@@ -218,11 +218,13 @@ def cancel(room: Room, workspace: str, name: str) -> Job:
         job = store.job_by_id(connection, job.id)
         if job.status in ENDED or job.status is Status.CANCEL_REQUESTED:
             return job
-        tries = store.attempts_of(connection, job.id)
+        tries = attempt_store.attempts_of(connection, job.id)
         running = [attempt for attempt in tries if attempt.ended_at is None]
         if running:
             progress.move(connection, job, Status.CANCEL_REQUESTED, now)
-            store.change_attempt(connection, running[-1].id, order="stop", order_reason="cancel")
+            attempt_store.change_attempt(
+                connection, running[-1].id, order="stop", order_reason="cancel"
+            )
         else:
             progress.end(connection, job, Status.CANCELED, now)
         job = store.job_by_id(connection, job.id)

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from torchyard.base.clock import from_text
 from torchyard.base.errors import InvalidInput, NotAuthenticated
 from torchyard.compute import actions as computes
-from torchyard.jobs import output_assets, progress, retry, store, verdicts
+from torchyard.jobs import attempt_store, output_assets, progress, retry, store, verdicts
 from torchyard.jobs.actions import attempt_key, job_key
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Attempt, AttemptNode, Job, JobError, Stage, Status
@@ -54,7 +54,7 @@ def get(room: Room, attempt_id: str) -> tuple[Attempt, Job]:
         NotAuthenticated: there is no such attempt any more.
     """
     with room.db.read() as connection:
-        attempt = store.attempt_by_id(connection, attempt_id)
+        attempt = attempt_store.attempt_by_id(connection, attempt_id)
         if attempt is None:
             raise NotAuthenticated("there is no such attempt")
         return attempt, store.job_by_id(connection, attempt.job_id)
@@ -67,9 +67,9 @@ def report(room: Room, attempt_id: str, node: int, events: Sequence[Mapping[str,
         InvalidInput: an event is not one, or one is missing before it.
     """
     with room.db.write() as connection:
-        attempt = store.attempt_by_id(connection, attempt_id)
+        attempt = attempt_store.attempt_by_id(connection, attempt_id)
         assert attempt is not None
-        told = _node(store.nodes_of(connection, attempt_id), node)
+        told = _node(attempt_store.nodes_of(connection, attempt_id), node)
         expected = told.next_seq
         for event in events:
             seq = int(event["seq"])
@@ -78,7 +78,9 @@ def report(room: Room, attempt_id: str, node: int, events: Sequence[Mapping[str,
             if seq == expected:
                 _apply(connection, room, attempt, node, event)
                 expected += 1
-        store.change_node(connection, attempt_id, node, next_seq=expected, seen_at=room.clock.now())
+        attempt_store.change_node(
+            connection, attempt_id, node, next_seq=expected, seen_at=room.clock.now()
+        )
         job = store.job_by_id(connection, attempt.job_id)
     finish(room, attempt_id)
     if events:
@@ -93,9 +95,9 @@ def finish(room: Room, attempt_id: str) -> None:
     Whoever sees its job Completed finds the assets. Safe to call at any time, and again.
     """
     with room.db.read() as connection:
-        attempt = store.attempt_by_id(connection, attempt_id)
+        attempt = attempt_store.attempt_by_id(connection, attempt_id)
         assert attempt is not None
-        nodes = store.nodes_of(connection, attempt_id)
+        nodes = attempt_store.nodes_of(connection, attempt_id)
         job = store.job_by_id(connection, attempt.job_id)
     if attempt.ended_at is not None or not all(node.state == _EXITED for node in nodes):
         return
@@ -111,7 +113,7 @@ def finish(room: Room, attempt_id: str) -> None:
 
 def order(room: Room, attempt_id: str) -> Order:
     with room.db.read() as connection:
-        attempt = store.attempt_by_id(connection, attempt_id)
+        attempt = attempt_store.attempt_by_id(connection, attempt_id)
     assert attempt is not None
     return Order(attempt.order, attempt.order_reason)
 
@@ -119,13 +121,13 @@ def order(room: Room, attempt_id: str) -> Order:
 def come(room: Room, attempt_id: str, node: int, address: str, port: int | None) -> None:
     """A node has come to the meeting; node 0 also tells the port."""
     with room.db.write() as connection:
-        store.change_node(connection, attempt_id, node, address=address, port=port)
+        attempt_store.change_node(connection, attempt_id, node, address=address, port=port)
     room.signals.notify(attempt_key(attempt_id))
 
 
 def meeting(room: Room, attempt_id: str) -> Meeting:
     with room.db.read() as connection:
-        nodes = store.nodes_of(connection, attempt_id)
+        nodes = attempt_store.nodes_of(connection, attempt_id)
     port = nodes[0].port
     ready = port is not None and all(node.address for node in nodes)
     return Meeting(ready, [node.address for node in nodes], port)
@@ -134,13 +136,13 @@ def meeting(room: Room, attempt_id: str) -> Meeting:
 def orphan(room: Room, attempt_id: str, node: int) -> None:
     """A node's worker died: the others are told at once, while what it left is delivered."""
     with room.db.write() as connection:
-        attempt = store.attempt_by_id(connection, attempt_id)
+        attempt = attempt_store.attempt_by_id(connection, attempt_id)
         if attempt is None or attempt.ended_at is not None:
             return
-        told = _node(store.nodes_of(connection, attempt_id), node)
+        told = _node(attempt_store.nodes_of(connection, attempt_id), node)
         if told.failed_at is not None or told.state == _EXITED:
             return
-        store.change_node(connection, attempt_id, node, failed_at=room.clock.now())
+        attempt_store.change_node(connection, attempt_id, node, failed_at=room.clock.now())
         _order_stop(connection, attempt, "failed")
     room.signals.notify(attempt_key(attempt_id))
 
@@ -148,10 +150,10 @@ def orphan(room: Room, attempt_id: str, node: int) -> None:
 def lose(room: Room, attempt_id: str, node: int, error: JobError | None = None) -> None:
     """A node's worker is gone without having said so, or for the reason that `error` tells."""
     with room.db.write() as connection:
-        attempt = store.attempt_by_id(connection, attempt_id)
+        attempt = attempt_store.attempt_by_id(connection, attempt_id)
         if attempt is None or attempt.ended_at is not None:
             return
-        told = _node(store.nodes_of(connection, attempt_id), node)
+        told = _node(attempt_store.nodes_of(connection, attempt_id), node)
         if told.state == _EXITED:
             return
         now = room.clock.now()
@@ -161,7 +163,7 @@ def lose(room: Room, attempt_id: str, node: int, error: JobError | None = None) 
             "it may have been killed for memory: see `dmesg` on that machine, and "
             f"`system_logs/node-{node}.log` among the job's files",
         )
-        store.change_node(
+        attempt_store.change_node(
             connection,
             attempt_id,
             node,
@@ -182,7 +184,7 @@ def fail(room: Room, attempt: Attempt, error: JobError) -> None:
     with room.db.write() as connection:
         job = store.job_by_id(connection, attempt.job_id)
         if not job.status.ended and not _try_again(
-            connection, room, job, attempt, error, 1, store.nodes_of(connection, attempt.id)
+            connection, room, job, attempt, error, 1, attempt_store.nodes_of(connection, attempt.id)
         ):
             now = room.clock.now()
             progress.end(connection, job, Status.FAILED, now, error=error, attempt=attempt)
@@ -197,7 +199,7 @@ def _apply(
     job = store.job_by_id(connection, attempt.job_id)
     now = room.clock.now()
     if kind == "ranks_started":
-        store.change_node(connection, attempt.id, node, state=_RUNNING)
+        attempt_store.change_node(connection, attempt.id, node, state=_RUNNING)
         if job.status is Status.STARTING:
             progress.move(connection, job, Status.RUNNING, now)
     elif kind == "rank_exited":
@@ -209,11 +211,13 @@ def _apply(
     elif kind == verdicts.HANG:
         _order_stop(connection, attempt, verdicts.HANG)
     elif kind == "node_stopping":
-        _order_stop(connection, attempt, "failed")
+        # The other nodes tell where their ranks stood, too.
+        is_late = body.get("reason") == verdicts.TIMEOUT
+        _order_stop(connection, attempt, verdicts.TIMEOUT if is_late else "failed")
     elif kind == "notice":
         progress.notice(connection, job, str(body.get("message", "")), now)
     elif kind == "node_finalizing":
-        store.change_node(connection, attempt.id, node, state=_FINALIZING)
+        attempt_store.change_node(connection, attempt.id, node, state=_FINALIZING)
         _finalize_if_all(connection, attempt, job, now)
     elif kind == "node_exited":
         _node_exited(connection, attempt, node, body, now)
@@ -222,10 +226,10 @@ def _apply(
 def _rank_failed(
     connection: Connection, attempt: Attempt, node: int, at: datetime, reason: str
 ) -> None:
-    told = _node(store.nodes_of(connection, attempt.id), node)
+    told = _node(attempt_store.nodes_of(connection, attempt.id), node)
     # Ranks that die after a stop order die of the order.
     if told.failed_at is None and not attempt.order:
-        store.change_node(connection, attempt.id, node, failed_at=at)
+        attempt_store.change_node(connection, attempt.id, node, failed_at=at)
     _order_stop(connection, attempt, reason)
 
 
@@ -234,7 +238,7 @@ def _node_exited(
 ) -> None:
     error = body.get("error")
     exit_code = int(body.get("exit_code") or 0)
-    told = _node(store.nodes_of(connection, attempt.id), node)
+    told = _node(attempt_store.nodes_of(connection, attempt.id), node)
     values: dict[str, Any] = {"state": _EXITED, "exit_code": exit_code}
     if error:
         told_error = verdicts.error_of(error)
@@ -242,11 +246,11 @@ def _node_exited(
         if told_error.code not in _STOPPED:
             values["failed_at"] = verdicts.failed_at(told_error, told.failed_at or now)
             _order_stop(connection, attempt, "failed")
-    store.change_node(connection, attempt.id, node, **values)
+    attempt_store.change_node(connection, attempt.id, node, **values)
 
 
 def _finalize_if_all(connection: Connection, attempt: Attempt, job: Job, now: datetime) -> None:
-    nodes = store.nodes_of(connection, attempt.id)
+    nodes = attempt_store.nodes_of(connection, attempt.id)
     if not all(node.state in (_FINALIZING, _EXITED) for node in nodes):
         return
     progress.start_stage(connection, job, Stage.POST_PROCESSING, now)
@@ -255,19 +259,19 @@ def _finalize_if_all(connection: Connection, attempt: Attempt, job: Job, now: da
 
 
 def _order_stop(connection: Connection, attempt: Attempt, reason: str) -> None:
-    current = store.attempt_by_id(connection, attempt.id)
+    current = attempt_store.attempt_by_id(connection, attempt.id)
     if current is not None and not current.order:
-        store.change_attempt(connection, attempt.id, order="stop", order_reason=reason)
+        attempt_store.change_attempt(connection, attempt.id, order="stop", order_reason=reason)
 
 
 def _end_if_done(connection: Connection, room: Room, attempt: Attempt) -> bool:
-    nodes = store.nodes_of(connection, attempt.id)
+    nodes = attempt_store.nodes_of(connection, attempt.id)
     if not all(node.state == _EXITED for node in nodes):
         return False
     job = store.job_by_id(connection, attempt.job_id)
     if job.status.ended:
         return False
-    current = store.attempt_by_id(connection, attempt.id)
+    current = attempt_store.attempt_by_id(connection, attempt.id)
     assert current is not None
     if current.ended_at is not None:
         return False

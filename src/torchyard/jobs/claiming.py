@@ -11,7 +11,7 @@ import threading
 import uuid
 
 from torchyard.compute import actions as computes
-from torchyard.jobs import progress, store
+from torchyard.jobs import attempt_store, progress, store
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.launching import Launcher
 from torchyard.jobs.room import Room
@@ -44,11 +44,12 @@ class Claimer:
     def claim_one(self, job: Job) -> Attempt | None:
         room = self._room
         with room.db.write() as connection:
+            room.standing.check(connection)
             job = store.job_by_id(connection, job.id)
             if job.status is not Status.QUEUED:
                 return None
             # What an earlier attempt left is brought into the store when it is cleaned up.
-            if not all(before.clean for before in store.attempts_of(connection, job.id)):
+            if not all(before.clean for before in attempt_store.attempts_of(connection, job.id)):
                 return None
             now = room.clock.now()
             attempt = Attempt(
@@ -59,6 +60,7 @@ class Claimer:
                 number=job.attempt + 1,
                 node_count=job.node_count,
                 created_at=now,
+                server=room.standing.id or None,
             )
             why_not = computes.try_hold(
                 connection,
@@ -70,7 +72,7 @@ class Claimer:
             )
             if why_not:
                 return None
-            store.add_attempt(connection, attempt)
+            attempt_store.add_attempt(connection, attempt)
             store.change_job(connection, job.id, attempt=attempt.number)
             progress.start_stage(connection, job, Stage.RUNNING, now)
             progress.move(connection, job, Status.STARTING, now)

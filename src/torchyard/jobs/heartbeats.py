@@ -2,8 +2,8 @@
 
 Owns: when a job is NotResponding, when that is its end.
 Leaves: workers that are gone to the scheduler, which asks the executor.
-Always: a silence counts from when this server began to listen, since one that was away heard
-nobody; a job that is heard of again goes on as if nothing had been.
+Always: a silence counts from when this server began to listen, since one that was away or stood
+still heard nobody; a job that is heard of again goes on as if nothing had been.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from torchyard.executors.executor import Executor, Handle
-from torchyard.jobs import attempts, progress, store
+from torchyard.jobs import adoption, attempt_store, attempts, progress, store
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Attempt, AttemptNode, JobError, Status
@@ -37,14 +37,18 @@ class Heartbeats:
         self._executor = executor
         self._missed_after_s = missed_after_s
         self._given_up_after_s = given_up_after_s
-        self._listening_since = room.clock.now()
+        self._listening_since = self._looked_at = room.clock.now()
 
     def look(self) -> None:
         """One round over all attempts that run."""
-        with self._room.db.read() as connection:
-            running = store.open_attempts(connection)
-            nodes = {one.id: store.nodes_of(connection, one.id) for one in running}
         now = self._room.clock.now()
+        if (now - self._looked_at).total_seconds() >= self._missed_after_s:
+            # Whoever stood still for so long heard nobody meanwhile.
+            self._listening_since = now
+        self._looked_at = now
+        with self._room.db.read() as connection:
+            running = adoption.owned(self._room, attempt_store.open_attempts(connection))
+            nodes = {one.id: attempt_store.nodes_of(connection, one.id) for one in running}
         for attempt in running:
             if attempt.handle is not None:
                 self._look_at(attempt, self._silent(nodes[attempt.id], now), now)

@@ -32,8 +32,8 @@ from sqlalchemy import (
 
 from torchyard.base.db import metadata
 from torchyard.jobs import metric_blocks
+from torchyard.jobs.attempt_store import attempts
 from torchyard.jobs.metric_blocks import NAN, POINT_BYTES, TAIL_POINTS, Point
-from torchyard.jobs.store import attempts
 
 # Databases bound the number of parameters in one statement.
 _KEYS_A_QUERY = 400

@@ -13,10 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from torchyard.base.errors import DatabaseAway, TorchyardError
+from torchyard.data import datastores, remote
 from torchyard.data.fetching import FetchCanceled
 from torchyard.environments.types import BuildCanceled, EnvironmentSpec
 from torchyard.environments.types import from_json as environment_from_json
-from torchyard.jobs import inputs, progress, spec, store
+from torchyard.jobs import inputs, progress, secrets, spec, store
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Job, JobError, Stage, Status
@@ -92,7 +93,11 @@ class Preparer:
 
     def _build_now(self, environment: EnvironmentSpec) -> None:
         try:
-            self._room.environments.build(environment, lambda: self._unwanted(environment))
+            self._room.environments.build(
+                environment,
+                lambda: self._unwanted(environment),
+                lambda: self._secrets(environment),
+            )
         except BuildCanceled:
             pass  # nobody wanted it; who has come since is looked after by the next round
         except DatabaseAway:
@@ -116,6 +121,17 @@ class Preparer:
                 if environment_from_json(store.environment_of(connection, job.id)).hash
                 == environment.hash
             ]
+
+    def _secrets(self, environment: EnvironmentSpec) -> dict[str, int]:
+        """Of the jobs that wait, and of the datastores in their workspaces."""
+        found: dict[str, int] = {}
+        waiting = self._preparing(environment)
+        for job in waiting:
+            found |= secrets.values(job.spec)
+        for workspace in {job.workspace for job in waiting}:
+            for one in datastores.list_in(self._room.db, self._room.datastores, workspace):
+                found |= remote.secrets_of(one.options)
+        return found
 
     def _unwanted(self, environment: EnvironmentSpec) -> bool:
         return self._stopping.is_set() or not self._preparing(environment)

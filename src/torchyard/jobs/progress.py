@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from torchyard.base.errors import TorchyardError
 from torchyard.compute import actions as computes
-from torchyard.jobs import store
+from torchyard.jobs import attempt_store, store
 from torchyard.jobs.types import (
     ENDED,
     MOVES,
@@ -146,7 +146,9 @@ def _end_attempt(
     computes.release(connection, attempt.id)
     workspaces.drop_tokens(connection, TokenKind.ATTEMPT, attempt.id)
     told = None if error is None else vars(error)
-    store.change_attempt(connection, attempt.id, ended_at=now, exit_code=exit_code, error=told)
+    attempt_store.change_attempt(
+        connection, attempt.id, ended_at=now, exit_code=exit_code, error=told
+    )
 
 
 def run_subject(job: Job) -> str:

@@ -17,7 +17,7 @@ from datetime import datetime
 from sqlalchemy import JSON, Connection, String, Text, cast, select
 
 from torchyard.base.db import metadata
-from torchyard.jobs import store
+from torchyard.jobs import attempt_store, store
 from torchyard.jobs.types import ENDED
 
 _SNAPSHOT = re.compile(r"snapshot:([0-9a-f]{64})")
@@ -41,7 +41,7 @@ def snapshots(connection: Connection) -> dict[str, list[str]]:
 
 def environments(connection: Connection) -> Mapping[str, str]:
     """By hash, a job that needs it: one that has not ended, or whose nodes are not cleaned yet."""
-    jobs, attempts = store.jobs, store.attempts
+    jobs, attempts = store.jobs, attempt_store.attempts
     unclean = select(attempts.c.job_id).where(attempts.c.clean.is_(False))
     query = select(jobs.c.environment_hash, jobs.c.name).where(
         jobs.c.type == "command",
@@ -52,7 +52,7 @@ def environments(connection: Connection) -> Mapping[str, str]:
 
 def oldest_with_inputs(connection: Connection) -> tuple[datetime, str] | None:
     """When the oldest job was created that may still read its inputs, and its name."""
-    jobs, attempts = store.jobs, store.attempts
+    jobs, attempts = store.jobs, attempt_store.attempts
     unclean = select(attempts.c.job_id).where(attempts.c.clean.is_(False))
     query = (
         select(jobs.c.created_at, jobs.c.name, jobs.c.spec)
@@ -70,8 +70,8 @@ def oldest_with_inputs(connection: Connection) -> tuple[datetime, str] | None:
 
 def attempts_with_folder(connection: Connection) -> Mapping[str, str]:
     """The job of each attempt whose scratch folder is not cleaned yet."""
-    query = select(store.attempts.c.id, store.attempts.c.job_name).where(
-        store.attempts.c.clean.is_(False)
+    query = select(attempt_store.attempts.c.id, attempt_store.attempts.c.job_name).where(
+        attempt_store.attempts.c.clean.is_(False)
     )
     return {row.id: row.job_name for row in connection.execute(query)}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from torchyard.base.blobs import Blobs
@@ -15,12 +15,13 @@ from torchyard.environments.actions import Environments
 from torchyard.jobs.history import History
 from torchyard.jobs.logs import Logs
 from torchyard.jobs.signals import Signals
+from torchyard.servers.lease import Alone, Standing
 
 
 @dataclass(frozen=True)
 class Room:
     """`bell` is rung when there may be something for the scheduler to do; `server_id` stays as
-    long as the home does.
+    long as the home does, whichever of several servers it is; `standing` tells these apart.
     """
 
     home: Path
@@ -34,6 +35,13 @@ class Room:
     signals: Signals
     bell: threading.Event
     server_id: str = ""
+    standing: Standing = field(default_factory=Alone)
+
+    def lock(self, name: str) -> Path:
+        """The file that stands for something only one of all servers does at a time."""
+        folder = self.home / "locks"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder / name
 
     @property
     def fetcher(self) -> Fetcher:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from torchyard.jobs import secrets, store
+from torchyard.jobs import attempt_store, secrets, store
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Attempt
 
@@ -43,4 +43,4 @@ def clear(room: Room, attempt: Attempt) -> None:
             )
     shutil.rmtree(scratch, ignore_errors=True)
     with room.db.write() as connection:
-        store.change_attempt(connection, attempt.id, clean=True)
+        attempt_store.change_attempt(connection, attempt.id, clean=True)

@@ -16,7 +16,7 @@ from typing import Any
 from torchyard.base.errors import InvalidSpec
 from torchyard.jobs.spec_values import At, choice, count, mapping, refused, section, served, text
 
-_SHM_SIZE = re.compile(r"^\d+(?:\.\d+)?[bkmg]$", re.IGNORECASE)
+_SHM_SIZE = re.compile(r"^\d+(?:\.\d+)?[bkmg]\Z", re.IGNORECASE)
 _OF_TYPE = {
     "pytorch": ("process_count_per_instance",),
     "mpi": ("process_count_per_instance",),

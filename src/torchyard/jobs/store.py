@@ -1,7 +1,7 @@
-"""The tables of jobs, attempts and events.
+"""The tables of jobs and their events.
 
 Owns: SQL, and the way between rows and the types of this room.
-Leaves: what may happen when to actions.py.
+Leaves: the tries of a job to attempt_store.py, what may happen when to actions.py.
 Always: events of a job are numbered without gaps, because only a write transaction numbers them.
 """
 
@@ -39,16 +39,9 @@ from sqlalchemy import (
 
 from torchyard.base.db import Instant, metadata
 from torchyard.jobs import removal_store
+from torchyard.jobs.attempt_store import attempt_nodes, attempts, error_of
 from torchyard.jobs.experiment_store import Id, experiments
-from torchyard.jobs.types import (
-    ENDED,
-    Attempt,
-    AttemptNode,
-    Event,
-    Job,
-    JobError,
-    Status,
-)
+from torchyard.jobs.types import ENDED, Event, Job, Status
 
 # The tag by which MLflow's clients name a run.
 _NAME_TAG = "mlflow.runName"
@@ -97,41 +90,6 @@ jobs = Table(
         "ix_jobs_run_search",
         *("experiment_id", "deleted", "started_at", "created_at", "name", "status", "ended_at"),
     ),
-)
-
-attempts = Table(
-    "attempts",
-    metadata,
-    Column("id", String(64), primary_key=True),
-    Column("job_id", ForeignKey("jobs.id"), nullable=False, index=True),
-    Column("workspace", String(64), nullable=False),
-    Column("job_name", String(256), nullable=False),
-    Column("number", Integer, nullable=False),
-    Column("node_count", Integer, nullable=False),
-    Column("created_at", Instant, nullable=False),
-    Column("handle", JSON),
-    Column("order", String(16), nullable=False),
-    Column("order_reason", String(32), nullable=False),
-    Column("ended_at", Instant, index=True),
-    Column("clean", Boolean, nullable=False),
-    Column("exit_code", Integer),
-    Column("error", JSON),
-    UniqueConstraint("job_id", "number"),
-)
-
-attempt_nodes = Table(
-    "attempt_nodes",
-    metadata,
-    Column("attempt_id", ForeignKey("attempts.id"), primary_key=True),
-    Column("node", Integer, primary_key=True),
-    Column("next_seq", Integer, nullable=False),
-    Column("seen_at", Instant, nullable=False),
-    Column("state", String(16), nullable=False),
-    Column("address", String(128), nullable=False),
-    Column("port", Integer),
-    Column("exit_code", Integer),
-    Column("error", JSON),
-    Column("failed_at", Instant),
 )
 
 events = Table(
@@ -375,12 +333,8 @@ def _job(row: Row[Any]) -> Job:
     values.pop("environment")
     values.pop("environment_hash")
     values["status"] = Status(values["status"])
-    values["error"] = _error(values["error"])
+    values["error"] = error_of(values["error"])
     return Job(**values)
-
-
-def _error(body: dict[str, Any] | None) -> JobError | None:
-    return None if body is None else JobError(**body)
 
 
 # Events
@@ -405,74 +359,3 @@ def events_after(connection: Connection, job_id: int, seq: int) -> list[Event]:
         .order_by(events.c.seq)
     )
     return [Event(**row._mapping) for row in rows]
-
-
-# Attempts
-
-
-def add_attempt(connection: Connection, attempt: Attempt) -> None:
-    connection.execute(insert(attempts).values(vars(attempt)))
-    rows = [
-        {
-            "attempt_id": attempt.id,
-            "node": node,
-            "next_seq": 0,
-            "seen_at": attempt.created_at,
-            "state": "launched",
-            "address": "",
-        }
-        for node in range(attempt.node_count)
-    ]
-    connection.execute(insert(attempt_nodes), rows)
-
-
-def attempt_by_id(connection: Connection, attempt_id: str) -> Attempt | None:
-    row = connection.execute(select(attempts).where(attempts.c.id == attempt_id)).one_or_none()
-    return None if row is None else _attempt(row)
-
-
-def attempts_of(connection: Connection, job_id: int) -> list[Attempt]:
-    rows = connection.execute(
-        select(attempts).where(attempts.c.job_id == job_id).order_by(attempts.c.number)
-    )
-    return [_attempt(row) for row in rows]
-
-
-def open_attempts(connection: Connection) -> list[Attempt]:
-    rows = connection.execute(
-        select(attempts).where(attempts.c.ended_at.is_(None)).order_by(attempts.c.created_at)
-    )
-    return [_attempt(row) for row in rows]
-
-
-def unclean_attempts(connection: Connection) -> list[Attempt]:
-    """Those that have ended and whose scratch folder is still to be removed."""
-    rows = connection.execute(
-        select(attempts).where(attempts.c.ended_at.is_not(None), attempts.c.clean == false())
-    )
-    return [_attempt(row) for row in rows]
-
-
-def _attempt(row: Row[Any]) -> Attempt:
-    return Attempt(**{**row._mapping, "error": _error(row.error)})
-
-
-def change_attempt(connection: Connection, attempt_id: str, **values: Any) -> None:
-    connection.execute(update(attempts).where(attempts.c.id == attempt_id).values(values))
-
-
-def nodes_of(connection: Connection, attempt_id: str) -> list[AttemptNode]:
-    rows = connection.execute(
-        select(attempt_nodes)
-        .where(attempt_nodes.c.attempt_id == attempt_id)
-        .order_by(attempt_nodes.c.node)
-    )
-    return [AttemptNode(**{**row._mapping, "error": _error(row.error)}) for row in rows]
-
-
-def change_node(connection: Connection, attempt_id: str, node: int, **values: Any) -> None:
-    connection.execute(
-        update(attempt_nodes)
-        .where(attempt_nodes.c.attempt_id == attempt_id, attempt_nodes.c.node == node)
-        .values(values)
-    )

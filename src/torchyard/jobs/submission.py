@@ -21,7 +21,7 @@ from sqlalchemy.exc import IntegrityError
 from torchyard.base.errors import Conflict, DatabaseAway, InvalidSpec, TorchyardError
 from torchyard.compute import actions as computes
 from torchyard.environments.types import EnvironmentSpec
-from torchyard.jobs import actions, names, outputs, pinning, spec, store
+from torchyard.jobs import actions, names, outputs, pinning, secrets, spec, store
 from torchyard.jobs.room import Room
 from torchyard.jobs.spec_inputs import LITERAL
 from torchyard.jobs.types import Job, Status
@@ -112,6 +112,8 @@ def _insert(
     now, job = room.clock.now(), checked.spec
     experiment = actions.ensure_experiment(connection, room, workspace, job.experiment_name)
     started_by = identity.subject.partition("/")[2] if identity.subject else ""
+    # What tracking clients are shown; the document is whole, because the attempts need it.
+    masker = secrets.masker_of(secrets.values(body))
     job_id = store.add_job(
         connection,
         {
@@ -121,7 +123,7 @@ def _insert(
             "experiment_id": experiment.id,
             "status": Status.NOT_STARTED.value,
             "owner": identity.user,
-            "display_name": job.display_name or name,
+            "display_name": masker.text(job.display_name) or name,
             "spec": _pinned(body, checked.paths),
             "spec_hash": digest,
             "environment": checked.environment.to_json(),
@@ -130,13 +132,13 @@ def _insert(
             "node_count": job.instance_count,
             "processes_per_node": job.process_count_per_instance,
             "created_at": now,
-            "tags": job.tags,
+            "tags": masker.json(job.tags),
             "properties": job.properties,
             "parent": job.parent_job_name or started_by,
             "attempt": 0,
             "deleted": False,
             "archived": False,
-            "description": job.description,
+            "description": masker.text(job.description),
         },
     )
     store.add_event(connection, job_id, now, "status", {"status": Status.NOT_STARTED.value})

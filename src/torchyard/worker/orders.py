@@ -19,6 +19,7 @@ from torchyard.worker.link import AttemptOver, Link, Refused
 OVER = "over"
 HANG = "hang"
 PEER_LOST = "peer_lost"
+TIMEOUT = "timeout"
 _POLL_S = 20
 _PAUSE_S = 1.0
 
