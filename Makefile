@@ -122,7 +122,7 @@ format: setup
 
 docs: setup
 	$(BIN)/python -m torchyard.jobs.keys > docs/reference/job-file.md
-	$(BIN)/python -m torchyard.worker.causes > docs/reference/failure-codes.md
+	$(BIN)/python -m torchyard.worker.cause_page > docs/reference/failure-codes.md
 
 bench: setup
 	$(BIN)/python benchmarks/snapshot.py

@@ -27,6 +27,7 @@ from starlette.exceptions import HTTPException
 
 import torchyard
 from torchyard.base import disk, home_database
+from torchyard.base import machine as machines
 from torchyard.base.blobs import Blobs
 from torchyard.base.clock import Clock, SystemClock
 from torchyard.base.errors import Conflict, Internal, InvalidInput, NotFound, TorchyardError
@@ -56,6 +57,7 @@ from torchyard.jobs import (
     owners,
     reclaiming_routes,
     runs,
+    secrets,
     store,
     worker_routes,
     workspace_life,
@@ -71,6 +73,9 @@ from torchyard.mlflow import routes as mlflow_routes
 from torchyard.mlflow.job_runs import JobRuns
 from torchyard.mlflow.registry import Registry
 from torchyard.models import routes as model_routes
+from torchyard.servers import sharing as sharing_of
+from torchyard.servers.lease import Alone
+from torchyard.servers.sharing import Sharing
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces import people_routes, quota_routes
 from torchyard.workspaces import routes as workspace_routes
@@ -88,6 +93,7 @@ class Parts:
     room: Room
     access: Access
     scheduler: Scheduler
+    sharing: Sharing | None = None
 
 
 def build(
@@ -97,16 +103,32 @@ def build(
     clock: Clock | None = None,
     executor: Executor | None = None,
     database: str = "",
+    shared: bool = False,
 ) -> Parts:
     """Open the home folder and put the rooms together; nothing runs yet.
 
     Args:
         environ: what builds and jobs inherit.
         database: its URL; empty for the one that the home had last.
+        shared: other servers may serve the home, too.
+
+    Raises:
+        InvalidInput: the database can't be used, or can't be shared.
+        Conflict: it is another home's, or in use by servers that this one can't be beside.
     """
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     clock = clock or SystemClock()
-    db = home_database.open_for(home, home_database.chosen(home, database))
+    chosen = home_database.chosen(home, database)
+    if shared:
+        sharing_of.refuse_unshareable(home, chosen)
+    db = home_database.open_for(home, chosen, shared)
+    signals, bell = Signals(), threading.Event()
+    sharing = None
+    if shared:
+        sharing = sharing_of.made(db, home, url, bell.set, signals.heard, signals.missed)
+        signals.share(sharing.wire.tell)
+    else:
+        sharing_of.be_alone(db, home)
     default = workspaces.ensure_default(db, clock)
     computes.ensure_local(db, clock, default.name)
     devices = Machine(environ)
@@ -118,16 +140,19 @@ def build(
         datastores=Datastores(home / "datastores"),
         environments=Environments(home, db, clock, environ),
         history=History(db, store.merge_tags, logged_metrics.add),
-        logs=Logs(home / "logs"),
-        signals=Signals(),
-        bell=threading.Event(),
+        logs=Logs(home / "logs", shared),
+        signals=signals,
+        bell=bell,
         server_id=_id_of(home),
         machine=machine.read(home),
         devices=devices,
+        standing=sharing.lease if sharing else Alone(),
     )
-    scheduler = Scheduler(room, executor or LocalExecutor(home, environ, machine=devices), url)
+    here = machines.here() if shared else ""
+    local = executor or LocalExecutor(home, environ, devices=devices, machine=here)
+    scheduler = Scheduler(room, local, url)
     access = Access(db, clock, lambda workspace, job: owners.of_name(room, workspace, job))
-    return Parts(room, access, scheduler)
+    return Parts(room, access, scheduler, sharing)
 
 
 def create_app(parts: Parts, hosts: Sequence[str] = ()) -> FastAPI:
@@ -145,6 +170,8 @@ def create_app(parts: Parts, hosts: Sequence[str] = ()) -> FastAPI:
         yield
         parts.scheduler.stop()
         audit.close()
+        if parts.sharing is not None:
+            parts.sharing.stop()
         room.db.close()
 
     app = FastAPI(
@@ -184,6 +211,7 @@ def create_app(parts: Parts, hosts: Sequence[str] = ()) -> FastAPI:
             room.history,
             parts.access.person,
             lambda job: room.signals.notify(job_key(job)),
+            partial(secrets.masker_of_script, room.db),
         )
         app.include_router(tracking, prefix=prefix)
     app.include_router(

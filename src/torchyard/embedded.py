@@ -1,6 +1,6 @@
-"""The server of this machine: find it, start it, stop it.
+"""The server of this machine, or those that share its home: find, start, stop.
 
-Owns: `server.json`, `server.lock` and readiness, seen from the command's side.
+Owns: `server.json`, `servers/`, `server.lock` and readiness, seen from the command's side.
 Leaves: serving to server.py, which writes `server.json`, `port` and `token` itself.
 Always: however many ask at once, one server is started; a process is signalled only when it is
 the one that `server.json` names, start time included; standard library only.
@@ -22,6 +22,7 @@ from pathlib import Path
 
 from torchyard.base.errors import InvalidInput, NotAuthenticated, TorchyardError, Unreachable
 from torchyard.base.http import Transport
+from torchyard.base.machine import is_alive, is_seen
 from torchyard.base.settings import Settings
 
 START_LIMIT_S = 30.0
@@ -37,12 +38,13 @@ _children: set[int] = set()
 
 @dataclass(frozen=True)
 class Running:
-    """What `server.json` says of a server that is alive."""
+    """What its file says of a server that is alive; `machine` is empty for one that is alone."""
 
     url: str
     pid: int
     start_time: int
     version: str
+    machine: str = ""
 
 
 def ensure(
@@ -60,8 +62,8 @@ def ensure(
     Raises:
         Unreachable: it does not become ready, with the last lines of its log.
     """
-    running = find(settings)
-    if running is not None and _answers(running):
+    running = answering(settings)
+    if running is not None:
         return running
     with _locked(settings):
         running = find(settings)
@@ -72,9 +74,10 @@ def ensure(
         # Alive without an answer: a loaded machine, or a server that is just starting or ending.
         deadline = time.monotonic() + START_LIMIT_S
         while time.monotonic() < deadline:
-            if _answers(running):
-                return running
-            if find(settings) != running:
+            answers = answering(settings)
+            if answers is not None:
+                return answers
+            if find(settings) is None:
                 return _start(settings, command, port)
             time.sleep(0.1)
     raise Unreachable(
@@ -84,38 +87,78 @@ def ensure(
 
 
 def find(settings: Settings) -> Running | None:
-    """The server that `server.json` names, if that process is alive."""
-    try:
-        body = json.loads(settings.server_file.read_bytes())
-        running = Running(
-            str(body["url"]), int(body["pid"]), int(body["start_time"]), str(body["version"])
-        )
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return running if is_alive(running.pid, running.start_time) else None
+    """The server that `server.json` names, if that process is alive; else another of its home."""
+    return next(living(settings), None)
+
+
+def living(settings: Settings) -> Iterator[Running]:
+    """Every server of the home that is alive, the one that `server.json` names first."""
+    seen: set[Running] = set()
+    for file in (settings.server_file, *sorted(settings.servers_folder.glob("*.json"))):
+        running = _told(file)
+        if running is not None and running not in seen:
+            seen.add(running)
+            if _lives(running):
+                yield running
+
+
+def answering(settings: Settings, but: str = "") -> Running | None:
+    """A living server that answers.
+
+    Args:
+        but: the URL of one that is not meant.
+    """
+    return next((one for one in living(settings) if one.url != but and _answers(one)), None)
 
 
 def stop(settings: Settings, limit_s: float = STOP_LIMIT_S) -> Running | None:
-    """End the server: SIGTERM, and SIGKILL after `limit_s`. Jobs go on without it.
+    """As `stop_all`; returns one of those that were ended, None when none ran."""
+    return next(iter(stop_all(settings, limit_s)), None)
 
-    Returns the server that was ended; None when none ran.
+
+def stop_all(settings: Settings, limit_s: float = STOP_LIMIT_S) -> list[Running]:
+    """End the home's servers on this machine: SIGTERM, and SIGKILL after `limit_s`.
+
+    Jobs go on without them. Returns those that were ended.
     """
     with _locked(settings):
-        running = find(settings)
-        if running is None:
-            return None
-        for kind, wait_s in ((signal.SIGTERM, limit_s), (signal.SIGKILL, limit_s)):
-            _signal(running, kind)
-            if _ended(running, wait_s):
-                break
-        else:
-            raise Unreachable(
-                f"the server (pid {running.pid}) does not end",
-                "see what holds it with `ps`, it may wait for a disk",
-            )
+        here = [one for one in living(settings) if is_seen(one.machine)]
+        for running in here:
+            _end(running, limit_s)
         if find(settings) is None:
             settings.server_file.unlink(missing_ok=True)
-        return running
+        return here
+
+
+def _end(running: Running, limit_s: float) -> None:
+    for kind, wait_s in ((signal.SIGTERM, limit_s), (signal.SIGKILL, limit_s)):
+        _signal(running, kind)
+        if _ended(running, wait_s):
+            return
+    raise Unreachable(
+        f"the server (pid {running.pid}) does not end",
+        "see what holds it with `ps`, it may wait for a disk",
+    )
+
+
+def _told(file: Path) -> Running | None:
+    try:
+        body = json.loads(file.read_bytes())
+        return Running(
+            str(body["url"]),
+            int(body["pid"]),
+            int(body["start_time"]),
+            str(body["version"]),
+            str(body.get("machine", "")),
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _lives(running: Running) -> bool:
+    if is_seen(running.machine):
+        return is_alive(running.pid, running.start_time, running.machine)
+    return _answers(running)  # of another machine there is nothing else to see
 
 
 def token(settings: Settings) -> str:
@@ -146,25 +189,6 @@ def log_tail(settings: Settings, lines: int = _TAIL_LINES, start: int = 0) -> st
     return "\n".join(text.splitlines()[-lines:])
 
 
-def is_alive(pid: int, start_time: int) -> bool:
-    """Whether process `pid` is the one that started at `start_time`, and no zombie."""
-    return process_start_time(pid) == start_time
-
-
-def process_start_time(pid: int) -> int:
-    """When `pid` started, in clock ticks since boot; 0 when it is not running.
-
-    Source: proc(5), `/proc/<pid>/stat`, fields 3 (state) and 22 (starttime).
-    """
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:
-            # The command's name may hold anything, brackets and blanks included.
-            fields = stat.read().rpartition(b")")[2].split()
-    except OSError:
-        return 0
-    return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
-
-
 def _answers(running: Running) -> bool:
     transport = Transport(running.url, "", timeout_s=5.0)
     try:
@@ -182,6 +206,8 @@ def _start(settings: Settings, command: Sequence[str], port: int | None) -> Runn
     arguments = [*command, "--home", str(settings.home), "--ready-fd", str(ready_child)]
     if port is not None:
         arguments += ["--port", str(port)]
+    if settings.servers_folder.is_dir():
+        arguments.append("--shared")  # as it was served last
     try:
         with open(settings.server_log, "ab") as log:
             child = subprocess.Popen(

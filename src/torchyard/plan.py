@@ -71,8 +71,8 @@ class LaunchPlan:
     `communication_backend` is nccl, gloo, or empty when the job does not say. `preflight` is on,
     warn (its errors are told, and the ranks start), off, or always: for a single rank, too.
     `cluster` and `size` name the nodes; `cores` and `memory_bytes` are what one of them is
-    promised, 0 where nothing is. A node gets `gpus_per_node` devices: the engine fills in which, by node;
-    `devices` is empty where the machine has none.
+    promised, 0 where nothing is. A node gets `gpus_per_node` devices: the engine fills in which,
+    by node; `devices` is empty where the machine has none.
     `rehearsed_gpus` is how many GPUs the script of a rehearsal on the CPU sees; 0 is no rehearsal.
     """
 

@@ -1,7 +1,7 @@
-"""`yard-server`: one process over one home folder.
+"""`yard-server`: one process over one home folder, or one of several with `--shared`.
 
 Owns: the home's lock, the port, the owner's token, the order in which things start and stop.
-Leaves: the routes to app.py, everything else to the rooms.
+Leaves: the routes to app.py, several servers' dealings to servers/, everything else to the rooms.
 Always: the port stays the same over restarts; a server that is killed loses nothing.
 """
 
@@ -10,12 +10,15 @@ from __future__ import annotations
 import argparse
 import fcntl
 import getpass
-import json
 import logging
 import os
 import signal
 import socket
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,17 +27,20 @@ import uvicorn
 import torchyard
 from torchyard import listening
 from torchyard.app import Parts, build, create_app
-from torchyard.base import home_database, settings
-from torchyard.base.errors import Conflict, TorchyardError
+from torchyard.base import disk, home_database, locks, machine, settings
+from torchyard.base.errors import Conflict, DiskFull, TorchyardError
 from torchyard.base.files import whole
 from torchyard.doors import LOOPBACK_NAMES
 from torchyard.jobs.signals import Signals
+from torchyard.servers.files import ServerFiles
+from torchyard.servers.types import Server
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces import people
 
 _log = logging.getLogger(__name__)
 _DEFAULT_PORT = 8765
 _DEFAULT_TLS_PORT = 8766
+_START_LIMIT_S = 60.0
 
 
 def ensure_token(parts: Parts, token_file: Path) -> None:
@@ -50,30 +56,75 @@ def ensure_token(parts: Parts, token_file: Path) -> None:
         writing.write(token.encode() + b"\n")
 
 
-def hold_home(home: Path) -> IO[bytes]:
-    """Lock the home folder for one server; let go by closing the file, or by dying.
+def hold_home(home: Path, shared: bool = False) -> IO[bytes]:
+    """Lock the home folder, for one server or for several that share it; let go by closing the
+    file, or by dying.
 
     Raises:
-        Conflict: another server serves it.
+        Conflict: another server serves it, or servers of the other kind do.
     """
     held = open(home / "served.lock", "ab")
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        held.close()
+    if _lock(held, fcntl.LOCK_SH if shared else fcntl.LOCK_EX):
+        return held
+    others_share = not shared and _lock(held, fcntl.LOCK_SH)
+    held.close()
+    if shared:
         raise Conflict(
-            f"another server serves `{home}`", "see it with `yard server status`"
-        ) from None
-    return held
+            f"a server that does not share it serves `{home}`",
+            "stop it with `yard server stop`, and start it with `--shared`, too",
+            code="served",
+        )
+    if others_share:
+        raise Conflict(
+            f"servers that share it serve `{home}`",
+            "start this one with `--shared`, too, or stop them with `yard server stop`",
+            code="served",
+        )
+    raise Conflict(f"another server serves `{home}`", "see it with `yard server status`")
+
+
+def _lock(file: IO[bytes], how: int) -> bool:
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def _one_starts(home: Path, shared: bool) -> Iterator[None]:
+    """What servers of a new home write once, the first of them writes.
+
+    Raises:
+        Conflict: another one has been starting for very long.
+    """
+    if not shared:
+        yield
+        return
+    (home / "locks").mkdir(mode=0o700, exist_ok=True)
+    deadline = time.monotonic() + _START_LIMIT_S
+    with locks.held(home / "locks" / "starting", lambda: time.monotonic() > deadline) as is_held:
+        if not is_held:
+            raise Conflict(
+                f"another server of `{home}` has been starting for {_START_LIMIT_S:g} s",
+                "see `yard server logs`, and end it if it is stuck",
+            )
+        yield
 
 
 def listen(
-    home: Path, host: str, port: int | None, known_as: str = "port", default: int = _DEFAULT_PORT
+    home: Path,
+    host: str,
+    port: int | None,
+    known_as: str = "port",
+    default: int = _DEFAULT_PORT,
+    shared: bool = False,
 ) -> socket.socket:
     """A listening socket on the port asked for, else the one used last, else a free one.
 
     Args:
         known_as: the file of the home folder that remembers the port.
+        shared: the first of several has it, so it is remembered once.
 
     Raises:
         Conflict: the port asked for is taken.
@@ -90,7 +141,8 @@ def listen(
             listener.close()
             continue
         listener.listen(1024)
-        if _remembered(remembered) != listener.getsockname()[1]:
+        known = _remembered(remembered)
+        if not (shared and known) and known != listener.getsockname()[1]:
             with whole(remembered) as writing:
                 writing.write(str(listener.getsockname()[1]).encode())
         return listener
@@ -111,6 +163,7 @@ def run(
     ready_fd: int | None,
     tls: listening.Tls | None = None,
     database: str = "",
+    shared: bool = False,
 ) -> None:
     """Serve until SIGTERM or SIGINT.
 
@@ -118,19 +171,23 @@ def run(
         tls: `host` and `port` are the listener's that has it; workers and commands of this machine
             go on using a plain one on loopback.
         database: its URL; empty for the one that the home had last.
+        shared: other servers may serve the home, too.
     """
     context = listening.context_of(tls) if tls is not None else None
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     configured = settings.Settings(home)
-    held = hold_home(home)
-    secure = None
-    if context is not None:
-        secure = (listen(home, host, port, "tls-port", _DEFAULT_TLS_PORT), context)
-        host, port = LOOPBACK_NAMES[0], None
-    listener = listen(home, host, port)
-    url = f"http://{host}:{listener.getsockname()[1]}"
-    parts = build(home, url, settings.for_jobs(os.environ), database=database)
-    ensure_token(parts, configured.token_file)
+    held = hold_home(home, shared)
+    with _one_starts(home, shared):
+        secure = None
+        if context is not None:
+            tls_socket = listen(home, host, port, "tls-port", _DEFAULT_TLS_PORT, shared)
+            secure = (tls_socket, context)
+            host, port = LOOPBACK_NAMES[0], None
+        listener = listen(home, host, port, shared=shared)
+        url = f"http://{host}:{listener.getsockname()[1]}"
+        environ = settings.for_jobs(os.environ)
+        parts = build(home, url, environ, database=database, shared=shared)
+        ensure_token(parts, configured.token_file)
     app = create_app(parts, (*LOOPBACK_NAMES, host) if listening.is_loopback(host) else ())
     server = _Server(
         uvicorn.Config(
@@ -144,7 +201,12 @@ def run(
         secure,
     )
     server.signals = parts.room.signals
-    _write_server_file(configured.server_file, url)
+    files = ServerFiles(home)
+    if parts.sharing is not None:
+        # Not before: until its app runs, nothing must keep it from renewing its lease in time.
+        parts.sharing.start()
+    else:
+        files.name(_of_one_alone(url))
     if ready_fd is not None:
         os.write(ready_fd, f"{url}\n".encode())
         os.close(ready_fd)
@@ -152,7 +214,8 @@ def run(
     try:
         server.run(sockets=[listener])
     finally:
-        configured.server_file.unlink(missing_ok=True)
+        if not shared:
+            files.unname()
         held.close()
 
 
@@ -166,19 +229,9 @@ class _Server(listening.Server):
         super().handle_exit(sig, frame)
 
 
-def _write_server_file(file: Path, url: str) -> None:
-    start_time = 0
-    if sys.platform == "linux":
-        stat = Path("/proc/self/stat").read_text()
-        start_time = int(stat.rpartition(")")[2].split()[19])
-    body = {
-        "url": url,
-        "pid": os.getpid(),
-        "start_time": start_time,
-        "version": torchyard.__version__,
-    }
-    with whole(file, mode=0o600) as writing:
-        writing.write(json.dumps(body).encode())
+def _of_one_alone(url: str) -> Server:
+    pid, now = os.getpid(), datetime.now(timezone.utc)
+    return Server("", url, "", pid, machine.process_start_time(pid), now, now)
 
 
 def main() -> None:
@@ -189,6 +242,11 @@ def main() -> None:
     parser.add_argument("--tls-key", type=Path, default=None, help="PEM file, without a password")
     parser.add_argument(
         "--insecure", action="store_true", help="listen beyond loopback without TLS"
+    )
+    parser.add_argument(
+        "--shared",
+        action="store_true",
+        help="other servers may serve this home and its PostgreSQL, too, all with this flag",
     )
     parser.add_argument("--port", type=int, default=None, help="default: the one used last")
     parser.add_argument(
@@ -210,11 +268,13 @@ def main() -> None:
         if asked.database:
             home_database.refuse_password(asked.database)
         database = asked.database or configured.database
-        run(home, asked.host, asked.port, asked.ready_fd, tls, database)
+        run(home, asked.host, asked.port, asked.ready_fd, tls, database, asked.shared)
     except TorchyardError as error:
         print(f"error: {error.message}", file=sys.stderr)
-        if error.hint:
-            print(f"hint: {error.hint}", file=sys.stderr)
+        # No server runs that could make room.
+        hint = disk.AT_START if isinstance(error, DiskFull) else error.hint
+        if hint:
+            print(f"hint: {hint}", file=sys.stderr)
         raise SystemExit(error.exit_code) from error
 
 

@@ -444,6 +444,7 @@ def main() -> None:
     parser.add_argument("--home", type=Path)
     parser.add_argument("--ready-fd", type=int)
     parser.add_argument("--fail", action="store_true")
+    parser.add_argument("--shared", action="store_true", help="as one of several")
     parser.add_argument("--deaf", action="store_true", help="ignore SIGTERM")
     asked = parser.parse_args()
     if asked.fail:
@@ -458,6 +459,9 @@ def main() -> None:
     (asked.home / "token").write_text(TOKEN)
     body = {"url": url, "pid": os.getpid(), "start_time": start_time, "version": "0.1.0"}
     (asked.home / "server.json").write_text(json.dumps(body))
+    if asked.shared:
+        (asked.home / "servers").mkdir(exist_ok=True)
+        (asked.home / "servers" / f"{os.getpid()}.json").write_text(json.dumps(body))
     os.write(asked.ready_fd, f"{url}\n".encode())
     os.close(asked.ready_fd)
     signal.signal(signal.SIGTERM, signal.SIG_IGN if asked.deaf else signal.SIG_DFL)

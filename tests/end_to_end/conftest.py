@@ -49,6 +49,14 @@ def yard(new_url: Callable[[], str]) -> Iterator[Yard]:
         remove(home)
 
 
+@pytest.fixture(autouse=True)
+def nothing_goes_on(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a test that failed in the middle has started does not run on into the others."""
+    yield
+    if "yard" in request.fixturenames:
+        request.getfixturevalue("yard").quiet_down()
+
+
 @pytest.fixture
 def write_job(tmp_path: Path) -> Callable[..., str]:
     """Write a job file with its code, and return the file's path."""

@@ -183,8 +183,7 @@ def test_what_needs_the_server_waits_for_it(yard: Yard, write_job: Write, versio
     job = {"name": name, "command": "python away.py", "environment": environment(version)}
     yard("job", "create", "-f", write_job(job, away=AWAY))
     wait_until(lambda: yard.job(name)["status"] == "Running", 120, "the job runs")
-    plans = [(plan, json.loads(plan.read_text())) for plan in yard.home.glob("scratch/*/plan.json")]
-    folder = next(plan.parent / "node-0/work" for plan, told in plans if told["job"] == name)
+    folder = yard.node_of(name) / "work"
     wait_until((folder / "ready").exists, 60, "the script is ready")
     yard.kill_server()
     (folder / "go").touch()

@@ -59,12 +59,7 @@ def history(yard: Yard, job: str, key: str) -> list[tuple[int, float]]:
 def work_folder(yard: Yard, job: str) -> Path:
     """Where the job's only node works."""
     wait_until(lambda: yard.job(job)["status"] == "Running", 120, f"job {job} runs")
-    found = [
-        plan.parent / "node-0" / "work"
-        for plan in (yard.home / "scratch").glob("*/plan.json")
-        if json.loads(plan.read_text())["job"] == job
-    ]
-    return found[0]
+    return yard.node_of(job) / "work"
 
 
 def tell(name: str, steps: list[list[float]]) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-from pathlib import Path
 
 import pytest
 from yard_under_test import wait_until
@@ -116,21 +114,12 @@ def _kill_worker(yard, name: str, also_guardian: bool) -> None:
         return b"waiting" in said
 
     wait_until(waiting, 60, "the script waits")
-    (who,) = [
-        json.loads(file.read_text())
-        for file in (yard.home / "scratch").glob("*/node-0/worker.json")
-        if _is_of(file, name)
-    ]
+    who = yard.worker_of(name)
     if also_guardian:
         os.kill(who["guardian"]["pid"], signal.SIGSTOP)
     os.kill(who["pid"], signal.SIGKILL)
     if also_guardian:
         os.kill(who["guardian"]["pid"], signal.SIGKILL)
-
-
-def _is_of(worker_file: Path, name: str) -> bool:
-    plan = worker_file.parent.parent / "plan.json"
-    return json.loads(plan.read_text())["job"] == name
 
 
 def _marked(name: str, yard) -> list[str]:

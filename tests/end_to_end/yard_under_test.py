@@ -125,6 +125,42 @@ class Yard:
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not alive(pid), 10, "the server is dead")
 
+    def quiet_down(self, timeout_s: float = 30) -> None:
+        """Cancel what still runs, and wait for it; whatever is wrong here is no test's failure."""
+        with contextlib.suppress(Exception):
+            left = [job["name"] for job in self.get("jobs")["value"] if job["status"] not in ENDED]
+            for name in left:
+                with contextlib.suppress(OSError):
+                    self.post(f"jobs/{name}/cancel", {})
+            if left:
+                wait_until(
+                    lambda: all(self.job(name)["status"] in ENDED for name in left),
+                    timeout_s,
+                    "what a test left running is canceled",
+                )
+
+    def worker_of(self, name: str, node: int = 0) -> dict[str, Any]:
+        """What the worker of a running job says of itself: its pid and its guardian's."""
+        record = self.node_of(name, node) / "worker.json"
+        wait_until(record.exists, 30, f"the worker of job {name} says who it is")
+        who: dict[str, Any] = json.loads(record.read_text())
+        return who
+
+    def node_of(self, name: str, node: int = 0) -> Path:
+        """The folder of a node of a job's running attempt, waited for."""
+        found: list[Path] = []
+
+        def look() -> bool:
+            for plan in (self.home / "scratch").glob("*/plan.json"):
+                # Folders of other attempts come and go meanwhile, half written and half removed.
+                with contextlib.suppress(OSError, ValueError):
+                    if json.loads(plan.read_text())["job"] == name:
+                        found.append(plan.parent / f"node-{node}")
+            return bool(found)
+
+        wait_until(look, 30, f"job {name} has a folder")
+        return found[-1]
+
     def processes(self) -> list[str]:
         """Every process that carries the home folder in its arguments or its environment."""
         found = []

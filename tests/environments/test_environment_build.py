@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 import signal
@@ -103,6 +104,38 @@ def test_an_environment_is_whole_locked_compiled_and_discreet(
     assert (build.hash, build.status, build.lock) == (spec.hash, "ready", lock)
     assert ["alpha==1.0", "beta==1.5"] in [shown["packages"] for shown in room.list()]
     assert not leftovers(machine)
+
+
+def test_the_log_shows_no_secret_of_those_who_wait(room: Environments, machine: Machine) -> None:
+    """A package's build program prints what it likes: in parts, in base64, over several lines."""
+    secret, own, late = "tr0ub4dor&3-of-ada", "hf_QmZxTnVbKcLp", "late-secret-value"
+    machine.variables["HF_TOKEN"] = own
+    encoded = base64.b64encode(secret.encode()).decode()
+    code = "import os, sys, time\n"
+    for part in (secret[:7], secret[7:], " ", os.path.basename(secret), "\\n", encoded, "\\n"):
+        code += f"sys.stderr.write({part!r}.encode().decode('unicode_escape'))\n"
+        code += "sys.stderr.flush(); time.sleep(0.05)\n"
+    code += f"print(os.environ.get('HF_TOKEN'), {late!r}, 'x' * 70000 + {secret!r})\n"
+    code += f"raise SystemExit('no: ' + {secret!r})\n"
+    wheels.put_source(machine.wheels, "leaky", "1.0", code)
+    asked_for: list[int] = []
+
+    def secrets() -> dict[str, int]:
+        asked_for.append(1)
+        # Somebody else comes to wait once the build is under way.
+        return {secret: 8} if len(asked_for) == 1 else {secret: 8, late: 8}
+
+    room._variables.update(machine.variables)  # the fixture has read them already
+    spec = asked(room, "leaky")
+    with pytest.raises(BuildFailed) as caught:
+        room.build(spec, secrets=secrets)
+    log = room.log_path(spec).read_text()
+    (build,) = room.builds()
+    for words in (log, caught.value.message, caught.value.hint, build.error):
+        for hidden in (secret, encoded, own, late):
+            assert hidden not in words
+    assert "*" * len(secret) in log and "*" * len(own) in log and "*" * len(late) in log
+    assert len(asked_for) > 1
 
 
 def test_plain_python_has_pip_and_is_quick(room: Environments) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import threading
 import time
@@ -20,7 +21,7 @@ from torchyard.executors.executor import DevicesTaken, Executor
 from torchyard.executors.local import LocalExecutor
 from torchyard.executors.machine import Machine
 from torchyard.plan import LaunchPlan
-from worker.bench import Bench, bench_in
+from worker.bench import Bench, bench_in, is_alive
 
 
 class LocalSite(Site):
@@ -112,6 +113,25 @@ def test_a_worker_deaf_to_the_stop_is_killed_after_the_grace(bench: Bench) -> No
     # Its heir has told of it.
     assert bench.executor.status(handle).state == "exited"
     assert "was killed by signal 9" in bench.server.find("node_exited")["error"]["message"]
+
+
+def test_a_node_is_not_over_while_its_guardian_is_at_work(bench: Bench) -> None:
+    site = LocalSite(bench)
+    plan = site.plan()
+    handle = bench.executor.launch(plan)
+    bench.server.wait_for("ranks_started")
+    guardian = bench.who(plan)["guardian"]["pid"]
+    os.kill(guardian, signal.SIGSTOP)
+    site.end(plan)
+    told = Path(plan.scratch) / "node-0" / "exit.json"
+    worker = bench.who(plan)["pid"]
+    bench.server.wait_until(lambda: told.exists() and not is_alive(worker))
+    assert not bench.executor.status(handle).over
+    # Somebody empties the folder all the same: nothing of it comes back.
+    shutil.rmtree(plan.scratch)
+    os.kill(guardian, signal.SIGCONT)
+    bench.server.wait_until(lambda: not is_alive(guardian))
+    assert not Path(plan.scratch).exists()
 
 
 def test_ended_workers_are_no_zombies(bench: Bench) -> None:

@@ -1,7 +1,7 @@
 """A torchyard to break: a server of its own over a temporary home, and every process it leads to.
 
 Owns: the home, the server's life, asking the native API, finding processes.
-Leaves: which fault comes when to kills.py and server_kills.py.
+Leaves: which fault comes when to kills.py, server_kills.py and two_servers.py.
 Always: at the end no process of it is left, however the faults went.
 """
 
@@ -21,7 +21,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torchyard.worker import processes
 
@@ -42,10 +42,15 @@ class Site:
     def start(self) -> None:
         """Start a server, on the port it had, and return when it answers."""
         began = time.monotonic()
+        self.server, self.url = self.launch()
+        self.ready_s = time.monotonic() - began
+
+    def launch(self) -> tuple[subprocess.Popen[bytes], str]:
+        """A server that answers, and its URL."""
         readable, writable = os.pipe()
         kept = {name: value for name, value in os.environ.items() if "TORCHYARD" not in name}
         with open(self.home / "server.out", "ab") as out:
-            self.server = subprocess.Popen(
+            server = subprocess.Popen(
                 [
                     str(Path(sys.executable).with_name("yard-server")),
                     *("--home", str(self.home), "--ready-fd", str(writable), *self.options),
@@ -59,9 +64,9 @@ class Site:
             )
         os.close(writable)
         with os.fdopen(readable) as told:
-            self.url = told.readline().strip()
-        assert self.url, (self.home / "server.out").read_text()[-2000:]
-        self.ready_s = time.monotonic() - began
+            url = told.readline().strip()
+        assert url, (self.home / "server.out").read_text()[-2000:]
+        return server, url
 
     def kill(self) -> None:
         """End the server as a crash does."""
@@ -140,20 +145,32 @@ class Site:
             processes.send(process, signal.SIGKILL)
 
 
+AnySite = TypeVar("AnySite", bound=Site)
+
+
 @contextlib.contextmanager
 def made(options: tuple[str, ...] = (), environ: Mapping[str, str] | None = None) -> Iterator[Site]:
     """A site with a server that runs; nothing of it stays."""
-    home = Path(tempfile.mkdtemp(prefix="torchyard-faults-"))
-    site = Site(home, options, environ or {})
+    with kept(Site(new_home(), options, environ or {})) as site:
+        yield site
+
+
+def new_home() -> Path:
+    return Path(tempfile.mkdtemp(prefix="torchyard-faults-"))
+
+
+@contextlib.contextmanager
+def kept(site: AnySite) -> Iterator[AnySite]:
+    """A site of whatever kind, running; nothing of it stays."""
     try:
         site.start()
         yield site
     finally:
         site.end()
-        for folder, _, _ in os.walk(home):
+        for folder, _, _ in os.walk(site.home):
             with contextlib.suppress(OSError):
                 os.chmod(folder, 0o700)
-        shutil.rmtree(home, ignore_errors=True)
+        shutil.rmtree(site.home, ignore_errors=True)
 
 
 def having(word: str) -> list[processes.Process]:

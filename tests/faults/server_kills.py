@@ -74,32 +74,28 @@ def run(
     chance = random.Random(seed)
     counts, asked = Counts(), Asked()
     with made(options, environ) as site:
-        cluster = {"name": "faulty", "type": "amlcompute", "max_instances": at_once}
-        site.ask("PUT", "computes/faulty", cluster)
-        script = site.home / "script.py"
-        script.write_text(SCRIPT)
+        prepare(site, at_once)
         for _ in range(kills):
-            _keep_busy(site, asked, chance, at_once)
+            keep_busy(site, asked, chance, at_once)
             time.sleep(chance.random() * 1.5)
             site.kill()
             time.sleep(chance.random() * chance.choice((0.1, 1.5)))
             _come_back(site, asked, counts)
             counts.kills += 1
-        for name in asked.steps:
-            site.wait(name, 240)
         counts.jobs = len(asked.steps)
-        counts.wrong = [
-            f"{name}: {why}"
-            for name, steps in asked.steps.items()
-            for why in _wrong(site, name, steps)
-        ]
+        counts.wrong = all_wrong(site, asked)
     return counts
 
 
-def _keep_busy(site: Site, asked: Asked, chance: random.Random, at_once: int) -> None:
+def keep_busy(
+    site: Site, asked: Asked, chance: random.Random, at_once: int, most: int | None = None
+) -> int:
+    """Submit jobs until one waits, `most` in all; returns how many have not ended."""
     listed = site.patiently("GET", "jobs?limit=1000")["value"]
-    open_jobs = [job for job in listed if job["status"] not in ENDED]
-    for _ in range(at_once + 1 - len(open_jobs)):
+    count = sum(job["status"] not in ENDED for job in listed)
+    for _ in range(at_once + 1 - count):
+        if len(asked.steps) == most:
+            break
         steps = chance.randrange(20, 200)
         name = f"job-{len(asked.steps)}"
         asked.steps[name] = steps
@@ -112,6 +108,24 @@ def _keep_busy(site: Site, asked: Asked, chance: random.Random, at_once: int) ->
                 "distribution": {"type": "pytorch", "process_count_per_instance": RANKS},
             }
         )
+        count += 1
+    return count
+
+
+def prepare(site: Site, at_once: int) -> None:
+    """The cluster and the script of the jobs."""
+    cluster = {"name": "faulty", "type": "amlcompute", "max_instances": at_once}
+    site.ask("PUT", "computes/faulty", cluster)
+    (site.home / "script.py").write_text(SCRIPT)
+
+
+def all_wrong(site: Site, asked: Asked) -> list[str]:
+    """What is wrong with any of the jobs, once all have ended."""
+    for name in asked.steps:
+        site.wait(name, 240)
+    return [
+        f"{name}: {why}" for name, steps in asked.steps.items() for why in wrong(site, name, steps)
+    ]
 
 
 def _come_back(site: Site, asked: Asked, counts: Counts) -> None:
@@ -120,21 +134,21 @@ def _come_back(site: Site, asked: Asked, counts: Counts) -> None:
     counts.ready_s.append(site.ready_s)
     listed = site.patiently("GET", "jobs?limit=1000")["value"]
     running = [job["name"] for job in listed if job["status"] == "Running"]
-    before = {name: _news(site, name) for name in running}
+    before = {name: news(site, name) for name in running}
     while before and time.monotonic() < began + 10.0:
-        if any(_news(site, name) != seen for name, seen in before.items()):
+        if any(news(site, name) != seen for name, seen in before.items()):
             counts.adopted_s.append(time.monotonic() - began)
             return
         time.sleep(0.02)
 
 
-def _news(site: Site, name: str) -> tuple[Any, ...]:
+def news(site: Site, name: str) -> tuple[Any, ...]:
     """Whatever changes when a worker is heard: status, and the size of its logs."""
     files = site.patiently("GET", f"jobs/{name}/files")["value"]
     return site.job(name)["status"], *((file["path"], file["size_bytes"]) for file in files)
 
 
-def _wrong(site: Site, name: str, steps: int) -> list[str]:
+def wrong(site: Site, name: str, steps: int) -> list[str]:
     job = site.job(name)
     if job["status"] != "Completed":
         return [f"{job['status']}: {job['error']}, {_worker_log(site, name)}"]

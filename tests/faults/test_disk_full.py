@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 import urllib.error
+import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import pytest
 
 from faults import fault_site
 from faults.fault_site import Site
+from torchyard.base import disk
 from torchyard.worker import processes
 
 pytestmark = [
@@ -104,6 +106,19 @@ def _fill(folder: Path) -> None:
             with contextlib.suppress(OSError):
                 while ballast.write(b"\0" * size):
                     pass
+
+
+def _health(site: Site) -> Mapping[str, Any]:
+    """It may be asked a little before it answers."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            with urllib.request.urlopen(f"{site.url}/health", timeout=10) as answer:
+                told: Mapping[str, Any] = json.loads(answer.read())
+                return told
+        except OSError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
 
 
 def _free(folder: Path) -> None:
@@ -261,6 +276,57 @@ def test_logs_metrics_outputs_and_models(small_home: Site, tmp_path: Path) -> No
         ["removed", "environment"],
     ]
     assert site.wait(site.submit({"command": "true"}))["status"] == "Completed"
+
+
+@pytest.mark.parametrize("exists", [True, False], ids=["known home", "new home"])
+@pytest.mark.parametrize("free_kb", [0, 16, 64, 256])
+def test_a_server_starts_on_a_full_disk_or_says_why_not(
+    tmp_path: Path, exists: bool, free_kb: int
+) -> None:
+    """Never a traceback, never a server that hangs; with room again it goes on."""
+    with _mounted(tmp_path / "disk", 48) as mounted:
+        site = Site(mounted / "home")
+        site.home.mkdir(mode=0o700)
+        try:
+            if exists:
+                site.start()
+                made = _yard(site, "workspace", "create", "-n", "known")
+                assert made.returncode == 0, made.stderr
+                site.end()
+            _fill(mounted)
+            with open(mounted / "ballast", "r+b") as ballast:
+                ballast.truncate((mounted / "ballast").stat().st_size - (free_kb << 10))
+            said = tmp_path / "said"
+            with open(said, "wb") as out:
+                words = [str(Path(sys.executable).with_name("yard-server")), "--home"]
+                site.server = subprocess.Popen(
+                    [*words, str(site.home)], stdout=out, stderr=out, start_new_session=True
+                )
+            while b"serves" not in said.read_bytes() and site.server.poll() is None:
+                time.sleep(0.1)
+            if site.server.poll() is None:
+                site.url = said.read_text().split(" at ")[1].split()[0]
+                assert _health(site)["status"] in ("ok", "degraded")
+                listed = _yard(site, "workspace", "list", "-o", "json")
+                assert listed.returncode == 0, listed.stderr
+                assert ("known" in listed.stdout) is exists
+            else:
+                assert site.server.returncode == disk.full("it").exit_code, said.read_text()
+                error, hint = said.read_text().splitlines()[-2:]
+                assert error.startswith("error: no space left on `"), error
+                assert hint == f"hint: {disk.AT_START}"
+                if os.environ.get("DISK_FULL_SHOW"):
+                    print(
+                        f"{free_kb} KB left, {'known' if exists else 'new'} home\n{error}\n{hint}"
+                    )
+            assert "Traceback" not in said.read_text()
+            site.end()
+            _free(mounted)
+            site.start()
+            listed = _yard(site, "workspace", "list")
+            assert listed.returncode == 0 and ("known" in listed.stdout) is exists
+        finally:
+            site.end()
 
 
 def test_a_nodes_disk(small_scratch: Site, tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from faults import kills, server_kills
+import postgres_server
+from faults import kills, server_kills, two_servers
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(900)]
 
@@ -28,3 +29,13 @@ def test_a_killed_server_loses_nothing() -> None:
     print(server_kills.report(counts))
     assert counts.kills == 25
     assert not counts.wrong, f"seed {seed}\n{server_kills.report(counts)}"
+
+
+def test_two_servers_of_which_either_is_killed_lose_nothing() -> None:
+    postgres_server.need()
+    seed = random.randrange(1 << 30)
+    print(f"\nseed {seed}")
+    counts = two_servers.run(15, seed)
+    print(two_servers.report(counts))
+    assert counts.jobs == 15 and counts.kills + counts.stalls > 0
+    assert not counts.wrong, f"seed {seed}\n{two_servers.report(counts)}"

@@ -48,7 +48,9 @@ class FakeEnvironments:
     def use(self, spec: EnvironmentSpec) -> Path | None:
         return self.is_built(spec)
 
-    def build(self, spec: EnvironmentSpec, cancelled: Callable[[], bool]) -> Path:
+    def build(
+        self, spec: EnvironmentSpec, cancelled: Callable[[], bool], secrets: object = None
+    ) -> Path:
         self.builds.append(spec.requirements[0])
         assert self.go_on.wait(10)
         if spec.requirements[0] in self.broken:

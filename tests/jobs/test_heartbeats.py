@@ -38,15 +38,21 @@ def running(room: Room, executor: FakeExecutor, **changes: Any) -> tuple[Job, li
     return rooms.again(room, job), workers
 
 
+def passes(clock: FakeClock, heartbeats: Heartbeats, seconds: int) -> None:
+    """Time, with the rounds of a server that runs."""
+    for _ in range(0, seconds, 5):
+        clock.advance(5)
+        heartbeats.look()
+
+
 def test_a_worker_that_is_heard_of_again_goes_on(room: Room, clock: FakeClock) -> None:
     executor = FakeExecutor()
     heartbeats = Heartbeats(room, executor)
     job, (first, second) = running(room, executor, resources={"instance_count": 2})
     assert job.status is Status.RUNNING
-    clock.advance(25)
+    passes(clock, heartbeats, 25)
     first.tell("notice", message="here")
-    clock.advance(10)
-    heartbeats.look()
+    passes(clock, heartbeats, 10)
     silent = rooms.again(room, job)
     assert silent.status is Status.NOT_RESPONDING
     second.tell("notice", message="here")
@@ -62,12 +68,11 @@ def test_one_that_stays_away_fails_the_job_and_is_stopped(room: Room, clock: Fak
     executor = FakeExecutor()
     heartbeats = Heartbeats(room, executor)
     job, _ = running(room, executor)
-    clock.advance(700)
-    heartbeats.look()
+    passes(clock, heartbeats, 600)
     failed = rooms.again(room, job)
     assert failed.status is Status.FAILED and failed.error is not None
     assert failed.error.code == "not_responding"
-    assert failed.error.message == "the worker of node 0 was not heard of for 700 s"
+    assert failed.error.message == "the worker of node 0 was not heard of for 600 s"
 
 
 def test_a_server_that_was_away_itself_blames_nobody(room: Room, clock: FakeClock) -> None:
@@ -78,6 +83,19 @@ def test_a_server_that_was_away_itself_blames_nobody(room: Room, clock: FakeCloc
     clock.advance(20)
     heartbeats.look()
     assert rooms.again(room, job).status is Status.RUNNING
+
+
+def test_nor_does_one_that_stood_still(room: Room, clock: FakeClock) -> None:
+    executor = FakeExecutor()
+    job, _ = running(room, executor)
+    heartbeats = Heartbeats(room, executor)
+    passes(clock, heartbeats, 10)
+    clock.advance(5000)  # a laptop that slept
+    heartbeats.look()
+    passes(clock, heartbeats, 20)
+    assert rooms.again(room, job).status is Status.RUNNING
+    passes(clock, heartbeats, 15)
+    assert rooms.again(room, job).status is Status.NOT_RESPONDING
 
 
 # How long a job has been quiet

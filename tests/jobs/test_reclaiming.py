@@ -12,12 +12,15 @@ from pathlib import Path
 import pytest
 
 from jobs import rooms
+from torchyard.base import locks
 from torchyard.base.blobs import Blobs
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
-from torchyard.base.errors import Conflict, NotFound, TorchyardError
+from torchyard.base.errors import Conflict, InvalidInput, NotFound, TorchyardError
+from torchyard.environments import caches
 from torchyard.environments.actions import Environments
 from torchyard.jobs import reclaiming, store
+from torchyard.jobs import reclaiming_settings as settings
 from torchyard.jobs.reclaiming import DAY_S, Wishes
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Job, Status
@@ -209,3 +212,140 @@ def test_one_at_a_time_and_nothing_on_a_survey(room: Room) -> None:
     assert len(list(room.blobs.all())) == 2
     with reclaiming._alone(room.home), pytest.raises(Conflict):
         reclaiming.reclaim(room, Wishes())
+
+
+def _draft(room: Room, path: str, *, old: bool) -> Path:
+    """A draft as a killed program leaves it."""
+    made = room.home / path
+    if path.endswith("/"):
+        made.mkdir(parents=True)
+        (made / "inner").write_bytes(b"x" * 1000)
+        if old:
+            _age(made / "inner")
+    else:
+        made.parent.mkdir(parents=True, exist_ok=True)
+        made.write_bytes(b"x" * 1000)
+    if old:
+        _age(made)
+    return made
+
+
+_DRAFTS = [
+    f"environments/.building-{'ab' * 32}-123/",
+    f"environments/.removing-{'ab' * 32}/",
+    f"cache/data/{'cd' * 16}.part/",
+    "cache/.removing-uv/",
+    "datastores/default/workspaceartifactstore/job/.weights.bin.0123456789ab.part",
+    f"datastores/default/workspaceartifactstore/.uploads/{'ef' * 16}/",
+    "blobs/ab/.abcdef.0123456789ab.part",
+]
+
+
+@pytest.mark.parametrize("path", _DRAFTS)
+def test_what_was_begun_and_never_ended_goes(room: Room, path: str) -> None:
+    (room.home / "cache/data/locks").mkdir(parents=True)
+    (room.home / "environments").mkdir()
+    draft = _draft(room, path, old=True)
+    (said,) = [one for one in reclaiming.survey(room, Wishes()) if one.kind == "leftover"]
+    assert said.goes and "broken off" in said.why and said.size_bytes >= 1000
+    assert said.name == path.rstrip("/")
+    assert draft.exists()
+    (done,) = [one for one in reclaiming.reclaim(room, Wishes()) if one.kind == "leftover"]
+    assert done.goes and not draft.exists()
+
+
+@pytest.mark.parametrize("path", _DRAFTS)
+def test_what_may_be_under_way_stays(room: Room, path: str) -> None:
+    draft = _draft(room, path, old=False)
+    (said,) = [one for one in reclaiming.reclaim(room, Wishes()) if one.kind == "leftover"]
+    assert not said.goes and "may be under way" in said.why
+    assert draft.exists()
+
+
+def test_a_draft_with_a_new_file_in_it_stays(room: Room) -> None:
+    draft = _draft(room, _DRAFTS[5], old=True)
+    (draft / "2").write_bytes(b"part")
+    _age(draft)
+    reclaiming.reclaim(room, Wishes())
+    assert (draft / "2").exists()
+
+
+def test_a_draft_that_is_worked_on_stays_however_old(room: Room) -> None:
+    """A slow build writes nothing for a day; it holds its lock."""
+    (room.home / "environments").mkdir()
+    draft = _draft(room, _DRAFTS[0], old=True)
+    with locks.held(room.home / "environments" / f"{'ab' * 32}.lock"):
+        (said,) = [one for one in reclaiming.reclaim(room, Wishes()) if one.kind == "leftover"]
+    assert not said.goes and "in use again" in said.why
+    assert draft.exists()
+
+
+@pytest.mark.parametrize("name", ["weights.part", ".hidden", ".notes.part", ".x.zz3456789abc.part"])
+def test_a_users_own_file_is_no_leftover(room: Room, name: str) -> None:
+    kept = _draft(room, f"datastores/default/workspaceartifactstore/job/{name}", old=True)
+    assert not [one for one in reclaiming.reclaim(room, Wishes()) if one.kind == "leftover"]
+    assert kept.exists()
+
+
+def test_uvs_cache_goes_by_age_and_by_size(room: Room) -> None:
+    uv = _draft(room, "cache/uv/", old=True)
+    other = _draft(room, "cache/of-somebody/", old=True)
+    told = {one.name: one for one in reclaiming.survey(room, Wishes()) if one.kind == "cache"}
+    assert told["uv"].goes and "unused for 40" in told["uv"].why
+    assert not told["of-somebody"].goes and told["of-somebody"].why == "not made by torchyard"
+    with caches.in_use(room.home):
+        # Used now, so that only its size speaks against it; and whoever uses it keeps it.
+        assert not _cache(reclaiming.survey(room, Wishes())).goes
+        wishes = Wishes(caches_bytes=999)
+        assert _cache(reclaiming.survey(room, wishes)).why.endswith("beyond the budget of caches")
+        assert not _cache(reclaiming.reclaim(room, wishes)).goes
+        assert uv.exists()
+    assert not _cache(reclaiming.reclaim(room, Wishes(caches_bytes=1000))).goes
+    assert _cache(reclaiming.reclaim(room, wishes)).goes
+    assert not uv.exists() and other.exists()
+    assert not list((room.home / "cache").glob(".removing-*"))
+
+
+def _cache(things: list[reclaiming.Thing]) -> reclaiming.Thing:
+    return next(one for one in things if one.kind == "cache" and one.name == "uv")
+
+
+def test_what_is_asked_comes_before_what_is_stored(tmp_path: Path) -> None:
+    assert settings.wishes(tmp_path, {}) == Wishes()
+    settings.save(tmp_path, {"budget_bytes": 5, "older_than_s": 60.0})
+    settings.save(tmp_path, {"logs_bytes": 7})
+    assert settings.wishes(tmp_path, {}) == Wishes(60.0, 5, 7)
+    assert settings.wishes(tmp_path, {"budget_bytes": 9}) == Wishes(60.0, 9, 7)
+    assert settings.wishes(tmp_path, {"budget_bytes": None}) == Wishes(60.0, None, 7)
+    assert settings.save(tmp_path, {"budget_bytes": None, "older_than_s": None}) == {
+        "logs_bytes": 7
+    }
+    assert settings.wishes(tmp_path, {}) == Wishes(logs_bytes=7)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"budget": 5}, "did you mean `budget_bytes`"),
+        ({"budget_bytes": -1}, "from 0 on"),
+        ({"budget_bytes": True}, "from 0 on"),
+        ({"budget_bytes": 1.5}, "from 0 on"),
+        ({"older_than_s": "14d"}, "from 0 on"),
+        ({"older_than_s": float("nan")}, "from 0 on"),
+        ({"grace_s": 1}, "there are: older_than_s"),
+    ],
+)
+def test_a_wish_that_is_none_is_refused(
+    tmp_path: Path, given: dict[str, object], words: str
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        settings.save(tmp_path, given)
+    assert words in caught.value.hint
+    assert not (tmp_path / "gc.json").exists()
+
+
+def test_settings_that_were_broken_by_hand_are_told(tmp_path: Path) -> None:
+    (tmp_path / "gc.json").write_text("{budget: 5}")
+    with pytest.raises(InvalidInput) as caught:
+        settings.wishes(tmp_path, {})
+    assert "gc.json" in caught.value.message and "--save" in caught.value.hint

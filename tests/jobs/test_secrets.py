@@ -103,6 +103,72 @@ def test_no_answer_shows_a_secret(client: TestClient, parts: app.Parts) -> None:
     assert shown["status"] == "Failed"
 
 
+def test_what_a_script_tells_the_server_itself_is_masked(
+    client: TestClient, parts: app.Parts
+) -> None:
+    """With its run's token and no relay between: every word but the names of what exists."""
+    client.post(JOBS, json=JOB)
+    for _ in range(5):
+        parts.scheduler.look()
+    executor: FakeExecutor = parts.scheduler.executor  # type: ignore[assignment]
+    own = {"Authorization": f"Bearer {executor.launches[0].run_token}"}
+    base = "/mlflow/default/api/2.0/mlflow"
+
+    def say(path: str, **fields: Any) -> Any:
+        answer = client.post(f"{base}/{path}", json=fields, headers=own)
+        return _without_secrets(answer).json()
+
+    say("runs/log-parameter", run_id="j", key="phrase", value=MARKED)
+    say("runs/set-tag", run_id="j", key="mlflow.note.content", value=f"uses {NAMED}")
+    say("runs/log-metric", run_id="j", key=f"loss of {MARKED}", value=1.0, timestamp=1, step=0)
+    say(
+        "runs/log-batch",
+        run_id="j",
+        metrics=[{"key": NAMED, "value": 1.0, "timestamp": 1, "step": 0}],
+        params=[{"key": "inner", "value": json.dumps({"a": NAMED})}],
+        tags=[{"key": MARKED, "value": PLAIN}],
+    )
+    say("runs/log-inputs", run_id="j", datasets=[{"dataset": _dataset(NAMED)}])
+    experiment = say("experiments/create", name=f"e {NAMED}")["experiment_id"]
+    made = say("runs/create", experiment_id=experiment, run_name=f"with {MARKED}")["run"]
+    say("registered-models/create", name="m", description=f"made with {MARKED}")
+    refused = client.post(f"{base}/runs/log-parameter", headers=own, json={"run_id": [NAMED]})
+    assert refused.status_code == 400
+    shown = client.get(f"{base}/runs/get", params={"run_id": "j"}).text
+    shown += client.get(f"{base}/runs/get", params={"run_id": made["info"]["run_id"]}).text
+    shown += client.post(f"{base}/experiments/search", json={"max_results": 9}).text
+    shown += client.get(f"{base}/registered-models/get", params={"name": "m"}).text
+    assert MARKED not in shown and NAMED not in shown
+    assert "*" * len(NAMED) in shown and "*" * len(MARKED) in shown and PLAIN in shown
+
+
+def test_a_short_secret_hides_no_name_of_what_exists(client: TestClient, parts: app.Parts) -> None:
+    """A secret that is part of the job's own name would otherwise keep it from logging."""
+    pin = {"MY_PIN": "1234"}
+    marked = {"torchyard.secrets": "MY_PIN"}
+    job = {**JOB, "name": "job-1234-5", "environment_variables": pin, "properties": marked}
+    assert client.post(JOBS, json=job).status_code == 201
+    for _ in range(5):
+        parts.scheduler.look()
+    executor: FakeExecutor = parts.scheduler.executor  # type: ignore[assignment]
+    own = {"Authorization": f"Bearer {executor.launches[0].run_token}"}
+    body = {"run_id": "job-1234-5", "key": "pin", "value": "is 1234"}
+    base = "/mlflow/default/api/2.0/mlflow"
+    assert client.post(f"{base}/runs/log-parameter", json=body, headers=own).status_code == 200
+    assert client.get(f"{JOBS}/job-1234-5").json()["params"] == {"pin": "is ****"}
+
+
+def test_a_person_says_what_he_likes(client: TestClient) -> None:
+    client.post(JOBS, json=JOB)
+    body = {"run_id": "j", "key": "phrase", "value": "of my own"}
+    assert client.post("/api/2.0/mlflow/runs/log-parameter", json=body).status_code == 200
+    assert client.get(f"{JOBS}/j").json()["params"] == {"phrase": "of my own"}
+
+
+def _dataset(secret: str) -> dict[str, str]:
+    return {"name": f"d {secret}", "digest": "1", "source_type": "http", "source": secret}
+
+
 def test_a_shown_document_is_no_job_until_its_secrets_are_given(client: TestClient) -> None:
     client.post(JOBS, json=JOB)
     document = client.get(f"{JOBS}/j/document").json()

@@ -16,14 +16,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, TorchyardError
 from torchyard.compute import actions as computes
 from torchyard.data import assets
-from torchyard.jobs import (
-    actions,
-    attempt_store,
-    experiment_store,
-    progress,
-    runs,
-    submission,
-)
+from torchyard.jobs import actions, attempt_store, experiment_store, progress, runs, submission
 from torchyard.jobs.history import Metric, Param, Tag
 from torchyard.jobs.room import Room
 from torchyard.workspaces import actions as workspaces

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from torchyard.worker import causes, evidence, inquest
+from torchyard.worker import cause_page, cause_rules, causes, evidence, inquest
 from torchyard.worker.memory_kills import MemoryKills
 from torchyard.worker.ranks import Rank, RankExit
 from torchyard.worker.scene import Scene
@@ -71,12 +71,12 @@ def test_what_libraries_say(text: str, code: str | None) -> None:
 
 def test_the_page_is_what_the_rules_say() -> None:
     page = Path(__file__).parents[2] / "docs" / "reference" / "failure-codes.md"
-    assert page.read_text(encoding="utf-8") == causes.page(), "run `make docs`"
+    assert page.read_text(encoding="utf-8") == cause_page.page(), "run `make docs`"
 
 
 def test_every_hint_can_be_filled_in_and_is_no_sentence_with_a_stop() -> None:
-    assert causes.page().count("| `") > 40
-    for rule in causes.RULES:
+    assert cause_page.page().count("| `") > 40
+    for rule in cause_rules.RULES:
         assert not rule.hint.endswith(".")
 
 

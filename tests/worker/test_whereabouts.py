@@ -53,6 +53,33 @@ def test_only_the_own_server_disowns_an_attempt() -> None:
             Link(url, "token", "a", Whereabouts(url, "ours")).call("GET", "/orders")
 
 
+def test_another_server_of_the_home_is_asked_when_one_is_away(tmp_path: Path) -> None:
+    told = tmp_path / "server.json"
+    (tmp_path / "servers").mkdir()
+    with _server(200, "ours") as living:
+        for name, url in (("a", "http://127.0.0.1:9"), ("b", living), ("c", "http://127.0.0.1:9")):
+            (tmp_path / "servers" / f"{name}.json").write_text(json.dumps({"url": url}))
+        (tmp_path / "servers" / "d.json").write_text("{")
+        # The file still names the one that was killed.
+        told.write_text(json.dumps({"url": "http://127.0.0.1:9"}))
+        link = Link("x", "token", "a", Whereabouts("http://127.0.0.1:9", "ours", str(told)))
+        with pytest.raises(OSError):
+            link.call("GET", "/orders")
+        assert link.call("GET", "/orders") == {"who": "ours"}
+        # The one that answered is killed, another one answers, and a stranger has the first port.
+    with _server(200, "ours") as heir, _server(401, "theirs") as stranger:
+        for name, url in (("a", stranger), ("b", living), ("c", heir)):
+            (tmp_path / "servers" / f"{name}.json").write_text(json.dumps({"url": url}))
+        told.write_text(json.dumps({"url": stranger}))
+        answers = []
+        for _ in range(4):
+            try:
+                answers.append(link.call("GET", "/orders"))
+            except OSError:
+                pass
+        assert answers[-1] == {"who": "ours"}
+
+
 def test_the_server_is_found_where_it_listens_now(tmp_path: Path) -> None:
     told = tmp_path / "server.json"
     with _server(401, "theirs") as stranger, _server(200, "ours") as ours:

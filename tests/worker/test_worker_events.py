@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,3 +94,83 @@ def test_times_are_utc_with_microseconds() -> None:
     text = now_text()
     assert len(text) == len("2026-01-01T00:00:00.000000Z")
     assert text.endswith("Z")
+
+
+def _refuses(server: StubServer, is_bad: Callable[[dict[str, Any]], bool]) -> None:
+    """Refuse every report that holds an event which is bad, as the real server does: 400."""
+    real = server.answer
+
+    def answer(method: str, path: str, query: dict[str, str], body: bytes) -> Any:
+        if path.startswith("/report") and any(map(is_bad, json.loads(body)["events"])):
+            return 400, {"error": {"code": "invalid_input", "message": "no event", "hint": ""}}
+        return real(method, path, query, body)
+
+    server.answer = answer  # type: ignore[method-assign]
+
+
+def test_an_event_that_is_refused_is_shortened_and_the_loss_told(
+    server: StubServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _refuses(server, lambda event: len(json.dumps(event)) > 5_000)
+    events = _events(server, tmp_path, Orders())
+    for number in range(30):
+        events.post("notice", message=str(number))
+    error = {"code": "rank_failed", "message": "m" * 9_000, "details": {"lines": ["l"] * 9_000}}
+    events.post("node_exited", exit_code=3, error=error)
+    events.post("notice", message="after")
+    assert events.deliver()
+    events.close()
+    told = server.events[0]
+    assert [event["seq"] for event in told] == list(range(33))
+    assert [event["body"]["message"] for event in told[:30]] == [str(n) for n in range(30)]
+    assert told[30]["kind"] == "node_exited"
+    assert told[30]["body"]["exit_code"] == 3
+    assert told[30]["body"]["error"] == {
+        "code": "rank_failed",
+        "message": "m" * 200,
+        "details": {},
+    }
+    lost = {told[31]["body"]["message"], told[32]["body"]["message"]} - {"after"}
+    assert "a report of node 0 was refused and is lost in part: `node_exited`, 400" in lost.pop()
+    assert "lost in part" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 422])
+def test_a_server_that_takes_nothing_keeps_nobody_waiting(
+    server: StubServer, tmp_path: Path, capfd: pytest.CaptureFixture[str], status: int
+) -> None:
+    server.refuse = lambda method, path: (status, {}) if path.startswith("/report") else None
+    link = Link(server.url, "token", "attempt")
+    events = Events(link, 0, tmp_path, Orders(), 0.05, patience_s=0.5)
+    events.start()
+    events.post("node_exited", exit_code=0)
+    assert not events.deliver()
+    events.close()
+    assert "events given up: the server refuses them" in capfd.readouterr().err
+
+
+def test_a_refusal_that_passes_loses_nothing(server: StubServer, tmp_path: Path) -> None:
+    """A proxy says 404 for a moment; what was shortened meanwhile is whole on disk."""
+    bad = [True]
+    _refuses(server, lambda event: bad[0])
+    events = _events(server, tmp_path, Orders(), heartbeat_s=0.05)
+    events.post("node_exited", exit_code=7)
+    server.wait_until(lambda: server.heartbeats.get(0, 0) >= 0)
+    bad[0] = False
+    assert events.deliver()
+    events.close()
+    assert server.find("node_exited") == {"exit_code": 7}
+
+
+def test_a_server_that_is_away_is_waited_for_however_long(
+    server: StubServer, tmp_path: Path
+) -> None:
+    """Other than refusals: nobody answers, for longer than refusals are borne."""
+    server.stop()
+    link = Link(server.url, "token", "attempt")
+    events = Events(link, 0, tmp_path, Orders(), 0.05, patience_s=0.0)
+    events.start()
+    events.post("node_exited", exit_code=0)
+    threading.Timer(0.5, server.start).start()
+    assert events.deliver()
+    events.close()

@@ -137,6 +137,41 @@ def test_the_time_limit(bench: Bench) -> None:
     )
 
 
+def test_the_time_limit_tells_where_every_rank_stood(bench: Bench) -> None:
+    """Each with a data-loader-like child, and one that is no Python."""
+    script = (
+        "import multiprocessing, os, time\n"
+        "def wait_for_data():\n"
+        "    time.sleep(318)\n"
+        "child = multiprocessing.get_context('fork').Process(target=wait_for_data)\n"
+        "child.start()\n"
+        "def train():\n"
+        "    print('ready', flush=True)\n"
+        "    time.sleep(318)\n"
+        "train()\n"
+    )
+    snapshot = bench.server.put_snapshot({"train.py": script})
+    command = "test $RANK = 2 && exec sleep 318 || exec python train.py"
+    plan = bench.plan(
+        command, code=snapshot, environment=sys.prefix, processes_per_node=3, timeout_s=6.0
+    )
+    bench.run(plan, timeout_s=60)
+    error = bench.exit()["error"]
+    assert error["code"] == "timeout" and "stacks_rank_<n>.txt" in error["hint"]
+    assert error["details"]["stood"] == [
+        {"rank": 0, "where": "train.py line 8 in train"},
+        {"rank": 1, "where": "train.py line 8 in train"},
+        {"rank": 2, "where": "no Python code"},
+    ]
+    for rank in (0, 1):
+        shipped = bench.server.logs[f"user_logs/stacks_rank_{rank}.txt"].decode()
+        assert f"rank {rank} on node 0" in shipped and "the job's time is over" in shipped
+        assert "in wait_for_data" in shipped, "the child's stack is missing"
+    assert b"sleep 318" in bench.server.logs["user_logs/stacks_rank_2.txt"]
+    assert bench.server.kinds().index("node_stopping") < bench.server.kinds().index("node_exited")
+    bench.wait_until_none_left(plan)
+
+
 def test_an_attempt_that_is_over_ends_without_a_word(bench: Bench) -> None:
     handle = bench.launch(bench.plan("sleep 311"))
     bench.server.wait_for("ranks_started")

@@ -23,7 +23,7 @@ from typing import Any
 from torchyard.base import files
 from torchyard.base.errors import InvalidInput, NotFound
 
-_SHA256 = re.compile(r"^[0-9a-f]{64}$")
+_SHA256 = re.compile(r"^[0-9a-f]{64}\Z")
 # Asked for again within so many seconds, a blob is still as new as it was.
 _NEW_S = 60.0
 _REMOVED_AT_ONCE = 200

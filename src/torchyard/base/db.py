@@ -57,13 +57,16 @@ class Database:
 
     Args:
         url: an SQLAlchemy URL, `sqlite:////path/file.db` or `postgresql://user@host/name`.
+        shared: other servers write there, too: none may hold them up by a transaction that it
+            does not go on with.
     """
 
-    def __init__(self, url: str | URL) -> None:
+    def __init__(self, url: str | URL, shared: bool = False) -> None:
         self.url = make_url(url)
+        self._shared = shared
         self._is_postgres = self.url.get_backend_name() == "postgresql"
         self._engine: Engine = (
-            postgres.engine(self.url) if self._is_postgres else _sqlite_engine(self.url)
+            postgres.engine(self.url, shared) if self._is_postgres else _sqlite_engine(self.url)
         )
         self._reading: Engine = self._engine
         if self._is_postgres:
@@ -82,6 +85,10 @@ class Database:
     @property
     def engine(self) -> Engine:
         return self._engine
+
+    def apart(self) -> Database:
+        """The same one by connections of its own: for what must not wait behind all requests."""
+        return Database(self.url, self._shared)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

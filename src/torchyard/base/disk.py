@@ -8,6 +8,7 @@ Always: the message names the folder by its place in the home, never the machine
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,12 @@ from torchyard.base.errors import DiskFailed, DiskFull
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _BROKEN = frozenset({errno.EIO, errno.EROFS})
+_LEAST_BYTES = 256 << 10
+AT_START = (
+    "the server needs a little room to start: free some on that disk (`df -h`; `cache/uv` in the "
+    "home may go as a whole), then `yard gc --explain` says what else can go"
+)
+"""The hint while no server runs, and `yard gc` can't help."""
 _HINT = "make room: `yard gc --explain` says what can go; the server goes on by itself then"
 # What marks the server's home folder.
 _MARK = "server.id"
@@ -23,6 +30,15 @@ _MARK = "server.id"
 
 def full(place: str) -> DiskFull:
     return DiskFull(f"no space left on {place}", _HINT)
+
+
+def is_full(folder: Path) -> bool:
+    """Whether there is so little room that a database could not even be opened."""
+    try:
+        room = os.statvfs(folder)
+    except OSError:
+        return False
+    return room.f_bavail * room.f_frsize < _LEAST_BYTES
 
 
 def failed(place: str, why: str) -> DiskFailed:

@@ -18,7 +18,7 @@ from sqlalchemy import Column, Connection, String, Table, Text, insert, select
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from torchyard.base import postgres
+from torchyard.base import disk, postgres
 from torchyard.base.db import Database, Instant, metadata
 from torchyard.base.errors import Conflict, InvalidInput, TorchyardError
 from torchyard.base.files import whole
@@ -101,15 +101,18 @@ def chosen(home: Path, asked: str) -> URL:
     return remembered.url if remembered else default_url(home)
 
 
-def open_for(home: Path, url: URL) -> Database:
+def open_for(home: Path, url: URL, shared: bool = False) -> Database:
     """The database of this home, with the schema of today.
+
+    Args:
+        shared: as `Database` has it.
 
     Raises:
         InvalidInput: it can't be reached or used, in the words of the database.
         Conflict: it belongs to another home, or the home to another database, or its schema is
             newer than this torchyard.
     """
-    db = connect(url)
+    db = connect(url, shared)
     try:
         check_pair(db, home, url)
         db.upgrade()
@@ -120,13 +123,16 @@ def open_for(home: Path, url: URL) -> Database:
     return db
 
 
-def connect(url: URL) -> Database:
+def connect(url: URL, shared: bool = False) -> Database:
     """A database that answers and is good for torchyard; its schema is as it was.
+
+    Args:
+        shared: as `Database` has it.
 
     Raises:
         InvalidInput: as `open_for`.
     """
-    db = Database(url)
+    db = Database(url, shared)
     try:
         with db.engine.connect() as connection:
             if url.get_backend_name() == "postgresql":
@@ -145,6 +151,10 @@ def connect(url: URL) -> Database:
 def _refused(url: URL, error: DBAPIError) -> TorchyardError:
     if url.get_backend_name() == "postgresql":
         return postgres.refusal(url, error)
+    file = Path(url.database or "")
+    # SQLite needs room for the file that its readers share, and calls the lack an I/O error.
+    if disk.is_full(file.parent):
+        return disk.full(f"`{file.name}`")
     return InvalidInput(
         f"the database `{url.database}` can't be used: {postgres.said(error)}",
         "see whether the file is whole and its folder is there, with space and rights to write",

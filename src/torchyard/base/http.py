@@ -10,7 +10,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, Any
 from urllib.parse import urlencode, urlsplit
@@ -25,19 +25,28 @@ class Transport:
 
     Args:
         ca_cert: a PEM file with certificates that are trusted beside the system's own.
+        elsewhere: asked for another server of the same home when that of the URL does not answer;
+            empty when there is none.
     """
 
-    def __init__(self, url: str, token: str, timeout_s: float = 60.0, ca_cert: str = "") -> None:
-        self.url = url.rstrip("/")
-        self._parts = urlsplit(self.url)
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        timeout_s: float = 60.0,
+        ca_cert: str = "",
+        elsewhere: Callable[[str], str] | None = None,
+    ) -> None:
+        self._move(url)
         self._token = token
         self._timeout_s = timeout_s
         self._ca_cert = ca_cert
+        self._elsewhere = elsewhere
         self._connection: http.client.HTTPConnection | None = None
 
     def twin(self) -> Transport:
         """Another connection to the same server, for another thread."""
-        return Transport(self.url, self._token, self._timeout_s, self._ca_cert)
+        return Transport(self.url, self._token, self._timeout_s, self._ca_cert, self._elsewhere)
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
         return self.call("GET", path, query=query)
@@ -127,7 +136,10 @@ class Transport:
         except (http.client.HTTPException, OSError) as error:
             self.close()
             # A kept connection that the server closed meanwhile is no news; a fresh one is.
-            if fresh or not retry:
+            moved = self._go_elsewhere()
+            # One that broke off may have acted on what it was asked.
+            unheard = isinstance(error, ConnectionRefusedError) or method != "POST"
+            if not retry or (fresh and not (moved and unheard)):
                 raise self._unreachable(error) from error
             try:
                 answer = self._exchange(method, target, body, all_headers)
@@ -137,6 +149,18 @@ class Transport:
         if answer.status >= 400:
             raise from_answer(answer.status, _json_object(answer.read()))
         return answer
+
+    def _move(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        self._parts = urlsplit(self.url)
+
+    def _go_elsewhere(self) -> bool:
+        """Whether another server is asked from now on."""
+        url = "" if self._elsewhere is None else self._elsewhere(self.url)
+        if not url:
+            return False
+        self._move(url)
+        return True
 
     def _exchange(
         self, method: str, target: str, body: Body, headers: Mapping[str, str]

@@ -27,6 +27,8 @@ _CONNECT_LIMIT_S = 10
 _SILENCE_LIMIT_MS = 30_000
 _LOCK_LIMIT_MS = 60_000
 _IDLE_LIMIT_MS = 120_000
+# A process that is stopped in the middle keeps its locks so long.
+_SHARED_IDLE_MS = 10_000
 
 # Advisory locks are numbers for the whole of a database: ours have these two in front.
 _WHOLE = 0x796172
@@ -49,8 +51,11 @@ _SQLITE_AWAY = (
 )
 
 
-def engine(url: URL) -> Engine:
+def engine(url: URL, shared: bool = False) -> Engine:
     """An engine whose connections notice that the server is gone, and ask anew.
+
+    Args:
+        shared: other servers wait for this one's transactions.
 
     Raises:
         InvalidInput: the driver is not installed.
@@ -64,7 +69,7 @@ def engine(url: URL) -> Engine:
         ) from error
     limits = {
         "lock_timeout": _LOCK_LIMIT_MS,
-        "idle_in_transaction_session_timeout": _IDLE_LIMIT_MS,
+        "idle_in_transaction_session_timeout": _SHARED_IDLE_MS if shared else _IDLE_LIMIT_MS,
         "tcp_keepalives_idle": _SILENCE_LIMIT_MS // 1000,
     }
     given = url.normalized_query.get("options", ())

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 from torchyard.base.errors import InvalidInput
 
-NAME_PATTERN = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}$")
+NAME_PATTERN = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}\Z")
+_WHICH_PATTERN = re.compile(r"^[^\s\x00-\x1f]*\Z")
 _REGISTRY = re.compile(
-    r"^azureml://registries/(?P<registry>[^/]+)/[a-z]+/(?P<name>[^/]+)"
-    r"(?:/(?P<how>versions|labels)/(?P<which>[^/]+))?$"
+    r"^azureml://registries/(?P<registry>[^/\s]+)/[a-z]+/(?P<name>[^/\s]+)"
+    r"(?:/(?P<how>versions|labels)/(?P<which>[^/\s]+))?\Z"
 )
 
 
@@ -54,7 +55,8 @@ def parse(text: str) -> Ref:
     plain = text.removeprefix("azureml:")
     name, _, label = plain.partition("@")
     name, _, version = name.partition(":")
-    if not NAME_PATTERN.match(name) or (version and label):
+    named = NAME_PATTERN.match(name) and _WHICH_PATTERN.match(version + label)
+    if not named or (version and label):
         raise InvalidInput(
             f"`{text}` is no reference to an asset",
             "write `name:version`, `name@latest` or `azureml:name:version`",

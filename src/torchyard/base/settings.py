@@ -51,6 +51,11 @@ class Settings:
         return self.home / "server.json"
 
     @property
+    def servers_folder(self) -> Path:
+        """One file of the same kind for each server, when several share the home."""
+        return self.home / "servers"
+
+    @property
     def server_log(self) -> Path:
         return self.home / "server.log"
 

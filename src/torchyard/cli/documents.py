@@ -26,7 +26,13 @@ _LIMIT_VALUES = 100_000
 _LIMIT_DEPTH = 100
 _MERGE = "tag:yaml.org,2002:merge"
 _TAG = "tag:yaml.org,2002:"
-_BASE_60 = re.compile(r"^[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$")
+# Mappings from names to texts: no name below them leads any further.
+_FLAT = ("properties", "tags")
+_STEP = re.compile(
+    r"""(?:"(?P<quoted>[^"]+)"|(?P<plain>[^."\[\]]+))(?P<positions>(?:\[\d+\])*)(?P<dot>\.?)"""
+)
+_ASSIGNMENT = re.compile(r"""((?:"[^"]*"|[^"=])*)(=)(.*)\Z""", re.DOTALL)
+_BASE_60 = re.compile(r"^[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?\Z")
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -63,10 +69,14 @@ class Document:
     def set(self, assignment: str) -> None:
         """Apply one `--set a.b[0]=value`; the value is read as YAML, text when it is none.
 
+        A name that holds dots or `=` stands in double quotes: `a."b.c"=value`. Below `properties`
+        and `tags`, whose values are never mappings, the rest is one name without them.
+
         Raises:
             InvalidInput: it has no `=`, or a step on the way is neither mapping nor list.
         """
-        path, equals, text = assignment.partition("=")
+        found = _ASSIGNMENT.match(assignment)
+        path, equals, text = found.groups() if found else (assignment, "", "")
         steps = _steps(path)
         if not equals or not steps:
             raise InvalidInput(f"`--set {assignment}` is no assignment", "write `--set a.b=value`")
@@ -284,13 +294,20 @@ def _mark(name: str, node: Node) -> str:
 
 
 def _steps(path: str) -> list[str | int]:
+    """The way to what is set; empty when it is none."""
     steps: list[str | int] = []
-    for part in path.strip().split("."):
-        name, *positions = re.split(r"\[(\d+)\]", part)
-        if not name or any(positions[1::2]):
+    rest = path.strip()
+    while True:
+        found = _STEP.match(rest)
+        if found is None or not (found["quoted"] or found["plain"]):
             return []
-        steps += [name, *(int(position) for position in positions[::2])]
-    return steps
+        name = found["quoted"] or found["plain"]
+        steps += [name, *(int(position) for position in re.findall(r"\d+", found["positions"]))]
+        rest, more = rest[found.end() :], found["dot"]
+        if not more:
+            return [] if rest else steps
+        if name in _FLAT and not rest.startswith('"'):
+            return [*steps, rest] if rest else []
 
 
 def _descend(parent: Any, step: str | int, following: str | int, path: str) -> Any:

@@ -18,6 +18,14 @@ from torchyard.cli.options import Session, common
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _TIMES_S = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+# A budget that is asked to be none, as `--budget none`: other than one that is not given.
+_NONE = -1
+_OPTIONS = {
+    "older_than_s": "--older-than",
+    "budget_bytes": "--budget",
+    "logs_bytes": "--logs",
+    "caches_bytes": "--caches",
+}
 _COLUMNS: list[tables.Column] = [
     ("ACTION", lambda row: row["action"]),
     ("KIND", lambda row: row["kind"]),
@@ -31,9 +39,11 @@ class _Size(click.ParamType):  # type: ignore[type-arg]
     name = "size"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        if value == "none":
+            return _NONE
         found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", str(value), re.IGNORECASE)
         if found is None:
-            self.fail(f"`{value}` is no size: write `50GB`", param, ctx)
+            self.fail(f"`{value}` is no size: write `50GB`, or `none`", param, ctx)
         return int(float(found[1]) * _UNITS[found[2].upper()])
 
 
@@ -53,10 +63,9 @@ class _Time(click.ParamType):  # type: ignore[type-arg]
 @click.option(
     "--older-than",
     type=_Time(),
-    default="14d",
-    show_default=True,
+    default=None,
     metavar="TIME",
-    help="Environments and inputs unused for so long go.",
+    help="Environments, inputs and caches unused for so long go.  [default: 14d]",
 )
 @click.option(
     "--budget",
@@ -72,28 +81,67 @@ class _Time(click.ParamType):  # type: ignore[type-arg]
     metavar="SIZE",
     help="Logs of ended jobs beyond it go, the oldest first; without it none do.",
 )
+@click.option(
+    "--caches",
+    type=_Size(),
+    default=None,
+    metavar="SIZE",
+    help="What uv has downloaded goes when it is larger.",
+)
+@click.option(
+    "--save",
+    is_flag=True,
+    help="Remove nothing; keep these options for every later `yard gc`, and show what is kept. "
+    "`none` takes a budget back.",
+)
 @common
 def gc(
     session: Session,
     dry_run: bool,
     explain: bool,
-    older_than: float,
+    older_than: float | None,
     budget: int | None,
     logs: int | None,
+    caches: int | None,
+    save: bool,
 ) -> None:
     """Make room on the server's disk: remove what no job, model or data needs.
 
     Example: yard gc --explain --dry-run
     """
-    asked = {
-        "dry_run": dry_run,
+    given = {
         "older_than_s": older_than,
         "budget_bytes": budget,
         "logs_bytes": logs,
+        "caches_bytes": caches,
     }
-    done: dict[str, Any] = session.client().transport.post("/v1/gc", asked)
+    wishes = {
+        name: None if value == _NONE else value
+        for name, value in given.items()
+        if value is not None
+    }
+    transport = session.client().transport
+    if save:
+        if dry_run or explain:
+            raise click.UsageError("'--save' removes nothing: leave '--dry-run' and '--explain'.")
+        kept: dict[str, Any] = transport.call("PATCH", "/v1/gc/settings", wishes)
+        tables.one(session.form, kept, lambda: _kept(kept))
+        return
+    done: dict[str, Any] = transport.post("/v1/gc", {"dry_run": dry_run, **wishes})
     things = [row for row in done["things"] if explain or row["action"] != "kept"]
     tables.one(session.form, {**done, "things": things}, lambda: _page(done, things))
+
+
+def _kept(settings: dict[str, Any]) -> str:
+    lines = []
+    for name, option in _OPTIONS.items():
+        value = settings[name]
+        shown = "none" if value is None else _megabytes(value)
+        if name == "older_than_s":
+            shown = f"{value / _TIMES_S['d']:g}d"
+        by = "stored" if name in settings["stored"] else "default"
+        lines.append(f"{option:<14}{shown:>16}  ({by})")
+    return "\n".join(lines)
 
 
 def _page(done: dict[str, Any], things: list[dict[str, Any]]) -> str:

@@ -35,7 +35,13 @@ _CHANGEABLE = ("display_name", "description", "tags")
 @click.argument("given", metavar="[FILE]", required=False)
 @click.option("-f", "--file", default="", metavar="FILE", help="The job file (YAML).")
 @click.option(
-    "--set", "assignments", multiple=True, metavar="A.B=VALUE", help="Set a key of the file."
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="A.B=VALUE",
+    help="Set a key of the file; "
+    'a name with dots goes in quotes: `inputs."a.b"=1`. All behind `properties.` and `tags.` is '
+    "one name.",
 )
 @click.option("-n", "--name", default="", help="The job's name; made up when absent.")
 @click.option("-s", "--stream", "streamed", is_flag=True, help="Follow the job to its end.")
@@ -88,7 +94,13 @@ def create(
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @click.option("-f", "--file", "named_files", multiple=True, metavar="FILE", help="A job file.")
 @click.option(
-    "--set", "assignments", multiple=True, metavar="A.B=VALUE", help="Set a key of each file."
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="A.B=VALUE",
+    help="Set a key of each file; "
+    'a name with dots goes in quotes: `inputs."a.b"=1`. All behind `properties.` and `tags.` is '
+    "one name.",
 )
 @common
 def validate(
@@ -322,7 +334,13 @@ def update(
 @named("job", "jobs")
 @click.option("--new-name", default=None, metavar="NAME", help="Made up when absent.")
 @click.option(
-    "--set", "assignments", multiple=True, metavar="A.B=VALUE", help="What is to be different."
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="A.B=VALUE",
+    help="What is to be different; "
+    'a name with dots goes in quotes: `inputs."a.b"=1`. All behind `properties.` and `tags.` is '
+    "one name.",
 )
 @click.option("-s", "--stream", "streamed", is_flag=True, help="Follow the new job to its end.")
 @common

@@ -1,4 +1,4 @@
-"""`yard server …`: the server of this machine."""
+"""`yard server …`: the server of this machine, or those that share its home."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from torchyard.base.errors import Conflict, NotFound
+from torchyard.base.machine import host_of
 from torchyard.cli import tables
 from torchyard.cli.group import noun
 from torchyard.cli.options import Session, common
@@ -45,53 +46,88 @@ def start(session: Session, port: int | None) -> None:
 @group.command("stop")
 @common
 def stop(session: Session) -> None:
-    """Stop the server of this machine. Jobs go on without it.
+    """Stop the server of this machine, or all that share its home. Jobs go on without them.
 
     Example: yard server stop
     """
     from torchyard import embedded
 
     _warn_of_url(session)
-    ended = embedded.stop(session.settings)
-    text = f"The server (pid {ended.pid}) is stopped." if ended else "No server runs."
-    body = {"status": "stopped", "pid": ended.pid if ended else None}
-    tables.one(session.form, body, lambda: text)
+    ended = embedded.stop_all(session.settings)
+    left = list(embedded.living(session.settings))
+    lines = [f"The server (pid {one.pid}) is stopped." for one in ended]
+    lines += [f"The server at {one.url} runs on, on {host_of(one.machine)}." for one in left]
+    body: dict[str, Any] = {"status": "stopped", "pid": ended[0].pid if ended else None}
+    if len(ended) + len(left) > 1:
+        body["servers"] = [{"pid": one.pid, "url": one.url} for one in ended]
+        body["elsewhere"] = [{"url": one.url, "host": host_of(one.machine)} for one in left]
+    tables.one(session.form, body, lambda: "\n".join(lines or ["No server runs."]))
 
 
 @group.command("status")
 @common
 def status(session: Session) -> int:
-    """Say whether the server runs; exit code 1 when it does not.
+    """Say whether the server runs; exit code 1 when it does not. Several that share the home
+    are all shown, and each has to run.
 
     Example: yard server status -o json
     """
     from torchyard import embedded
-    from torchyard.base.errors import Unreachable
-    from torchyard.base.http import Transport
 
     settings = session.settings
-    running = None if settings.url else embedded.find(settings)
-    url = settings.url or (running.url if running else "")
-    body = {
+    running = [] if settings.url else list(embedded.living(settings))
+    body: dict[str, Any] = {
         "status": "stopped",
-        "url": url or None,
+        "url": settings.url or None,
         "pid": None,
         "version": None,
         "home": None if settings.url else str(settings.home),
     }
-    if url:
-        transport = Transport(url, "", timeout_s=5.0, ca_cert=settings.ca_cert)
-        try:
-            health = transport.get("/health")
-            body |= {"status": "running", "pid": health["pid"], "version": health["version"]}
-            if health.get("trouble"):
-                body |= {"status": "in trouble", "trouble": health["trouble"]}
-        except Unreachable:
-            body["status"] = "not answering"
-        finally:
-            transport.close()
-    tables.one(session.form, body, lambda: tables.fields(tables.titled(body)))
+    shown = [
+        {**body, **_health(url, settings.ca_cert)}
+        for url in [settings.url, *(one.url for one in running)]
+        if url
+    ]
+    body |= shown[0] if shown else {}
+    if len(shown) > 1:
+        hosts = [host_of(one.machine) for one in running]
+        body["status"] = next(
+            (one["status"] for one in shown if one["status"] != "running"), "running"
+        )
+        body["servers"] = [
+            {"host": host, **{key: one[key] for key in ("url", "pid", "status")}}
+            for host, one in zip(hosts, shown, strict=True)
+        ]
+    tables.one(session.form, body, lambda: _status_text(body))
     return 0 if body["status"] == "running" else 1
+
+
+def _status_text(body: dict[str, Any]) -> str:
+    """The fields of one server, and a line for each when there are several."""
+    servers = body.get("servers", ())
+    text = tables.fields(tables.titled({k: v for k, v in body.items() if k != "servers"}))
+    lines = [
+        f"  {one['url']} on {one['host']} (pid {one['pid']}): {one['status']}" for one in servers
+    ]
+    return "\n".join([text, "Servers:", *lines]) if lines else text
+
+
+def _health(url: str, ca_cert: str) -> dict[str, Any]:
+    """What a server says of itself, or that it says nothing."""
+    from torchyard.base.errors import Unreachable
+    from torchyard.base.http import Transport
+
+    transport = Transport(url, "", timeout_s=5.0, ca_cert=ca_cert)
+    try:
+        health = transport.get("/health")
+    except Unreachable:
+        return {"url": url, "status": "not answering"}
+    finally:
+        transport.close()
+    found = {"url": url, "status": "running", "pid": health["pid"], "version": health["version"]}
+    if health.get("trouble"):
+        found |= {"status": "in trouble", "trouble": health["trouble"]}
+    return found
 
 
 @group.command("logs")

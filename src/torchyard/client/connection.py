@@ -206,4 +206,10 @@ def _transport(settings: Settings, on_start: Callable[[], None] | None) -> Trans
     from torchyard import embedded
 
     running = embedded.ensure(settings, on_start=on_start)
-    return Transport(running.url, embedded.token(settings))
+
+    def another(url: str) -> str:
+        # A server that is alone is waited for where it was.
+        found = embedded.answering(settings, but=url) if settings.servers_folder.is_dir() else None
+        return "" if found is None else found.url
+
+    return Transport(running.url, embedded.token(settings), elsewhere=another)

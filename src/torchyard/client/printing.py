@@ -20,7 +20,7 @@ from torchyard.answers import Job
 from torchyard.client.times import duration, seconds_between
 from torchyard.follow import Frame
 
-_RANK_LOG = re.compile(r"^user_logs/std_log(?:_process_(\d+))?\.txt$")
+_RANK_LOG = re.compile(r"^user_logs/std_log(?:_process_(\d+))?\.txt\Z")
 _SAID_STATUSES = {
     "CancelRequested": "Cancel requested: the job is ending",
     "NotResponding": "Not responding: no sign of life from a node, waiting for it",

@@ -26,8 +26,8 @@ from torchyard.data.datastores import BLOB_STORE, Datastores, upload_folder
 from torchyard.data.types import DATA_TYPES, DataAsset
 from torchyard.data.uris import DatastoreUri
 
-_NAME = re.compile(r"^[a-zA-Z0-9][\w.-]{0,254}$")
-_VERSION = re.compile(r"^[a-zA-Z0-9][\w.-]{0,29}$")
+_NAME = re.compile(r"^[a-zA-Z0-9][\w.-]{0,254}\Z")
+_VERSION = re.compile(r"^[a-zA-Z0-9][\w.-]{0,29}\Z")
 _KEYS = (
     "name", "version", "type", "path", "datastore", "description", "tags", "properties", "$schema",
 )  # fmt: skip

@@ -8,7 +8,6 @@ from what the source says of itself, so equal data is copied once, however many 
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -18,7 +17,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from torchyard.base import disk, files
+from torchyard.base import disk, files, locks
 from torchyard.base.db import Database
 from torchyard.base.errors import DiskFull, InvalidInput, NotFound, TorchyardError, Unreachable
 from torchyard.data import actions
@@ -99,7 +98,7 @@ class Fetcher:
             _fits(type, place, False)
         key = _key(place, entries)
         folder = self._folder / key
-        with self._only_one(key):
+        with self._only_one(key, cancelled):
             if not folder.exists() or any(not entry.mark for entry in entries):
                 self._copy(workspace, place, entries, targets, folder, cancelled)
             # When it was last asked for: what was not for long may be removed.
@@ -197,12 +196,13 @@ class Fetcher:
         return self._folder / "notes" / f"{name}.json"
 
     @contextmanager
-    def _only_one(self, key: str) -> Iterator[None]:
-        """One copier of a key at a time, among all programs of this machine."""
-        locks = self._folder / "locks"
-        locks.mkdir(parents=True, exist_ok=True)
-        with open(locks / key, "wb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    def _only_one(self, key: str, cancelled: Callable[[], bool] = lambda: False) -> Iterator[None]:
+        """One copier of a key at a time, among all programs that share the cache."""
+        folder = self._folder / "locks"
+        folder.mkdir(parents=True, exist_ok=True)
+        with locks.held(folder / key, cancelled) as is_held:
+            if not is_held:
+                raise FetchCanceled
             yield
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from torchyard.base.errors import InvalidSpec, nearest
 from torchyard.data.types import Datastore
 
-_NAME = re.compile(r"^[a-z0-9][a-z0-9_-]{0,254}$", re.IGNORECASE)
+_NAME = re.compile(r"^[a-z0-9][a-z0-9_-]{0,254}\Z", re.IGNORECASE)
 _COMMON = ("name", "type", "description", "tags", "properties", "credentials", "$schema")
 _AZURE_CREDENTIALS = (
     "account_key", "sas_token", "tenant_id", "client_id", "client_secret", "resource_url",

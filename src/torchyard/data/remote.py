@@ -183,9 +183,13 @@ class RemoteFiles:
     def _masked(self, said: str) -> str:
         """A library's words, which may hold the whole URL or connection string."""
         if self._masker is None:
-            secret = {part: 8 for value in _texts(self._options) for part in _secret_parts(value)}
-            self._masker = Masker(secret_values.written(secret))
+            self._masker = Masker(secret_values.written(secrets_of(self._options)))
         return self._masker.text(said)
+
+
+def secrets_of(options: Mapping[str, Any]) -> dict[str, int]:
+    """The secret values among what fsspec gets, and how short a part of each is still masked."""
+    return {part: 8 for value in _texts(options) for part in _secret_parts(value)}
 
 
 def _texts(options: Mapping[str, Any]) -> Iterator[str]:

@@ -24,9 +24,10 @@ _ASSET_ID = re.compile(
     rf"^(?:{_SCOPE})/data/(?P<name>[^/]+)/(?:versions|labels)/(?P<version>[^/]+)$"
 )
 _JOB = re.compile(
-    r"^azureml://jobs/(?P<job>[^/]+)/outputs/(?P<output>[^/]+)(?:/paths/?(?P<path>.*))?$", re.DOTALL
+    r"^azureml://jobs/(?P<job>[^/]+)/outputs/(?P<output>[^/]+)(?:/paths/?(?P<path>.*))?\Z",
+    re.DOTALL,
 )
-_RUN = re.compile(r"^runs:/(?P<job>[^/]+)/(?P<path>.+)$", re.DOTALL)
+_RUN = re.compile(r"^runs:/(?P<job>[^/]+)/(?P<path>.+)\Z", re.DOTALL)
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,17 @@ Always: a build that was waited for is shared, its failure too; a folder that is
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection
 
-from torchyard.base import disk
+from torchyard.base import disk, locks
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import BuildFailed, DiskFull, TorchyardError
@@ -26,6 +25,7 @@ from torchyard.environments import (
     accelerators,
     build,
     builtin,
+    caches,
     definition,
     lock,
     machine_config,
@@ -41,8 +41,8 @@ from torchyard.environments.types import (
     this_platform,
 )
 from torchyard.environments.uv import Uv, no_room
-
-_POLL_S = 0.05
+from torchyard.worker import secret_values
+from torchyard.worker.masking import Masker
 
 
 class Environments:
@@ -124,10 +124,17 @@ class Environments:
         """The build log. A later build of the same environment is added at its end."""
         return self._places(spec).log
 
-    def build(self, spec: EnvironmentSpec, cancelled: Callable[[], bool] = lambda: False) -> Path:
+    def build(
+        self,
+        spec: EnvironmentSpec,
+        cancelled: Callable[[], bool] = lambda: False,
+        secrets: Callable[[], Mapping[str, int]] = dict,
+    ) -> Path:
         """The folder, built now unless it is there; waits when someone else builds it.
 
-        `cancelled` is asked a few times a second; when it says yes, uv is killed.
+        `cancelled` is asked a few times a second; when it says yes, uv is killed. `secrets` are
+        asked for at each step: values that the log and the errors must not show, as
+        `worker.secret_values.written` takes them.
 
         Raises:
             BuildFailed: names the package at fault; the same error for all who waited.
@@ -146,7 +153,7 @@ class Environments:
                 return places.folder
             if last is not None and last.status == "failed" and _is_news(last, before):
                 raise BuildFailed(last.error, last.hint)
-            self._build_now(spec, places, cancelled)
+            self._build_now(spec, places, cancelled, secrets)
         return places.folder
 
     def builds(self) -> list[Build]:
@@ -195,6 +202,7 @@ class Environments:
         spec: EnvironmentSpec,
         places: Places,
         cancelled: Callable[[], bool],
+        secrets: Callable[[], Mapping[str, int]],
     ) -> None:
         with self._db.write() as connection:
             store.begin(connection, spec, self._clock.now())
@@ -202,8 +210,20 @@ class Environments:
         known = _text(places.lock) or (last.lock if last else "")
         config = machine_config.read(self._variables)
         started = time.monotonic()
-        with open(places.log, "ab") as log:
-            uv = Uv(config, log, cancelled, self._cache(config.variables))
+        cache = self._cache(config.variables)
+        with (
+            open(places.log, "ab") as log,
+            nullcontext() if cache is None else caches.in_use(self._home),
+        ):
+            # A package's build program sees this server's own variables.
+            own = secret_values.of_environment(config.variables, ())
+            uv = Uv(
+                config,
+                log,
+                cancelled,
+                cache,
+                lambda: Masker(secret_values.written({**own, **secrets()})),
+            )
             uv.say(f"Building environment {spec.hash[:12]} for {spec.platform}")
             for line in spec.packages:
                 uv.say(f"  {line}")
@@ -214,17 +234,17 @@ class Environments:
                 raise
             except TorchyardError as error:
                 uv.say(f"error: {error.message}\nhint: {error.hint}")
-                message = config.scrub(error.message)
-                self._note(spec, "failed", message, error.hint)
+                message, hint = uv.clean(error.message), uv.clean(error.hint)
+                self._note(spec, "failed", message, hint)
                 code = error.code if error.code == DiskFull.code else ""
-                raise BuildFailed(message, error.hint, code=code) from error
+                raise BuildFailed(message, hint, code=code) from error
             except BaseException as error:
                 if isinstance(disk.meaning(error), DiskFull):
                     full = no_room()
                     self._note(spec, "failed", full.message, full.hint)
                     raise full from error
                 uv.say(f"error: the builder failed: {error!r}")
-                self._note(spec, "failed", f"the builder failed: {error!r}")
+                self._note(spec, "failed", uv.clean(f"the builder failed: {error!r}"))
                 raise
             uv.say(
                 f"Environment {spec.hash[:12]} is ready after {time.monotonic() - started:.1f} s"
@@ -255,25 +275,16 @@ class Environments:
     def _cache(self, variables: Mapping[str, str]) -> Path | None:
         """A cache of our own, where uv's lies on another disk: hard links can't cross disks."""
         shared = variables.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-        return None if _disk(Path(shared)) == _disk(self._root) else self._home / "cache" / "uv"
+        return None if _disk(Path(shared)) == _disk(self._root) else caches.folder(self._home)
 
 
 @contextmanager
 def _locked(file: Path, cancelled: Callable[[], bool]) -> Iterator[None]:
     """Hold the file's lock; other processes, and other threads of this one, wait."""
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if cancelled():
-                    raise BuildCanceled("the build was cancelled") from None
-                time.sleep(_POLL_S)
+    with locks.held(file, cancelled) as is_held:
+        if not is_held:
+            raise BuildCanceled("the build was cancelled")
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _is_news(last: Build, before: Build | None) -> bool:

@@ -39,8 +39,8 @@ TABLE = (
 )
 
 _REGISTRY = re.compile(r"^(?:(?:index\.)?docker\.io/)?(?:library/)?")
-_DIGEST = re.compile(r"@sha256:[0-9a-f]+$")
-_TAG = re.compile(r":([\w.-]+)$")
+_DIGEST = re.compile(r"@sha256:[0-9a-f]+\Z")
+_TAG = re.compile(r":([\w.-]+)\Z")
 # The last part of a version is left out: whatever of 3.11 is here takes the place of 3.11.6.
 _TAG_VERSION = re.compile(r"(?:^|-)(3\.\d+)(?:\.\d+)?(?:$|[-.a-z])")
 _NAME_VERSION = re.compile(r"-py(3)(\d+)(?:-|$)")

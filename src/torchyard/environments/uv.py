@@ -2,7 +2,8 @@
 
 Owns: where uv is, its environment, ending it, reading the culprit out of its words.
 Leaves: which command to run to lock.py and build.py.
-Always: what reaches the log names no index, path or host of the machine's configuration.
+Always: what reaches the log names no index, path or host of the machine's configuration, and no
+secret that `masker` knows.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from torchyard.base.errors import BuildFailed
 from torchyard.environments.machine_config import MachineConfig
 from torchyard.environments.types import BuildCanceled
 from torchyard.worker import masking
+from torchyard.worker.masking import Masker
 
 _POLL_S = 0.25
 # uv ends with the thread that builds, even when that is killed, and so never writes while
@@ -54,6 +56,7 @@ class Uv:
         log: the build's log, open for appending bytes.
         cancelled: asked a few times a second while uv runs.
         cache: where uv keeps what it downloads; None leaves that to uv.
+        masker: asked for anew before each command: who waits for the build may have changed.
     """
 
     def __init__(
@@ -62,8 +65,11 @@ class Uv:
         log: IO[bytes],
         cancelled: Callable[[], bool],
         cache: Path | None,
+        masker: Callable[[], Masker] = lambda: masking.TOKENS,
     ) -> None:
         self.config = config
+        self._find_masker = masker
+        self._masker = masker()
         self._log = log
         self._cancelled = cancelled
         self._variables = dict(config.variables)
@@ -76,8 +82,13 @@ class Uv:
 
     def say(self, line: str) -> None:
         """Write a line of our own into the log."""
-        self._log.write((masking.TOKENS.text(self.config.scrub(line)) + "\n").encode())
+        self._log.write((self.clean(line) + "\n").encode())
         self._log.flush()
+
+    def clean(self, words: str) -> str:
+        """The words without what nobody who waits for the build may read."""
+        # Secrets first: what is cut out of a line could be a part of one.
+        return self.config.scrub(self._masker.text(words))
 
     def run(self, arguments: Sequence[str], folder: Path, shown: str) -> Outcome:
         """Run uv in `folder`; `shown` is the command as the log shows it.
@@ -85,6 +96,7 @@ class Uv:
         Raises:
             BuildCanceled: uv was ended, since nobody wants the build any more.
         """
+        self._masker = self._find_masker()
         self.say(f"$ {shown}")
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _LEASHED, str(os.getpid()), find_uv(), *arguments],
@@ -120,7 +132,7 @@ class Uv:
                 if not data and rest:
                     whole.append(rest)
                 for line in whole:
-                    text = masking.TOKENS.text(self.config.scrub(line.decode("utf-8", "replace")))
+                    text = self.clean(line.decode("utf-8", "replace"))
                     self.say(text)
                     lines.append(text)
                 if not data:

@@ -25,6 +25,11 @@ class Handle:
     executor: str
     body: Mapping[str, Any]
 
+    @property
+    def machine(self) -> str:
+        """Where its processes are, as base/machine.py calls it; empty when that makes no odds."""
+        return str(self.body.get("machine", ""))
+
     def to_json(self) -> dict[str, Any]:
         """A JSON object."""
         return {"executor": self.executor, "body": dict(self.body)}
@@ -38,10 +43,12 @@ class Handle:
 @dataclass(frozen=True)
 class Status:
     """One state a node, in node order. A node that is lost ended without saying how; the worker
-    of one that is ending died, and what it left is being ended and delivered.
+    of one that is ending died, and what it left is being ended and delivered. Nodes that are not
+    `seen` are on another machine: they run as long as they don't say otherwise.
     """
 
     nodes: tuple[State, ...]
+    seen: bool = True
 
     @property
     def state(self) -> State:

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from torchyard.base import machine as machines
 from torchyard.executors import processes
 from torchyard.executors.bundle import worker_zip
 from torchyard.executors.device_locks import Held, give_back
@@ -28,6 +29,7 @@ from torchyard.executors.machine import Machine
 from torchyard.plan import DevicePlan, LaunchPlan
 
 NAME = "local"
+_MACHINE_FILE = "machine"
 _LOOK_EVERY_S = 0.1
 _COMES_IN_S = 5.0
 _RESET = (signal.SIGPIPE, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGXFSZ)
@@ -40,7 +42,9 @@ class LocalExecutor:
         home: where the worker's zip is kept.
         python: what runs the worker, 3.9 or later.
         environ: what workers and, less torchyard's own variables, ranks inherit.
-        machine: whose devices are given to nodes.
+        devices: what is given to nodes.
+        machine: what this one is called, where others may have started nodes of the same home;
+            empty where only this one does.
     """
 
     def __init__(
@@ -48,12 +52,14 @@ class LocalExecutor:
         home: Path,
         environ: Mapping[str, str],
         python: str = sys.executable,
-        machine: Machine | None = None,
+        devices: Machine | None = None,
+        machine: str = "",
     ) -> None:
         self._home = home
-        self._machine = machine or Machine(environ)
+        self._devices = devices or Machine(environ)
         self._python = python
         self._environ = _of_the_machine(environ)
+        self._machine = machine
         self._zip: Path | None = None
         self._nodes = 0
         self._children: set[int] = set()
@@ -61,6 +67,9 @@ class LocalExecutor:
 
     def launch(self, plan: LaunchPlan) -> Handle:
         scratch = _scratch(plan)
+        there = self._started_elsewhere(scratch)
+        if there:
+            return self._elsewhere(plan, scratch, there)
         known = {node: _who(_folder(scratch, node)) for node in range(plan.node_count)}
         missing = [node for node, who in known.items() if who is None]
         held = self._take(plan, missing)
@@ -73,6 +82,8 @@ class LocalExecutor:
             given = self._given(plan, missing, held)
             plan_file = scratch / "plan.json"
             _write_private(plan_file, dataclasses.replace(plan, devices=given).to_json())
+            if self._machine:
+                (scratch / _MACHINE_FILE).write_text(self._machine)
             locks = _by_node(held, missing, plan.gpus_per_node)
             nodes = [
                 self._start(plan_file, node, locks.get(node, ())) for node in range(plan.node_count)
@@ -80,29 +91,47 @@ class LocalExecutor:
         finally:
             give_back(held)
         names = [[vars(device) for device in node] for node in given]
-        return Handle(NAME, {"scratch": str(scratch), "nodes": nodes, "devices": names})
+        return _handle(scratch, nodes, self._machine, names)
 
     def inherit(self, plan: LaunchPlan) -> Handle:
         # An heir runs no script: it needs no devices, and what still uses some it ends.
         scratch = _scratch(plan)
+        there = self._started_elsewhere(scratch)
+        if there:
+            return self._elsewhere(plan, scratch, there)
         plan_file = scratch / "plan.json"
         _write_private(plan_file, plan.to_json())
         nodes = [self._start_heir(plan_file, node) for node in range(plan.node_count)]
-        return Handle(NAME, {"scratch": str(scratch), "nodes": nodes})
+        return _handle(scratch, nodes, self._machine)
+
+    def _elsewhere(self, plan: LaunchPlan, scratch: Path, there: str) -> Handle:
+        """Its server died before it could say so; whoever is there now only reports."""
+        nodes = [_receipt(_who(_folder(scratch, node)) or {}) for node in range(plan.node_count)]
+        return _handle(scratch, nodes, there)
+
+    def _started_elsewhere(self, scratch: Path) -> str:
+        """The machine that nodes of the attempt were started on, if it is not seen from here."""
+        if not self._machine or not any(scratch.glob("node-*/worker.json")):
+            return ""
+        try:
+            there = (scratch / _MACHINE_FILE).read_text()
+        except FileNotFoundError:
+            return ""
+        return "" if machines.is_seen(there, self._machine) else there
 
     def _take(self, plan: LaunchPlan, missing: Sequence[int]) -> list[Held] | None:
         """The devices of the nodes that are still to be started; None when some are taken."""
         count = plan.gpus_per_node * len(missing)
         if not count:
             return []
-        held = self._machine.take(count, f"job {plan.job} of workspace {plan.workspace}")
+        held = self._devices.take(count, f"job {plan.job} of workspace {plan.workspace}")
         return held or None
 
     def _given(
         self, plan: LaunchPlan, missing: Sequence[int], held: Sequence[Held]
     ) -> list[list[DevicePlan]]:
         """Which node has which devices; nothing on a machine without any."""
-        if not self._machine.devices:
+        if not self._devices.devices:
             return []
         given = _given_before(Path(plan.scratch) / "plan.json", plan.node_count)
         each = plan.gpus_per_node
@@ -114,6 +143,9 @@ class LocalExecutor:
     def status(self, handle: Handle) -> Status:
         self._reap()
         scratch = Path(handle.body["scratch"])
+        if not self._sees(handle):
+            count = len(handle.body["nodes"])
+            return Status(tuple(_told_state(scratch / f"node-{k}") for k in range(count)), False)
         return Status(
             tuple(
                 _node_state(scratch / f"node-{number}", launched)
@@ -121,7 +153,12 @@ class LocalExecutor:
             )
         )
 
+    def _sees(self, handle: Handle) -> bool:
+        return not self._machine or machines.is_seen(handle.machine, self._machine)
+
     def stop(self, handle: Handle, grace_s: float) -> None:
+        if not self._sees(handle):
+            return  # its number may be another process's here; the order to stop reaches it
         if grace_s > 0:
             _signal(handle, signal.SIGTERM)
             if not self.status(handle).over:
@@ -132,7 +169,7 @@ class LocalExecutor:
 
     def capacity(self) -> Capacity:
         pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        gpus = len(self._machine.devices)
+        gpus = len(self._devices.devices)
         return Capacity(self._nodes, len(os.sched_getaffinity(0)), pages, gpus)
 
     def scale(self, node_count: int) -> None:
@@ -223,6 +260,19 @@ def _node_state(folder: Path, launched: Mapping[str, Any]) -> State:
     if _who(folder) != who or (folder / "exit.json").exists():
         return _node_state(folder, launched)
     return "lost"
+
+
+def _told_state(folder: Path) -> State:
+    """Of a node on another machine, by its files alone."""
+    return "exited" if (folder / "exit.json").exists() else "running"
+
+
+def _handle(
+    scratch: Path, nodes: list[dict[str, int]], machine: str, devices: Any = None
+) -> Handle:
+    there = {"machine": machine} if machine else {}
+    given = {} if devices is None else {"devices": devices}
+    return Handle(NAME, {"scratch": str(scratch), "nodes": nodes, **given, **there})
 
 
 def _receipt(who: Mapping[str, Any]) -> dict[str, int]:

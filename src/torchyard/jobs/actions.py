@@ -123,7 +123,7 @@ def update(room: Room, workspace: str, name: str, changes: Mapping[str, Any]) ->
         if changes.get("tags"):
             values["tags"] = merged(job.tags, changes["tags"])
         if values:
-            store.change_job(connection, job.id, **values)
+            store.change_job(connection, job.id, **secrets.without(job, values))
         job = store.job_by_id(connection, job.id)
     room.signals.notify(job_key(job))
     return job

@@ -246,7 +246,9 @@ def _apply(
         attempt_store.change_node(connection, attempt.id, node, state=_SERVING)
         _stop_if_served(connection, attempt)
     elif kind == "node_stopping":
-        _order_stop(connection, attempt, "failed")
+        # The other nodes tell where their ranks stood, too.
+        is_late = body.get("reason") == verdicts.TIMEOUT
+        _order_stop(connection, attempt, verdicts.TIMEOUT if is_late else "failed")
     elif kind == "preflight":
         told = _node(attempt_store.nodes_of(connection, attempt.id), node)
         found = {**(told.preflight or {}), **body}

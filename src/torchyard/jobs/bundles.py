@@ -27,7 +27,7 @@ from torchyard.workspaces.access import Person
 
 _SOURCE = re.compile(
     r"^(?P<folder>jobs/[^/]+/files|jobs/[^/]+/outputs/[^/]+"
-    r"|(?:data|models)/[^/]+/versions/[^/]+/files)/(?P<path>.+)$"
+    r"|(?:data|models)/[^/]+/versions/[^/]+/files)/(?P<path>.+)\Z"
 )
 _MOST_FILES = 1000
 _MOST_BYTES = 64 << 20

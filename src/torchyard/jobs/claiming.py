@@ -81,6 +81,7 @@ class Claimer:
     def claim_one(self, job_id: int) -> Claim:
         room = self._room
         with room.db.write() as connection:
+            room.standing.check(connection)
             job = store.job_by_id(connection, job_id)
             if job.status is not Status.QUEUED:
                 return Claim(why_not="gone")
@@ -102,6 +103,7 @@ class Claimer:
                 number=job.attempt + 1,
                 node_count=job.node_count,
                 created_at=now,
+                server=room.standing.id or None,
             )
             why_not = computes.try_hold(
                 connection,

@@ -2,8 +2,8 @@
 
 Owns: when a job is NotResponding, when that is its end.
 Leaves: workers that are gone to the scheduler, which asks the executor.
-Always: a silence counts from when this server began to listen, since one that was away heard
-nobody; a job that is heard of again goes on as if nothing had been.
+Always: a silence counts from when this server began to listen, since one that was away or stood
+still heard nobody; a job that is heard of again goes on as if nothing had been.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from torchyard.executors.executor import Executor, Handle
-from torchyard.jobs import attempt_store, attempts, progress, round_store, store
+from torchyard.jobs import adoption, attempt_store, attempts, progress, round_store, store
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Attempt, AttemptNode, JobError, Status
@@ -37,16 +37,20 @@ class Heartbeats:
         self._executor = executor
         self._missed_after_s = missed_after_s
         self._given_up_after_s = given_up_after_s
-        self._listening_since = room.clock.now()
+        self._listening_since = self._looked_at = room.clock.now()
 
     def look(self) -> None:
         """One round over the attempts with a node that was not heard of, or was not last time."""
         now = self._room.clock.now()
+        if (now - self._looked_at).total_seconds() >= self._missed_after_s:
+            # Whoever stood still for so long heard nobody meanwhile.
+            self._listening_since = now
+        self._looked_at = now
         since = now - timedelta(seconds=self._missed_after_s)
         with self._room.db.read() as connection:
             wanted = round_store.to_listen_to(connection, since)
             every = attempt_store.open_attempts(connection) if wanted else []
-            running = [one for one in every if one.id in wanted]
+            running = adoption.owned(self._room, [one for one in every if one.id in wanted])
             nodes = {one.id: attempt_store.nodes_of(connection, one.id) for one in running}
         for attempt in running:
             if attempt.handle is not None:

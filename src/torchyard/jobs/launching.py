@@ -2,12 +2,15 @@
 
 Owns: an attempt's way to the executor, and the handle it brings back.
 Leaves: what a worker is told to planner.py, processes to executors/.
-Always: an attempt that is launched twice starts once; no transaction is open meanwhile.
+Always: an attempt that is launched twice starts once; no transaction is open meanwhile; a server
+that stalled starts nothing that another one may look after by now.
 """
 
 from __future__ import annotations
 
 import logging
+
+from sqlalchemy import Connection
 
 from torchyard.base import disk
 from torchyard.base.errors import DatabaseAway
@@ -17,6 +20,7 @@ from torchyard.jobs import attempt_store, attempts, inputs, planner, spec, store
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Attempt, JobError
 from torchyard.plan import LaunchPlan
+from torchyard.servers.types import LeaseLost
 from torchyard.workspaces import actions as workspaces
 
 _log = logging.getLogger(__name__)
@@ -36,8 +40,10 @@ class Launcher:
     def launch(self, attempt: Attempt) -> None:
         """Also one that a killed server was about to launch."""
         try:
-            handle = self._executor.launch(self._plan(attempt))
-        except DatabaseAway:
+            plan = self._plan(attempt)
+            self._room.standing.confirm()
+            handle = self._executor.launch(plan)
+        except (DatabaseAway, LeaseLost):
             raise  # it is still to be launched, and the next round does
         except DevicesTaken as error:
             # Where some nodes run, the next round tries again to start the others.
@@ -57,7 +63,9 @@ class Launcher:
 
     def inherit(self, attempt: Attempt) -> Handle:
         """Have what workers that died left delivered; that needs neither environment nor inputs."""
-        handle = self._executor.inherit(self._plan(attempt, of_heir=True))
+        plan = self._plan(attempt, of_heir=True)
+        self._room.standing.confirm()
+        handle = self._executor.inherit(plan)
         self._keep(attempt, handle)
         return handle
 
@@ -75,6 +83,20 @@ class Launcher:
         folder = None if of_heir else room.environments.use(environment)
         assert folder is not None or of_heir
         with room.db.write() as connection:
+            self._check_own(connection, attempt)
             return planner.plan(
                 connection, room, workspace, job, attempt, folder, given, self._server_url
+            )
+
+    def _check_own(self, connection: Connection, attempt: Attempt) -> None:
+        """
+        Raises:
+            LeaseLost: another server looks after the attempt, and may have brought it to its end.
+        """
+        standing = self._room.standing
+        standing.check(connection)
+        current = attempt_store.attempt_by_id(connection, attempt.id)
+        if current is None or current.ended_at is not None or not standing.owns(current.server):
+            raise LeaseLost(
+                f"attempt `{attempt.id}` is no longer this server's", "nothing is to be done"
             )

@@ -2,7 +2,8 @@
 
 Owns: the folder `logs/` of the server's home, one folder an attempt.
 Leaves: who may read to the routes, masking to the worker.
-Always: a byte is stored once at its offset: repeats are dropped and gaps refused.
+Always: a byte is stored once at its offset: repeats are dropped and gaps refused; two servers
+that write the same chunk at once, or one of them late, leave the same bytes.
 """
 
 from __future__ import annotations
@@ -39,10 +40,15 @@ class LogFile:
 
 
 class Logs:
-    """All logs of one server."""
+    """All logs of one home.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        shared: other servers write there, too.
+    """
+
+    def __init__(self, folder: Path, shared: bool = False) -> None:
         self._folder = folder
+        self._shared = shared
         self._lock = threading.Lock()
         self._counting = threading.Lock()
         # Bytes of all logs of a job, as far as they have been counted.
@@ -68,8 +74,7 @@ class Logs:
             # What of it a full disk took stays: the sender goes on from there.
             with disk.writing(target):
                 target.parent.mkdir(parents=True, exist_ok=True)
-                with open(target, "ab") as file:
-                    file.write(fresh)
+                _write_at(target, size, fresh)
             return size + len(fresh)
 
     def append_within(
@@ -108,7 +113,8 @@ class Logs:
 
     def _total(self, workspace: str, job: str) -> int:
         key = workspace, job
-        if key not in self._totals or not self._job(workspace, job).exists():
+        # What others have written since it was counted is not in it.
+        if self._shared or key not in self._totals or not self._job(workspace, job).exists():
             if len(self._totals) > _COUNTED_JOBS:
                 self._totals.clear()
             self._totals[key] = sum(log.size_bytes for log in self.list(workspace, job))
@@ -136,6 +142,18 @@ class Logs:
 
     def _attempt(self, workspace: str, job: str, attempt: int) -> Path:
         return self._job(workspace, job) / str(attempt)
+
+
+def _write_at(file: Path, offset: int, content: bytes) -> None:
+    # Not at the end, which another server may have moved meanwhile.
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        left = memoryview(content)
+        while left:
+            written = os.pwrite(descriptor, left, offset)
+            left, offset = left[written:], offset + written
+    finally:
+        os.close(descriptor)
 
 
 def _ends_with(file: Path, line: bytes) -> bool:

@@ -9,8 +9,8 @@ as a notice, and the job is Completed all the same.
 from __future__ import annotations
 
 import logging
-import threading
 
+from torchyard.base import locks
 from torchyard.base.errors import TorchyardError
 from torchyard.data import assets
 from torchyard.data.types import MODEL_TYPES
@@ -22,8 +22,6 @@ from torchyard.jobs.types import Job
 from torchyard.models import actions as models
 
 _log = logging.getLogger(__name__)
-# The last report of an attempt and the scheduler's look may come at once.
-_one_at_a_time = threading.Lock()
 
 
 def register(room: Room, job: Job) -> None:
@@ -35,7 +33,8 @@ def register(room: Room, job: Job) -> None:
             continue
         places = places or outputs.places(job)
         try:
-            with _one_at_a_time:
+            # The last report of an attempt and a scheduler's look may come at once.
+            with locks.held(room.lock("outputs")):
                 _register(room, job, name, output, places[name])
         except TorchyardError as error:
             _tell(room, job, f"output `{name}` could not be registered: {error.message}")

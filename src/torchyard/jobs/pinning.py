@@ -27,7 +27,7 @@ LOCAL = "local:"
 
 _MODEL_ID = re.compile(
     r"^azureml:/{0,2}/?subscriptions/.+/workspaces/(?P<workspace>[^/]+)"
-    r"/models/(?P<name>[^/]+)/(?:versions|labels)/(?P<version>[^/]+)$"
+    r"/models/(?P<name>[^/]+)/(?:versions|labels)/(?P<version>[^/]+)\Z"
 )
 _PLAIN_REF = re.compile(r"^azureml:(?![/])")
 _REGISTRY = "azureml://registries/"

@@ -15,10 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from torchyard.base.errors import DatabaseAway, TorchyardError
+from torchyard.data import datastores, remote
 from torchyard.data.fetching import FetchCanceled
 from torchyard.environments.types import BuildCanceled, EnvironmentSpec
 from torchyard.environments.types import from_json as environment_from_json
-from torchyard.jobs import inputs, progress, round_store, spec, store
+from torchyard.jobs import inputs, progress, round_store, secrets, spec, store
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Job, JobError, Stage, Status
@@ -127,7 +128,11 @@ class Preparer:
 
     def _build_now(self, environment: EnvironmentSpec) -> None:
         try:
-            self._room.environments.build(environment, lambda: self._unwanted(environment))
+            self._room.environments.build(
+                environment,
+                lambda: self._unwanted(environment),
+                lambda: self._secrets(environment),
+            )
         except BuildCanceled:
             pass  # nobody wanted it; who has come since is looked after by the next round
         except DatabaseAway:
@@ -147,6 +152,17 @@ class Preparer:
         with self._room.db.read() as connection:
             ids = round_store.to_prepare(connection, environment.hash, _ALL, Status.PREPARING)
             return [store.job_by_id(connection, job_id) for job_id in ids]
+
+    def _secrets(self, environment: EnvironmentSpec) -> dict[str, int]:
+        """Of the jobs that wait, and of the datastores in their workspaces."""
+        found: dict[str, int] = {}
+        waiting = self._preparing(environment)
+        for job in waiting:
+            found |= secrets.values(job.spec)
+        for workspace in {job.workspace for job in waiting}:
+            for one in datastores.list_in(self._room.db, self._room.datastores, workspace):
+                found |= remote.secrets_of(one.options)
+        return found
 
     def _unwanted(self, environment: EnvironmentSpec) -> bool:
         if self._stopping.is_set():

@@ -1,7 +1,9 @@
 """Room on the server's disk: what nobody needs any more is removed.
 
-Owns: blobs, environments, copies of inputs, scratch and logs: which goes, which stays and why.
-Leaves: which records name what to references.py, each folder to its own room.
+Owns: blobs, environments, copies of inputs, caches, scratch and logs: which goes, which stays and
+why.
+Leaves: which records name what to references.py, drafts of the killed to leftovers.py, budgets that
+are stored to reclaiming_settings.py, each folder to its own room.
 Always: what a record names stays; each thing is looked at once more at the moment of its removal,
 under the lock that whoever begins to use it holds, too.
 """
@@ -19,7 +21,8 @@ from pathlib import Path
 from sqlalchemy import select
 
 from torchyard.base.errors import Conflict
-from torchyard.jobs import references, store
+from torchyard.environments import caches
+from torchyard.jobs import leftovers, references, store
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import ENDED
 
@@ -37,15 +40,17 @@ class Wishes:
         older_than_s: environments and inputs unused for so long go.
         budget_bytes: environments and inputs together; beyond it the longest unused go first.
         logs_bytes: logs of jobs that have ended; beyond it the oldest go. None keeps them all.
+        caches_bytes: what uv has downloaded; beyond it, it goes whole. None looks at its age alone.
     """
 
     older_than_s: float = 14 * DAY_S
     budget_bytes: int | None = None
     logs_bytes: int | None = None
+    caches_bytes: int | None = None
 
     @property
     def grace_s(self) -> float:
-        """For blobs and scratch, which are not used again."""
+        """For blobs, scratch and leftovers, which are not used again."""
         return max(_LEAST_S, min(self.older_than_s, _UPLOAD_S))
 
 
@@ -66,7 +71,9 @@ def survey(room: Room, wishes: Wishes) -> list[Thing]:
     return [
         *_blobs(room, wishes),
         *_within(wishes, [*_environments(room, wishes), *_inputs(room, wishes)]),
+        *_caches(room, wishes),
         *_scratch(room, wishes),
+        *_leftovers(room, wishes),
         *_logs(room, wishes),
     ]
 
@@ -95,6 +102,10 @@ def _removed(room: Room, wishes: Wishes, thing: Thing) -> Thing:
         )
     elif thing.kind == "input":
         gone = room.fetcher.remove(thing.name, thing.used_at_s)
+    elif thing.kind == "cache":
+        gone = caches.remove(room.home)
+    elif thing.kind == "leftover":
+        gone = _remove_leftover(room, thing.name, now_s - wishes.grace_s)
     elif thing.kind == "scratch":
         gone = _remove_scratch(room, thing.name)
     elif thing.kind == "logs":
@@ -185,6 +196,52 @@ def _within(wishes: Wishes, things: list[Thing]) -> Iterator[Thing]:
             yield replace(thing, goes=True, why=f"{thing.why}, and beyond the budget")
         else:
             yield thing
+
+
+# Caches and leftovers
+
+
+def _caches(room: Room, wishes: Wishes) -> Iterator[Thing]:
+    """Only uv's is ours to remove as a whole; it only saves downloads."""
+    uv = caches.folder(room.home)
+    for folder in sorted(uv.parent.iterdir()) if uv.parent.exists() else ():
+        if folder.name == "data" or folder.name.startswith(".") or not folder.is_dir():
+            continue  # copies of inputs, and removals: told of elsewhere
+        size, used_at_s = _size(folder), folder.stat().st_mtime
+        if folder != uv:
+            yield Thing("cache", folder.name, size, False, "not made by torchyard", used_at_s)
+            continue
+        goes, why = _by_age(room, wishes, used_at_s)
+        if not goes and wishes.caches_bytes is not None and size > wishes.caches_bytes:
+            goes, why = True, f"{why}, and beyond the budget of caches"
+        yield Thing("cache", folder.name, size, goes, why, used_at_s)
+
+
+def _leftovers(room: Room, wishes: Wishes) -> Iterator[Thing]:
+    before_s = room.clock.now().timestamp() - wishes.grace_s
+    for draft in leftovers.find(room.home):
+        touched_at_s = draft.touched_at_s
+        goes = touched_at_s <= before_s
+        why = f"{draft.what} that was broken off"
+        if not goes:
+            why = f"new: {draft.what} may be under way"
+        name = draft.path.relative_to(room.home).as_posix()
+        size = _size(draft.path) if draft.path.is_dir() else _size_of_file(draft.path)
+        yield Thing("leftover", name, size, goes, why, touched_at_s)
+
+
+def _remove_leftover(room: Room, name: str, before_s: float) -> bool:
+    for draft in leftovers.find(room.home):
+        if draft.path.relative_to(room.home).as_posix() == name:
+            return draft.remove(before_s)
+    return True
+
+
+def _size_of_file(file: Path) -> int:
+    try:
+        return file.lstat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 # Scratch

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import logging
 import shutil
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import Connection
 
-from torchyard.base import files
+from torchyard.base import files, locks
 from torchyard.data import actions as data
 from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE, artifacts_of, output_of
 from torchyard.jobs import (
@@ -37,8 +36,6 @@ from torchyard.jobs.types import Attempt, Job
 from torchyard.models import logged
 
 _log = logging.getLogger(__name__)
-# A request and the scheduler may come at once: whoever comes second leaves it to the first.
-_one_at_a_time = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -71,14 +68,14 @@ def work(room: Room, stopped: Callable[[], bool] = lambda: False) -> list[str]:
 
     One whose worker has not left yet waits for the next time.
     """
-    if not _one_at_a_time.acquire(blocking=False):
-        return []
-    try:
+    # Requests and the schedulers of several servers may come at once: whoever comes second leaves
+    # it to the first.
+    with locks.held_if_free(room.lock("removal")) as is_held:
+        if not is_held:
+            return []
         with room.db.read() as connection:
             marks = removal_store.pending(connection)
         return _remove_all(room, marks, stopped)
-    finally:
-        _one_at_a_time.release()
 
 
 def _remove_all(room: Room, marks: Sequence[Mark], stopped: Callable[[], bool]) -> list[str]:

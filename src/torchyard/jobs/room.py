@@ -17,13 +17,14 @@ from torchyard.executors.machine import Machine
 from torchyard.jobs.history import History
 from torchyard.jobs.logs import Logs
 from torchyard.jobs.signals import Signals
+from torchyard.servers.lease import Alone, Standing
 
 
 @dataclass(frozen=True)
 class Room:
     """`bell` is rung when there may be something for the scheduler to do; `server_id` stays as
-    long as the home does; `machine` is what clusters share and is bounded (see machine.py),
-    `devices` are its GPUs.
+    long as the home does, whichever of several servers it is; `standing` tells these apart.
+    `machine` is what clusters share and is bounded (see machine.py), `devices` are its GPUs.
     """
 
     home: Path
@@ -39,6 +40,13 @@ class Room:
     server_id: str = ""
     machine: Mapping[str, int] = field(default_factory=dict)
     devices: Machine = field(default_factory=lambda: Machine({}))
+    standing: Standing = field(default_factory=Alone)
+
+    def lock(self, name: str) -> Path:
+        """The file that stands for something only one of all servers does at a time."""
+        folder = self.home / "locks"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder / name
 
     @property
     def fetcher(self) -> Fetcher:

@@ -4,7 +4,7 @@ Owns: the rounds, one after the other, and what went wrong in the last.
 Leaves: environment and inputs to preparing.py, who gets nodes to claiming.py, starting to
 launching.py, workers that are gone to watching.py.
 Always: environment and inputs are ready before nodes are held; whatever a server that was killed
-had begun is taken up again.
+had begun is taken up again, by itself or by another one that shares the home.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from datetime import datetime, timedelta
 from torchyard.base import disk
 from torchyard.base.errors import DatabaseAway
 from torchyard.executors.executor import Executor
-from torchyard.jobs import clusters, removal, retention
+from torchyard.jobs import adoption, clusters, removal, retention
 from torchyard.jobs.claiming import Claimer
 from torchyard.jobs.heartbeats import Heartbeats
 from torchyard.jobs.launching import Launcher
 from torchyard.jobs.preparing import Preparer
 from torchyard.jobs.room import Room
 from torchyard.jobs.watching import Watcher
+from torchyard.servers.types import LeaseLost
 
 _log = logging.getLogger(__name__)
 _RETENTION_EVERY = timedelta(hours=1)
@@ -68,13 +69,16 @@ class Scheduler:
         """One round of everything; what fails is told, and holds up nothing else."""
         trouble = ""
         parts = (
-            *(self.preparer.prepare, self.claimer.claim, self.watcher.watch),
+            *(self._adopt, self.preparer.prepare, self.claimer.claim, self.watcher.watch),
             *(self._heartbeats.look, self.watcher.clean, self._forget),
             self._scale,
         )
         for part in parts:
             try:
                 part()
+            except LeaseLost as error:
+                _log.warning("%s", error.message)
+                break
             except DatabaseAway as error:
                 trouble = error.message
                 if trouble != self.trouble:
@@ -97,6 +101,9 @@ class Scheduler:
             self._room.bell.clear()
             self.look()
             self._room.bell.wait(self._every_s)
+
+    def _adopt(self) -> None:
+        adoption.look(self._room)
 
     def _scale(self) -> None:
         """After the queue had its turn: what is idle then, nobody can use."""

@@ -1,7 +1,7 @@
 """What a job keeps to itself.
 
 Owns: `torchyard.secrets` and `torchyard.not_secrets` of a job's properties; the job without its
-secrets, for whoever asks.
+secrets, for whoever asks; what masks the words of a job's own script.
 Leaves: which names and forms give a secret away to worker/secret_values.py.
 Always: what leaves the server for a person shows no secret of a job, not even to its owner; the
 document in the database is whole, because the next attempt needs it.
@@ -11,13 +11,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
+from torchyard.base.db import Database
 from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.jobs import store
 from torchyard.jobs.spec_values import literal, mapping
 from torchyard.jobs.types import Job
 from torchyard.worker import secret_values
 from torchyard.worker.masking import TOKENS, Masker
+from torchyard.workspaces.types import Identity, TokenKind
 
 MARKED = "torchyard.secrets"
 PLAIN = "torchyard.not_secrets"
@@ -73,11 +77,33 @@ def marked(properties: Mapping[str, Any], key: str = MARKED) -> list[str]:
 
 def masker(job: Job) -> Masker:
     """What puts stars in place of the job's secrets and of this server's tokens."""
-    variables = _variables(job.spec)
-    if not variables:
-        return TOKENS
-    values = secret_values.of_environment(variables, *_lists(job.spec))
-    return Masker(secret_values.written(values)) if values else TOKENS
+    return masker_of(values(job.spec))
+
+
+def values(spec: Mapping[str, Any]) -> dict[str, int]:
+    """The secrets in a job's document, and how short a part of each is still masked."""
+    variables = _variables(spec)
+    return secret_values.of_environment(variables, *_lists(spec)) if variables else {}
+
+
+def masker_of(found: Mapping[str, int]) -> Masker:
+    """What masks these values, as `values` gives them, and this server's tokens."""
+    return _masker_of(tuple(sorted(found.items()))) if found else TOKENS
+
+
+# A script that logs straight to the server asks for its own at every request.
+@lru_cache(maxsize=64)
+def _masker_of(found: tuple[tuple[str, int], ...]) -> Masker:
+    return Masker(secret_values.written(dict(found)))
+
+
+def masker_of_script(db: Database, identity: Identity) -> Masker | None:
+    """What masks the words of the script that asks; None for a person, whose words are his own."""
+    if identity.kind is not TokenKind.RUN:
+        return None
+    with db.read() as connection:
+        job = store.job_named(connection, identity.workspace, identity.subject.partition("/")[2])
+    return TOKENS if job is None else masker(job)
 
 
 def without(job: Job, body: Any) -> Any:

@@ -1,7 +1,8 @@
 """Waking those who wait for news of a job.
 
 Owns: who waits for what inside this process.
-Leaves: what the news is to the store: a waiter always looks again.
+Leaves: what the news is to the store: a waiter always looks again; other servers to
+servers/wire.py.
 Always: news that comes between a look and the wait is not missed.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import defaultdict
+from collections.abc import Callable
 
 
 class Signals:
@@ -21,6 +23,11 @@ class Signals:
         self._waiting: dict[str, set[asyncio.Event]] = defaultdict(set)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
+        self._tell: Callable[[str], None] | None = None
+
+    def share(self, tell: Callable[[str], None]) -> None:
+        """From now on, have other servers told of what is notified here."""
+        self._tell = tell
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -31,9 +38,24 @@ class Signals:
             return self._counts[key]
 
     def notify(self, key: str) -> None:
+        self.heard(key)
+        if self._tell is not None:
+            self._tell(key)
+
+    def heard(self, key: str) -> None:
+        """As `notify`, of what another server told."""
         with self._lock:
             self._counts[key] += 1
             waiting = list(self._waiting.get(key, ()))
+        for event in waiting:
+            self._wake(event)
+
+    def missed(self) -> None:
+        """Have everyone look again: what other servers told may be lost."""
+        with self._lock:
+            for key in self._counts:
+                self._counts[key] += 1
+            waiting = [event for events in self._waiting.values() for event in events]
         for event in waiting:
             self._wake(event)
 

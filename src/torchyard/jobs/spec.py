@@ -28,10 +28,10 @@ from torchyard.jobs.spec_values import NAME, known_keys, mapping, name, served, 
 
 __all__ = ["NAME", "Input", "JobSpec", "Output", "read"]
 
-_VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+_VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
 _EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}", re.DOTALL)
 _OPTIONAL = re.compile(r"\$\[\[.*?\]\]", re.DOTALL)
-_OURS = re.compile(r"^(inputs|outputs)\.([A-Za-z0-9_]+)(?:\.path)?$")
+_OURS = re.compile(r"^(inputs|outputs)\.([A-Za-z0-9_]+)(?:\.path)?\Z")
 # Other kinds of job, known by a key that only they have.
 _SIGNS = {"jobs": "pipeline", "trial": "sweep", "search_space": "sweep", "task": "automl"}
 _SERVERLESS = "serverless"
@@ -179,7 +179,7 @@ def _check_form(expression: str) -> None:
 def _compute(job: Mapping[str, Any]) -> tuple[str, Sequence[str]]:
     written = text(job, "compute", ()).strip()
     wanted = written.removeprefix("azureml:")
-    long = re.match(r"^/?/?subscriptions/.+/computes/([^/]+)$", wanted)
+    long = re.match(r"^/?/?subscriptions/.+/computes/([^/]+)\Z", wanted)
     wanted = long[1] if long else wanted
     if wanted.lower() == _SERVERLESS:
         return "local", [f"`compute: {written}` is this machine's compute `local`"]

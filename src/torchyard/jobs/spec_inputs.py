@@ -17,8 +17,9 @@ from torchyard.jobs.spec_values import At, known_keys, literal, mapping, served,
 
 LITERAL = "literal"
 _LITERAL_TYPES = ("string", "integer", "number", "boolean")
-_IO_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
-_ASSET_NAME = re.compile(r"^[a-zA-Z0-9][\w.-]{0,254}$", re.ASCII)
+_IO_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
+_VERSION = re.compile(r"^[a-zA-Z0-9][\w.-]{0,29}\Z", re.ASCII)
+_ASSET_NAME = re.compile(r"^[a-zA-Z0-9][\w.-]{0,254}\Z", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,12 @@ def _output(value: Any, at: At) -> Output:
         )
     if isinstance(version, Mapping | list | bool):
         raise InvalidSpec("`version` must be text or a number", at=(*at, "version"))
+    if version is not None and not _VERSION.match(str(version)):
+        raise InvalidSpec(
+            f"`{str(version)[:80]}` is no version of what an output is registered as",
+            "up to 30 letters, digits, `_`, `-` and `.`, beginning with a letter or digit",
+            at=(*at, "version"),
+        )
     return Output(
         served(body, "type", at, "outputs.*.type", "uri_folder"),
         served(body, "mode", at, "outputs.*.mode", "rw_mount"),

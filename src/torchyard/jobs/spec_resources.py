@@ -18,7 +18,7 @@ from torchyard.base.errors import InvalidSpec
 from torchyard.jobs import spec_distribution
 from torchyard.jobs.spec_values import At, count, mapping, section, served, text
 
-_SHM_SIZE = re.compile(r"^\d+(?:\.\d+)?[bkmg]$", re.IGNORECASE)
+_SHM_SIZE = re.compile(r"^\d+(?:\.\d+)?[bkmg]\Z", re.IGNORECASE)
 _BACKENDS = ("nccl", "gloo")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from torchyard.base.errors import InvalidSpec, nearest
 from torchyard.jobs import keys
 
-NAME = re.compile(r"^[a-zA-Z0-9][\w-]{0,254}$", re.ASCII)
+NAME = re.compile(r"^[a-zA-Z0-9][\w-]{0,254}\Z", re.ASCII)
 
 At = tuple[str | int, ...]
 

@@ -1,7 +1,7 @@
-"""The tables of jobs, attempts and events.
+"""The tables of jobs and their events.
 
 Owns: SQL, and the way between rows and the types of this room.
-Leaves: what may happen when to actions.py.
+Leaves: the tries of a job to attempt_store.py, what may happen when to actions.py.
 Always: events of a job are numbered without gaps, because only a write transaction numbers them.
 """
 
@@ -39,14 +39,10 @@ from sqlalchemy import (
 )
 
 from torchyard.base.db import Instant, metadata
-from torchyard.jobs import attempt_store, removal_store
+from torchyard.jobs import removal_store
+from torchyard.jobs.attempt_store import error_of
 from torchyard.jobs.experiment_store import Id, experiments
-from torchyard.jobs.types import (
-    ENDED,
-    Event,
-    Job,
-    Status,
-)
+from torchyard.jobs.types import ENDED, Event, Job, Status
 
 # The tag by which MLflow's clients name a run.
 _NAME_TAG = "mlflow.runName"
@@ -102,7 +98,6 @@ jobs = Table(
         *("experiment_id", "deleted", "started_at", "created_at", "name", "status", "ended_at"),
     ),
 )
-
 
 events = Table(
     "events",
@@ -311,12 +306,8 @@ def hide_ended(connection: Connection, job_ids: Sequence[int]) -> set[int]:
 
 def drop_job(connection: Connection, job_id: int) -> None:
     """The job's row, and in every table of the server those that belong to it."""
-    tries = select(attempt_store.attempts.c.id).where(attempt_store.attempts.c.job_id == job_id)
-    connection.execute(
-        delete(attempt_store.attempt_nodes).where(
-            attempt_store.attempt_nodes.c.attempt_id.in_(tries)
-        )
-    )
+    tries = select(attempts.c.id).where(attempts.c.job_id == job_id)
+    connection.execute(delete(attempt_nodes).where(attempt_nodes.c.attempt_id.in_(tries)))
     for table in reversed(metadata.sorted_tables):
         if "job_id" in table.c and table is not removal_store.removed_jobs:
             connection.execute(delete(table).where(table.c.job_id == job_id))
@@ -364,7 +355,7 @@ def _job(row: Row[Any]) -> Job:
     values.pop("environment")
     values.pop("environment_hash")
     values["status"] = Status(values["status"])
-    values["error"] = attempt_store.error_of(values["error"])
+    values["error"] = error_of(values["error"])
     return Job(**values)
 
 
@@ -390,6 +381,3 @@ def events_after(connection: Connection, job_id: int, seq: int) -> list[Event]:
         .order_by(events.c.seq)
     )
     return [Event(**row._mapping) for row in rows]
-
-
-# Attempts

@@ -30,6 +30,7 @@ from torchyard.jobs import (
     pinning,
     queue,
     rehearsing,
+    secrets,
     spec,
     storage_use,
     store,
@@ -148,6 +149,8 @@ def _insert(
     properties, tags = rehearsing.recorded(job.properties, job.tags, checked.rehearsed)
     experiment = actions.ensure_experiment(connection, room, workspace, job.experiment_name)
     started_by = identity.subject.partition("/")[2] if identity.subject else ""
+    # What tracking clients are shown; the document is whole, because the attempts need it.
+    masker = secrets.masker_of(secrets.values(body))
     job_id = store.add_job(
         connection,
         {
@@ -157,7 +160,7 @@ def _insert(
             "experiment_id": experiment.id,
             "status": Status.NOT_STARTED.value,
             "owner": identity.user,
-            "display_name": job.display_name or name,
+            "display_name": masker.text(job.display_name) or name,
             "spec": _pinned(body, checked.paths),
             "spec_hash": digest,
             "environment": checked.environment.to_json(),
@@ -166,13 +169,13 @@ def _insert(
             "node_count": job.instance_count,
             "processes_per_node": job.process_count_per_instance,
             "created_at": now,
-            "tags": tags,
+            "tags": masker.json(tags),
             "properties": properties,
             "parent": job.parent_job_name or started_by,
             "attempt": 0,
             "deleted": False,
             "archived": False,
-            "description": job.description,
+            "description": masker.text(job.description),
             "turn": queue.turn_of(job.job_tier, job.priority),
             "limit_s": job.timeout_s or None,
             "gpus": _gpus(connection, room, workspace, job, checked.rehearsed),

@@ -120,7 +120,8 @@ class Job:
 @dataclass(frozen=True)
 class Attempt:
     """One try. `handle` is None until the executor has given its receipt; `clean` once its
-    scratch folder is gone. `exit_code` and `error` tell how it ended.
+    scratch folder is gone. `exit_code` and `error` tell how it ended. `server` looks after it, when
+    several share the home.
     """
 
     id: str
@@ -137,6 +138,7 @@ class Attempt:
     clean: bool = False
     exit_code: int | None = None
     error: JobError | None = None
+    server: str | None = None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Whose failure is the job's, out of what its nodes say.
 
-Owns: the order of causes over nodes, the one error of a job that hangs.
+Owns: the order of causes over nodes, the one error of a job that hangs or whose time is over.
 Leaves: why a rank ended to the worker.
 Always: a cause comes before a consequence, and what happened earlier before what came later.
 """
@@ -15,7 +15,7 @@ from typing import Any
 from torchyard.base.clock import from_text
 from torchyard.jobs.types import AttemptNode, JobError
 
-HANG, PEER_LOST, PREEMPTED = "hang", "peer_lost", "preempted"
+HANG, PEER_LOST, PREEMPTED, TIMEOUT = "hang", "peer_lost", "preempted", "timeout"
 _SHOWN_RANKS = 16
 
 
@@ -44,7 +44,7 @@ def culprit(nodes: Sequence[AttemptNode]) -> AttemptNode | None:
     if not failed:
         return next((node for node in nodes if node.exit_code), None)
     first = min(failed, key=lambda node: (_is_consequence(node), node.failed_at, node.node))
-    if first.error is not None and first.error.code == HANG:
+    if first.error is not None and first.error.code in (HANG, TIMEOUT):
         return replace(first, error=_all_stood(first.error, failed))
     return first
 
@@ -54,10 +54,10 @@ def _is_consequence(node: AttemptNode) -> bool:
 
 
 def _all_stood(error: JobError, nodes: Sequence[AttemptNode]) -> JobError:
-    """The error of a job that hangs, with where each rank of every node stood."""
+    """The error of a job that got nowhere, with where each rank of every node stood."""
     stood: list[dict[str, Any]] = []
     for node in nodes:
-        if node.error is not None and node.error.code == HANG:
+        if node.error is not None and node.error.code == error.code:
             stood += node.error.details.get("stood") or []
     stood.sort(key=lambda one: int(one["rank"]))
     shown = "; ".join(f"rank {one['rank']}: {one['where']}" for one in stood[:_SHOWN_RANKS])

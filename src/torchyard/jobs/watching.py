@@ -11,7 +11,8 @@ import logging
 
 from torchyard.base.errors import DatabaseAway
 from torchyard.executors.executor import Executor, Handle
-from torchyard.jobs import attempt_store, attempts, round_store, scratch, worker_history
+from torchyard.jobs import adoption, attempt_store, attempts, round_store, scratch, worker_history
+from torchyard.jobs.heartbeats import GIVEN_UP_AFTER_S
 from torchyard.jobs.launching import Launcher
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Attempt
@@ -33,7 +34,7 @@ class Watcher:
         with self._room.db.read() as connection:
             running = attempt_store.open_attempts(connection)
             done = set(round_store.all_nodes_exited(connection))
-        for attempt in running:
+        for attempt in adoption.owned(self._room, running):
             if attempt.handle is None:
                 self._launcher.launch(attempt)
                 continue
@@ -59,16 +60,27 @@ class Watcher:
         """Remove what ended attempts left on the nodes, once no worker is there any more."""
         with self._room.db.read() as connection:
             left = attempt_store.unclean_attempts(connection)
-        for attempt in left:
-            if attempt.handle is not None:
-                handle = Handle.from_json(attempt.handle)
-                if not self._executor.status(handle).over:
-                    continue
+        for attempt in adoption.owned(self._room, left):
+            if not self._is_left(attempt):
+                continue
             taken = [self._take_history(attempt, node) for node in range(attempt.node_count)]
             if all(taken):
                 scratch.clear(self._room, attempt)
                 # A job that is to be tried again waits for this.
                 self._room.bell.set()
+
+    def _is_left(self, attempt: Attempt) -> bool:
+        """Whether nobody works there any more."""
+        if attempt.handle is None:
+            return True
+        status = self._executor.status(Handle.from_json(attempt.handle))
+        if status.over or status.seen:
+            return status.over
+        # A worker on a machine that nobody sees leaves once it is told that its attempt has ended;
+        # one that could not be told in all this time was given up.
+        assert attempt.ended_at is not None
+        unheard = self._room.clock.now() - attempt.ended_at
+        return unheard.total_seconds() >= GIVEN_UP_AFTER_S
 
     def _take_history(self, attempt: Attempt, node: int) -> bool:
         """Whether nothing of a node's run history is left; else its folder has to stay."""

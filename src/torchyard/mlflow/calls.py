@@ -2,8 +2,9 @@
 
 Owns: fields from the query or the JSON body, their types, whose workspace it is; the route class
 of endpoints that take a `Call`.
-Leaves: what the fields mean to the routes.
-Always: a token that is good for one workspace opens no other.
+Leaves: what the fields mean to the routes, which values are secret to whoever passes `masker_of`.
+Always: a token that is good for one workspace opens no other; what a script says with its run's
+token is masked before any route sees it, names of what exists apart.
 """
 
 import inspect
@@ -19,9 +20,11 @@ from starlette.concurrency import run_in_threadpool
 from torchyard.base.errors import Forbidden, InvalidInput
 from torchyard.base.settings import DEFAULT_WORKSPACE
 from torchyard.mlflow.errors import Handle, MlflowRoute, guarded
+from torchyard.worker.masking import Masker
 from torchyard.workspaces.types import Identity
 
 Authenticate = Callable[[Request], Identity]
+MaskerOf = Callable[[Identity], Masker | None]
 
 REQUEST_HEADER = "x-torchyard-request"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -179,11 +182,40 @@ def read_fields(request: Request, content: bytes) -> dict[str, Any]:
     }
 
 
+# They name what the server made. A short secret may happen to be a part of one.
+_NAMES_WHAT_EXISTS = frozenset(
+    "run_id run_ids run_uuid run_uuids parent_run_id source_run_id experiment_id experiment_ids "
+    "model_id model_ids logged_model_id logged_model_ids page_token max_results order_by "
+    "stage version status".split()
+)
+
+
+def masked(body: Any, masker: Masker) -> Any:
+    """The fields with stars for what the masker knows, wherever it stands."""
+    if isinstance(body, Mapping):
+        return {
+            masker.text(key): value if key in _NAMES_WHAT_EXISTS else masked(value, masker)
+            for key, value in body.items()
+        }
+    if isinstance(body, list):
+        return [masked(one, masker) for one in body]
+    return masker.text(body) if isinstance(body, str) else body
+
+
+def _nothing_hidden(identity: Identity) -> None:
+    return None
+
+
 @dataclass(frozen=True)
 class Caller:
-    """The dependency that makes a `Call` of a request."""
+    """The dependency that makes a `Call` of a request.
+
+    Args:
+        masker_of: what hides the secrets of the one who asks; None when nothing is hidden.
+    """
 
     authenticate: Authenticate
+    masker_of: MaskerOf = _nothing_hidden
 
     async def __call__(self, request: Request) -> Call:
         return await run_in_threadpool(self.call, request, await self.content(request))
@@ -198,10 +230,12 @@ class Caller:
 
     def call(self, request: Request, content: bytes) -> Call:
         identity = self.authenticate(request)
+        fields = read_fields(request, content)
+        masker = self.masker_of(identity)
         return Call(
             workspace_of(request, identity),
             identity,
-            read_fields(request, content),
+            fields if masker is None else masked(fields, masker),
             is_query=not content.strip(),
             request_id=request.headers.get(REQUEST_HEADER, ""),
         )

@@ -25,7 +25,7 @@ from torchyard.mlflow import (
     run_routes,
     version_routes,
 )
-from torchyard.mlflow.calls import Authenticate, Caller
+from torchyard.mlflow.calls import Authenticate, Caller, MaskerOf
 from torchyard.mlflow.errors import MlflowRoute, NoSuchEndpoint
 from torchyard.mlflow.registry import Registry
 from torchyard.mlflow.runs import Runs
@@ -55,15 +55,17 @@ def router(
     history: History,
     authenticate: Authenticate,
     changed: Callable[[Job], None] = _unchanged,
+    masker_of: MaskerOf | None = None,
 ) -> APIRouter:
     """The whole API, to be mounted once with the prefix `/mlflow/{workspace}` and once without.
 
     Args:
         authenticate: from a request to who asks; reads the workspace in `path_params`, if any.
         changed: told of every run whose history, tags or status a request changed.
+        masker_of: what hides the secrets of who asks, in all that he writes but files.
     """
     routes = APIRouter(route_class=MlflowRoute, include_in_schema=False)
-    call = Caller(authenticate)
+    call = Caller(authenticate, masker_of) if masker_of else Caller(authenticate)
     routes.include_router(run_routes.router(runs, registry, history, call, changed))
     routes.include_router(experiment_routes.router(runs, call))
     routes.include_router(artifact_routes.router(runs, registry, authenticate, call))

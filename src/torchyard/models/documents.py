@@ -15,7 +15,7 @@ from typing import Any
 from torchyard.base.errors import InvalidInput, InvalidSpec, nearest
 from torchyard.data.types import MODEL_TYPES
 
-_NAME = re.compile(r"^[a-zA-Z0-9][\w.-]{0,254}$")
+_NAME = re.compile(r"^[a-zA-Z0-9][\w.-]{0,254}\Z")
 _NAME_MAX_LENGTH = 256
 # The last four are said of a model and change nothing: its flavors stand in its `MLmodel`.
 _KEYS = (

@@ -11,6 +11,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+STOPPED_EXIT = 143
+"""Of a node that was told to end, as a shell has it for SIGTERM."""
+
 
 class Failure(Exception):
     """The node can't go on; `code` is stable, `details` are for programs."""

@@ -35,14 +35,14 @@ from torchyard.worker import (
 )
 from torchyard.worker import variables as variables_of
 from torchyard.worker.events import Events
-from torchyard.worker.failures import Failure
+from torchyard.worker.failures import STOPPED_EXIT, Failure
 from torchyard.worker.launching import MPI
 from torchyard.worker.layout import Folders
 from torchyard.worker.link import AttemptOver, Link
 from torchyard.worker.logs import LogShipper
 from torchyard.worker.masking import Masker
 from torchyard.worker.memory_kills import MemoryKills
-from torchyard.worker.orders import HANG, OVER, PEER_LOST, SERVED, Orders
+from torchyard.worker.orders import HANG, OVER, PEER_LOST, SERVED, TIMEOUT, Orders
 from torchyard.worker.preparation import Prepared, prepare
 from torchyard.worker.rank_hook import VARIABLE as ERRORS_VARIABLE
 from torchyard.worker.ranks import Gang, Rank, RankExit
@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from torchyard.worker.mpi import Launch
     from torchyard.worker.preflight import Preflight
     from torchyard.worker.watches import Watches
-
-_SIGTERM_EXIT = 143
 
 
 @dataclass(frozen=True)
@@ -178,6 +176,8 @@ class Node:
             prepared.launching.close()
         if watches is not None and self._orders.reason == HANG:
             return Outcome(watches.hang())
+        if watches is not None and failed is None and self._orders.reason == TIMEOUT:
+            return Outcome(watches.timeout())
         if self._orders.reason == SERVED:
             return Outcome()
         lost = self._launch is not None and self._gang.launcher_failed
@@ -201,12 +201,13 @@ class Node:
         return Preflight(self._plan, self._node, self._base, self._folders.node, self._events.post)
 
     def _watches(self, prepared: Prepared) -> Watches | None:
-        if self._plan.hang_after_s <= 0 and self._plan.rendezvous_timeout_s <= 0:
+        plan = self._plan
+        if max(plan.hang_after_s, plan.rendezvous_timeout_s, plan.timeout_s) <= 0:
             return None
         from torchyard.worker.watches import Watches  # Only few jobs ask for it.
 
         return Watches(
-            self._plan,
+            plan,
             self._scene,
             prepared.surroundings.meeting,
             self._orders,
@@ -335,13 +336,11 @@ class Node:
     def _stopped(self) -> Outcome:
         """The outcome of a node that was told to stop."""
         reason = self._orders.reason
-        if reason == "timeout":
+        if reason == TIMEOUT:
             message = "the job ran longer than its limit"
-            if self._plan.timeout_s:
-                message += f" of {self._plan.timeout_s:g} s"
-            return Outcome(Failure("timeout", message, "raise `limits.timeout`", _SIGTERM_EXIT))
+            return Outcome(Failure(TIMEOUT, message, "raise `limits.timeout`", STOPPED_EXIT))
         code, why = _STOPS.get(reason, ("stopped", reason))
-        return Outcome(Failure(code, f"node {self._node} was stopped: {why}", "", _SIGTERM_EXIT))
+        return Outcome(Failure(code, f"node {self._node} was stopped: {why}", "", STOPPED_EXIT))
 
     def _deliver(self, outcome: Outcome) -> Outcome:
         if self._orders.over:

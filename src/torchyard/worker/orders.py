@@ -21,6 +21,7 @@ HANG = "hang"
 PEER_LOST = "peer_lost"
 # Nobody is left whom a parameter server could serve.
 SERVED = "served"
+TIMEOUT = "timeout"
 _POLL_S = 20
 _PAUSE_S = 1.0
 

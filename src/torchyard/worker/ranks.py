@@ -20,7 +20,7 @@ from torchyard.worker import cgroups, processes
 from torchyard.worker import mounts as mounts_of
 from torchyard.worker.failures import Failure
 from torchyard.worker.mounts import Mount
-from torchyard.worker.orders import PEER_LOST, Orders
+from torchyard.worker.orders import PEER_LOST, TIMEOUT, Orders
 
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
 _LOOK_EVERY_S = 5.0
@@ -100,6 +100,7 @@ class Gang:
         self._ending = False
         self._launcher = 0
         self.launcher_status: int | None = None
+        self._stop_told = False
         self.exits: list[RankExit] = []
         self.ending_at = 0.0
 
@@ -168,7 +169,7 @@ class Gang:
             while self._awaits() and not self._first_failure and not orders.stopped:
                 left_s = deadline - time.monotonic()
                 if left_s <= 0:
-                    orders.stop("timeout")
+                    orders.stop(TIMEOUT)
                     break
                 look_s = watch.look(self._running) if watch is not None else _LOOK_EVERY_S
                 orders.wait(min(look_s, left_s))
@@ -179,13 +180,19 @@ class Gang:
                 or (self._first_failure is None and self.launcher_failed)
             ):
                 self._settle(orders, is_consequence)
+            # First, so that the other nodes need not wait for the stacks of this one.
+            self._tell_stop(orders)
             if watch is not None:
                 watch.ending(self._running)
         finally:
-            if orders.stopped:
-                self._on_stop(orders.reason)
+            self._tell_stop(orders)
             self.end()
         return self._first_failure
+
+    def _tell_stop(self, orders: Orders) -> None:
+        if orders.stopped and not self._stop_told:
+            self._stop_told = True
+            self._on_stop(orders.reason)
 
     def _settle(self, orders: Orders, is_consequence: Callable[[RankExit], bool]) -> None:
         """Let the rank that is to blame end by itself: it may be slower to go than its victims."""

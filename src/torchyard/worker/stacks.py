@@ -8,6 +8,7 @@ changes nothing in the script.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -33,17 +34,19 @@ class Stand:
     text: str
 
 
-def write(root: int, errors: Path, target: Path, title: str) -> Stand:
+def write(root: int, errors: Path, target: Path, title: str, ask_until: float = math.inf) -> Stand:
     """Add the stacks of a rank and what it started to `target`; the answer is where it stands.
 
     Args:
         root: the rank's own process.
         errors: the folder that its Pythons were given for their records.
+        ask_until: by the monotonic clock; later, only the kernel is asked, which never waits.
     """
     stands: Frame | None = None
     text = [f"{title}\n"]
     for process in processes.below(root)[:_MOST_PROCESSES]:
-        stack = _python_stack(process, errors)
+        is_late = time.monotonic() >= ask_until
+        stack = "" if is_late else _python_stack(process, errors)
         if stack and stands is None:
             stands = evidence.where(evidence.stack_frames(stack, of_main=True))
         text.append(f"\n{_described(process)}\n{stack or _in_kernel(process.pid)}")

@@ -1,4 +1,4 @@
-"""Ranks that run and get nowhere: the limit of the rendezvous, and the hang watch.
+"""Ranks that run and get nowhere: the limit of the rendezvous, the hang watch, the job's time.
 
 Owns: when a gang counts as hung, where each of its ranks stands, what is said of it.
 Leaves: how long the whole job has been quiet to the server, which hears all nodes; stacks to
@@ -8,6 +8,7 @@ Always: nothing is looked at that the job's properties do not ask for.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,9 +18,9 @@ from torchyard.plan import LaunchPlan
 from torchyard.worker import stacks
 from torchyard.worker.arrivals import Arrivals
 from torchyard.worker.evidence import Frame
-from torchyard.worker.failures import Failure
+from torchyard.worker.failures import STOPPED_EXIT, Failure
 from torchyard.worker.meeting import Meeting
-from torchyard.worker.orders import HANG, Orders
+from torchyard.worker.orders import HANG, TIMEOUT, Orders
 from torchyard.worker.ranks import Rank
 from torchyard.worker.scene import Scene
 from torchyard.worker.stacks import Stand
@@ -27,6 +28,9 @@ from torchyard.worker.stacks import Stand
 _LOOK_EVERY_S = 5.0
 _LOOKS = 10
 _JOINING = "in init_process_group"
+# All ranks together, before they are told to end: the end must not wait for who doesn't answer.
+_LAST_STACKS_S = 3.0
+_SEE_STACKS = "the stacks of all ranks are in user_logs/stacks_rank_<n>.txt"
 
 
 class Watches:
@@ -72,8 +76,11 @@ class Watches:
         return min(wanted)
 
     def ending(self, running: Mapping[int, Rank]) -> None:
+        until = time.monotonic() + _LAST_STACKS_S
         if self._orders.reason == HANG and not self.stood:
-            self._write_stacks(running, "another node found that the job hangs")
+            self._write_stacks(running, "another node found that the job hangs", until)
+        elif self._orders.reason == TIMEOUT:
+            self._write_stacks(running, "the job's time is over", until)
 
     def hang(self) -> Failure:
         """The failure of a job that hangs, as seen from this node."""
@@ -81,7 +88,17 @@ class Watches:
         return Failure(
             HANG,
             f"no output and no metric from any rank for {quiet_s:g} s",
-            "the stacks of all ranks are in user_logs/stacks_rank_<n>.txt",
+            _SEE_STACKS,
+            details={"node": self._scene.node, "stood": self.stood},
+        )
+
+    def timeout(self) -> Failure:
+        """The failure of a job whose time is over, as seen from this node."""
+        return Failure(
+            TIMEOUT,
+            f"the job ran longer than its limit of {self._plan.timeout_s:g} s",
+            f"raise `limits.timeout`, or see what took the time: {_SEE_STACKS}",
+            STOPPED_EXIT,
             details={"node": self._scene.node, "stood": self.stood},
         )
 
@@ -132,14 +149,16 @@ class Watches:
             details={"rank": first["rank"], "node": self._scene.node, "stood": self.stood},
         )
 
-    def _write_stacks(self, running: Mapping[int, Rank], why: str) -> dict[int, Stand]:
+    def _write_stacks(
+        self, running: Mapping[int, Rank], why: str, until: float = math.inf
+    ) -> dict[int, Stand]:
         self.stood = []
         stands: dict[int, Stand] = {}
         for pid, rank in running.items():
             name = f"stacks_rank_{rank.rank}.txt"
             title = f"rank {rank.rank} on node {self._scene.node}, {_now()}: {why}"
             errors = self._scene.folder(rank.rank)
-            stand = stacks.write(pid, errors, self._logs / name, title)
+            stand = stacks.write(pid, errors, self._logs / name, title, until)
             stands[rank.rank] = stand
             self.stood.append({"rank": rank.rank, "where": self._described(stand.frame)})
             self._ship(self._logs / name, f"user_logs/{name}")

@@ -2,8 +2,8 @@
 
 Owns: the address a worker speaks to, finding it anew, telling the server from a stranger.
 Leaves: connections to link.py and relay_proxy.py.
-Always: a stranger that has taken the server's port while it was away ends nothing: only the
-server that made the attempt can disown it.
+Always: a stranger that has taken the server's port while it was away ends nothing: only a server
+of the home that made the attempt can disown it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, urlsplit
 from torchyard.plan import LaunchPlan
 
 _HEADER = "X-Torchyard-Server"
+_FOLDER = "servers"
 
 
 class Whereabouts:
@@ -25,6 +26,7 @@ class Whereabouts:
     Args:
         server_id: what the server signs with; empty for one that does not.
         server_file: says where it listens now, on this node's disk; empty when it is not here.
+            Where several servers share a home, a folder beside it has one such file for each.
     """
 
     def __init__(self, url: str, server_id: str = "", server_file: str = "") -> None:
@@ -36,16 +38,27 @@ class Whereabouts:
         """Find the address anew, after a call that did not reach the server."""
         if self._file is None:
             return
-        try:
-            url = json.loads(self._file.read_text())["url"]
-        except (OSError, ValueError, KeyError, TypeError):
+        others = sorted((self._file.parent / _FOLDER).glob("*.json"))
+        known = [url for url in map(_url_in, [self._file, *others]) if url]
+        if not known:
             return
-        if isinstance(url, str) and url:
-            self.parts = urlsplit(url)
+        tried = self.parts.geturl()
+        # One after the other, for a file may tell of a server that is gone.
+        following = known[known.index(tried) + 1 :] if tried in known else []
+        untried = [url for url in [*following, *known] if url != tried]
+        self.parts = urlsplit((untried or known)[0])
 
     def is_own(self, answer: http.client.HTTPResponse) -> bool:
         """Whether it is our server that refuses a token."""
         return not self._server_id or answer.getheader(_HEADER) == self._server_id
+
+
+def _url_in(file: Path) -> str:
+    try:
+        url = json.loads(file.read_text())["url"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+    return url if isinstance(url, str) else ""
 
 
 def of_plan(plan: LaunchPlan) -> Whereabouts:

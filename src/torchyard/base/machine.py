@@ -1,0 +1,67 @@
+"""This machine, and whether a process that is told of runs on it.
+
+Owns: what tells machines apart, what tells a process from a later one with its number.
+Leaves: signalling to those who may.
+Always: standard library only; a machine that was started anew is the same one with other
+processes, and a container is a machine of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from functools import cache
+from pathlib import Path
+
+
+@cache
+def here() -> str:
+    """Host, boot and process namespace in one line.
+
+    Source: proc(5), `/proc/sys/kernel/random/boot_id`; pid_namespaces(7).
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        namespace = os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        boot, namespace = "-", 0
+    return f"{socket.gethostname()} {boot} {namespace}"
+
+
+def host_of(machine: str) -> str:
+    return machine.partition(" ")[0]
+
+
+def is_seen(machine: str, own: str = "") -> bool:
+    """Whether the processes of `machine` are seen from `own`, by default from here.
+
+    Those of an earlier boot are: they are all gone. Empty means here.
+    """
+    own = own or here()
+    if not machine or machine == own:
+        return True
+    theirs, ours = machine.split(" "), own.split(" ")
+    return theirs[0] == ours[0] and theirs[1] != ours[1]
+
+
+def process_start_time(pid: int) -> int:
+    """When `pid` started, in clock ticks since boot; 0 when it is not running.
+
+    Source: proc(5), `/proc/<pid>/stat`, fields 3 (state) and 22 (starttime).
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            # The command's name may hold anything, brackets and blanks included.
+            fields = stat.read().rpartition(b")")[2].split()
+    except OSError:
+        return 0
+    return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def is_alive(pid: int, start_time: int, machine: str = "") -> bool:
+    """Whether process `pid` is the one that started at `start_time`, and no zombie.
+
+    Args:
+        machine: where it was started, if not here; one that is seen.
+    """
+    return machine in ("", here()) and process_start_time(pid) == start_time

@@ -1,0 +1,107 @@
+"""What was begun in the server's home and never ended: a killed program's drafts.
+
+Owns: where drafts of builds, fetches, uploads and removals lie, whether one is still worked on.
+Leaves: how long a draft must have been left alone to reclaiming.py.
+Always: a draft is removed only under the lock that whoever makes it holds, where there is one; only
+names that torchyard itself gives are looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchyard.base import locks
+
+_BUILD = re.compile(r"\.building-([0-9a-f]+)-\d+\Z")
+_DRAFT = re.compile(r"\..+\.[0-9a-f]{8,12}\.part\Z")
+_UPLOADS = ".uploads"
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """`what` in words for users; `lock` is held by whoever works on it."""
+
+    path: Path
+    what: str
+    lock: Path | None = None
+
+    @property
+    def touched_at_s(self) -> float:
+        """When anything of it was written last."""
+        return max(_times(self.path), default=0.0)
+
+    def remove(self, before_s: float) -> bool:
+        """Remove it, unless it is worked on, or was written after `before_s`."""
+        free = nullcontext(True) if self.lock is None else locks.held_if_free(self.lock)
+        with free as is_free:
+            if not is_free or self.touched_at_s > before_s:
+                return False
+            if self.path.is_dir() and not self.path.is_symlink():
+                _open_up(self.path)
+                shutil.rmtree(self.path, ignore_errors=True)
+            else:
+                self.path.unlink(missing_ok=True)
+        return not self.path.exists()
+
+
+def find(home: Path) -> Iterator[Leftover]:
+    """Every draft there is, worked on or not."""
+    environments, data = home / "environments", home / "cache" / "data"
+    for path in _children(environments):
+        build = _BUILD.match(path.name)
+        if build is not None:
+            yield Leftover(path, "a build", environments / f"{build[1]}.lock")
+        elif path.name.startswith(".removing-"):
+            of = path.name.removeprefix(".removing-")
+            yield Leftover(path, "a removal", environments / f"{of}.lock")
+    for path in _children(data):
+        if path.name.endswith(".part"):
+            yield Leftover(path, "a fetch", data / "locks" / path.name.removesuffix(".part"))
+    for path in _children(home / "cache"):
+        if path.name.startswith(".removing-"):
+            yield Leftover(path, "a removal")
+    for folder in ("blobs", "datastores", "logs"):
+        yield from _drafts(home / folder)
+
+
+def _drafts(top: Path) -> Iterator[Leftover]:
+    for current, folders, names in os.walk(top):
+        if _UPLOADS in folders:
+            folders.remove(_UPLOADS)
+            for path in _children(Path(current, _UPLOADS)):
+                yield Leftover(path, "an upload in parts")
+        for name in names:
+            if _DRAFT.match(name):
+                yield Leftover(Path(current, name), "an upload")
+
+
+def _children(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _times(path: Path) -> Iterator[float]:
+    try:
+        yield os.lstat(path).st_mtime
+    except FileNotFoundError:
+        return
+    for current, folders, names in os.walk(path):
+        for name in [*folders, *names]:
+            try:
+                yield os.lstat(os.path.join(current, name)).st_mtime
+            except FileNotFoundError:
+                continue
+
+
+def _open_up(top: Path) -> None:
+    """Copies of inputs are sealed: nothing could be removed from such a folder."""
+    for current, _, _ in os.walk(top):
+        os.chmod(current, 0o700)

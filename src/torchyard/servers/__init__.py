@@ -1,0 +1,1 @@
+"""Servers that share one home: who lives, and who looks after what."""
