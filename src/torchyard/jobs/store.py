@@ -40,7 +40,7 @@ from sqlalchemy import (
 
 from torchyard.base.db import Instant, metadata
 from torchyard.jobs import removal_store
-from torchyard.jobs.attempt_store import error_of
+from torchyard.jobs.attempt_store import attempt_nodes, attempts, error_of
 from torchyard.jobs.experiment_store import Id, experiments
 from torchyard.jobs.types import ENDED, Event, Job, Status
 
