@@ -81,7 +81,7 @@ def claimed(home: Home, server: OneServer) -> tuple[Job, Attempt]:
     """A job that holds its nodes, and whose server has not launched it yet."""
     job = submit(server.room)
     server.scheduler.preparer.prepare()
-    attempt = server.scheduler.claimer.claim_one(again(home.first, job))
+    attempt = server.scheduler.claimer.claim_one(again(home.first, job).id).attempt
     assert attempt is not None
     return job, attempt
 
