@@ -1,8 +1,9 @@
 """Bring a database's schema forward.
 
-Owns: calling Alembic from code, without an ini file.
+Owns: calling Alembic from code, without an ini file; the order of texts.
 Leaves: when to base/db.py, what to the files in `versions/`.
-Always: a schema is brought forward whole or not at all, in its caller's transaction.
+Always: a schema is brought forward whole or not at all, in its caller's transaction; texts sort by
+their characters' numbers, as in SQLite, whatever language a PostgreSQL server speaks.
 """
 
 from __future__ import annotations
@@ -11,7 +12,17 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
+
+# Columns of text with another order than that of their characters: those of new steps.
+_TEXTS = text("""
+    SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod)
+    FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+    WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND a.attnum > 0
+        AND NOT a.attisdropped AND a.atttypid IN ('text'::regtype, 'varchar'::regtype)
+        AND a.attcollation <> 'pg_catalog."C"'::regcollation AND c.relname <> 'alembic_version'
+    ORDER BY c.relname, a.attname
+""")
 
 
 def upgrade(connection: Connection, version: str) -> None:
@@ -20,3 +31,8 @@ def upgrade(connection: Connection, version: str) -> None:
     config.set_main_option("script_location", str(Path(__file__).parent))
     config.attributes["connection"] = connection
     command.upgrade(config, version)
+    if connection.dialect.name == "postgresql":
+        for table, column, kind in connection.execute(_TEXTS).all():
+            connection.exec_driver_sql(
+                f'ALTER TABLE "{table}" ALTER COLUMN "{column}" TYPE {kind} COLLATE "C"'
+            )
