@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from torchyard.base.errors import InvalidInput
 
-NAME_PATTERN = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}$")
+NAME_PATTERN = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}\Z")
 _REGISTRY = re.compile(
     r"^azureml://registries/(?P<registry>[^/]+)/[a-z]+/(?P<name>[^/]+)"
     r"(?:/(?P<how>versions|labels)/(?P<which>[^/]+))?$"

@@ -46,6 +46,18 @@ class Curated:
             return self.requirements
         return tuple(f"{name}=={version}" for name, version in found.items())
 
+    @property
+    def pinned(self) -> tuple[str, ...]:
+        """What a build asks for: every package in the version that its label names.
+
+        Which build of torch it is, the platform decides; pip comes with Python.
+        """
+        found = self.contents.get("packages")
+        if not found:
+            return self.requirements
+        public = {name: version.partition("+")[0] for name, version in found.items()}
+        return tuple(f"{name}=={version}" for name, version in public.items() if name != "pip")
+
 
 @functools.cache
 def every() -> tuple[Curated, ...]:

@@ -62,7 +62,7 @@ def resolve(
 def _named(found: names.Found, platform: Platform, at: At) -> EnvironmentSpec:
     notices = [found.notice] if found.notice else []
     if found.curated is not None:
-        lines = list(found.curated.requirements)
+        lines = list(found.curated.pinned)
         return replace(_spec(found.curated.python, lines, notices, platform), ref=found.ref)
     # A version that was registered is good; what it says now is told without a place.
     return replace(resolve(found.definition, platform, at), ref=found.ref)

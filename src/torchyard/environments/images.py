@@ -76,7 +76,7 @@ def read(image: str, platform: Platform, at: tuple[str | int, ...]) -> Image:
         found = names.find(carried, platform, names.nobody, at)
         assert found.curated is not None
         ours = names.stands_for(f"image `{image}`", found.curated)
-        return Image(found.curated.python, found.curated.requirements, ours.notice)
+        return Image(found.curated.python, found.curated.pinned, ours.notice)
     raise InvalidSpec(
         f"image `{image}` can't be run here: only images that mean plain Python or a published "
         "environment are known",
