@@ -12,13 +12,18 @@ from cli.conftest import Yard
 from cli.real_server import RealServer
 
 
-@pytest.fixture
-def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RealServer]:
-    made = RealServer(tmp_path / "server")
-    monkeypatch.setenv("TORCHYARD_URL", made.url)
-    monkeypatch.setenv("TORCHYARD_TOKEN", made.token)
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    made = RealServer(tmp_path_factory.mktemp("server"))
     yield made
     made.stop()
+
+
+@pytest.fixture
+def real(served: RealServer, monkeypatch: pytest.MonkeyPatch) -> RealServer:
+    monkeypatch.setenv("TORCHYARD_URL", served.url)
+    monkeypatch.setenv("TORCHYARD_TOKEN", served.token)
+    return served
 
 
 def test_from_file_to_archive(real: RealServer, yard: Yard) -> None:

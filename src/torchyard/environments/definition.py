@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from torchyard.base.errors import InvalidSpec, nearest
-from torchyard.environments import conda, images, names, requirements
+from torchyard.environments import conda, images, layers, names, requirements
 from torchyard.environments.types import EnvironmentSpec, Platform, platform_python
 
 At = tuple[str | int, ...]
@@ -69,11 +69,14 @@ def _named(found: names.Found, platform: Platform, at: At) -> EnvironmentSpec:
 
 
 def _spec(python: str, lines: list[str], notices: list[str], platform: Platform) -> EnvironmentSpec:
+    kept, layered, told = layers.split(lines)
     return EnvironmentSpec(
         python=python or platform_python(),
-        requirements=requirements.canonical(lines),
+        requirements=requirements.canonical(kept),
         platform=str(platform),
-        notices=tuple(notices),
+        notices=(*notices, *told),
+        layers=layered,
+        layers_mark=layers.fingerprint(layered),
     )
 
 

@@ -54,6 +54,8 @@ class EnvironmentSpec:
     `python` is a version (`3.11`, `3.6.2`) or a range (`>=3.9,<3.12`), never empty.
     `requirements` are lines as pip reads them: first the options that the user wrote
     (`--extra-index-url …`), then the packages in order of name.
+    `layers` are packages of torchyard's own in the place of some; `layers_mark` tells their
+    content.
     `notices` say what was put in the place of what, `ref` is the named environment that it is,
     with its version; both are no part of the content.
     """
@@ -63,11 +65,17 @@ class EnvironmentSpec:
     platform: str
     notices: tuple[str, ...] = ()
     ref: str = ""
+    layers: tuple[str, ...] = ()
+    layers_mark: str = ""
 
     @functools.cached_property
     def hash(self) -> str:
         """sha256 over the content, in hexadecimal."""
-        content = [BUILDER_FORMAT, self.platform, self.python, list(self.requirements)]
+        content: list[Any] = [
+            *(BUILDER_FORMAT, self.platform, self.python, list(self.requirements))
+        ]
+        if self.layers:
+            content += [list(self.layers), self.layers_mark]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     @property
@@ -86,6 +94,8 @@ class EnvironmentSpec:
             "platform": self.platform,
             "notices": list(self.notices),
             "ref": self.ref,
+            "layers": list(self.layers),
+            "layers_mark": self.layers_mark,
         }
 
 
@@ -96,6 +106,8 @@ def from_json(body: Mapping[str, Any]) -> EnvironmentSpec:
         platform=body["platform"],
         notices=tuple(body.get("notices", ())),
         ref=body.get("ref", ""),
+        layers=tuple(body.get("layers", ())),
+        layers_mark=body.get("layers_mark", ""),
     )
 
 
