@@ -81,7 +81,12 @@ def _defaults(plan: LaunchPlan, found: Surroundings) -> dict[str, str]:
     # Nodes of a local cluster share the machine's cores.
     sharing = plan.world_size if plan.single_host else plan.processes_per_node
     threads = max(1, found.cpu_count // sharing)
-    values = {"OMP_NUM_THREADS": str(threads)}
+    values = {
+        "OMP_NUM_THREADS": str(threads),
+        # A rank that is killed while it compiles leaves a lock there, and whoever shares the
+        # folder waits for it for ever.
+        "TORCH_EXTENSIONS_DIR": str(found.temporary / "torch_extensions"),
+    }
     if found.meeting.interface:
         # Without it gloo takes the host name's address, which is often 127.0.1.1.
         values["GLOO_SOCKET_IFNAME"] = found.meeting.interface
