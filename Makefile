@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help setup demo test test-e2e test-object-store test-postgres test-e2e-postgres test-faults test-fuzz postgres mpi azurite check format docs bench lock clean
+.PHONY: help setup demo test test-e2e test-object-store test-postgres test-e2e-postgres test-faults test-fuzz postgres mpi azurite curated check format docs bench lock clean
 
 help:
 	@echo 'make demo      train a small network on two local nodes'
@@ -19,6 +19,7 @@ help:
 	@echo 'make check     format, lint, types and floors'
 	@echo 'make format    put the code into its format'
 	@echo 'make docs      the pages that are made from tables of the code'
+	@echo 'make curated   build the curated environments and write down what they hold'
 	@echo 'make bench     figures, each beside its peer'
 	@echo 'make lock      resolve requirements.lock anew'
 	@echo 'make clean     remove what the targets above made here'
@@ -123,6 +124,13 @@ format: setup
 docs: setup
 	$(BIN)/python -m torchyard.jobs.keys > docs/reference/job-file.md
 	$(BIN)/python -m torchyard.worker.cause_page > docs/reference/failure-codes.md
+
+# What the curated environments hold, read off a build of each; see docs/decisions/0021.
+CURATED := acpt-pytorch-2.13-cpu sklearn-1.5 sklearn-1.1 lightgbm-3.3 tensorflow-2.16-cuda12
+CURATED_HOME ?= .curated
+
+curated: setup
+	$(BIN)/python -m torchyard.environments.contents $(CURATED_HOME) $(CURATED)
 
 bench: setup
 	$(BIN)/python benchmarks/snapshot.py

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from sqlalchemy.exc import DataError, IntegrityError
@@ -40,6 +40,7 @@ from torchyard.data.datastores import Datastores
 from torchyard.doors import Doors
 from torchyard.environments import routes as environment_routes
 from torchyard.environments.actions import Environments
+from torchyard.environments.builds import Builds
 from torchyard.executors.executor import Executor
 from torchyard.executors.local import LocalExecutor
 from torchyard.executors.machine import Machine
@@ -79,7 +80,7 @@ from torchyard.servers.sharing import Sharing
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces import people_routes, quota_routes
 from torchyard.workspaces import routes as workspace_routes
-from torchyard.workspaces.access import Access, Person, person
+from torchyard.workspaces.access import Access, Person
 from torchyard.workspaces.audit import Audit
 from torchyard.workspaces.auditing import Auditing
 
@@ -162,6 +163,7 @@ def create_app(parts: Parts, hosts: Sequence[str] = ()) -> FastAPI:
         hosts: the names that plain requests may call the server by; any when empty.
     """
     room = parts.room
+    builds = Builds(room.environments)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -169,6 +171,7 @@ def create_app(parts: Parts, hosts: Sequence[str] = ()) -> FastAPI:
         parts.scheduler.start()
         yield
         parts.scheduler.stop()
+        builds.close()
         audit.close()
         if parts.sharing is not None:
             parts.sharing.stop()
@@ -247,10 +250,11 @@ def create_app(parts: Parts, hosts: Sequence[str] = ()) -> FastAPI:
     )
     app.include_router(
         environment_routes.router(
-            room.environments, lambda workspace: runs.environment_hashes(room, workspace)
-        ),
-        prefix="/v1/workspaces/{workspace}",
-        dependencies=[Depends(person)],
+            room.environments,
+            builds,
+            room.clock,
+            lambda workspace: runs.environment_hashes(room, workspace),
+        )
     )
     app.include_router(job_routes.router(room))
     app.include_router(deletion_routes.router(room))

@@ -420,10 +420,17 @@ class _Handler(BaseHTTPRequestHandler):
         return {"value": [{"name": name} for name in names]}
 
     def _environments(self, rest: list[str], query: dict[str, str], body: bytes) -> Any:
-        return {"value": [
-            {"name": "python", "version": "3.11", "description": "plain", "packages": []},
-            {"name": "python", "version": "3.12", "description": "plain", "packages": []},
-        ]}  # fmt: skip
+        known = [
+            {"name": "python", "version": version, "description": "plain", "packages": []}
+            for version in ("3.11", "3.12")
+        ]
+        if not rest:
+            return {"value": known}
+        name, _, version = rest
+        for one in known[-1:] if version == "latest" else known:
+            if one["name"] == name and version in ("latest", one["version"]):
+                return one
+        raise _Refused(404, f"no version `{version}`", "it has 3.11, 3.12", (), "not_found")
 
 
 def _check(document: dict[str, Any]) -> None:

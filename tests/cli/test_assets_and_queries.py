@@ -103,7 +103,7 @@ def test_models_are_updated_and_environments_shown(server: FakeServer, yard: Yar
     assert yard("environment", "show", "python", "--query", "version").text == '"3.12"\n'
     assert yard("environment", "show", "python:3.11", "-o", "tsv").text.startswith("python\t3.11")
     said = yard("environment", "show", "python", "-v", "9")
-    assert said.code == 2 and "it has: 3.11, 3.12" in said.err
+    assert said.code == 2 and "it has 3.11, 3.12" in said.err
 
 
 def test_job_verbs(jobs: FakeServer, yard: Yard) -> None:

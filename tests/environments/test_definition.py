@@ -126,8 +126,6 @@ def test_images_that_mean_plain_python(image: str, python: str) -> None:
 @pytest.mark.parametrize(
     "image",
     [
-        "pytorch/pytorch:2.1",
-        "nvcr.io/nvidia/pytorch:24.01-py3",
         "ubuntu",
         "me/python:3.11",
         "pypy:3",

@@ -39,7 +39,7 @@ class FakeEnvironments:
     builds: list[str] = field(default_factory=list)
     go_on: threading.Event = field(default_factory=threading.Event)
 
-    def resolve(self, definition: Any) -> EnvironmentSpec:
+    def resolve(self, definition: Any, workspace: str = "") -> EnvironmentSpec:
         return EnvironmentSpec("3.11", (str(definition),), "test")
 
     def is_built(self, spec: EnvironmentSpec) -> Path | None:

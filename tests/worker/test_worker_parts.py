@@ -138,6 +138,7 @@ def test_the_table_of_variables() -> None:
         "RANK": "3",
         "TMPDIR": "/tmp/short",
         "TORCHYARD_ATTEMPT": "att:1",
+        "TORCH_EXTENSIONS_DIR": "/tmp/short/torch_extensions",
         "WORLD_SIZE": "4",
         "no_proxy": "127.0.0.1",
     }

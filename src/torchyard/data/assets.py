@@ -133,7 +133,7 @@ def register(
             if asked.job and asset.job == asked.job and asset.uri == uri:
                 return asset
         taken = {asset.version for asset in known}
-        version = asked.version or str(max(_numbers(taken), default=0) + 1)
+        version = asked.version or versions.next_of(taken)
         if version in taken:
             raise Conflict(
                 f"data `{asked.name}` has a version `{version}` already",
@@ -288,10 +288,6 @@ def _type(document: Mapping[str, Any]) -> str:
             at=["type"],
         )
     return plain
-
-
-def _numbers(versions: set[str]) -> list[int]:
-    return [int(version) for version in versions if version.isdigit()]
 
 
 def _texts(document: Mapping[str, Any], key: str) -> dict[str, str]:

@@ -54,6 +54,11 @@ def no_such_name(noun: str, workspace: str, name: str, names: Iterable[str]) -> 
     return NotFound(f"{noun} `{name}` does not exist in workspace `{workspace}`", hint)
 
 
+def next_of(taken: Iterable[str]) -> str:
+    """The whole number after the largest of the versions there are, `1` for the first."""
+    return str(max((int(one) for one in taken if one.isdecimal()), default=0) + 1)
+
+
 def newest_of_each(found: Iterable[T]) -> list[T]:
     """The first of each name, sorted by name."""
     newest: dict[str, T] = {}

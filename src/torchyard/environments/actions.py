@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,12 @@ from torchyard.base.db import Database
 from torchyard.base.errors import BuildFailed, DiskFull, TorchyardError
 from torchyard.environments import (
     accelerators,
+    assets,
     build,
-    builtin,
     caches,
     definition,
-    lock,
     machine_config,
+    names,
     store,
 )
 from torchyard.environments.build import Places
@@ -64,7 +64,7 @@ class Environments:
     ) -> None:
         self._home = home
         self._root = home / "environments"
-        self._db = db
+        self.db = db
         self._clock = clock
         self._platform = platform
         self._variables = dict(variables)
@@ -75,14 +75,18 @@ class Environments:
             self._platform = this_platform(accelerators.find())
         return self._platform
 
-    def resolve(self, asked: Any) -> EnvironmentSpec:
+    def resolve(self, asked: Any, workspace: str = "") -> EnvironmentSpec:
         """The spec of a job file's `environment`: a reference or an inline definition.
+
+        Args:
+            workspace: whose own environments may be named; none when empty.
 
         Raises:
             InvalidSpec: it can't be honoured; `at` says which part of it.
             NotFound: no environment has the name.
         """
-        return definition.resolve(asked, self.platform)
+        owned = assets.owned(self.db, workspace) if workspace else names.nobody
+        return definition.resolve(asked, self.platform, owned=owned)
 
     def is_built(self, spec: EnvironmentSpec) -> Path | None:
         """The folder, when it is there. One look at the disk."""
@@ -111,7 +115,7 @@ class Environments:
             with _locked(places.mutex, lambda: True):
                 shutil.rmtree(gone, ignore_errors=True)
                 # No job can come while this transaction is open; one that comes later builds.
-                with self._db.write() as connection:
+                with self.db.write() as connection:
                     if is_needed(connection):
                         return False
                     places.folder.rename(gone)
@@ -156,46 +160,34 @@ class Environments:
             self._build_now(spec, places, cancelled, secrets)
         return places.folder
 
+    def last_build(self, spec: EnvironmentSpec) -> Build | None:
+        """What is known of its last build."""
+        return self._last(spec)
+
+    def last_by_hash(self, hash: str) -> Build | None:
+        with self.db.read() as connection:
+            return store.get(connection, hash)
+
+    def log_size(self, hash: str) -> int:
+        """Bytes of its build log, over all its builds."""
+        try:
+            return Places(self._root, hash).log.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def log_from(self, hash: str, offset: int, most_bytes: int) -> bytes:
+        """A piece of its build log."""
+        try:
+            with open(Places(self._root, hash).log, "rb") as log:
+                log.seek(offset)
+                return log.read(most_bytes)
+        except FileNotFoundError:
+            return b""
+
     def builds(self) -> list[Build]:
         """The last build of each environment, newest first."""
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             return store.all_builds(connection)
-
-    def list(self, asked_for: Collection[str] | None = None) -> list[dict[str, Any]]:
-        """Built-in environments, then those built here, as the HTTP interface shows them.
-
-        Args:
-            asked_for: of those built here, only these hashes.
-        """
-        shown = [
-            {
-                "name": known.name,
-                "version": known.version,
-                "description": known.description,
-                "image": "",
-                "python": known.python,
-                "packages": list(known.requirements),
-                "status": "built-in",
-            }
-            for known in builtin.BUILT_IN
-        ]
-        for known in self.builds():
-            if asked_for is not None and known.hash not in asked_for:
-                continue
-            pins = lock.pins(known.lock)
-            shown.append(
-                {
-                    "name": f"inline-{known.hash[:12]}",
-                    "version": "1",
-                    "description": known.error,
-                    "image": "",
-                    "python": known.spec.python,
-                    "packages": [f"{name}=={version}" for name, version in pins.items()]
-                    or list(known.spec.packages),
-                    "status": known.status,
-                }
-            )
-        return shown
 
     def _build_now(
         self,
@@ -204,7 +196,7 @@ class Environments:
         cancelled: Callable[[], bool],
         secrets: Callable[[], Mapping[str, int]],
     ) -> None:
-        with self._db.write() as connection:
+        with self.db.write() as connection:
             store.begin(connection, spec, self._clock.now())
         last = self._last(spec)
         known = _text(places.lock) or (last.lock if last else "")
@@ -255,18 +247,18 @@ class Environments:
         return Places(self._root, spec.hash)
 
     def _last(self, spec: EnvironmentSpec) -> Build | None:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             return store.get(connection, spec.hash)
 
     def _note(
         self, spec: EnvironmentSpec, status: BuildStatus, error: str = "", hint: str = ""
     ) -> None:
-        with self._db.write() as connection:
+        with self.db.write() as connection:
             now = self._clock.now()
             store.end(connection, spec.hash, status, now, error=error, hint=hint)
 
     def _note_ready(self, spec: EnvironmentSpec, text: str) -> None:
-        with self._db.write() as connection:
+        with self.db.write() as connection:
             now = self._clock.now()
             if store.get(connection, spec.hash) is None:
                 store.begin(connection, spec, now)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchyard.base.errors import BuildFailed
-from torchyard.environments import lock, torchvision_hook
+from torchyard.environments import layers, lock, torchvision_hook
 from torchyard.environments.requirements import package_name
 from torchyard.environments.types import EnvironmentSpec, platform_python
 from torchyard.environments.uv import Uv, failure, is_unreachable
@@ -83,6 +83,9 @@ def run(spec: EnvironmentSpec, places: Places, known_lock: str, uv: Uv) -> str:
         if torchvision_hook.needed(lock.pins(text)):
             uv.say("torchvision is PyPI's and torch is a CPU build: a hook lets it be imported")
             torchvision_hook.put(site_packages(working / "venv"))
+        if spec.layers:
+            uv.say(f"torchyard's layers: {', '.join(spec.layers)}")
+            layers.put(spec.layers, site_packages(working / "venv"))
         _publish(working, places, text)
     finally:
         shutil.rmtree(working, ignore_errors=True)

@@ -1,17 +1,18 @@
 """What a job file says of its environment, turned into a spec.
 
 Owns: the keys of an inline environment, which of them go together.
-Leaves: images to images.py, conda files to conda.py, names to builtin.py.
+Leaves: images to images.py, conda files to conda.py, names to names.py.
 Always: nothing is read from disk: the client sends conda files and requirements inline.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from torchyard.base.errors import InvalidSpec, nearest
-from torchyard.environments import builtin, conda, images, requirements
+from torchyard.environments import conda, images, layers, names, requirements
 from torchyard.environments.types import EnvironmentSpec, Platform, platform_python
 
 At = tuple[str | int, ...]
@@ -24,40 +25,58 @@ _CONTENT = ("image", "conda_file", "pip_requirements", "build")
 _HINT = "give one of `image`, `image` with `conda_file`, `conda_file` or `pip_requirements`"
 
 
-def resolve(definition: Any, platform: Platform, at: At = ()) -> EnvironmentSpec:
+def resolve(
+    definition: Any, platform: Platform, at: At = (), owned: names.Owned = names.nobody
+) -> EnvironmentSpec:
     """The spec of a reference (`azureml:name:version`) or of an inline environment.
+
+    Args:
+        owned: the workspace's own environments.
 
     Raises:
         InvalidSpec: a key, image or package that can't be honoured; `at` says where in it.
         NotFound: no environment has the name.
     """
     if isinstance(definition, str):
-        found = builtin.find(definition, at)
-        known, notices = found.environment, [found.notice] if found.notice else []
-        return _spec(known.python, list(known.requirements), notices, platform)
+        return _named(names.find(definition, platform, owned, at), platform, at)
     if not isinstance(definition, Mapping):
         raise InvalidSpec("`environment` is neither a name nor a mapping", _HINT, at=at)
     _check_keys(definition, at)
     python, lines, notices = "", [], []
     if "image" in definition:
-        python, notice = images.python_of(_text(definition["image"], "image", at), (*at, "image"))
-        notices.append(notice)
+        image = images.read(_text(definition["image"], "image", at), platform, (*at, "image"))
+        python, notices = image.python, [image.notice]
+        lines = list(image.requirements)
     if "pip_requirements" in definition:
-        lines = requirements.read(definition["pip_requirements"], (*at, "pip_requirements"))
+        asked = requirements.read(definition["pip_requirements"], (*at, "pip_requirements"))
+        lines = requirements.over(lines, asked)
     if "conda_file" in definition:
         contents = conda.read(definition["conda_file"], (*at, "conda_file"))
         python = contents.python or python
+        # Azure makes it an environment of its own beside what is in the image.
         lines = list(contents.requirements)
         notices += contents.notices
     return _spec(python, lines, notices, platform)
 
 
+def _named(found: names.Found, platform: Platform, at: At) -> EnvironmentSpec:
+    notices = [found.notice] if found.notice else []
+    if found.curated is not None:
+        lines = list(found.curated.pinned)
+        return replace(_spec(found.curated.python, lines, notices, platform), ref=found.ref)
+    # A version that was registered is good; what it says now is told without a place.
+    return replace(resolve(found.definition, platform, at), ref=found.ref)
+
+
 def _spec(python: str, lines: list[str], notices: list[str], platform: Platform) -> EnvironmentSpec:
+    kept, layered, told = layers.split(lines)
     return EnvironmentSpec(
         python=python or platform_python(),
-        requirements=requirements.canonical(lines),
+        requirements=requirements.canonical(kept),
         platform=str(platform),
-        notices=tuple(notices),
+        notices=(*notices, *told),
+        layers=layered,
+        layers_mark=layers.fingerprint(layered),
     )
 
 

@@ -1,7 +1,7 @@
-"""Image names that mean plain Python.
+"""Image names that mean plain Python or a published environment.
 
-Owns: the table of such names, and what each becomes.
-Leaves: running images to container engines (later).
+Owns: the table of plain Python images, what an image's name becomes.
+Leaves: published environments to published.py; running images to container engines (later).
 Always: a name that is not in the table is refused, never guessed at.
 """
 
@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 
 from torchyard.base.errors import InvalidSpec
+from torchyard.environments import names, published
+from torchyard.environments.types import Platform
 
 
 @dataclass(frozen=True)
@@ -46,11 +48,19 @@ _TAG_VERSION = re.compile(r"(?:^|-)(3\.\d+)(?:\.\d+)?(?:$|[-.a-z])")
 _NAME_VERSION = re.compile(r"-py(3)(\d+)(?:-|$)")
 
 
-def python_of(image: str, at: tuple[str | int, ...]) -> tuple[str, str]:
-    """The Python version that the image stands for (empty: the platform's) and a notice.
+@dataclass(frozen=True)
+class Image:
+    """What an image becomes: a Python (empty: the platform's), packages, and what to tell."""
 
+    python: str
+    requirements: tuple[str, ...]
+    notice: str
+
+
+def read(image: str, platform: Platform, at: tuple[str | int, ...]) -> Image:
+    """
     Raises:
-        InvalidSpec: the image is more than plain Python; `at` is its place in the document.
+        InvalidSpec: the image is nothing that torchyard has; `at` is its place in the document.
     """
     name = _DIGEST.sub("", _REGISTRY.sub("", image.strip()))
     tag = _TAG.search(name)
@@ -59,12 +69,17 @@ def python_of(image: str, at: tuple[str | int, ...]) -> tuple[str, str]:
         if re.fullmatch(row.pattern, bare, re.IGNORECASE):
             version = _version(row, bare, tag[1] if tag else "")
             python = f"Python {version}" if version else "the platform's own Python"
-            return (
-                version,
-                f"image `{image}` is {row.what}: {python} takes its place, no image is run",
-            )
+            notice = f"image `{image}` is {row.what}: {python} takes its place, no image is run"
+            return Image(version, (), notice)
+    carried = published.name_in(bare)
+    if carried:
+        found = names.find(carried, platform, names.nobody, at)
+        assert found.curated is not None
+        ours = names.stands_for(f"image `{image}`", found.curated)
+        return Image(found.curated.python, found.curated.pinned, ours.notice)
     raise InvalidSpec(
-        f"image `{image}` can't be run here: only images that mean plain Python are known",
+        f"image `{image}` can't be run here: only images that mean plain Python or a published "
+        "environment are known",
         "list the packages in `conda_file` or `pip_requirements`, "
         "with an image such as `python:3.11` or none",
         at=at,

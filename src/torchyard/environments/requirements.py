@@ -8,6 +8,7 @@ Always: a line names a package or an index; nothing points at a file of the user
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from torchyard.base.errors import InvalidSpec
@@ -56,6 +57,13 @@ def canonical(lines: list[str]) -> tuple[str, ...]:
     options = [line for line in lines if line.startswith("-")]
     packages = {line for line in lines if not line.startswith("-")}
     return (*dict.fromkeys(options), *sorted(packages, key=lambda line: (line.lower(), line)))
+
+
+def over(lines: Sequence[str], others: Sequence[str]) -> list[str]:
+    """Both, but of a package that both name only what `others` say."""
+    named = {package_name(line) for line in others if not line.startswith("-")}
+    kept = [line for line in lines if line.startswith("-") or package_name(line) not in named]
+    return [*kept, *others]
 
 
 def package_name(line: str) -> str:

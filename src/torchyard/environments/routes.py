@@ -1,31 +1,101 @@
 """The room over HTTP.
 
-Owns: GET /environments.
-Leaves: its answer to actions.py; the workspace's part of the path and the token to the server.
+Owns: routes below a workspace's `/environments`.
+Leaves: what they answer to shown.py, what they do to assets.py and builds.py.
 Always: nothing is decided here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Body
 
+from torchyard.base.clock import Clock
+from torchyard.base.errors import InvalidSpec
+from torchyard.environments import assets, shown
 from torchyard.environments.actions import Environments
+from torchyard.environments.builds import Builds
+from torchyard.workspaces.access import Person
+
+Archived = Literal["", "true", "false", "only"]
+_WHICH: dict[str, bool | None] = {"": False, "false": False, "true": None, "only": True}
 
 
-def router(environments: Environments, asked_for: Callable[[str], Collection[str]]) -> APIRouter:
-    """Routes below a workspace.
-
+def router(
+    room: Environments,
+    builds: Builds,
+    clock: Clock,
+    asked_for: Callable[[str], Collection[str]],
+) -> APIRouter:
+    """
     Args:
         asked_for: hashes of the environments that a workspace's jobs asked for; builds are shared
             by all workspaces, and what one asked for is not another's to see.
     """
-    routes = APIRouter(tags=["environments"])
-
-    @routes.get("/environments")
-    def list_environments(workspace: str) -> dict[str, Any]:
-        return {"value": environments.list(asked_for(workspace))}
-
+    routes = APIRouter(prefix="/v1/workspaces/{workspace}/environments", tags=["environments"])
+    _asset_routes(routes, room, clock, asked_for)
+    _build_routes(routes, room, builds)
+    for verb, archived in (("archive", True), ("restore", False)):
+        _archive_routes(routes, room, verb, archived)
     return routes
+
+
+def _asset_routes(
+    routes: APIRouter,
+    room: Environments,
+    clock: Clock,
+    asked_for: Callable[[str], Collection[str]],
+) -> None:
+    @routes.get("")
+    def list_environments(
+        workspace: str, identity: Person, name: str = "", archived: Archived = ""
+    ) -> dict[str, Any]:
+        hashes = asked_for(workspace)
+        return {"value": shown.every(room, workspace, hashes, name, _WHICH[archived])}
+
+    @routes.post("", status_code=201)
+    def create(
+        workspace: str, identity: Person, document: Annotated[Any, Body()]
+    ) -> dict[str, Any]:
+        if not isinstance(document, dict):
+            raise InvalidSpec("the environment's document is no mapping of keys to values")
+        asked = assets.read_document(document)
+        made = assets.register(room.db, clock, workspace, asked, identity.user, room.resolve)
+        return shown.one(room, workspace, made.name, made.version)
+
+    @routes.get("/{name}/versions/{version}")
+    def show(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
+        return shown.one(room, workspace, name, version)
+
+
+def _build_routes(routes: APIRouter, room: Environments, builds: Builds) -> None:
+    @routes.post("/resolve")
+    def resolve(
+        workspace: str, identity: Person, environment: Annotated[Any, Body(embed=True)]
+    ) -> dict[str, Any]:
+        return shown.resolved(room, workspace, environment)
+
+    @routes.post("/build")
+    def build(
+        workspace: str, identity: Person, environment: Annotated[Any, Body(embed=True)]
+    ) -> dict[str, Any]:
+        return builds.begin(room.resolve(environment, workspace))
+
+    @routes.get("/builds/{hash}")
+    def follow(workspace: str, hash: str, identity: Person, offset: int = 0) -> dict[str, Any]:
+        return builds.show(hash, offset)
+
+
+def _archive_routes(routes: APIRouter, room: Environments, verb: str, archived: bool) -> None:
+    @routes.post(f"/{{name}}/{verb}", name=f"{verb}_environment")
+    def all_versions(workspace: str, name: str, identity: Person) -> dict[str, Any]:
+        return shown.asset_to_json(
+            room, assets.archive(room.db, workspace, name, archived=archived)
+        )
+
+    @routes.post(f"/{{name}}/versions/{{version}}/{verb}", name=f"{verb}_environment_version")
+    def one_version(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
+        exact = assets.get(room.db, workspace, name, version).version
+        return shown.asset_to_json(room, assets.archive(room.db, workspace, name, exact, archived))

@@ -1,6 +1,6 @@
 """What an environment is.
 
-Owns: the spec, its hash, its JSON form; the platform an environment is built for.
+Owns: the spec, its hash, its JSON form; the platform an environment is built for; its versions.
 Leaves: reading a job file to definition.py, building to build.py.
 Always: the hash covers everything that decides the content, and nothing else: never a name.
 """
@@ -13,7 +13,8 @@ import json
 import platform as machine
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
 from torchyard.base.errors import BuildFailed
@@ -53,18 +54,28 @@ class EnvironmentSpec:
     `python` is a version (`3.11`, `3.6.2`) or a range (`>=3.9,<3.12`), never empty.
     `requirements` are lines as pip reads them: first the options that the user wrote
     (`--extra-index-url …`), then the packages in order of name.
-    `notices` say what was put in the place of what; they are no part of the content.
+    `layers` are packages of torchyard's own in the place of some; `layers_mark` tells their
+    content.
+    `notices` say what was put in the place of what, `ref` is the named environment that it is,
+    with its version; both are no part of the content.
     """
 
     python: str
     requirements: tuple[str, ...]
     platform: str
     notices: tuple[str, ...] = ()
+    ref: str = ""
+    layers: tuple[str, ...] = ()
+    layers_mark: str = ""
 
     @functools.cached_property
     def hash(self) -> str:
         """sha256 over the content, in hexadecimal."""
-        content = [BUILDER_FORMAT, self.platform, self.python, list(self.requirements)]
+        content: list[Any] = [
+            *(BUILDER_FORMAT, self.platform, self.python, list(self.requirements))
+        ]
+        if self.layers:
+            content += [list(self.layers), self.layers_mark]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     @property
@@ -82,6 +93,9 @@ class EnvironmentSpec:
             "requirements": list(self.requirements),
             "platform": self.platform,
             "notices": list(self.notices),
+            "ref": self.ref,
+            "layers": list(self.layers),
+            "layers_mark": self.layers_mark,
         }
 
 
@@ -91,7 +105,26 @@ def from_json(body: Mapping[str, Any]) -> EnvironmentSpec:
         requirements=tuple(body["requirements"]),
         platform=body["platform"],
         notices=tuple(body.get("notices", ())),
+        ref=body.get("ref", ""),
+        layers=tuple(body.get("layers", ())),
+        layers_mark=body.get("layers_mark", ""),
     )
+
+
+@dataclass(frozen=True)
+class EnvironmentAsset:
+    """One version of a named environment. `definition` is what a job file may say inline."""
+
+    workspace: str
+    name: str
+    version: str
+    definition: dict[str, Any]
+    created_at: datetime
+    owner: str
+    description: str = ""
+    tags: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, str] = field(default_factory=dict)
+    archived: bool = False
 
 
 class BuildCanceled(BuildFailed):

@@ -67,7 +67,9 @@ def check(room: Room, workspace: str, document: Any, *, uploaded: bool = True) -
     job = spec.read(document)
     place = workspaces.get(room.db, workspace)
     fitting = _fits(room, workspace, job, rehearsing.is_asked(job.properties, place))
-    environment = _at(("environment",), lambda: room.environments.resolve(job.environment))
+    environment = _at(
+        ("environment",), lambda: room.environments.resolve(job.environment, workspace)
+    )
     if job.code:
         _at(("code",), lambda: pinning.code_exists(room, job.code, uploaded))
     if job.parent_job_name:
@@ -161,7 +163,7 @@ def _insert(
             "status": Status.NOT_STARTED.value,
             "owner": identity.user,
             "display_name": masker.text(job.display_name) or name,
-            "spec": _pinned(body, checked.paths),
+            "spec": _pinned(body, checked),
             "spec_hash": digest,
             "environment": checked.environment.to_json(),
             "environment_hash": checked.environment.hash,
@@ -198,15 +200,17 @@ def _gpus(
     return gpus.per_node(room.devices, compute, *shape, job.properties, rehearsed)
 
 
-def _pinned(body: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
-    """The document with the paths of its inputs pinned."""
-    if not paths:
-        return dict(body)
-    given = {
-        name: {**value, "path": paths[name]} if name in paths else value
-        for name, value in body["inputs"].items()
-    }
-    return {**body, "inputs": given}
+def _pinned(body: Mapping[str, Any], checked: Checked) -> dict[str, Any]:
+    """The document with its environment's version and the paths of its inputs pinned."""
+    pinned = dict(body)
+    if checked.environment.ref:
+        pinned["environment"] = f"azureml:{checked.environment.ref}"
+    if checked.paths:
+        pinned["inputs"] = {
+            name: {**value, "path": checked.paths[name]} if name in checked.paths else value
+            for name, value in body["inputs"].items()
+        }
+    return pinned
 
 
 def _taken(room: Room, workspace: str, name: str) -> bool:

@@ -15,6 +15,7 @@ from torchyard.compute import actions as computes
 from torchyard.compute.types import LOCAL
 from torchyard.data import assets, datastores, url_maps
 from torchyard.data.datastores import BUILT_IN
+from torchyard.environments import assets as environments
 from torchyard.jobs import experiment_store, store
 from torchyard.jobs.room import Room
 from torchyard.models import logged
@@ -65,6 +66,9 @@ def _held(room: Room, workspace: str) -> list[str]:
         ],
         "compute": [
             one.name for one, _ in computes.list_in(room.db, workspace) if one.name != LOCAL
+        ],
+        "environment": [
+            one.name for one in environments.list_in(room.db, workspace, archived=None)
         ],
         "the map of": [one.prefix for one in url_maps.list_in(room.db, workspace)],
     }

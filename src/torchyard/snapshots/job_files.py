@@ -183,22 +183,36 @@ def check_kind(kind: Any, place: Path, text: str, at: At, noun: str = "input") -
         )
 
 
-def _environment(environment: Any, folder: Path) -> Any:
-    if isinstance(environment, str) and environment.lower().startswith("file:"):
-        file = _existing(environment, folder, ("environment",))
-        environment = _yaml(file, ("environment",))
-        folder = file.parent
-    if not isinstance(environment, dict):
-        return environment
-    conda = environment.get("conda_file")
+def environment_files(document: Mapping[str, Any], folder: Path, at: At = ()) -> dict[str, Any]:
+    """An environment's document with the files that it names read into it.
+
+    Args:
+        at: its place in the document around it.
+
+    Raises:
+        InvalidSpec: a file that is not there, or can't be read.
+    """
+    found = dict(document)
+    conda = found.get("conda_file")
     if isinstance(conda, str):
-        at: At = ("environment", "conda_file")
-        environment["conda_file"] = _yaml(_existing(conda, folder, at), at)
-    pip = environment.get("pip_requirements")
+        here = (*at, "conda_file")
+        found["conda_file"] = _yaml(_existing(conda, folder, here), here)
+    pip = found.get("pip_requirements")
     if isinstance(pip, str):
-        at = ("environment", "pip_requirements")
-        environment["pip_requirements"] = _requirements(_existing(pip, folder, at), at)
-    return environment
+        here = (*at, "pip_requirements")
+        found["pip_requirements"] = _requirements(_existing(pip, folder, here), here)
+    return found
+
+
+def _environment(environment: Any, folder: Path) -> Any:
+    at: At = ("environment",)
+    if isinstance(environment, str) and environment.lower().startswith("file:"):
+        file = _existing(environment, folder, at)
+        environment = _yaml(file, at)
+        folder = file.parent
+    return (
+        environment_files(environment, folder, at) if isinstance(environment, dict) else environment
+    )
 
 
 def _yaml(file: Path, at: At) -> Any:

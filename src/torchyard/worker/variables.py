@@ -104,7 +104,12 @@ def _defaults(plan: LaunchPlan, found: Surroundings) -> dict[str, str]:
     threads = max(1, found.cpu_count // sharing)
     if plan.cores:
         threads = max(1, min(threads, plan.cores // plan.processes_per_node))
-    values = {"OMP_NUM_THREADS": str(threads)}
+    values = {
+        "OMP_NUM_THREADS": str(threads),
+        # A rank that is killed while it compiles leaves a lock there, and whoever shares the
+        # folder waits for it for ever.
+        "TORCH_EXTENSIONS_DIR": str(found.temporary / "torch_extensions"),
+    }
     if found.meeting.interface:
         # Without it gloo takes the host name's address, which is often 127.0.1.1.
         values["GLOO_SOCKET_IFNAME"] = found.meeting.interface

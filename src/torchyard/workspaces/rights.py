@@ -68,6 +68,8 @@ SERVER    DELETE  {_W}
 READ      GET     {_W}
 SETTINGS  PATCH   {_W}
 SERVER    POST    /v1/gc
+SERVER    GET     /v1/gc/settings
+SERVER    PATCH   /v1/gc/settings
 
 SELF      GET     /v1/users
 SERVER    POST    /v1/users
@@ -94,9 +96,6 @@ READ      GET     {_W}/computes/{{name}}/history
 READ      GET     {_W}/compute-sizes
 COMPUTE   PUT     {_W}/computes/{{name}}
 COMPUTE   DELETE  {_W}/computes/{{name}}
-READ      GET     {_W}/computes/{{name}}/nodes
-READ      GET     {_W}/computes/{{name}}/history
-READ      GET     {_W}/compute-sizes
 
 UPLOAD    POST    {_W}/blobs/missing
 UPLOAD    PUT     {_W}/blobs/{{sha256}}
@@ -122,6 +121,15 @@ WRITE     POST    {_W}/data/{{name}}/restore
 WRITE     POST    {_W}/data/{{name}}/versions/{{version}}/archive
 WRITE     POST    {_W}/data/{{name}}/versions/{{version}}/restore
 READ      GET     {_W}/environments
+WRITE     POST    {_W}/environments
+READ      GET     {_W}/environments/{{name}}/versions/{{version}}
+READ      POST    {_W}/environments/resolve
+WRITE     POST    {_W}/environments/build
+READ      GET     {_W}/environments/builds/{{hash}}
+WRITE     POST    {_W}/environments/{{name}}/archive
+WRITE     POST    {_W}/environments/{{name}}/restore
+WRITE     POST    {_W}/environments/{{name}}/versions/{{version}}/archive
+WRITE     POST    {_W}/environments/{{name}}/versions/{{version}}/restore
 WRITE     POST    {_W}/models
 READ      GET     {_W}/models
 READ      GET     {_W}/models/{{name}}/versions/{{version}}

@@ -1,0 +1,85 @@
+"""Builds that a person asked for, beside those of jobs.
+
+Owns: a thread for them, their log while they run.
+Leaves: the build itself, and that there is one at a time, to actions.py.
+Always: a build that nobody follows any more goes on; its log stays with the environment.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from torchyard.base.errors import NotFound, TorchyardError
+from torchyard.environments.actions import Environments
+from torchyard.environments.types import EnvironmentSpec
+
+_log = logging.getLogger(__name__)
+_HASH = re.compile(r"[0-9a-f]{64}")
+_MOST_BYTES = 1 << 18
+
+
+class Builds:
+    """What was asked for since the server started."""
+
+    def __init__(self, room: Environments) -> None:
+        self._room = room
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="asked-build")
+        self._lock = threading.Lock()
+        self._running: dict[str, EnvironmentSpec] = {}
+        self._stopping = threading.Event()
+
+    def begin(self, spec: EnvironmentSpec) -> dict[str, Any]:
+        """Start it unless it runs or is built; `offset` is where its log begins."""
+        offset = self._room.log_size(spec.hash)
+        with self._lock:
+            begun = spec.hash in self._running or self._room.is_built(spec) is not None
+            if not begun:
+                self._running[spec.hash] = spec
+        if not begun:
+            self._threads.submit(self._build, spec)
+        return {**self.show(spec.hash, offset), "offset": offset, "notices": list(spec.notices)}
+
+    def show(self, hash: str, offset: int) -> dict[str, Any]:
+        """Its state, and what its log says from `offset` on.
+
+        Raises:
+            NotFound: there is no such build.
+        """
+        if not _HASH.fullmatch(hash):
+            raise NotFound(f"there is no environment `{hash[:80]}`")
+        # Asked in this order: a build that ended between the two has its whole log.
+        with self._lock:
+            running = hash in self._running
+        last = self._room.last_by_hash(hash)
+        text = self._room.log_from(hash, max(0, offset), _MOST_BYTES)
+        if last is None and not running:
+            raise NotFound(f"environment `{hash[:12]}` was never built")
+        status = "building" if running else last.status if last else "building"
+        return {
+            "hash": hash,
+            "status": status,
+            "log": text.decode("utf-8", "replace"),
+            "next_offset": max(0, offset) + len(text),
+            "error": "" if running or last is None else last.error,
+            "hint": "" if running or last is None else last.hint,
+        }
+
+    def close(self) -> None:
+        """Break off what runs."""
+        self._stopping.set()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def _build(self, spec: EnvironmentSpec) -> None:
+        try:
+            self._room.build(spec, self._stopping.is_set)
+        except TorchyardError as error:
+            _log.info("environment %s: %s", spec.hash[:12], error.message)
+        except Exception:
+            _log.exception("the build of %s failed", spec.hash)
+        finally:
+            with self._lock:
+                self._running.pop(spec.hash, None)

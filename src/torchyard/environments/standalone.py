@@ -1,0 +1,26 @@
+"""Building an environment without a server, as `make curated` does.
+
+Owns: a room of one process over a home folder.
+Leaves: everything else to actions.py.
+Always: what is built lies where a server of that home finds it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from torchyard.base import home_database
+from torchyard.base.clock import SystemClock
+from torchyard.environments.actions import Environments
+
+
+def built(home: Path, name: str) -> Path:
+    """The folder of an environment by its reference, built now unless it is there."""
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    db = home_database.open_for(home, home_database.chosen(home, ""))
+    try:
+        room = Environments(home, db, SystemClock(), os.environ)
+        return room.build(room.resolve(name))
+    finally:
+        db.close()

@@ -1,0 +1,104 @@
+"""The curated environment holds what its label says, and each component does one real step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from yard_under_test import Yard
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.slow, pytest.mark.timeout(900)]
+
+NAME = "acpt-pytorch-2.13-cpu"
+
+STEPS = """
+import importlib.metadata, json, platform, re, warnings
+warnings.simplefilter("ignore")
+import torch
+
+def normal(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+found = {normal(one.metadata["Name"]): one.version for one in importlib.metadata.distributions()}
+json.dump(found, open("outputs/packages.json", "w"))
+
+import torchvision
+from torchvision.transforms import v2
+transform = v2.Compose([v2.Resize((32, 32)), v2.ToDtype(torch.float32, scale=True)])
+pictures = transform(torch.randint(0, 255, (1, 3, 40, 40), dtype=torch.uint8))
+network = torchvision.models.squeezenet1_1(weights=None).eval()
+expected = network(pictures)
+
+import onnx, onnxruntime, onnxscript
+torch.onnx.export(network, (pictures,), "network.onnx", dynamo=True, verbose=False)
+onnx.checker.check_model("network.onnx")
+session = onnxruntime.InferenceSession("network.onnx", providers=["CPUExecutionProvider"])
+(answer,) = session.run(None, {session.get_inputs()[0].name: pictures.numpy()})
+torch.testing.assert_close(torch.from_numpy(answer), expected, rtol=1e-3, atol=1e-4)
+
+import pytorch_lightning, torchmetrics
+
+class Line(pytorch_lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.line, self.losses = torch.nn.Linear(4, 1), []
+
+    def training_step(self, batch, number):
+        loss = (self.line(batch[0]) - batch[1]).pow(2).mean()
+        self.losses.append(loss.item())
+        return loss
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+x = torch.randn(64, 4)
+data = torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True))
+line = Line()
+pytorch_lightning.Trainer(
+    max_epochs=3, logger=False, enable_checkpointing=False, enable_progress_bar=False
+).fit(line, torch.utils.data.DataLoader(data, batch_size=16))
+assert line.losses[-1] < line.losses[0] / 10
+right = torchmetrics.functional.accuracy(
+    torch.tensor([1, 0]), torch.tensor([1, 1]), task="binary")
+assert right == 0.5
+
+import horovod.torch as hvd
+hvd.init()
+assert (hvd.size(), hvd.allreduce(torch.ones(2)).tolist()) == (1, [1.0, 1.0])
+
+from fairscale.nn import checkpoint_wrapper
+checkpoint_wrapper(torch.nn.Linear(4, 4))(torch.randn(2, 4, requires_grad=True)).sum().backward()
+
+from transformers import BertConfig, BertModel
+tiny = BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
+assert BertModel(tiny)(torch.tensor([[1, 2]])).last_hidden_state.shape == (1, 2, 32)
+
+import timm
+assert timm.create_model("resnet10t").eval()(torch.zeros(1, 3, 64, 64)).shape == (1, 1000)
+
+from torch.utils.tensorboard import SummaryWriter
+with SummaryWriter("logs/tensorboard") as writer:
+    writer.add_scalar("loss", 1.0, 1)
+
+import mlflow, azureml.mlflow, azureml.core
+mlflow.log_metric("done", 1.0)
+
+import deepspeed, google.protobuf, matplotlib, pandas, pytest, sklearn.linear_model
+sklearn.linear_model.LinearRegression().fit([[0.0], [1.0]], [0.0, 1.0])
+print("every component did its step")
+"""
+
+
+def test_it_is_what_its_label_says(yard: Yard, write_job: Callable[..., str]) -> None:
+    job = {"name": "curated", "command": "python steps.py", "environment": f"azureml:{NAME}@latest"}
+    yard("job", "create", "-f", write_job(job, steps=STEPS))
+    done = yard.completed("curated", timeout_s=800)
+    assert done["metrics"] == {"done": 1.0}
+    shown = json.loads(yard("environment", "show", "-n", NAME, "-o", "json"))
+    listed = json.loads(yard("environment", "list", "-n", NAME, "-o", "json"))
+    label = dict(line.split("==") for line in listed[0]["packages"])
+    found = json.loads(yard.read("jobs/curated/files/outputs/packages.json"))
+    assert shown["build"] == "ready"
+    # Pip is the machine's Python's own.
+    assert {**found, "pip": ""} == {**label, "pip": ""}
