@@ -13,6 +13,7 @@ help:
 	@echo 'make test-e2e  real jobs with torch in a built environment'
 	@echo 'make test-object-store  data on S3 and Azure Blob servers that the tests start'
 	@echo 'make test-postgres      the tests that use a database, on a PostgreSQL that they start'
+	@echo 'make mpi       Open MPI 4, for the tests of MPI'
 	@echo 'make test-e2e-postgres  real jobs, recorded in PostgreSQL'
 	@echo 'make test-faults        ranks, workers and servers killed at random; 57 ways to fail'
 	@echo 'make test-fuzz          attacks by path, link and name; the API fuzzed from its schema'

@@ -163,7 +163,7 @@ def create_app(parts: Parts, hosts: Sequence[str] = ()) -> FastAPI:
         hosts: the names that plain requests may call the server by; any when empty.
     """
     room = parts.room
-    builds = Builds(room.environments)
+    builds = Builds(room.environments, parts.scheduler.preparer.secrets)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

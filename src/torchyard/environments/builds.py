@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -23,10 +24,17 @@ _MOST_BYTES = 1 << 18
 
 
 class Builds:
-    """What was asked for since the server started."""
+    """What was asked for since the server started.
 
-    def __init__(self, room: Environments) -> None:
+    Args:
+        secrets: values that a build's log must not show.
+    """
+
+    def __init__(
+        self, room: Environments, secrets: Callable[[EnvironmentSpec], Mapping[str, int]]
+    ) -> None:
         self._room = room
+        self._secrets = secrets
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="asked-build")
         self._lock = threading.Lock()
         self._running: dict[str, EnvironmentSpec] = {}
@@ -75,7 +83,7 @@ class Builds:
 
     def _build(self, spec: EnvironmentSpec) -> None:
         try:
-            self._room.build(spec, self._stopping.is_set)
+            self._room.build(spec, self._stopping.is_set, lambda: self._secrets(spec))
         except TorchyardError as error:
             _log.info("environment %s: %s", spec.hash[:12], error.message)
         except Exception:

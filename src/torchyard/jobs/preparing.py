@@ -131,7 +131,7 @@ class Preparer:
             self._room.environments.build(
                 environment,
                 lambda: self._unwanted(environment),
-                lambda: self._secrets(environment),
+                lambda: self.secrets(environment),
             )
         except BuildCanceled:
             pass  # nobody wanted it; who has come since is looked after by the next round
@@ -153,7 +153,7 @@ class Preparer:
             ids = round_store.to_prepare(connection, environment.hash, _ALL, Status.PREPARING)
             return [store.job_by_id(connection, job_id) for job_id in ids]
 
-    def _secrets(self, environment: EnvironmentSpec) -> dict[str, int]:
+    def secrets(self, environment: EnvironmentSpec) -> dict[str, int]:
         """Of the jobs that wait, and of the datastores in their workspaces."""
         found: dict[str, int] = {}
         waiting = self._preparing(environment)
