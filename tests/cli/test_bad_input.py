@@ -475,7 +475,7 @@ def test_wrong_token_and_no_server(
     said = yard("job", "list")
     assert said.code == 2 and "error: the token is not good" in said.err
     monkeypatch.delenv("TORCHYARD_TOKEN")
-    assert "hint: set TORCHYARD_TOKEN" in yard("job", "list").err
+    assert "set TORCHYARD_TOKEN" in yard("job", "list").err
     monkeypatch.setenv("TORCHYARD_TOKEN", "x")
     monkeypatch.setenv("TORCHYARD_URL", "http://127.0.0.1:9")
     said = yard("job", "list")

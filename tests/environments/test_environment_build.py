@@ -18,6 +18,7 @@ import pytest
 from environments import wheels
 from environments.conftest import Machine, MakeRoom
 from torchyard.base.errors import BuildFailed
+from torchyard.environments import shown
 from torchyard.environments.actions import Environments
 from torchyard.environments.types import BuildCanceled, EnvironmentSpec
 
@@ -102,7 +103,8 @@ def test_an_environment_is_whole_locked_compiled_and_discreet(
         assert str(machine.wheels) not in text
     (build,) = room.builds()
     assert (build.hash, build.status, build.lock) == (spec.hash, "ready", lock)
-    assert ["alpha==1.0", "beta==1.5"] in [shown["packages"] for shown in room.list()]
+    listed = shown.every(room, "default", {spec.hash})
+    assert ["alpha==1.0", "beta==1.5"] in [one["packages"] for one in listed]
     assert not leftovers(machine)
 
 

@@ -63,7 +63,7 @@ class LocalSite(Site):
         return count()
 
     def anew(self) -> Executor:
-        return LocalExecutor(self.bench.home, os.environ, machine=self.machine)
+        return LocalExecutor(self.bench.home, os.environ, devices=self.machine)
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def _on(bench: Bench, machine: Machine) -> LocalSite:
-    bench.executor = LocalExecutor(bench.home, os.environ, machine=machine)
+    bench.executor = LocalExecutor(bench.home, os.environ, devices=machine)
     site = LocalSite(bench)
     site.machine = machine
     return site

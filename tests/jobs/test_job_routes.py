@@ -81,6 +81,6 @@ def test_update_and_document(client: TestClient) -> None:
 
 
 def test_validate_says_what_would_be_noticed(client: TestClient) -> None:
-    document = {"command": "true", "environment": "sklearn-1.5", "compute": "serverless"}
+    document = {"command": "true", "environment": "AzureML-sklearn-1.5", "compute": "serverless"}
     answer = client.post(f"{JOBS}/validate", json=document)
     assert [len(answer.json()["notices"]), _names(client)] == [2, []]

@@ -146,7 +146,8 @@ def test_nothing_of_one_workspace_is_seen_or_changed_from_another(
             for body in bodies:
                 answer = client.request(method, url, params=query, json=body)
                 looked += 1
-                echoed = answer.status_code >= 400
+                # The audit of this workspace tells what was asked of it here.
+                echoed = answer.status_code >= 400 or path.endswith("/audit")
                 assert echoed or SECRET not in answer.text, (method, url, answer.text[:500])
                 assert answer.status_code < 500, (method, url, answer.text)
             if method == "get" and not path.endswith("/stream"):

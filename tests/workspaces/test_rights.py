@@ -16,7 +16,8 @@ from workspaces.served import HERE, JOB, MLFLOW, PEOPLE, Served, served
 _TEXTS = {
     "workspace": "default", "name": "nothing", "attempt_id": "a", "sha256": "0" * 64,
     "snapshot_id": "0" * 64, "version": "1", "output": "out", "path": "a/b", "number": "1",
-    "upload": "0" * 32, "model_id": "m-1", "key": "k", "token": "t", "request_id": "r",
+    "upload": "0" * 32, "hash": "0" * 64, "model_id": "m-1", "key": "k", "token": "t",
+    "request_id": "r",
 }  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from torchyard.compute import sizes
 from torchyard.compute.sizes import Size
 from torchyard.compute.types import LOCAL, Compute
 
-_NAME = re.compile(r"^[a-zA-Z][a-zA-Z0-9-]{1,22}[a-zA-Z0-9]$")
+_NAME = re.compile(r"^[a-zA-Z][a-zA-Z0-9-]{1,22}[a-zA-Z0-9]\Z")
 _TEXTS = ("name", "type", "size", "tier", "description", "engine", "location")
 _NUMBERS = ("min_instances", "max_instances", "idle_time_before_scale_down")
 _KEYS = (*_TEXTS, *_NUMBERS, "tags")

@@ -73,7 +73,9 @@ def _clusters() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_cluster_counts")),
     )
     op.create_index(
-        op.f("ix_cluster_counts_workspace"), "cluster_counts", ["workspace", "compute", "id"]
+        op.f("ix_cluster_counts_workspace_compute_id"),
+        "cluster_counts",
+        ["workspace", "compute", "id"],
     )
     op.create_table(
         "cluster_usage",

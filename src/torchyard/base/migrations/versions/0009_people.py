@@ -8,6 +8,8 @@ from alembic import op
 revision = "0009"
 down_revision = "0008"
 
+_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
 
 def upgrade() -> None:
     op.create_table(
@@ -35,7 +37,7 @@ def upgrade() -> None:
         sa.Column("workspace", sa.String(length=64), nullable=False),
         sa.Column("user", sa.String(length=128), nullable=False),
         sa.Column("name", sa.String(length=32), nullable=False),
-        sa.Column("most", sa.BigInteger(), nullable=False),
+        sa.Column("most", _NUMBER, nullable=False),
         sa.Column("set_by", sa.String(length=128), nullable=False),
         sa.Column("set_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("workspace", "user", "name", name=op.f("pk_quotas")),
@@ -46,7 +48,7 @@ def upgrade() -> None:
         sa.Column("workspace", sa.String(length=64), nullable=False),
         sa.Column("user", sa.String(length=128), nullable=False),
         sa.Column("name", sa.String(length=32), nullable=False),
-        sa.Column("most", sa.BigInteger(), nullable=False),
+        sa.Column("most", _NUMBER, nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("asked_at", sa.BigInteger(), nullable=False),
         sa.Column("state", sa.String(length=16), nullable=False),
@@ -61,9 +63,9 @@ def upgrade() -> None:
     op.create_table(
         "stored_sizes",
         sa.Column("job_id", sa.BigInteger(), autoincrement=False, nullable=False),
-        sa.Column("size_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("size_bytes", _NUMBER, nullable=False),
         sa.Column("snapshot", sa.String(length=64), nullable=False),
-        sa.Column("snapshot_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("snapshot_bytes", _NUMBER, nullable=False),
         sa.PrimaryKeyConstraint("job_id", name=op.f("pk_stored_sizes")),
     )
     _keep_owners()
