@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help setup demo test test-e2e test-object-store test-postgres test-e2e-postgres test-faults test-fuzz postgres mpi azurite curated check format docs bench lock clean
+.PHONY: help setup demo test test-e2e test-object-store test-postgres test-e2e-postgres test-long test-faults test-fuzz postgres mpi azurite curated check format docs bench lock clean
 
 help:
 	@echo 'make demo      train a small network on two local nodes'
@@ -15,6 +15,7 @@ help:
 	@echo 'make test-postgres      the tests that use a database, on a PostgreSQL that they start'
 	@echo 'make mpi       Open MPI 4, for the tests of MPI'
 	@echo 'make test-e2e-postgres  real jobs, recorded in PostgreSQL'
+	@echo 'make test-long  minutes of load, by hand'
 	@echo 'make test-faults        ranks, workers and servers killed at random; 57 ways to fail'
 	@echo 'make test-fuzz          attacks by path, link and name; the API fuzzed from its schema'
 	@echo 'make check     format, lint, types and floors'
@@ -52,11 +53,17 @@ demo: setup
 	@YARD=$(BIN)/yard PYTHON=$(BIN)/python examples/digits/demo.sh
 
 test: setup
-	$(BIN)/pytest -m 'not end_to_end and not slow and not object_store and not postgres'
+	$(BIN)/pytest -n 2 --dist loadfile \
+	  -m 'not end_to_end and not slow and not object_store and not postgres'
 
 test-e2e: setup mpi
 	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest \
-	  -m '(end_to_end or slow) and not postgres and not faults and not fuzz and not object_store'
+	  -m '(end_to_end or slow) and not postgres and not faults and not fuzz and not object_store \
+	    and not long'
+
+# Minutes of load each, for a quiet machine; CI leaves them out.
+test-long: setup
+	$(BIN)/pytest -m long
 
 test-faults: setup
 	$(BIN)/pytest -s -m faults
@@ -81,8 +88,8 @@ azurite: .azurite/node_modules/.bin/azurite-blob
 	@npm install --silent --no-fund --no-audit --prefix .azurite azurite
 
 test-postgres: setup postgres
-	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest \
-	  -m 'postgres and not object_store and not end_to_end'
+	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -n 2 --dist loadfile \
+	  -m 'postgres and not object_store and not end_to_end and not faults'
 
 # ONLY='digits or tried_again' runs these alone.
 test-e2e-postgres: setup postgres mpi

@@ -43,6 +43,7 @@ def test_from_zero_to_two_and_back(yard: Yard) -> None:
     yard("compute", "delete", "-n", "pair", "--yes")
 
 
+@pytest.mark.long
 def test_a_random_load_of_two_hundred_jobs(yard: Yard) -> None:
     create(yard, "load", "--max-instances", str(MOST), "--idle-time-before-scale-down", str(IDLE_S))
     dice = random.Random(6)
@@ -163,6 +164,7 @@ for number in os.environ["CUDA_VISIBLE_DEVICES"].split(","):
 """
 
 
+@pytest.mark.long
 def test_two_servers_never_share_a_device(pair: list[OfOneMachine]) -> None:
     """Each with more jobs than there are devices; one server is killed and started meanwhile."""
     marks = pair[0].home.parent / "marks"

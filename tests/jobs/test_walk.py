@@ -111,6 +111,9 @@ def test_a_walk_starts_whom_a_look_at_the_whole_queue_starts(
         look = look_at_all(room)
         assert walked(room) == ([job.id for job in look.starts], {h.job.id for h in look.heads})
         scheduler.claimer.claim()
+        while room.bell.is_set():  # A round that took long on a slow machine goes on in the next.
+            room.bell.clear()
+            scheduler.claimer.claim()
         assert look_at_all(room).starts == (), "nothing idles while a job that may run fits"
         with room.db.read() as connection:
             going = queue_store.held(connection)
