@@ -94,7 +94,7 @@ test-postgres: setup postgres
 # ONLY='digits or tried_again' runs these alone.
 test-e2e-postgres: setup postgres mpi
 	TORCHYARD_TEST_SERVICES=required TORCHYARD_TEST_DATABASE=postgres $(BIN)/pytest \
-	  -m 'end_to_end and not object_store' -k 'not sqlite and ($(or $(ONLY),test))'
+	  -m 'end_to_end and not object_store and not long' -k 'not sqlite and ($(or $(ONLY),test))'
 
 # The tests start a server of their own; they need its programs and the driver.
 postgres: setup
