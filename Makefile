@@ -58,8 +58,7 @@ test: setup
 
 test-e2e: setup mpi
 	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest \
-	  -m '(end_to_end or slow) and not postgres and not faults and not fuzz and not object_store \
-	    and not long'
+	  -m '(end_to_end or slow) and not (postgres or faults or fuzz or object_store or long)'
 
 # Minutes of load each, for a quiet machine; CI leaves them out.
 test-long: setup
