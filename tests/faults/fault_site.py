@@ -42,6 +42,9 @@ class Site:
     def start(self) -> None:
         """Start a server, on the port it had, and return when it answers."""
         began = time.monotonic()
+        if self.server is not None:
+            # One that somebody killed by its number is still to be taken note of.
+            self.server.wait(30)
         self.server, self.url = self.launch()
         self.ready_s = time.monotonic() - began
 
@@ -143,6 +146,8 @@ class Site:
             self.server.wait(30)
         for process in having(str(self.home)):
             processes.send(process, signal.SIGKILL)
+        if self.server is not None:
+            self.server.wait(30)
 
 
 AnySite = TypeVar("AnySite", bound=Site)
