@@ -68,6 +68,8 @@ class Site:
         os.close(writable)
         with os.fdopen(readable) as told:
             url = told.readline().strip()
+        if not url:
+            server.wait(30)
         assert url, (self.home / "server.out").read_text()[-2000:]
         return server, url
 
