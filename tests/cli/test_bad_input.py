@@ -298,17 +298,20 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
 
 @pytest.fixture
 def folder(
-    real: RealServer, tree: Path, yard: Yard, monkeypatch: pytest.MonkeyPatch
+    real: RealServer, tree: Path, yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Path]:
     """A folder to be in; at the end the server holds what it held."""
     monkeypatch.setenv("TORCHYARD_URL", real.url)
     monkeypatch.setenv("TORCHYARD_TOKEN", real.token)
     monkeypatch.chdir(tree)
     before = real.contents()
-    clones = set(Path(tempfile.gettempdir()).glob("torchyard-code-*"))
+    # Of this test alone: others run beside it.
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     yield tree
     assert real.contents() == before
-    assert set(Path(tempfile.gettempdir()).glob("torchyard-code-*")) == clones
+    assert list(temporary.iterdir()) == []
 
 
 def test_there_are_enough_cases() -> None:

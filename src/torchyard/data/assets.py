@@ -21,13 +21,11 @@ from torchyard.base.blobs import Blobs, Snapshot
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidSpec, nearest
-from torchyard.data import datastores, store, versions
+from torchyard.data import datastores, documents, store, versions
 from torchyard.data.datastores import BLOB_STORE, Datastores, upload_folder
 from torchyard.data.types import DATA_TYPES, DataAsset
 from torchyard.data.uris import DatastoreUri
 
-_NAME = re.compile(r"^[a-zA-Z0-9][\w.-]{0,254}\Z")
-_VERSION = re.compile(r"^[a-zA-Z0-9][\w.-]{0,29}\Z")
 _KEYS = (
     "name", "version", "type", "path", "datastore", "description", "tags", "properties", "$schema",
 )  # fmt: skip
@@ -58,39 +56,17 @@ def read_document(document: Mapping[str, Any]) -> Request:
     Raises:
         InvalidSpec: what is wrong, and where.
     """
-    for key in document:
-        if key not in _KEYS:
-            near = nearest(str(key), _KEYS)
-            hint = f"did you mean `{near}`?" if near else f"known keys: {', '.join(_KEYS[:-1])}"
-            raise InvalidSpec(f"unknown key `{key}`", hint, at=[str(key)])
-    name = document.get("name")
-    if not isinstance(name, str) or not _NAME.match(name):
-        raise InvalidSpec(
-            f"`{name}` is no name for data" if name else "the data asset has no `name`",
-            "letters, digits, `_`, `-` and `.`, beginning with a letter or digit",
-            at=["name"],
-        )
-    path = document.get("path")
-    if not isinstance(path, str) or not path:
-        raise InvalidSpec(
-            "the data asset has no `path`",
-            "name a local file or folder, a URL, or `azureml://datastores/<name>/paths/<path>`",
-            at=["path"],
-        )
-    version = document.get("version")
-    if version is not None and not _VERSION.match(str(version)):
-        raise InvalidSpec(
-            f"`{version}` is no version", "up to 30 letters, digits, `.`, `-`", at=["version"]
-        )
+    documents.refuse_unknown(document, _KEYS)
+    path = "name a local file or folder, a URL, or `azureml://datastores/<name>/paths/<path>`"
     return Request(
-        name=name,
-        path=path,
+        name=documents.name_of(document, "data", "data asset"),
+        path=documents.path_of(document, "data asset", path),
         type=_type(document),
-        version="" if version is None else str(version),
+        version=documents.version_of(document),
         datastore=str(document.get("datastore") or "").removeprefix("azureml:"),
         description=str(document.get("description") or ""),
-        tags=_texts(document, "tags"),
-        properties=_texts(document, "properties"),
+        tags=documents.texts(document, "tags"),
+        properties=documents.texts(document, "properties"),
     )
 
 
@@ -288,10 +264,3 @@ def _type(document: Mapping[str, Any]) -> str:
             at=["type"],
         )
     return plain
-
-
-def _texts(document: Mapping[str, Any], key: str) -> dict[str, str]:
-    values = document.get(key) or {}
-    if not isinstance(values, Mapping):
-        raise InvalidSpec(f"`{key}` must be a mapping of texts", at=[key])
-    return {str(name): str(value) for name, value in values.items()}

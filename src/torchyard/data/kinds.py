@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.data import documents
 from torchyard.data.types import Datastore
 
 _NAME = re.compile(r"^[a-z0-9][a-z0-9_-]{0,254}\Z", re.IGNORECASE)
@@ -233,7 +234,7 @@ def read_document(document: Mapping[str, Any], workspace: str, now: datetime) ->
         options=options,
         document=shown,
         description=str(document.get("description") or ""),
-        tags=_texts(document, "tags"),
+        tags=documents.texts(document, "tags"),
     )
 
 
@@ -280,10 +281,3 @@ def _unknown(key: str, known: tuple[str, ...], at: list[str | int]) -> InvalidSp
     shown = ", ".join(sorted(name for name in known if name != "$schema")) or "none"
     hint = f"did you mean `{near}`?" if near else f"known keys: {shown}"
     return InvalidSpec(f"unknown key `{key}`", hint, at=at)
-
-
-def _texts(document: Mapping[str, Any], key: str) -> dict[str, str]:
-    values = document.get(key) or {}
-    if not isinstance(values, Mapping):
-        raise InvalidSpec(f"`{key}` must be a mapping of texts", at=[key])
-    return {str(name): str(value) for name, value in values.items()}

@@ -8,7 +8,6 @@ Always: a version once given never changes but for what is said of it; names tha
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,12 +15,10 @@ from typing import Any
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidSpec
-from torchyard.base.refs import NAME_PATTERN
-from torchyard.data import versions
+from torchyard.data import documents, versions
 from torchyard.environments import asset_store, curated, names
 from torchyard.environments.types import EnvironmentAsset
 
-_VERSION = re.compile(r"[a-zA-Z0-9][\w.-]{0,29}", re.ASCII)
 _RESERVED = ("azureml", "microsoft")
 _SAID = ("description", "tags", "properties")
 
@@ -43,30 +40,19 @@ def read_document(document: Mapping[str, Any]) -> Request:
     Raises:
         InvalidSpec: what is wrong with its name, version and words, and where.
     """
-    name = document.get("name")
-    if not isinstance(name, str) or not NAME_PATTERN.fullmatch(name):
-        raise InvalidSpec(
-            f"`{name}` is no name for an environment" if name else "the environment has no `name`",
-            "letters, digits, `_`, `-` and `.`, beginning with a letter or digit",
-            at=["name"],
-        )
+    name = documents.name_of(document, "an environment", "environment")
     refuse_reserved(name)
-    version = document.get("version")
-    if version is not None and not _VERSION.fullmatch(str(version)):
-        raise InvalidSpec(
-            f"`{version}` is no version", "up to 30 letters, digits, `.`, `-`", at=["version"]
-        )
     return Request(
         name=name,
-        version="" if version is None else str(version),
+        version=documents.version_of(document),
         definition={
             key: value
             for key, value in document.items()
             if key not in ("$schema", "name", "version", *_SAID)
         },
         description=str(document.get("description") or ""),
-        tags=_texts(document, "tags"),
-        properties=_texts(document, "properties"),
+        tags=documents.texts(document, "tags"),
+        properties=documents.texts(document, "properties"),
     )
 
 
@@ -197,10 +183,3 @@ def archive(
     with db.write() as connection:
         asset_store.set_archived(connection, workspace, name, version, archived)
     return get(db, workspace, name, version or versions.LATEST)
-
-
-def _texts(document: Mapping[str, Any], key: str) -> dict[str, str]:
-    values = document.get(key) or {}
-    if not isinstance(values, Mapping):
-        raise InvalidSpec(f"`{key}` must be a mapping of texts", at=[key])
-    return {str(name): str(value) for name, value in values.items()}

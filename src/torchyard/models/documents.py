@@ -7,15 +7,14 @@ Always: a name that a document gives can be written in a reference, `azureml:nam
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from torchyard.base.errors import InvalidInput, InvalidSpec, nearest
+from torchyard.data import documents
 from torchyard.data.types import MODEL_TYPES
 
-_NAME = re.compile(r"^[a-zA-Z0-9][\w.-]{0,254}\Z")
 _NAME_MAX_LENGTH = 256
 # The last four are said of a model and change nothing: its flavors stand in its `MLmodel`.
 _KEYS = (
@@ -47,34 +46,19 @@ def read(document: Mapping[str, Any]) -> Request:
     Raises:
         InvalidSpec: what is wrong, and where.
     """
-    for key in document:
-        if key not in _KEYS:
-            near = nearest(str(key), _KEYS)
-            hint = f"did you mean `{near}`?" if near else f"known keys: {', '.join(_KEYS[:-4])}"
-            raise InvalidSpec(f"unknown key `{key}`", hint, at=[str(key)])
-    name = document.get("name")
-    if not isinstance(name, str) or not _NAME.match(name):
-        raise InvalidSpec(
-            f"`{name}` is no name for a model" if name else "the model has no `name`",
-            "letters, digits, `_`, `-` and `.`, beginning with a letter or digit",
-            at=["name"],
-        )
-    path = document.get("path")
-    if not isinstance(path, str) or not path:
-        raise InvalidSpec(
-            "the model has no `path`",
-            "name a local file or folder, or "
-            "`azureml://jobs/<job>/outputs/artifacts/paths/outputs/model.pt`",
-            at=["path"],
-        )
+    documents.refuse_unknown(document, _KEYS, _KEYS[-4:])
+    path = (
+        "name a local file or folder, or "
+        "`azureml://jobs/<job>/outputs/artifacts/paths/outputs/model.pt`"
+    )
     return Request(
-        name=name,
-        path=path,
+        name=documents.name_of(document, "a model", "model"),
+        path=documents.path_of(document, "model", path),
         type=_type(document.get("type")),
         version=_version(document.get("version")),
         description=str(document.get("description") or ""),
-        tags=_texts(document, "tags"),
-        properties=with_stage(_texts(document, "properties"), document),
+        tags=documents.texts(document, "tags"),
+        properties=with_stage(documents.texts(document, "properties"), document),
     )
 
 
@@ -132,10 +116,3 @@ def _version(value: Any) -> int | None:
             at=["version"],
         )  # fmt: skip
     return int(value)
-
-
-def _texts(document: Mapping[str, Any], key: str) -> dict[str, str]:
-    values = document.get(key) or {}
-    if not isinstance(values, Mapping):
-        raise InvalidSpec(f"`{key}` must be a mapping of texts", at=[key])
-    return {str(name): str(value) for name, value in values.items()}
