@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help setup demo test test-e2e test-object-store test-postgres test-e2e-postgres test-long test-faults test-fuzz postgres mpi azurite curated check format docs bench lock clean
+.PHONY: help setup demo test test-e2e test-object-store test-postgres test-e2e-postgres test-long test-faults test-fuzz test-containers postgres mpi podman azurite curated check format docs bench lock clean
 
 help:
 	@echo 'make demo      train a small network on two local nodes'
@@ -18,6 +18,7 @@ help:
 	@echo 'make test-long  minutes of load, by hand'
 	@echo 'make test-faults        ranks, workers and servers killed at random; 57 ways to fail'
 	@echo 'make test-fuzz          attacks by path, link and name; the API fuzzed from its schema'
+	@echo 'make test-containers    images and Dockerfiles with a real podman'
 	@echo 'make check     format, lint, types and floors'
 	@echo 'make format    put the code into its format'
 	@echo 'make docs      the pages that are made from tables of the code'
@@ -54,7 +55,7 @@ demo: setup
 
 test: setup
 	$(BIN)/pytest -n 2 --dist loadfile \
-	  -m 'not end_to_end and not slow and not object_store and not postgres'
+	  -m 'not end_to_end and not slow and not object_store and not postgres and not containers'
 
 test-e2e: setup mpi
 	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest \
@@ -71,6 +72,9 @@ test-faults: setup
 test-fuzz: setup
 	@$(BIN)/pip install -qq --disable-pip-version-check -e '.[fuzz]'
 	$(BIN)/pytest -m fuzz
+
+test-containers: setup podman
+	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -m containers
 
 # S3 is moto's, from PyPI; Azure Blob is Azurite's, from npm.
 test-object-store: setup azurite
@@ -117,6 +121,17 @@ mpi:
 	  apt-get -qq update && \
 	  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends openmpi-bin \
 	    >/dev/null; }
+
+# It only builds; uidmap is for those who are not root.
+podman:
+	@{ command -v podman && command -v runc; } >/dev/null || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
+	    echo 'error: podman is not on this machine' >&2; \
+	    echo 'hint: install it with `apt-get install podman runc uidmap`' >&2; \
+	    exit 2; }; \
+	  apt-get -qq update && \
+	  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
+	    podman runc uidmap ca-certificates >/dev/null; }
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -105,6 +105,7 @@ def build(
     executor: Executor | None = None,
     database: str = "",
     shared: bool = False,
+    for_others: bool = False,
 ) -> Parts:
     """Open the home folder and put the rooms together; nothing runs yet.
 
@@ -112,6 +113,7 @@ def build(
         environ: what builds and jobs inherit.
         database: its URL; empty for the one that the home had last.
         shared: other servers may serve the home, too.
+        for_others: it is reached from other machines.
 
     Raises:
         InvalidInput: the database can't be used, or can't be shared.
@@ -139,7 +141,7 @@ def build(
         clock=clock,
         blobs=Blobs(home / "blobs"),
         datastores=Datastores(home / "datastores"),
-        environments=Environments(home, db, clock, environ),
+        environments=Environments(home, db, clock, environ, is_shared=shared or for_others),
         history=History(db, store.merge_tags, logged_metrics.add),
         logs=Logs(home / "logs", shared),
         signals=signals,

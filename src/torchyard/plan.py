@@ -54,10 +54,24 @@ class DevicePlan:
 
 
 @dataclass(frozen=True)
+class ImagePlan:
+    """The root filesystem that the ranks run in: the folder `rootfs`, shared and only read.
+
+    `variables` are those that the image sets; `visible` are files and folders of the machine that
+    ranks see at the same place, read-only.
+    """
+
+    rootfs: str
+    variables: dict[str, str] = field(default_factory=dict)
+    visible: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class LaunchPlan:
     """What to run, and where to report.
 
-    `environment` is the folder of a built environment, empty for the platform's own Python.
+    `environment` is the folder of a built environment, empty for the platform's own Python and
+    for an `image`.
     `blobs` is the server's blob folder when the node can see it, else empty: then blobs come
     over HTTP. `scratch` is a folder of this attempt's own, shared by the nodes of a local engine.
     `server_id` is what the server signs with when it disowns a worker; `server_file` tells where
@@ -118,6 +132,7 @@ class LaunchPlan:
     memory_bytes: int = 0
     gpus_per_node: int = 0
     devices: list[list[DevicePlan]] = field(default_factory=list)
+    image: ImagePlan | None = None
 
     @property
     def world_size(self) -> int:
@@ -139,4 +154,5 @@ def from_json(text: str) -> LaunchPlan:
     body["inputs"] = {name: InputPlan(**value) for name, value in body["inputs"].items()}
     body["outputs"] = {name: OutputPlan(**value) for name, value in body["outputs"].items()}
     body["devices"] = [[DevicePlan(**one) for one in node] for node in body.get("devices", [])]
+    body["image"] = ImagePlan(**body["image"]) if body.get("image") else None
     return LaunchPlan(**body)

@@ -177,6 +177,7 @@ def run(
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     configured = settings.Settings(home)
     held = hold_home(home, shared)
+    for_others = not listening.is_loopback(host)
     with _one_starts(home, shared):
         secure = None
         if context is not None:
@@ -186,7 +187,7 @@ def run(
         listener = listen(home, host, port, shared=shared)
         url = f"http://{host}:{listener.getsockname()[1]}"
         environ = settings.for_jobs(os.environ)
-        parts = build(home, url, environ, database=database, shared=shared)
+        parts = build(home, url, environ, database=database, shared=shared, for_others=for_others)
         ensure_token(parts, configured.token_file)
     app = create_app(parts, (*LOOPBACK_NAMES, host) if listening.is_loopback(host) else ())
     server = _Server(

@@ -17,7 +17,7 @@ def test_the_whole_page(server: FakeServer, yard: Yard) -> None:
     said = yard("doctor", "-o", "json")
     found = {row["check"]: row for row in json.loads(said.out)}
     assert {"python", "uv", "home", "disk", "links", "memory", "ports", "gpu", "namespaces",
-            "packages", "git", "server", "clock"} == set(found)  # fmt: skip
+            "packages", "containers", "git", "server", "clock"} == set(found)  # fmt: skip
     assert found["server"]["verdict"] == found["uv"]["verdict"] == "ok"
     assert said.code == (1 if any(row["verdict"] == "wrong" for row in found.values()) else 0)
     assert all(row["remedy"] for row in found.values() if row["verdict"] == "wrong")
@@ -37,6 +37,13 @@ def test_a_machine_that_lacks_things(tmp_path: Path, monkeypatch: pytest.MonkeyP
     bin_folder.mkdir()
     monkeypatch.setenv("PATH", str(bin_folder))
     assert checks.git().verdict == "note"
+    assert "neither podman nor docker" in checks.containers().found
+    docker = bin_folder / "docker"
+    docker.write_text("#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2; exit 1\n")
+    docker.chmod(0o755)
+    engine = checks.containers()
+    assert engine.verdict == "note" and "Cannot connect" in engine.found
+    assert "apt-get install podman" in engine.remedy
     smi = bin_folder / "nvidia-smi"
     smi.write_text("#!/bin/sh\necho 'Driver/library version mismatch' >&2\nexit 18\n")
     smi.chmod(0o755)

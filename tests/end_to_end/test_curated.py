@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.end_to_end, pytest.mark.slow, pytest.mark.timeout(900)
 NAME = "acpt-pytorch-2.13-cpu"
 
 STEPS = """
-import importlib.metadata, json, platform, re, warnings
+import importlib.metadata, importlib.util, json, re, warnings
 warnings.simplefilter("ignore")
 import torch
 
@@ -22,6 +22,13 @@ def normal(name):
 
 found = {normal(one.metadata["Name"]): one.version for one in importlib.metadata.distributions()}
 json.dump(found, open("outputs/packages.json", "w"))
+importable = {
+    normal(name)
+    for module, names in importlib.metadata.packages_distributions().items()
+    if module.isidentifier() and importlib.util.find_spec(module)
+    for name in names
+}
+assert importable == set(found), set(found) - importable
 
 import torchvision
 from torchvision.transforms import v2
@@ -67,6 +74,31 @@ import horovod.torch as hvd
 hvd.init()
 assert (hvd.size(), hvd.allreduce(torch.ones(2)).tolist()) == (1, [1.0, 1.0])
 
+import deepspeed
+# Its transport over shared memory would be compiled first, which takes a minute and more.
+deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+deepspeed.init_distributed(dist_backend="gloo", verbose=False)
+torch.manual_seed(0)
+small = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+engine, sharded, _, _ = deepspeed.initialize(
+    model=small,
+    optimizer=torch.optim.AdamW(small.parameters(), 1e-2),
+    config={
+        "train_batch_size": 64,
+        "zero_optimization": {"stage": 1},
+        "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": False,
+    },
+)
+assert type(sharded).__name__ == "DeepSpeedZeroOptimizer"
+losses = []
+for _ in range(10):
+    loss = (engine(x) - x.sum(1, keepdim=True)).pow(2).mean()
+    engine.backward(loss)
+    engine.step()
+    losses.append(loss.item())
+assert losses[-1] < losses[0]
+
 from fairscale.nn import checkpoint_wrapper
 checkpoint_wrapper(torch.nn.Linear(4, 4))(torch.randn(2, 4, requires_grad=True)).sum().backward()
 
@@ -84,7 +116,7 @@ with SummaryWriter("logs/tensorboard") as writer:
 import mlflow, azureml.mlflow, azureml.core
 mlflow.log_metric("done", 1.0)
 
-import deepspeed, google.protobuf, matplotlib, pandas, pytest, sklearn.linear_model
+import google.protobuf, matplotlib, pandas, pytest, sklearn.linear_model
 sklearn.linear_model.LinearRegression().fit([[0.0], [1.0]], [0.0, 1.0])
 print("every component did its step")
 """
@@ -102,3 +134,5 @@ def test_it_is_what_its_label_says(yard: Yard, write_job: Callable[..., str]) ->
     assert shown["build"] == "ready"
     # Pip is the machine's Python's own.
     assert {**found, "pip": ""} == {**label, "pip": ""}
+    built = dict(line.split("==") for line in shown["packages"])
+    assert {**built, "pip": "", "horovod": label["horovod"]} == {**label, "pip": ""}

@@ -87,7 +87,8 @@ def test_names_of_curated_environments_are_reserved(db: Database, clock: Clock, 
         ({"tags": ["a"], "pip_requirements": []}, ("tags",)),
         ({"pip_requirement": ["six"]}, ("pip_requirement",)),
         ({}, ()),
-        ({"image": "me/own:1"}, ("image",)),
+        ({"image": "me own:1"}, ("image",)),
+        ({"build": {"path": "/somewhere"}}, ("build", "path")),
     ],
 )
 def test_bad_documents(

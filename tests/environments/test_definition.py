@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -131,11 +132,11 @@ def test_images_that_mean_plain_python(image: str, python: str) -> None:
         "pypy:3",
     ],
 )
-def test_any_other_image_is_refused_by_name(image: str) -> None:
-    with pytest.raises(InvalidSpec) as caught:
-        spec_of({"image": image})
-    assert image in caught.value.message and "python:3.11" in caught.value.hint
-    assert caught.value.at == ("image",)
+def test_any_other_image_is_taken_as_it_is(image: str) -> None:
+    spec = spec_of({"image": image})
+    assert spec.image is not None and spec.image.name == image
+    assert (spec.python, spec.requirements) == ("", ())
+    assert types.from_json(spec.to_json()) == spec
 
 
 def test_a_conda_file_wins_over_its_image() -> None:
@@ -187,7 +188,10 @@ def test_conda_changes_are_noticed() -> None:
 
 
 @pytest.mark.parametrize("name", ["cudatoolkit=11.3", "openmpi", "conda-forge::ffmpeg>=4"])
-def test_a_true_conda_package_is_refused_by_name(name: str) -> None:
+def test_a_true_conda_package_is_refused_by_name_where_conda_is_not(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "rattler", None)
     with pytest.raises(InvalidSpec) as caught:
         conda("python=3.11", name)
     assert name.split("::")[-1].split("=")[0].split(">")[0] in caught.value.message
@@ -201,7 +205,13 @@ def test_a_true_conda_package_is_refused_by_name(name: str) -> None:
         ({}, "says nothing", ()),
         (7, "neither", ()),
         ({"imgae": "python"}, "`imgae`", ("imgae",)),
-        ({"build": {"path": "."}}, "Dockerfile", ("build",)),
+        ({"build": {"path": "."}}, "build context", ("build", "path")),
+        ({"build": "."}, "not a mapping", ("build",)),
+        ({"build": {}}, "no path", ("build", "path")),
+        ({"build": {"path": "local:x", "dockerfile": "D"}}, "dockerfile", ("build", "dockerfile")),
+        ({"build": {"path": "local:x"}, "image": "python"}, "together", ("image",)),
+        ({"image": "--help"}, "no name", ("image",)),
+        ({"image": "two words"}, "no name", ("image",)),
         ({"image": ""}, "`image`", ("image",)),
         ({"image": "python", "os_type": "windows"}, "linux", ("os_type",)),
         ({"pip_requirements": 3}, "not a list", ("pip_requirements",)),

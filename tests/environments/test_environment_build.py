@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ import pytest
 from environments import wheels
 from environments.conftest import Machine, MakeRoom
 from torchyard.base.errors import BuildFailed
-from torchyard.environments import shown
+from torchyard.environments import image_folder, shown
 from torchyard.environments.actions import Environments
 from torchyard.environments.types import BuildCanceled, EnvironmentSpec
 
@@ -151,7 +150,7 @@ def test_an_environment_stays_as_it_was_first_built(room: Environments, machine:
     wheels.put(machine.wheels, "alpha", "1.0")
     spec = asked(room, "alpha")
     folder = room.build(spec)
-    shutil.rmtree(folder)
+    image_folder.remove(folder)
     wheels.put(machine.wheels, "alpha", "2.0")
     assert python(room.build(spec), "import alpha; print(alpha.__version__)") == "1.0"
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from torchyard.base.errors import InvalidSpec, NotFound
-from torchyard.environments import curated, definition, published
+from torchyard.environments import curated, definition, published, substitutes
 from torchyard.environments.curated import Curated
-from torchyard.environments.types import EnvironmentAsset, Platform
+from torchyard.environments.types import EnvironmentAsset, Platform, platform_python
 
 LINUX = Platform("linux", "x86_64", "cpu")
 CUDA = Platform("linux", "x86_64", "cuda")
@@ -59,6 +59,12 @@ def test_ours_by_its_own_name_needs_no_notice(reference: str) -> None:
         ("AzureML-TensorFlow-2.3-CPU", "tensorflow-2.16-cuda12"),
         ("AzureML-Minimal", "python"),
         ("AzureML-Tutorial", "sklearn-1.5"),
+        ("lightgbm-3.2-ubuntu18.04-py37-cpu", "lightgbm-3.3"),
+        ("pytorch-1.10-ubuntu18.04-py38-cuda11-gpu:3", "acpt-pytorch-2.13-cpu"),
+        (
+            "azureml://registries/azureml/environments/tensorflow-2.16-cuda11/labels/latest",
+            "tensorflow-2.16-cuda12",
+        ),
     ],
 )
 def test_another_takes_the_place_of_a_published_one_and_says_so(reference: str, ours: str) -> None:
@@ -98,6 +104,86 @@ def test_an_image_that_carries_a_published_environment(image: str, ours: str) ->
     assert spec.packages
 
 
+_WORKSPACE = (
+    "subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/rg/providers/"
+    "Microsoft.MachineLearningServices/workspaces/default"
+)
+
+
+@pytest.mark.parametrize(
+    ("reference", "ref"),
+    [
+        (f"azureml:/{_WORKSPACE}/environments/mine/versions/1", "mine:1"),
+        (f"/{_WORKSPACE}/environments/mine/versions/2", "mine:2"),
+        (f"azureml://{_WORKSPACE}/environments/mine/labels/latest", "mine:2"),
+        (f"azureml:/{_WORKSPACE.lower()}/environments/mine", "mine:2"),
+        (f"azureml:/{_WORKSPACE}/environments/AzureML-sklearn-1.5/versions/1", "sklearn-1.5:1"),
+        (f"azureml:/{_WORKSPACE}/environments/AZUREML-SKLEARN-1.5/labels/latest", "sklearn-1.5:1"),
+        ("azureml://locations/eastus/workspaces/0-0/environments/mine/versions/1", "mine:1"),
+        ("AzureML:python@Latest", "python:1"),
+        ("azureml://registries/azureml/environments/sklearn-1.5", "sklearn-1.5:1"),
+        ("azureml://registries/AzureML/environments/Sklearn-1.5/labels/latest", "sklearn-1.5:1"),
+        ("AZUREML-Acpt-PyTorch-2.13-CPU@latest", "acpt-pytorch-2.13-cpu:1"),
+    ],
+)
+def test_every_form_of_reference(reference: str, ref: str) -> None:
+    assert definition.resolve(reference, LINUX, owned=_owned).ref == ref
+
+
+def test_an_id_of_another_workspace() -> None:
+    reference = f"azureml:/{_WORKSPACE}s/environments/mine/versions/1"
+    with pytest.raises(NotFound, match="`defaults`, and this is `default`") as refused:
+        definition.resolve(reference, LINUX, ("environment",), _owned)
+    assert "azureml:mine:1" in refused.value.hint and refused.value.at == ("environment",)
+
+
+@pytest.mark.parametrize(
+    ("asked", "becomes", "instead"),
+    [
+        ("AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu", "`acpt-pytorch-2.13-cpu:1`",
+         "environment: azureml:acpt-pytorch-2.13-cpu:1"),
+        ("azureml:AzureML-sklearn-1.5:3", "`sklearn-1.5:1`", "environment: azureml:sklearn-1.5:1"),
+        ({"image": "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04"}, "own Python",
+         f"image: python:{platform_python()}"),
+        ({"image": "mcr.microsoft.com/azureml/minimal-ubuntu22.04-py39-cpu-inference:latest"},
+         "Python 3.9", "image: python:3.9"),
+        ({"image": "mcr.microsoft.com/azureml/curated/sklearn-1.0:12", "conda_file": {}},
+         "`sklearn-1.5:1`", "environment: azureml:sklearn-1.5:1"),
+    ],
+)  # fmt: skip
+def test_a_substitute_can_be_refused(asked: Any, becomes: str, instead: str) -> None:
+    definition.resolve(asked, LINUX)
+    with pytest.raises(InvalidSpec, match="is not run here") as refused:
+        definition.resolve(asked, LINUX, judge=substitutes.refused_in("vision"))
+    named = asked if isinstance(asked, str) else asked["image"]
+    assert f"`{named}`" in refused.value.message and becomes in refused.value.message
+    assert f"`{instead}`" in refused.value.hint
+    assert "yard workspace update -n vision --allow-substitutes true" in refused.value.hint
+    assert refused.value.code == "substitute_refused"
+    assert refused.value.at == (() if isinstance(asked, str) else ("image",))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "python", "sklearn-1.5", "AzureML-sklearn-1.5@latest",
+        "azureml://registries/azureml/environments/sklearn-1.5/labels/latest",
+        {"image": "python:3.11-slim"}, {"pip_requirements": ["six"]},
+    ],
+)  # fmt: skip
+def test_what_is_named_as_it_is_here_is_no_substitute(asked: Any) -> None:
+    judge = substitutes.refused_in("vision")
+    assert definition.resolve(asked, LINUX, judge=judge) == definition.resolve(asked, LINUX)
+
+
+def test_a_registered_definition_is_judged_by_what_it_says() -> None:
+    def owned(name: str) -> Sequence[EnvironmentAsset]:
+        return [_asset("1", image="mcr.microsoft.com/azureml/base:0.2.4")] if name == "mine" else []
+
+    with pytest.raises(InvalidSpec, match="azureml/base"):
+        definition.resolve("mine", LINUX, owned=owned, judge=substitutes.refused_in("vision"))
+
+
 @pytest.mark.parametrize(
     ("reference", "hint"),
     [
@@ -106,6 +192,9 @@ def test_an_image_that_carries_a_published_environment(image: str, ours: str) ->
         ("sklearn-1.5@prod", "sklearn-1.5@latest"),
         ("python:2", "python@latest"),
         ("my-own-thing:4", "pip_requirements"),
+        ("sklearn-regression-pkg@latest", "pip_requirements"),
+        ("tutorial", "pip_requirements"),
+        ("python-3.8-vision", "pip_requirements"),
         ("azureml://registries/azureml/environments/responsibleai-tabular/versions/28", "pip"),
         ("AzureML-AutoML@latest", "pip_requirements"),
     ],

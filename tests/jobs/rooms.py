@@ -48,6 +48,9 @@ class FakeEnvironments:
     def use(self, spec: EnvironmentSpec) -> Path | None:
         return self.is_built(spec)
 
+    def image_plan(self, folder: Path) -> None:
+        return None
+
     def build(
         self, spec: EnvironmentSpec, cancelled: Callable[[], bool], secrets: object = None
     ) -> Path:

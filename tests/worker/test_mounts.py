@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -76,6 +77,18 @@ def test_one_file_is_mounted_under_its_name(tmp_path: Path, data: Path) -> None:
     done = _run(placed, f"cat {file}; echo x >> {file}")
     assert done.stdout == "a\n"
     assert done.returncode != 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user has no right to lose")
+def test_where_root_may_not_mount_only_what_was_promised_is_missed(tmp_path: Path) -> None:
+    def drop() -> None:
+        ctypes.CDLL(None).prctl(24, 21, 0, 0, 0)  # CAP_SYS_ADMIN, as in most containers
+
+    for for_good, said, code in ((False, "ran\n", 0), (True, "", 126)):
+        mount = Mount(str(tmp_path), str(tmp_path), for_good=for_good)
+        words = mounts.command([mount], ["/bin/sh", "-c", "echo ran"])
+        done = subprocess.run(words, preexec_fn=drop, capture_output=True, text=True)
+        assert (done.stdout, done.returncode) == (said, code), done.stderr
 
 
 def test_the_same_as_an_ordinary_user() -> None:

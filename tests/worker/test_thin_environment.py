@@ -70,6 +70,14 @@ def test_what_is_installed_inside_wins_and_stays_inside(shared: Path, tmp_path: 
     assert after == before
 
 
+def test_data_that_is_put_beside_the_shared_ones_stays_inside(shared: Path, tmp_path: Path) -> None:
+    thin_environment.create(shared, tmp_path / "env")
+    own = tmp_path / "env" / "share" / "alpha"
+    assert (own / "data").read_text() == "data"
+    (own / "more").write_text("more")
+    assert sorted(path.name for path in (shared / "share" / "alpha").iterdir()) == ["data"]
+
+
 def test_a_folder_that_is_no_environment_says_so(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no Python environment"):
         thin_environment.create(tmp_path, tmp_path / "env")

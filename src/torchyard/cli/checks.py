@@ -77,6 +77,7 @@ def all_of(settings: Settings) -> list[Finding]:
         ("gpu", gpu),
         ("namespaces", namespaces),
         ("packages", packages),
+        ("containers", containers),
         ("git", git),
         ("server", lambda: server(settings)),
         ("clock", lambda: clock(settings)),
@@ -276,6 +277,28 @@ def packages() -> Finding:
             "UV_DEFAULT_INDEX; environments that are built already go on working",
         )
     return _ok("packages", f"{where}; it answers")
+
+
+def containers() -> Finding:
+    """Only images and Dockerfiles need an engine; a client without one counts for nothing."""
+    told = []
+    for name, words in (
+        ("podman", ("info", "--format", "{{.Version.Version}}")),
+        ("docker", ("version", "--format", "{{.Server.Version}}")),
+    ):
+        found = shutil.which(name)
+        if found is None:
+            continue
+        ran = _run(found, *words)
+        if ran.returncode == 0:
+            return _ok("containers", f"{name} {ran.stdout.strip()} at {found}")
+        told.append(f"{found} does not work ({_last(ran.stderr)[:200]})")
+    return Finding(
+        "containers",
+        "note",
+        "; ".join(told) or "neither podman nor docker",
+        "`apt-get install podman`, if environments are to be images or Dockerfiles",
+    )
 
 
 def git() -> Finding:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchyard.base.errors import TorchyardError
-from torchyard.cli import tables
+from torchyard.cli import environment_copies, environment_shell, tables
 from torchyard.cli.group import noun
 from torchyard.cli.options import (
     Session,
@@ -19,6 +19,7 @@ from torchyard.cli.options import (
     many,
     named,
     names_of,
+    reference_of,
     tagged,
     version_of,
     versioned,
@@ -156,7 +157,7 @@ def build(session: Session, name: str, version: str, label: str) -> None:
     Example: yard environment build -n vision
     """
     client = session.client()
-    reference = _reference(name, version, label)
+    reference = reference_of(name, version, label)
 
     def say(text: str) -> None:
         click.echo(text, nl=False, err=True)
@@ -165,11 +166,11 @@ def build(session: Session, name: str, version: str, label: str) -> None:
     tables.done(session.form, found, f"Environment `{reference}` is ready.")
 
 
-def _reference(name: str, version: str, label: str) -> str:
-    name, version = version_of(name, version, label)
-    if not version:
-        return name
-    return f"{name}@{version}" if version == "latest" else f"{name}:{version}"
+group.add_command(environment_copies.export)
+group.add_command(environment_copies.save)
+group.add_command(environment_copies.load)
+group.add_command(environment_copies.clone)
+group.add_command(environment_shell.shell)
 
 
 def _archive(session: Session, name: str, version: str, *, archived: bool) -> None:

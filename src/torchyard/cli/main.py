@@ -13,7 +13,7 @@ NOUNS = {
     "job": "Submit, list, follow, cancel and download jobs.",
     "experiment": "List experiments, under which jobs are kept together.",
     "compute": "Clusters of nodes that jobs run on.",
-    "environment": "List the environments that jobs may name.",
+    "environment": "What jobs run in: list, build, export, open a shell in one.",
     "data": "Register, list and download data assets.",
     "datastore": "Places where data lies: folders, buckets, containers.",
     "model": "Register, list and download models.",

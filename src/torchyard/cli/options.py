@@ -175,6 +175,14 @@ def version_of(name: str, version: str, label: str) -> tuple[str, str]:
     return ref.name, next(iter(given), "")
 
 
+def reference_of(name: str, version: str, label: str) -> str:
+    """As `version_of`, in one text: `digits`, `digits:1` or `digits@latest`."""
+    name, which = version_of(name, version, label)
+    if not which:
+        return name
+    return f"{name}@{which}" if which == "latest" else f"{name}:{which}"
+
+
 def filed(noun: str) -> Callable[[Command], Command]:
     """Take `-f FILE` and `--set`; the command gets `document`, filled from them."""
 

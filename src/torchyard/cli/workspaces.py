@@ -91,7 +91,7 @@ def list_workspaces(session: Session) -> None:
     "assignments",
     multiple=True,
     metavar="A.B=VALUE",
-    help="description, retention_days, rehearse_on_cpu.",
+    help="description, retention_days, rehearse_on_cpu, allow_substitutes.",
 )
 @click.option("--description", default=None, help="In your words.")
 @click.option(
@@ -106,6 +106,14 @@ def list_workspaces(session: Session) -> None:
     default=None,
     help="Rehearse jobs on the CPU unless they say otherwise.",
 )
+@click.option(
+    "--allow-substitutes",
+    type=click.Choice(("true", "false"), case_sensitive=False),
+    default=None,
+    callback=lambda context, parameter, value: None if value is None else value == "true",
+    help="Whether torchyard's own may take the place of Azure ML's published environments and "
+    "images. Default: unless the server is shared.",
+)
 @click.option("-y", "--yes", is_flag=True, help="Don't ask.")
 @common
 def update(
@@ -116,13 +124,14 @@ def update(
     yes: bool,
     **options: Any,
 ) -> None:
-    """Change a workspace's description, how long it keeps jobs, or whether it rehearses them.
+    """Change a workspace's description, how long it keeps jobs, whether it rehearses them, or
+    whether torchyard's environments may take the place of published ones (owners only).
 
     Jobs that models or data were registered from stay; so do those that run.
 
     Example: yard workspace update --retention-days 90
     """
-    keys = ("description", "retention_days", "rehearse_on_cpu")
+    keys = ("description", "retention_days", "rehearse_on_cpu", "allow_substitutes")
     changes = changes_from(assignments, options, keys)
     client = session.client()
     workspace = name or given or client.workspace

@@ -117,7 +117,7 @@ class Client:
     def environments(self) -> Environments:
         from torchyard.client.environments import Environments
 
-        return Environments(self.transport, self._here)
+        return Environments(self.transport, self._here, self.snapshots)
 
     @cached_property
     def experiments(self) -> Experiments:

@@ -39,8 +39,9 @@ class Workspaces:
 
     def update(self, name: str, changes: Mapping[str, Any]) -> Record:
         """Change `description`, `rehearse_on_cpu` (whether jobs are rehearsed on the CPU unless
-        they say otherwise) or `retention_days`: jobs that ended longer ago are deleted, and 0
-        keeps them for ever.
+        they say otherwise), `allow_substitutes` (whether torchyard's own may take the place of
+        published environments; owners only, and None leaves it to the server) or
+        `retention_days`: jobs that ended longer ago are deleted, and 0 keeps them for ever.
         """
         return Record(self._transport.call("PATCH", _of(name), dict(changes)))
 

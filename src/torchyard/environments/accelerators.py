@@ -1,7 +1,7 @@
 """What this machine computes on, and which torch suits it.
 
-Owns: finding a GPU by its vendor's tool; the CPU builds of torch that the machine's own package
-sources offer; which packages of a lock are for GPUs.
+Owns: finding a GPU by its vendor's tool; the builds of torch that the machine's own package
+sources offer, and what each is for; which packages of a lock are for GPUs.
 Leaves: choosing one of them to lock.py.
 Always: a machine whose tools list no device counts as CPU.
 """
@@ -32,7 +32,7 @@ _TOOLS: tuple[tuple[Accelerator, tuple[str, ...], str], ...] = (
 # Pure Python and a few kilobytes: libraries ask it whether there is a GPU.
 _HARMLESS = ("nvidia-ml-py", "nvidia-ml-py3")
 _WHEEL = re.compile(
-    r"torch-(?P<version>[\w.]+\+cpu(?:\.[\w.]+)?)-(?P<python>[\w.]+)-[\w.]+-(?P<platform>[\w.]+)\.whl"
+    r"torch-(?P<version>[\w.]+\+(?:cpu|cu\d|rocm)[\w.]*)-(?P<python>[\w.]+)-[\w.]+-(?P<platform>[\w.]+)\.whl"
 )
 _LINK = re.compile(r"""(?:href=["'][^"']*?|^)(torch-[^"'#/?\s]+\.whl)""", re.MULTILINE)
 
@@ -57,6 +57,23 @@ def cpu_torches(config: MachineConfig, python: str) -> list[str]:
 
     Newest first. PyPI and PyTorch's index are not asked.
     """
+    return [version for version in local_torches(config, python) if _is_for(version, "cpu")]
+
+
+def foreign_torches(config: MachineConfig, python: str, accelerator: str) -> list[str]:
+    """As `cpu_torches`, but those that are built for anything but `accelerator`."""
+    return [
+        version for version in local_torches(config, python) if not _is_for(version, accelerator)
+    ]
+
+
+def _is_for(version: str, accelerator: str) -> bool:
+    local = version.partition("+")[2]
+    return local.startswith("cu" if accelerator == "cuda" else accelerator)
+
+
+def local_torches(config: MachineConfig, python: str) -> list[str]:
+    """As `cpu_torches`, whatever they are built for."""
     names: set[str] = set()
     for place in config.find_links:
         names.update(_listed(place, config.certificates))

@@ -7,11 +7,13 @@ Always: a build that was waited for is shared, its failure too; a folder that is
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +29,15 @@ from torchyard.environments import (
     build,
     caches,
     definition,
+    image_folder,
     machine_config,
-    names,
+    sealed,
     store,
+    substitutes,
 )
 from torchyard.environments.build import Places
+from torchyard.environments.image_actions import Images
+from torchyard.environments.substitutes import Judge
 from torchyard.environments.types import (
     Build,
     BuildCanceled,
@@ -40,9 +46,17 @@ from torchyard.environments.types import (
     Platform,
     this_platform,
 )
-from torchyard.environments.uv import Uv, no_room
-from torchyard.worker import secret_values
+from torchyard.environments.uv import Both, Log, Uv, no_room
+from torchyard.plan import ImagePlan
+from torchyard.worker import mounts, secret_values
 from torchyard.worker.masking import Masker
+from torchyard.worker.mounts import Mount
+from torchyard.workspaces import actions as workspaces
+
+_log = logging.getLogger(__name__)
+_SHELLS = ".shells"
+# Somebody's shell in the environment keeps it as it is for as long as it is open.
+_REPAIR_S = 300.0
 
 
 class Environments:
@@ -52,6 +66,8 @@ class Environments:
         home: the server's folder; environments lie below `environments/`.
         variables: the process environment; where pip's and uv's configuration is read from.
         platform: what to build for; None asks this machine's tools, once.
+        is_shared: others than its owner use the server: a workspace that says nothing of it
+            takes no substitutes.
     """
 
     def __init__(
@@ -61,13 +77,16 @@ class Environments:
         clock: Clock,
         variables: Mapping[str, str],
         platform: Platform | None = None,
+        is_shared: bool = False,
     ) -> None:
+        self._is_shared = is_shared
         self._home = home
         self._root = home / "environments"
         self.db = db
         self._clock = clock
         self._platform = platform
         self._variables = dict(variables)
+        self.images = Images(home, self._variables)
 
     @property
     def platform(self) -> Platform:
@@ -75,18 +94,43 @@ class Environments:
             self._platform = this_platform(accelerators.find())
         return self._platform
 
-    def resolve(self, asked: Any, workspace: str = "") -> EnvironmentSpec:
+    def resolve(
+        self, asked: Any, workspace: str = "", *, is_judged: bool = True
+    ) -> EnvironmentSpec:
         """The spec of a job file's `environment`: a reference or an inline definition.
 
         Args:
             workspace: whose own environments may be named; none when empty.
+            is_judged: whether a workspace that takes no substitutes refuses them.
 
         Raises:
             InvalidSpec: it can't be honoured; `at` says which part of it.
             NotFound: no environment has the name.
         """
-        owned = assets.owned(self.db, workspace) if workspace else names.nobody
-        return definition.resolve(asked, self.platform, owned=owned)
+        sources = self.images.sources()
+        if not workspace:
+            return definition.resolve(asked, self.platform, sources=sources)
+        return definition.resolve(
+            asked,
+            self.platform,
+            owned=assets.owned(self.db, workspace),
+            judge=self._judge(workspace) if is_judged else substitutes.taken,
+            sources=sources,
+        )
+
+    def refuse_impossible(self, spec: EnvironmentSpec) -> None:
+        """
+        Raises:
+            BuildFailed: it is not built, and this machine has nothing that could build it.
+        """
+        if self.is_built(spec) is None:
+            self.images.refuse(spec)
+
+    def _judge(self, workspace: str) -> Judge:
+        allowed = workspaces.allows_substitutes(self.db, workspace)
+        if allowed is None:
+            allowed = not self._is_shared
+        return substitutes.taken if allowed else substitutes.refused_in(workspace)
 
     def is_built(self, spec: EnvironmentSpec) -> Path | None:
         """The folder, when it is there. One look at the disk."""
@@ -94,12 +138,58 @@ class Environments:
         return places.folder if places.is_whole() else None
 
     def use(self, spec: EnvironmentSpec) -> Path | None:
-        """As `is_built`, and from now on it is not long unused."""
+        """As `is_built`, and from now on it is not long unused.
+
+        Where nothing holds root back from writing to it, it is compared with what it was, and
+        built anew after a job has changed it.
+
+        Raises:
+            BuildFailed: it was changed, and can't be built any more.
+        """
         folder = self.is_built(spec)
         if folder is not None:
+            if self.is_open and self._is_changed(spec):
+                _log.warning("environment %s was changed: it is built anew", spec.hash[:12])
+                self._build_again(spec)
             now = self._clock.now().timestamp()
             os.utime(folder, (now, now))
         return folder
+
+    def image_plan(self, folder: Path) -> ImagePlan | None:
+        """What nodes are told of an environment that is an image; None for any other."""
+        return self.images.plan(folder)
+
+    def shells_file(self, spec: EnvironmentSpec) -> Path:
+        """A shared lock of this file keeps the folder from being removed, and hinders nobody."""
+        file = self._root / f"{spec.hash}{_SHELLS}"
+        file.touch(mode=0o600)
+        return file
+
+    def _has_shells(self, hash: str) -> bool:
+        file = self._root / f"{hash}{_SHELLS}"
+        if not file.exists():
+            return False
+        with locks.held_if_free(file) as is_free:
+            return not is_free
+
+    @functools.cached_property
+    def is_open(self) -> bool:
+        """Whether a job can write to environments: it is root's, and may mount nothing."""
+        if os.geteuid() != 0:
+            return False
+        self._root.mkdir(parents=True, exist_ok=True)
+        return bool(mounts.why_not([Mount(str(self._root), str(self._root))]))
+
+    def _is_changed(self, spec: EnvironmentSpec) -> bool:
+        places = self._places(spec)
+        said = _text(places.mark)
+        return bool(said) and sealed.mark(places.folder) != said
+
+    def _build_again(self, spec: EnvironmentSpec) -> None:
+        places, until = self._places(spec), time.monotonic() + _REPAIR_S
+        with _locked(places.mutex, lambda: time.monotonic() > until):
+            if self._is_changed(spec):
+                self._build_now(spec, places, lambda: False, dict)
 
     def folders(self) -> Iterator[tuple[str, Path]]:
         """(hash, folder) of each that is built; the folder's time is that of its last use."""
@@ -108,12 +198,16 @@ class Environments:
                 yield folder.name, folder
 
     def remove(self, hash: str, is_needed: Callable[[Connection], bool]) -> bool:
-        """Remove one unless it is needed, or being built; a later job builds it anew."""
+        """Remove one unless it is needed, being built, or somebody has a shell in it; a later job
+        builds it anew.
+        """
         places = Places(self._root, hash)
         gone = self._root / f".removing-{hash}"
+        if self._has_shells(hash):
+            return False
         try:
             with _locked(places.mutex, lambda: True):
-                shutil.rmtree(gone, ignore_errors=True)
+                image_folder.remove(gone)
                 # No job can come while this transaction is open; one that comes later builds.
                 with self.db.write() as connection:
                     if is_needed(connection):
@@ -121,7 +215,7 @@ class Environments:
                     places.folder.rename(gone)
         except BuildCanceled:
             return False
-        shutil.rmtree(gone, ignore_errors=True)
+        self.images.remove(gone)
         return True
 
     def log_path(self, spec: EnvironmentSpec) -> Path:
@@ -133,12 +227,13 @@ class Environments:
         spec: EnvironmentSpec,
         cancelled: Callable[[], bool] = lambda: False,
         secrets: Callable[[], Mapping[str, int]] = dict,
+        also: Log | None = None,
     ) -> Path:
         """The folder, built now unless it is there; waits when someone else builds it.
 
         `cancelled` is asked a few times a second; when it says yes, uv is killed. `secrets` are
         asked for at each step: values that the log and the errors must not show, as
-        `worker.secret_values.written` takes them.
+        `worker.secret_values.written` takes them. `also` is a log beside its own.
 
         Raises:
             BuildFailed: names the package at fault; the same error for all who waited.
@@ -157,7 +252,7 @@ class Environments:
                 return places.folder
             if last is not None and last.status == "failed" and _is_news(last, before):
                 raise BuildFailed(last.error, last.hint)
-            self._build_now(spec, places, cancelled, secrets)
+            self._build_now(spec, places, cancelled, secrets, also)
         return places.folder
 
     def last_build(self, spec: EnvironmentSpec) -> Build | None:
@@ -195,6 +290,7 @@ class Environments:
         places: Places,
         cancelled: Callable[[], bool],
         secrets: Callable[[], Mapping[str, int]],
+        also: Log | None = None,
     ) -> None:
         with self.db.write() as connection:
             store.begin(connection, spec, self._clock.now())
@@ -204,9 +300,10 @@ class Environments:
         started = time.monotonic()
         cache = self._cache(config.variables)
         with (
-            open(places.log, "ab") as log,
+            open(places.log, "ab") as own_log,
             nullcontext() if cache is None else caches.in_use(self._home),
         ):
+            log: Log = own_log if also is None else Both(own_log, also)
             # A package's build program sees this server's own variables.
             own = secret_values.of_environment(config.variables, ())
             uv = Uv(
@@ -215,12 +312,17 @@ class Environments:
                 cancelled,
                 cache,
                 lambda: Masker(secret_values.written({**own, **secrets()})),
+                may_link=not self.is_open,
             )
             uv.say(f"Building environment {spec.hash[:12]} for {spec.platform}")
             for line in spec.packages:
                 uv.say(f"  {line}")
             try:
-                text = build.run(spec, places, known, uv)
+                if spec.image is None:
+                    text = build.run(spec, places, known, uv)
+                else:
+                    inner = partial(self.build, cancelled=cancelled, secrets=secrets, also=log)
+                    text = self.images.build(spec, places, inner, uv)
             except BuildCanceled:
                 self._note(spec, "canceled")
                 raise
@@ -228,7 +330,8 @@ class Environments:
                 uv.say(f"error: {error.message}\nhint: {error.hint}")
                 message, hint = uv.clean(error.message), uv.clean(error.hint)
                 self._note(spec, "failed", message, hint)
-                code = error.code if error.code == DiskFull.code else ""
+                is_ours = isinstance(error, (BuildFailed, DiskFull))
+                code = error.code if is_ours else ""
                 raise BuildFailed(message, hint, code=code) from error
             except BaseException as error:
                 if isinstance(disk.meaning(error), DiskFull):

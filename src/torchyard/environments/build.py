@@ -9,14 +9,21 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import distributions
 from pathlib import Path
 
 from torchyard.base.errors import BuildFailed
-from torchyard.environments import layers, lock, torchvision_hook
+from torchyard.environments import (
+    conda_build,
+    image_folder,
+    layers,
+    lock,
+    sealed,
+    torchvision_hook,
+)
 from torchyard.environments.requirements import package_name
 from torchyard.environments.types import EnvironmentSpec, platform_python
 from torchyard.environments.uv import Uv, failure, is_unreachable
@@ -39,6 +46,11 @@ class Places:
         return self.root / f"{self.hash}.lock.txt"
 
     @property
+    def mark(self) -> Path:
+        """What `sealed.mark` said of the folder when it was built."""
+        return self.root / f"{self.hash}.mark"
+
+    @property
     def log(self) -> Path:
         return self.root / f"{self.hash}.log"
 
@@ -49,7 +61,7 @@ class Places:
 
     def is_whole(self) -> bool:
         # The link is followed: a Python that went away makes the environment one to be built.
-        return os.path.exists(self.folder / "bin" / "python")
+        return any(os.path.exists(self.folder / name) for name in ("bin/python", "image.json"))
 
 
 def run(spec: EnvironmentSpec, places: Places, known_lock: str, uv: Uv) -> str:
@@ -66,30 +78,53 @@ def run(spec: EnvironmentSpec, places: Places, known_lock: str, uv: Uv) -> str:
     working = places.root / f".building-{spec.hash}-{os.getpid()}"
     working.mkdir()
     try:
-        python = _make_venv(spec, uv, working)
-        pip = _pip_wheel(working / "venv")
-        wants_pip = "pip" not in {package_name(line) for line in spec.packages}
-        if wants_pip and pip is not None:
-            shown = "uv pip install pip (the one that comes with Python)"
-            _install(["--quiet", str(pip)], uv, working, shown)
-        text = known_lock
-        if not text:
-            extra = ("pip",) if wants_pip and pip is None else ()
-            text = ""
-            if spec.packages or extra:
-                text = lock.resolve(spec, extra, python, uv, working)
-        if lock.pins(text):
-            _install_lock(text, python, uv, working)
-        if torchvision_hook.needed(lock.pins(text)):
-            uv.say("torchvision is PyPI's and torch is a CPU build: a hook lets it be imported")
-            torchvision_hook.put(site_packages(working / "venv"))
-        if spec.layers:
-            uv.say(f"torchyard's layers: {', '.join(spec.layers)}")
-            layers.put(spec.layers, site_packages(working / "venv"))
+        conda = conda_build.resolve(spec, known_lock, uv, working, places.folder)
+        python = "" if conda.has_python else _make_venv(spec, uv, working)
+        if conda.records:
+            conda_build.install(spec, conda, uv, working, places.folder)
+            python = python or _python_version(working / "venv")
+        text = _install_packages(spec, known_lock, python, uv, working)
+        conda_build.settle(working, places.folder, conda)
+        text = conda.lock + text
         _publish(working, places, text)
     finally:
-        shutil.rmtree(working, ignore_errors=True)
+        image_folder.remove(working)
     return text
+
+
+def _install_packages(
+    spec: EnvironmentSpec, known_lock: str, python: str, uv: Uv, working: Path
+) -> str:
+    """Pip's packages, hooks and layers into `working`/venv; the answer is their lock."""
+    packages = site_packages(working / "venv")
+    pip = _pip_wheel(working / "venv")
+    wants_pip = "pip" not in {package_name(line) for line in spec.packages} and not any(
+        packages.glob("pip-*.dist-info")
+    )
+    if wants_pip and pip is not None:
+        shown = "uv pip install pip (the one that comes with Python)"
+        _install(["--quiet", "--compile-bytecode", str(pip)], uv, working, shown)
+    text = conda_build.without(known_lock)
+    if not text:
+        extra = ("pip",) if wants_pip and pip is None else ()
+        if spec.packages or extra:
+            there = _there(packages) if spec.conda else ()
+            text = lock.resolve(spec, extra, python, uv, working, there)
+    if lock.pins(text):
+        _install_lock(text, python, uv, working)
+    if torchvision_hook.needed(lock.pins(text)):
+        uv.say("torchvision is PyPI's and torch is a CPU build: a hook lets it be imported")
+        torchvision_hook.put(packages)
+    if spec.layers:
+        uv.say(f"torchyard's layers: {', '.join(spec.layers)}")
+        layers.put(spec.layers, packages)
+    return text
+
+
+def _there(packages: Path) -> tuple[str, ...]:
+    """What conda brought, in pip's words."""
+    found = distributions(path=[str(packages)])
+    return tuple(sorted(f"{one.metadata['Name']}=={one.version}" for one in found))
 
 
 def site_packages(venv: Path) -> Path:
@@ -112,7 +147,11 @@ def _make_venv(spec: EnvironmentSpec, uv: Uv, working: Path) -> str:
             f"ask for Python {platform_python()}, which is here, or for none; "
             "uv's words are in the build log",
         )
-    return ".".join(_configuration(working / "venv")["version_info"].split(".")[:2])
+    return _python_version(working / "venv")
+
+
+def _python_version(venv: Path) -> str:
+    return ".".join(_configuration(venv)["version_info"].split(".")[:2])
 
 
 def _interpreter(wanted: str) -> str:
@@ -175,9 +214,9 @@ def _configuration(venv: Path) -> dict[str, str]:
 
 
 def _install(arguments: list[str], uv: Uv, working: Path, shown: str) -> None:
-    outcome = uv.run(
-        ["pip", "install", "--python", "venv/bin/python", "--no-deps", *arguments], working, shown
-    )
+    # A Python of conda's may be marked as one that pip shall not write to; this one is ours.
+    words = ["pip", "install", "--python", "venv/bin/python", "--break-system-packages"]
+    outcome = uv.run([*words, "--no-deps", *arguments], working, shown)
     if outcome.code != 0:
         raise failure(outcome, "the packages can't be installed")
 
@@ -185,7 +224,7 @@ def _install(arguments: list[str], uv: Uv, working: Path, shown: str) -> None:
 def _install_lock(text: str, python: str, uv: Uv, working: Path) -> None:
     (working / "install.txt").write_text(text, encoding="utf-8")
     arguments = ["--requirements", "install.txt", "--compile-bytecode"]
-    arguments += lock.torch_source(text, python, uv)
+    arguments += lock.torch_source(text, python, uv, working)
     _install(arguments, uv, working, "uv pip install --compile-bytecode (what the lock says)")
 
 
@@ -194,12 +233,18 @@ def _publish(working: Path, places: Places, text: str) -> None:
         new = working / "kept-lock.txt"
         new.write_text(text, encoding="utf-8")
         new.rename(places.lock)
+    venv = working / "venv"
+    mark = working / "mark"
+    mark.write_text(sealed.close(venv), encoding="utf-8")
+    mark.rename(places.mark)
     if places.folder.exists():
-        # Here, but not whole: its Python went away.
-        places.folder.rename(working / "old")
-    (working / "venv").rename(places.folder)
+        # Here, but not whole or not what it was. Who still runs in it finds the same packages.
+        sealed.exchange(venv, places.folder)
+    else:
+        venv.rename(places.folder)
+    places.folder.chmod(0o555)
 
 
 def _remove_leftovers(places: Places) -> None:
     for folder in places.root.glob(f".building-{places.hash}-*"):
-        shutil.rmtree(folder, ignore_errors=True)
+        image_folder.remove(folder)

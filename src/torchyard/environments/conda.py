@@ -1,12 +1,13 @@
-"""Conda files of Python and pip packages, read without conda.
+"""Conda files, read without conda.
 
 Owns: the conda file's grammar, the table of conda names that PyPI has alike.
-Leaves: true conda packages, which are refused for now; pip's lines to requirements.py.
+Leaves: getting true conda packages to conda_build.py, pip's lines to requirements.py.
 Always: what can't be kept is an error that names it; what was changed is a notice.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -94,26 +95,34 @@ DROPPED = ("cpuonly", "pytorch-cuda", "pytorch-mutex")
 
 _KEYS = ("name", "channels", "dependencies", "prefix", "variables")
 _LINE = re.compile(
-    r"(?:[\w.-]+(?:/[\w-]+)?::)?(?P<name>[\w.-]+)\s*(?P<version>[=<>!~ ].*|)", re.ASCII
+    r"(?:(?P<channel>[\w.-]+(?:/[\w.-]+)*)::)?(?P<name>[\w.-]+)\s*(?P<version>[=<>!~ ].*|)",
+    re.ASCII,
 )
+_CHANNEL = re.compile(r"[\w-][\w.-]*(?:/[\w.-]+)*|(?:https?|file|s3|gcs|oci)://\S+", re.ASCII)
 _CLAUSE = re.compile(r"(?P<how>===?|~=|!=|<=|>=|=|<|>|)\s*(?P<version>[\w.+!-]+?)(?P<any>\.?\*)?")
-_HINT = "list it under `pip:`, by its name on PyPI"
 
 
 @dataclass(frozen=True)
 class Contents:
-    """`python` is a version or a range, empty when the file names none."""
+    """`python` is a version or a range, empty when the file names none.
+
+    `packages` are conda's words for what PyPI has not; `channels` where they come from, as the
+    file names them, empty where there are no such packages.
+    """
 
     python: str
     requirements: tuple[str, ...]
     notices: tuple[str, ...]
+    packages: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
 
 
 def read(document: Any, at: At) -> Contents:
     """Read a parsed conda file; `at` is its place in the document around it.
 
     Raises:
-        InvalidSpec: a key or package that can't be had without conda.
+        InvalidSpec: a key that has no meaning here, or packages that need py-rattler where it
+            is not installed.
     """
     if not isinstance(document, Mapping):
         raise InvalidSpec("`conda_file` is not a mapping", "it needs a key `dependencies`", at=at)
@@ -131,13 +140,15 @@ def read(document: Any, at: At) -> Contents:
     listed = document.get("dependencies") or []
     if not isinstance(listed, list):
         raise InvalidSpec("`dependencies` is not a list", at=(*at, "dependencies"))
+    channels = _channels(document.get("channels") or [], (*at, "channels"))
     python, lines, notices = "", [], []
+    packages: dict[str, At] = {}
     for position, entry in enumerate(listed):
         here = (*at, "dependencies", position)
         if isinstance(entry, Mapping) and set(entry) == {"pip"}:
             lines += requirements.read(entry["pip"] or [], (*here, "pip"))
             continue
-        name, version = _split(entry, here)
+        channel, name, version = _split(entry, here)
         if name == "python":
             python = python_version(version, here)
         elif name in DROPPED:
@@ -149,21 +160,62 @@ def read(document: Any, at: At) -> Contents:
             lines.append(line)
             notices.append(f"conda package `{name}` comes from PyPI as `{line}`")
         elif name != "pip":
-            raise InvalidSpec(
-                f"conda package `{name}` can't be installed without conda", _HINT, at=here
-            )
+            packages[_words(channel, name, version)] = here
+            if channel and channel not in channels:
+                channels.append(channel)
         elif version:
             lines.append("pip" + _pip_version(version, here))
-    return Contents(python, tuple(lines), tuple(notices))
+    _check_extra(packages)
+    return Contents(
+        python,
+        tuple(lines),
+        tuple(notices),
+        tuple(sorted(packages)),
+        tuple(channels) if packages else (),
+    )
 
 
-def _split(entry: Any, at: At) -> tuple[str, str]:
+def _check_extra(packages: Mapping[str, At]) -> None:
+    if packages and importlib.util.find_spec("rattler") is None:
+        names = ", ".join(f"`{words.rpartition('::')[2]}`" for words in packages)
+        raise InvalidSpec(
+            f"conda packages come by py-rattler, which is not installed here: {names}",
+            "`pip install 'torchyard[conda]'` on the server; or list what PyPI has too under "
+            "`pip:`, by its name there",
+            at=next(iter(packages.values())),
+        )
+
+
+def _channels(listed: Any, at: At) -> list[str]:
+    if not isinstance(listed, list):
+        raise InvalidSpec("`channels` is not a list", "write `channels: [conda-forge]`", at=at)
+    channels = []
+    for position, channel in enumerate(listed):
+        if not isinstance(channel, str) or not _CHANNEL.fullmatch(channel.strip()):
+            raise InvalidSpec(
+                f"conda channel `{channel}` can't be read",
+                "give its name, as `conda-forge`, or its URL",
+                at=(*at, position),
+            )
+        channels.append(channel.strip().rstrip("/"))
+    return list(dict.fromkeys(channels))
+
+
+def _words(channel: str, name: str, version: str) -> str:
+    """`channel::name version` as conda reads it, the same for the same meaning."""
+    version = ",".join(part.strip() for part in version.split(","))
+    if version and version[0] not in "=<>!~":
+        version = f" {version}"
+    return f"{channel}::{name}{version}" if channel else f"{name}{version}"
+
+
+def _split(entry: Any, at: At) -> tuple[str, str, str]:
     found = _LINE.fullmatch(entry.strip()) if isinstance(entry, str) else None
     if found is None:
         raise InvalidSpec(
             f"conda dependency `{entry}` can't be read", "write it as `name=version`", at=at
         )
-    return found["name"].lower(), found["version"].strip()
+    return found["channel"] or "", found["name"].lower(), found["version"].strip()
 
 
 def python_version(version: str, at: At) -> str:

@@ -1,7 +1,8 @@
 """The environments that every workspace has: folders of this package.
 
 Owns: reading `curated/<name>/`: `environment.yml` (what is said of it), `requirements.txt` (what
-is asked for), `contents.json` (what a build of it held, written by `make curated`).
+is asked for), `contents.json` (what a build of it held, written by `make curated`), and where
+nobody could build it yet, `lock.txt` (what those packages resolve to).
 Leaves: which name means which to names.py, building to build.py.
 Always: what is shown of a curated environment is what was found in a build of it; one that was
 never built on a machine of its kind says so.
@@ -26,7 +27,7 @@ class Curated:
 
     `python` empty means the platform's own. `accelerator` is what it needs: `cpu`, `cuda`, or
     empty where any will do. `twin` has the same for the other accelerator. `contents` is empty
-    where nobody built it yet.
+    where nobody built it yet; then `locked` are the versions that a build will ask for.
     """
 
     name: str
@@ -37,13 +38,14 @@ class Curated:
     twin: str = ""
     requirements: tuple[str, ...] = ()
     contents: Mapping[str, Any] = field(default_factory=dict)
+    locked: tuple[str, ...] = ()
 
     @property
     def packages(self) -> tuple[str, ...]:
         """`name==version` of everything in it, or what it asks for where that is not known."""
         found = self.contents.get("packages")
         if not found:
-            return self.requirements
+            return self.locked or self.requirements
         return tuple(f"{name}=={version}" for name, version in found.items())
 
     @property
@@ -54,7 +56,7 @@ class Curated:
         """
         found = self.contents.get("packages")
         if not found:
-            return self.requirements
+            return self.locked or self.requirements
         public = {name: version.partition("+")[0] for name, version in found.items()}
         return tuple(f"{name}=={version}" for name, version in public.items() if name != "pip")
 
@@ -79,7 +81,7 @@ def _read(folder: Path) -> Curated:
     import yaml
 
     said = yaml.safe_load((folder / "environment.yml").read_text(encoding="utf-8"))
-    contents = folder / _CONTENTS
+    contents, locked = folder / _CONTENTS, folder / "lock.txt"
     return Curated(
         name=folder.name,
         version=str(said["version"]),
@@ -89,6 +91,7 @@ def _read(folder: Path) -> Curated:
         twin=said.get("twin", ""),
         requirements=_lines(folder / "requirements.txt"),
         contents=json.loads(contents.read_text(encoding="utf-8")) if contents.exists() else {},
+        locked=_lines(locked) if locked.exists() else (),
     )
 
 

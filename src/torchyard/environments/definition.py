@@ -12,7 +12,17 @@ from dataclasses import replace
 from typing import Any
 
 from torchyard.base.errors import InvalidSpec, nearest
-from torchyard.environments import conda, images, layers, names, requirements
+from torchyard.environments import (
+    conda,
+    image_definition,
+    images,
+    layers,
+    names,
+    requirements,
+    substitutes,
+)
+from torchyard.environments.image_definition import Sources
+from torchyard.environments.substitutes import Judge
 from torchyard.environments.types import EnvironmentSpec, Platform, platform_python
 
 At = tuple[str | int, ...]
@@ -22,30 +32,53 @@ _SAID_OF_IT = (
     "inference_config", "datastore",
 )  # fmt: skip
 _CONTENT = ("image", "conda_file", "pip_requirements", "build")
-_HINT = "give one of `image`, `image` with `conda_file`, `conda_file` or `pip_requirements`"
+_HINT = (
+    "give one of `image`, `image` with `conda_file`, `conda_file`, `pip_requirements` or `build`"
+)
 
 
 def resolve(
-    definition: Any, platform: Platform, at: At = (), owned: names.Owned = names.nobody
+    definition: Any,
+    platform: Platform,
+    at: At = (),
+    owned: names.Owned = names.nobody,
+    judge: Judge = substitutes.taken,
+    sources: Sources = image_definition.NOTHING,
 ) -> EnvironmentSpec:
     """The spec of a reference (`azureml:name:version`) or of an inline environment.
 
     Args:
         owned: the workspace's own environments.
+        judge: is shown what takes the place of something that was named.
+        sources: what a Dockerfile is read from.
 
     Raises:
         InvalidSpec: a key, image or package that can't be honoured; `at` says where in it.
         NotFound: no environment has the name.
     """
     if isinstance(definition, str):
-        return _named(names.find(definition, platform, owned, at), platform, at)
+        found = names.find(definition, platform, owned, at, judge)
+        return _named(found, platform, at, judge, sources)
     if not isinstance(definition, Mapping):
         raise InvalidSpec("`environment` is neither a name nor a mapping", _HINT, at=at)
     _check_keys(definition, at)
+    if "build" in definition:
+
+        def named(name: str, line: At) -> EnvironmentSpec:
+            return resolve(name, platform, line, owned, judge, sources)
+
+        empty = EnvironmentSpec("", (), str(platform))
+        return image_definition.of_build(definition["build"], empty, named, sources, at)
     python, lines, notices = "", [], []
+    foreign = ""
     if "image" in definition:
-        image = images.read(_text(definition["image"], "image", at), platform, (*at, "image"))
-        python, notices = image.python, [image.notice]
+        name = _text(definition["image"], "image", at)
+        image = images.read(name, platform, (*at, "image"))
+        if image is None:
+            foreign, image = name.strip(), images.Image("", (), "")
+        if image.substitute is not None:
+            judge(image.substitute, (*at, "image"))
+        python, notices = image.python, [image.notice] if image.notice else []
         lines = list(image.requirements)
     if "pip_requirements" in definition:
         asked = requirements.read(definition["pip_requirements"], (*at, "pip_requirements"))
@@ -56,16 +89,25 @@ def resolve(
         # Azure makes it an environment of its own beside what is in the image.
         lines = list(contents.requirements)
         notices += contents.notices
-    return _spec(python, lines, notices, platform)
+        spec = _spec(python, lines, notices, platform)
+        spec = replace(spec, conda=contents.packages, channels=contents.channels)
+        return image_definition.put_into(foreign, spec, at) if foreign else spec
+    if foreign and not lines:
+        return image_definition.put_into(foreign, EnvironmentSpec("", (), str(platform)), at)
+    spec = _spec(python, lines, notices, platform)
+    return image_definition.put_into(foreign, spec, at) if foreign else spec
 
 
-def _named(found: names.Found, platform: Platform, at: At) -> EnvironmentSpec:
+def _named(
+    found: names.Found, platform: Platform, at: At, judge: Judge, sources: Sources
+) -> EnvironmentSpec:
     notices = [found.notice] if found.notice else []
     if found.curated is not None:
         lines = list(found.curated.pinned)
         return replace(_spec(found.curated.python, lines, notices, platform), ref=found.ref)
     # A version that was registered is good; what it says now is told without a place.
-    return replace(resolve(found.definition, platform, at), ref=found.ref)
+    spec = resolve(found.definition, platform, at, judge=judge, sources=sources)
+    return replace(spec, ref=found.ref)
 
 
 def _spec(python: str, lines: list[str], notices: list[str], platform: Platform) -> EnvironmentSpec:
@@ -87,11 +129,12 @@ def _check_keys(definition: Mapping[str, Any], at: At) -> None:
             guess = nearest(str(key), known)
             hint = f"did you mean `{guess}`?" if guess else _HINT
             raise InvalidSpec(f"unknown key `{key}` in `environment`", hint, at=(*at, str(key)))
-    if "build" in definition:
+    beside = [key for key in _CONTENT if key in definition and key != "build"]
+    if "build" in definition and beside:
         raise InvalidSpec(
-            "an environment built from a Dockerfile can't be run here",
-            "list what its `RUN pip install` lines install in `pip_requirements`",
-            at=(*at, "build"),
+            f"`build` and `{beside[0]}` can't stand together",
+            f"say in the Dockerfile what `{beside[0]}` says",
+            at=(*at, beside[0]),
         )
     if not any(key in definition for key in _CONTENT):
         raise InvalidSpec("`environment` says nothing of its content", _HINT, at=at)

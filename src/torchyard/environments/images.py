@@ -1,8 +1,8 @@
 """Image names that mean plain Python or a published environment.
 
 Owns: the table of plain Python images, what an image's name becomes.
-Leaves: published environments to published.py; running images to container engines (later).
-Always: a name that is not in the table is refused, never guessed at.
+Leaves: published environments to published.py, all other images to image_definition.py.
+Always: a name that is not in a table is an image's own, never guessed at.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from torchyard.base.errors import InvalidSpec
-from torchyard.environments import names, published
-from torchyard.environments.types import Platform
+from torchyard.data import versions
+from torchyard.environments import curated, names, published
+from torchyard.environments.substitutes import Substitute
+from torchyard.environments.types import Platform, platform_python
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,15 @@ class Image:
     python: str
     requirements: tuple[str, ...]
     notice: str
+    substitute: Substitute | None = None
 
 
-def read(image: str, platform: Platform, at: tuple[str | int, ...]) -> Image:
-    """
+def read(image: str, platform: Platform, at: tuple[str | int, ...]) -> Image | None:
+    """None for an image that means nothing of the kind: that has to be run as it is.
+
     Raises:
-        InvalidSpec: the image is nothing that torchyard has; `at` is its place in the document.
+        NotFound: it is a published environment that nothing can take the place of; `at` is its
+            place in the document.
     """
     name = _DIGEST.sub("", _REGISTRY.sub("", image.strip()))
     tag = _TAG.search(name)
@@ -70,20 +74,39 @@ def read(image: str, platform: Platform, at: tuple[str | int, ...]) -> Image:
             version = _version(row, bare, tag[1] if tag else "")
             python = f"Python {version}" if version else "the platform's own Python"
             notice = f"image `{image}` is {row.what}: {python} takes its place, no image is run"
-            return Image(version, (), notice)
+            plain = f"image: python:{version or platform_python()}"
+            azures = Substitute(f"image `{image}`", python, plain)
+            return Image(version, (), notice, None if row.python == "tag" else azures)
     carried = published.name_in(bare)
     if carried:
         found = names.find(carried, platform, names.nobody, at)
         assert found.curated is not None
-        ours = names.stands_for(f"image `{image}`", found.curated)
-        return Image(found.curated.python, found.curated.pinned, ours.notice)
-    raise InvalidSpec(
-        f"image `{image}` can't be run here: only images that mean plain Python or a published "
-        "environment are known",
-        "list the packages in `conda_file` or `pip_requirements`, "
-        "with an image such as `python:3.11` or none",
-        at=at,
-    )
+        what = f"image `{image}`"
+        ours = names.stands_for(what, found.curated)
+        place = names.in_place_of(what, found.curated)
+        return Image(found.curated.python, found.curated.pinned, ours.notice, place)
+    return None
+
+
+def published_in(line: str) -> str:
+    """The environment that a Dockerfile's FROM line names, or nothing.
+
+    Azure's own images, and names of environments as jobs write them; other images are pulled.
+    """
+    name = _DIGEST.sub("", _REGISTRY.sub("", line.strip()))
+    tag = _TAG.search(name)
+    bare = name[: tag.start()] if tag else name
+    if re.match(r"azureml:|azureml-", name, re.IGNORECASE):
+        return line.strip()
+    if "/" in bare:
+        is_azures = re.match(r"mcr\.microsoft\.com/|[\w.]+\.azurecr\.io/", bare, re.IGNORECASE)
+        return published.name_in(bare) if is_azures else ""
+    known = curated.named(bare)
+    is_known = known is not None and known.name != names.PLAIN
+    if is_known or re.match(r"acpt-", bare, re.IGNORECASE):
+        exact = tag[1] if tag and tag[1] != versions.LATEST else ""
+        return f"{bare}:{exact}" if exact else bare
+    return ""
 
 
 def _version(row: Row, name: str, tag: str) -> str:

@@ -37,6 +37,12 @@ LAYERS = (
         "does not build beside the torch of today (its last release is of 2023): torchyard's "
         "layer over torch.distributed takes its place",
     ),
+    Layer(
+        "torch-ort",
+        "1.19.2+torchyard",
+        "does not import beside the torch of today (its last release is of 2024): torchyard's "
+        "layer takes its place, and runs modules by torch itself",
+    ),
 )
 
 
@@ -67,17 +73,18 @@ def put(names: Sequence[str], site_packages: Path) -> None:
     """Copy layers into an environment, as pip would install them."""
     for name in names:
         layer = next(layer for layer in LAYERS if layer.name == name)
-        for file in _files(name):
-            target = site_packages / file.relative_to(_source(name))
+        files = [file.relative_to(_source(name)) for file in _files(name)]
+        for file in files:
+            target = site_packages / file
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, target)
-        about = site_packages / f"{name}-{layer.version}.dist-info"
+            shutil.copyfile(_source(name) / file, target)
+        about = site_packages / f"{name.replace('-', '_')}-{layer.version}.dist-info"
         about.mkdir()
         (about / "METADATA").write_text(
             f"Metadata-Version: 2.1\nName: {name}\nVersion: {layer.version}\n", encoding="utf-8"
         )
         (about / "INSTALLER").write_text("torchyard\n", encoding="utf-8")
-        (about / "RECORD").write_text("", encoding="utf-8")
+        (about / "RECORD").write_text("".join(f"{file},,\n" for file in files), encoding="utf-8")
 
 
 def _source(name: str) -> Path:

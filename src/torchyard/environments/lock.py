@@ -9,7 +9,7 @@ it names versions and hashes, no index of the machine's.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchyard.base.errors import BuildFailed
@@ -21,6 +21,8 @@ from torchyard.environments.uv import Outcome, Uv, failure, is_unreachable
 # So many CPU builds are tried, newest first, before PyTorch's own index is asked.
 _TRIED_BUILDS = 6
 _PIN = re.compile(r"^(?P<name>[\w.-]+)(?:==| @ )(?P<version>\S+)", re.MULTILINE | re.ASCII)
+# The package itself, not one whose name holds its name.
+_OF_TORCH = re.compile(r"(?<![\w-])(?:py)?torch(?![\w-])")
 _DOING = "the packages can't be resolved"
 _NO_OFFER = (
     "let the machine reach PyTorch's own index, or put a CPU build of torch "
@@ -30,10 +32,15 @@ _NO_OFFER = (
 
 @dataclass(frozen=True)
 class _Way:
-    """One way to get torch: a build that is pinned, or uv's word for an index."""
+    """One way to get torch: a build that is pinned, or uv's word for an index.
+
+    `there` are packages that keep their version, `never` builds of torch for other machines.
+    """
 
     pin: str = ""
     backend: str = ""
+    never: tuple[str, ...] = ()
+    there: tuple[str, ...] = ()
 
 
 def pins(lock: str) -> dict[str, str]:
@@ -42,32 +49,48 @@ def pins(lock: str) -> dict[str, str]:
 
 
 def resolve(
-    spec: EnvironmentSpec, extra: tuple[str, ...], python: str, uv: Uv, folder: Path
+    spec: EnvironmentSpec,
+    extra: tuple[str, ...],
+    python: str,
+    uv: Uv,
+    folder: Path,
+    there: tuple[str, ...] = (),
 ) -> str:
     """Resolve for the environment in `folder`/venv, whose Python is `python` (`3.11`).
 
     Args:
         extra: requirements of the builder's own.
+        there: what the environment holds already, which stays as long as it fits.
 
     Raises:
         BuildFailed: no set of packages fits; names the package that uv blames.
     """
     lines = (*spec.requirements, *extra)
     (folder / "requirements.in").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    ways = _ways(spec, python, uv)
+    ways = [replace(way, there=there) for way in _ways(spec, python, uv)]
+    if there:
+        ways += _ways(spec, python, uv)
     for way in ways:
         outcome = _compile(way, (), uv, folder)
         if outcome.code == 0:
             return _without_gpu_packages(spec, way, uv, folder)
+        if way.there:
+            continue
         # Another build of torch only helps where torch is what does not fit.
-        if not re.search(r"\btorch|pytorch", outcome.words):
+        if not _OF_TORCH.search(outcome.words):
             break
     raise _no_lock(outcome, ways)
 
 
-def torch_source(lock: str, python: str, uv: Uv) -> list[str]:
-    """uv's arguments to find again the build of torch that a lock names."""
+def torch_source(lock: str, python: str, uv: Uv, folder: Path) -> list[str]:
+    """uv's arguments, called in `folder`, to find again the build of torch that a lock names."""
     version = pins(lock).get("torch", "")
+    if version and "+" not in version:
+        # `==2.13.0` means 2.13.0+cpu as well, and that counts as newer.
+        near = accelerators.local_torches(uv.config, python)
+        lines = [f"torch!={one}\n" for one in near if one.partition("+")[0] == version]
+        (folder / "not-these.txt").write_text("".join(lines), encoding="utf-8")
+        return ["--constraint", "not-these.txt"]
     if "+rocm" in version:
         return ["--torch-backend", "auto"]
     if "+cpu" not in version or version in accelerators.cpu_torches(uv.config, python):
@@ -76,10 +99,11 @@ def torch_source(lock: str, python: str, uv: Uv) -> list[str]:
 
 
 def _ways(spec: EnvironmentSpec, python: str, uv: Uv) -> list[_Way]:
-    if spec.platform.endswith("-rocm"):
-        return [_Way(backend="auto")]
-    if not spec.platform.endswith("-cpu"):
-        return [_Way()]
+    accelerator = spec.platform.rpartition("-")[2]
+    if accelerator != "cpu":
+        # A CPU build that lies at hand counts as newer than the one without a word behind it.
+        never = tuple(accelerators.foreign_torches(uv.config, python, accelerator))
+        return [_Way(backend="auto" if accelerator == "rocm" else "", never=never)]
     offered = accelerators.cpu_torches(uv.config, python)
     return [*(_Way(pin=version) for version in offered[:_TRIED_BUILDS]), _Way(backend="cpu")]
 
@@ -91,10 +115,15 @@ def _compile(way: _Way, left_out: tuple[str, ...], uv: Uv, folder: Path) -> Outc
     arguments += ["--python", "venv/bin/python", "--generate-hashes"]
     arguments += ["--no-header", "--no-annotate"]
     shown = "uv pip compile requirements.in"
-    if way.pin:
-        (folder / "constraints.txt").write_text(f"torch=={way.pin}\n", encoding="utf-8")
+    kept = [f"torch=={way.pin}", *way.there] if way.pin else list(way.there)
+    kept += [f"torch!={version}" for version in way.never]
+    if kept:
+        (folder / "constraints.txt").write_text("\n".join(kept) + "\n", encoding="utf-8")
         arguments += ["--constraint", "constraints.txt"]
+    if way.pin:
         shown += f" (torch, if any, is {way.pin})"
+    if way.there:
+        shown += " (beside conda's packages, as they are)"
     if way.backend:
         arguments += ["--torch-backend", way.backend]
         shown += f" --torch-backend {way.backend}"
@@ -134,7 +163,7 @@ def _without_gpu_packages(spec: EnvironmentSpec, way: _Way, uv: Uv, folder: Path
 def _no_lock(outcome: Outcome, ways: list[_Way]) -> BuildFailed:
     """The last outcome as an error; a torch that has no CPU build here gets its own words."""
     error = failure(outcome, _DOING)
-    if ways[-1].backend != "cpu" or not re.search(r"\btorch|pytorch", outcome.words):
+    if ways[-1].backend != "cpu" or not _OF_TORCH.search(outcome.words):
         return error
     offered = ", ".join(way.pin for way in ways if way.pin)
     if is_unreachable(outcome.words):

@@ -14,9 +14,12 @@ import configparser
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from torchyard.environments import conda_config
+from torchyard.environments.conda_config import CondaConfig
 
 # pip's keys that decide where packages come from; the first two hold one value, the rest lists.
 _KEYS = (
@@ -58,17 +61,21 @@ class MachineConfig:
     find_links: tuple[str, ...]
     certificates: str
     variables: Mapping[str, str]
+    conda: CondaConfig = field(default_factory=CondaConfig)
 
     def scrub(self, line: str) -> str:
         """The line without this machine's indexes, folders, hosts and passwords."""
         line = re.sub(r"(?<=://)[^/\s@]+@", "", line)
+        # Conda's channels carry their tokens in the path.
+        line = re.sub(r"(?<=/t/)[^/\s]+(?=/)", "<token>", line)
         for secret, label in self._private():
             if len(secret) > 3:
                 line = line.replace(secret, label)
         return line
 
     def _private(self) -> Iterable[tuple[str, str]]:
-        places = sorted({*self.indexes, *self.find_links}, key=len, reverse=True)
+        found = {*self.indexes, *self.find_links, *self.conda.private()}
+        places = sorted(found, key=len, reverse=True)
         for place in places:
             parts = urlsplit(place)
             bare = place.replace(f"{parts.username}:{parts.password}@", "").rstrip("/")
@@ -104,6 +111,7 @@ def read(environ: Mapping[str, str], home: Path | None = None) -> MachineConfig:
         find_links=tuple(part for part in variables.get("UV_FIND_LINKS", "").split(",") if part),
         certificates=variables.get("SSL_CERT_FILE", ""),
         variables=variables,
+        conda=conda_config.read(environ, home or Path.home()),
     )
 
 

@@ -4,12 +4,14 @@ Owns: finding one by its reference: a workspace's own, a curated one, or what ta
 published one.
 Leaves: the forms of references to base/refs, a workspace's own to assets.py, inline definitions to
 definition.py.
-Always: a curated name is found in any case, with or without `azureml:` and `AzureML-`; what takes
-the place of a published environment says so in a notice.
+Always: a curated name is found in any case, with or without `azureml:` and `AzureML-`, by its
+registry's address or by an id of Azure's resources; what takes the place of a published environment
+says so in a notice.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +20,9 @@ from torchyard.base import refs
 from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound, nearest
 from torchyard.base.refs import Ref
 from torchyard.data import versions
-from torchyard.environments import curated, published
+from torchyard.environments import curated, published, substitutes
 from torchyard.environments.curated import Curated
+from torchyard.environments.substitutes import Judge, Substitute
 from torchyard.environments.types import EnvironmentAsset, Platform
 
 At = tuple[str | int, ...]
@@ -30,6 +33,14 @@ Owned = Callable[[str], Sequence[EnvironmentAsset]]
 PLAIN = "python"
 _PREFIX = "azureml-"
 _REGISTRY = "azureml"
+# An id of Azure's resources, and what its newer SDK makes of one, whose workspace is a number.
+_ID = re.compile(
+    r"(?:azureml:)?/{0,3}(?:subscriptions/[^/\s]+/resourcegroups/[^/\s]+/providers/"
+    r"microsoft\.machinelearningservices/workspaces/(?P<workspace>[^/\s]+)"
+    r"|locations/[^/\s]+/workspaces/[^/\s]+)"
+    r"/environments/(?P<name>[^/\s]+)(?:/(?P<how>versions|labels)/(?P<which>[^/\s]+))?",
+    re.IGNORECASE,
+)
 _HINT = "name `python@latest`, or give `conda_file` or `pip_requirements`"
 
 
@@ -56,18 +67,24 @@ def bare(name: str) -> str:
     return name[len(_PREFIX) :] if name.lower().startswith(_PREFIX) else name
 
 
-def find(reference: str, platform: Platform, owned: Owned, at: At) -> Found:
+def find(
+    reference: str, platform: Platform, owned: Owned, at: At, judge: Judge = substitutes.taken
+) -> Found:
     """The environment that `reference` names; `at` is its place in the document.
 
     Raises:
-        InvalidSpec: it is no reference at all.
+        InvalidSpec: it is no reference at all, or `judge` refuses what takes its place.
         NotFound: no environment has that name or version.
     """
-    try:
-        ref = refs.parse(reference.strip())
-    except InvalidInput as error:
-        raise InvalidSpec(error.message, error.hint, at=at) from error
+    ref, workspace = _parsed(reference.strip(), at)
     if not ref.registry and (own := owned(ref.name)):
+        if workspace and workspace.lower() != own[0].workspace.lower():
+            raise NotFound(
+                f"environment `{reference}` lies in workspace `{workspace}`, and this is "
+                f"`{own[0].workspace}`",
+                f"write `azureml:{ref}` for the one here, or name the workspace with `-w`",
+                at=at,
+            )
         return _own(ref, own, at)
     if ref.registry.lower() not in ("", _REGISTRY):
         raise NotFound(
@@ -78,15 +95,38 @@ def find(reference: str, platform: Platform, owned: Owned, at: At) -> Found:
         )
     known = curated.named(bare(ref.name))
     if known is not None:
-        return _curated(known, ref, reference, at)
-    found = published.substitute(bare(ref.name), platform)
+        return _curated(known, ref, reference, at, judge)
+    is_azures = ref.registry != "" or ref.name != bare(ref.name)
+    found = published.substitute(bare(ref.name), platform, is_azures=is_azures)
     if found is None:
         raise NotFound(
             f"environment `{reference}` does not exist", _near(bare(ref.name), owned), at=at
         )
     if found.ours is None:
         raise NotFound(f"environment `{reference}` can't be had here: {found.why}", _HINT, at=at)
-    return stands_for(f"environment `{reference}`", found.ours)
+    asked = f"environment `{reference}`"
+    judge(in_place_of(asked, found.ours), at)
+    return stands_for(asked, found.ours)
+
+
+def _parsed(reference: str, at: At) -> tuple[Ref, str]:
+    """The reference, and the workspace that an id of Azure's resources names."""
+    by_id = _ID.fullmatch(reference)
+    if by_id:
+        which = {by_id["how"].lower(): by_id["which"]} if by_id["how"] else {}
+        version, label = which.get("versions", ""), which.get("labels", "")
+        return Ref(by_id["name"], version, label), by_id["workspace"] or ""
+    plain = f"azureml:{reference[8:]}" if reference[:8].lower() == "azureml:" else reference
+    try:
+        return refs.parse(plain), ""
+    except InvalidInput as error:
+        raise InvalidSpec(error.message, error.hint, at=at) from error
+
+
+def in_place_of(what: str, ours: Curated) -> Substitute:
+    """Ours in the place of what was asked for, for a judge."""
+    exact = f"{ours.name}:{ours.version}"
+    return Substitute(what, f"`{exact}`", f"environment: azureml:{exact}")
 
 
 def stands_for(what: str, ours: Curated) -> Found:
@@ -116,13 +156,16 @@ def _own(ref: Ref, own: Sequence[EnvironmentAsset], at: At) -> Found:
     return Found(f"{asset.name}:{asset.version}", definition=asset.definition)
 
 
-def _curated(known: Curated, ref: Ref, reference: str, at: At) -> Found:
+def _curated(known: Curated, ref: Ref, reference: str, at: At, judge: Judge) -> Found:
     exact = f"{known.name}:{known.version}"
     azures = known.name != PLAIN and (ref.registry != "" or ref.name != bare(ref.name))
     by_label = ref.label.lower() in ("", versions.LATEST)
     if by_label and ref.version in ("", known.version) and not azures:
         return Found(exact, curated=known)
     if by_label and (not ref.version or (azures and ref.version.isdecimal())):
+        if ref.version not in ("", known.version):
+            # Azure's third version is not our first.
+            judge(in_place_of(f"environment `{reference}`", known), at)
         return Found(exact, curated=known, notice=_told(reference, known, exact))
     if by_label and ref.version == known.version:
         return Found(exact, curated=known)

@@ -2,8 +2,9 @@
 
 Owns: the two tables, and the words of those that are refused.
 Leaves: reading references to names.py, plain Python images to images.py.
-Always: first match wins; what has no row is refused, never guessed at; a name in the place of
-which something else is used says so in a notice.
+Always: first match wins; what has no row is refused, never guessed at, and so is a name without
+Azure's prefix that anybody could have given; a name in the place of which something else is used
+says so in a notice.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torchyard.environments.curated import Curated
 from torchyard.environments.types import Platform
 
 _TORCH = "acpt-pytorch-2.13-cpu"
+_PREFIX = "AzureML-"
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,12 @@ TABLE = (
         "it has no successor that could take its place"),
 )  # fmt: skip
 
+# Names that were published, in words of the table's families, a version, and what they run on; any
+# other without the prefix may be a workspace's own that is not there.
+_UNMISTAKABLE = re.compile(
+    r"(acpt|acft)-.+|[a-z]+(-[a-z]+)*-\d+(\.\d+)+(-(ubuntu|py|cuda|rocm|cpu|gpu|inference)[\w.]*)*",
+    re.IGNORECASE,
+)
 # Images below `mcr.microsoft.com/azureml/curated/` carry the environments' names.
 _CURATED_IMAGE = re.compile(r"mcr\.microsoft\.com/azureml/curated/([\w.-]+)", re.IGNORECASE)
 _ACPT_IMAGE = re.compile(
@@ -70,8 +78,15 @@ class Substitute:
     why: str = ""
 
 
-def substitute(name: str, platform: Platform) -> Substitute | None:
-    """What a published name becomes on this platform; None when nobody published it."""
+def substitute(name: str, platform: Platform, *, is_azures: bool = True) -> Substitute | None:
+    """What a published name becomes on this platform; None when nobody published it.
+
+    Args:
+        name: without Azure's prefix.
+        is_azures: it was written with the prefix, or with the address of Azure's registry.
+    """
+    if not is_azures and not _UNMISTAKABLE.fullmatch(name):
+        return None
     for row in TABLE:
         if re.fullmatch(row.pattern, name, re.IGNORECASE):
             if not row.ours:
@@ -84,10 +99,10 @@ def name_in(image: str) -> str:
     """The published environment that an image's name (without tag) carries, or nothing."""
     found = _CURATED_IMAGE.fullmatch(image)
     if found:
-        return found[1]
+        return f"{_PREFIX}{found[1]}"
     if _TORCH_IMAGE.fullmatch(image):
         return _TORCH
-    return f"acpt-{found[1]}" if (found := _ACPT_IMAGE.fullmatch(image)) else ""
+    return f"{_PREFIX}acpt-{found[1]}" if (found := _ACPT_IMAGE.fullmatch(image)) else ""
 
 
 def _for(name: str, platform: Platform) -> Curated | None:

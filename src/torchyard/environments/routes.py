@@ -14,7 +14,7 @@ from fastapi import APIRouter, Body
 
 from torchyard.base.clock import Clock
 from torchyard.base.errors import InvalidSpec
-from torchyard.environments import assets, shown
+from torchyard.environments import assets, copying, shown
 from torchyard.environments.actions import Environments
 from torchyard.environments.builds import Builds
 from torchyard.workspaces.access import Person
@@ -62,8 +62,33 @@ def _asset_routes(
         if not isinstance(document, dict):
             raise InvalidSpec("the environment's document is no mapping of keys to values")
         asked = assets.read_document(document)
-        made = assets.register(room.db, clock, workspace, asked, identity.user, room.resolve)
+        made = assets.register(
+            room.db,
+            clock,
+            workspace,
+            asked,
+            identity.user,
+            lambda found: room.resolve(found, workspace),
+        )
         return shown.one(room, workspace, made.name, made.version)
+
+    @routes.post("/definition")
+    def definition(
+        workspace: str, identity: Person, environment: Annotated[str, Body(embed=True)]
+    ) -> dict[str, Any]:
+        return vars(copying.named(room, workspace, environment))
+
+    @routes.post("/clone", status_code=201)
+    def clone(
+        workspace: str,
+        identity: Person,
+        environment: Annotated[str, Body(embed=True)],
+        name: Annotated[str, Body(embed=True)],
+    ) -> dict[str, Any]:
+        source = copying.named(room, workspace, environment)
+        made = copying.clone(room, clock, workspace, source, name, identity.user)
+        found = shown.one(room, workspace, made.name, made.version)
+        return {**found, "notices": [*source.notices, *found["notices"]]}
 
     @routes.get("/{name}/versions/{version}")
     def show(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
@@ -82,6 +107,21 @@ def _build_routes(routes: APIRouter, room: Environments, builds: Builds) -> None
         workspace: str, identity: Person, environment: Annotated[Any, Body(embed=True)]
     ) -> dict[str, Any]:
         return builds.begin(room.resolve(environment, workspace))
+
+    @routes.post("/use")
+    def use(
+        workspace: str, identity: Person, environment: Annotated[Any, Body(embed=True)]
+    ) -> dict[str, Any]:
+        return copying.in_use(room, workspace, environment)
+
+    @routes.post("/export")
+    def export(
+        workspace: str,
+        identity: Person,
+        environment: Annotated[Any, Body(embed=True)],
+        format: Annotated[str, Body(embed=True)],
+    ) -> dict[str, Any]:
+        return copying.exported(room, workspace, environment, format)
 
     @routes.get("/builds/{hash}")
     def follow(workspace: str, hash: str, identity: Person, offset: int = 0) -> dict[str, Any]:

@@ -7,12 +7,14 @@ Always: packages are those of a build where there was one, else those that are a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from torchyard.base.clock import to_text
+from torchyard.base.errors import BuildFailed, InvalidSpec
 from torchyard.data import versions
-from torchyard.environments import assets, curated, lock
+from torchyard.environments import assets, conda_build, curated, lock
 from torchyard.environments.actions import Environments
 from torchyard.environments.curated import Curated
 from torchyard.environments.types import Build, EnvironmentAsset, EnvironmentSpec
@@ -34,11 +36,18 @@ def every(
     own = assets.list_in(room.db, workspace, name, archived)
     shown = [curated_to_json(one) for one in curated.every() if name in ("", one.name)]
     shown += [asset_to_json(room, one) for one in own]
-    named = {room.resolve(f"{one.name}:{one.version}", workspace).hash for one in own}
+    named = set(_hashes(room, workspace, own))
     for known in room.builds():
         if known.hash in asked_for and known.hash not in named and not name:
             shown.append(_inline(known))
     return shown
+
+
+def _hashes(room: Environments, workspace: str, own: Iterable[EnvironmentAsset]) -> Iterator[str]:
+    for one in own:
+        # What could be had when it was registered may need something that is not here now.
+        with suppress(InvalidSpec):
+            yield _spec_of(room, workspace, one).hash
 
 
 def one(room: Environments, workspace: str, name: str, version: str) -> dict[str, Any]:
@@ -50,14 +59,23 @@ def one(room: Environments, workspace: str, name: str, version: str) -> dict[str
     if known is not None and version in (versions.LATEST, known.version):
         return {**curated_to_json(known), **_build_of(room, room.resolve(known.name))}
     asset = assets.get(room.db, workspace, name, version)
-    spec = room.resolve(f"{asset.name}:{asset.version}", workspace)
-    return {**asset_to_json(room, asset), **_build_of(room, spec)}
+    return {**asset_to_json(room, asset), **_build_of(room, _spec_of(room, workspace, asset))}
 
 
 def resolved(room: Environments, workspace: str, asked: Any) -> dict[str, Any]:
-    """What a reference or an inline definition means here, in all detail."""
-    spec = room.resolve(asked, workspace)
+    """What a reference or an inline definition means here, in all detail.
+
+    `refused` says why no job may use it, `hint` what to do; both are absent where one may.
+    """
+    spec = room.resolve(asked, workspace, is_judged=False)
+    refusal: dict[str, str] = {}
+    try:
+        room.resolve(asked, workspace)
+        room.refuse_impossible(spec)
+    except (InvalidSpec, BuildFailed) as error:
+        refusal = {"refused": error.message, "hint": error.hint}
     return {
+        **refusal,
         "ref": spec.ref,
         "python": spec.python,
         "requirements": list(spec.requirements),
@@ -94,6 +112,11 @@ def asset_to_json(room: Environments, asset: EnvironmentAsset) -> dict[str, Any]
     }
 
 
+def _spec_of(room: Environments, workspace: str, asset: EnvironmentAsset) -> EnvironmentSpec:
+    """Of one that is registered, whether or not jobs may use it today."""
+    return room.resolve(f"{asset.name}:{asset.version}", workspace, is_judged=False)
+
+
 def _build_of(room: Environments, spec: EnvironmentSpec) -> dict[str, Any]:
     """What is known of its build: the locked packages, where the folder is."""
     last = room.last_build(spec)
@@ -105,7 +128,13 @@ def _build_of(room: Environments, spec: EnvironmentSpec) -> dict[str, Any]:
     }
     if last is not None and last.error:
         found["error"] = last.error
+    if spec.image:
+        found |= room.images.shown(spec.image, folder)
     pins = lock.pins(last.lock) if last else {}
+    if spec.conda:
+        known = conda_build.versions(last.lock) if last else {}
+        written = [f"{name}={version}" for name, version in sorted(known.items())]
+        found["conda_packages"] = written or list(spec.conda)
     if pins:
         found["packages"] = _written(pins)
     elif spec.packages:

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from torchyard.base import home_database
 from torchyard.base.clock import SystemClock
 from torchyard.environments.actions import Environments
 
 
-def built(home: Path, name: str) -> Path:
-    """The folder of an environment by its reference, built now unless it is there."""
+def built(home: Path, asked: Any) -> Path:
+    """The folder of an environment, a reference or inline, built now unless it is there."""
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     db = home_database.open_for(home, home_database.chosen(home, ""))
     try:
         room = Environments(home, db, SystemClock(), os.environ)
-        return room.build(room.resolve(name))
+        return room.build(room.resolve(asked))
     finally:
         db.close()

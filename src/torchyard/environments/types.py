@@ -48,6 +48,30 @@ def platform_python() -> str:
 
 
 @dataclass(frozen=True)
+class ImageSpec:
+    """A root filesystem: that of the image `name`, or what a Dockerfile makes.
+
+    `context` is the snapshot that holds the `dockerfile`. `bases` are the environments that its
+    FROM lines name, by those names; they stand on `os_image`.
+    """
+
+    name: str = ""
+    context: str = ""
+    dockerfile: str = ""
+    bases: tuple[tuple[str, EnvironmentSpec], ...] = ()
+    os_image: str = ""
+
+    @property
+    def content(self) -> list[Any]:
+        """What decides what is in it."""
+        based = [[name, spec.hash] for name, spec in self.bases]
+        return [self.name, self.context, self.dockerfile, based, self.os_image if based else ""]
+
+    def to_json(self) -> dict[str, Any]:
+        return {**vars(self), "bases": [[name, spec.to_json()] for name, spec in self.bases]}
+
+
+@dataclass(frozen=True)
 class EnvironmentSpec:
     """What an environment holds, on one platform.
 
@@ -56,6 +80,8 @@ class EnvironmentSpec:
     (`--extra-index-url …`), then the packages in order of name.
     `layers` are packages of torchyard's own in the place of some; `layers_mark` tells their
     content.
+    `conda` are conda's words for packages that come from `channels`, in their order.
+    With an `image` it is a root filesystem: then `python` is empty where nothing is put into it.
     `notices` say what was put in the place of what, `ref` is the named environment that it is,
     with its version; both are no part of the content.
     """
@@ -67,6 +93,9 @@ class EnvironmentSpec:
     ref: str = ""
     layers: tuple[str, ...] = ()
     layers_mark: str = ""
+    conda: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
+    image: ImageSpec | None = None
 
     @functools.cached_property
     def hash(self) -> str:
@@ -76,6 +105,10 @@ class EnvironmentSpec:
         ]
         if self.layers:
             content += [list(self.layers), self.layers_mark]
+        if self.conda:
+            content += ["conda", list(self.conda), list(self.channels)]
+        if self.image:
+            content += ["image", self.image.content]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     @property
@@ -96,6 +129,9 @@ class EnvironmentSpec:
             "ref": self.ref,
             "layers": list(self.layers),
             "layers_mark": self.layers_mark,
+            "conda": list(self.conda),
+            "channels": list(self.channels),
+            "image": self.image.to_json() if self.image else None,
         }
 
 
@@ -108,7 +144,15 @@ def from_json(body: Mapping[str, Any]) -> EnvironmentSpec:
         ref=body.get("ref", ""),
         layers=tuple(body.get("layers", ())),
         layers_mark=body.get("layers_mark", ""),
+        conda=tuple(body.get("conda", ())),
+        channels=tuple(body.get("channels", ())),
+        image=_image(body["image"]) if body.get("image") else None,
     )
+
+
+def _image(body: Mapping[str, Any]) -> ImageSpec:
+    bases = tuple((name, from_json(spec)) for name, spec in body["bases"])
+    return ImageSpec(**{**body, "bases": bases})
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import Any, Protocol
 
 from torchyard.base import disk
 from torchyard.base.errors import BuildFailed
@@ -29,16 +29,50 @@ from torchyard.worker import masking
 from torchyard.worker.masking import Masker
 
 _POLL_S = 0.25
-# uv ends with the thread that builds, even when that is killed, and so never writes while
-# the next builder does. Set by a small program that becomes uv: code between fork and exec is
-# unsafe in a server with threads.
+# uv, and what a package's build runs, end with the thread that builds, even when that is killed,
+# and so never write while the next builder does. A small program sees to it: code between fork
+# and exec is unsafe in a server with threads, and only uv itself would hear of its parent's end.
 _LEASHED = """
 import ctypes, os, signal, sys
-ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)
-if os.getppid() == int(sys.argv[1]):
+def ends_with_parent(by, parent):
+    ctypes.CDLL(None).prctl(1, int(by), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
+ends_with_parent(signal.SIGTERM, int(sys.argv[1]))
+own = os.getpid()
+child = os.fork()
+if child == 0:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    ends_with_parent(signal.SIGKILL, own)
     os.execv(sys.argv[2], sys.argv[2:])
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+os._exit(code if code >= 0 else 128 - code)
 """
 _KEPT_LINES = 400
+
+
+class Log(Protocol):
+    """What takes a build's words."""
+
+    def write(self, words: bytes, /) -> Any: ...
+    def flush(self) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Both:
+    """Two logs that get the same words."""
+
+    own: Log
+    other: Log
+
+    def write(self, words: bytes, /) -> None:
+        self.own.write(words)
+        self.other.write(words)
+
+    def flush(self) -> None:
+        self.own.flush()
+        self.other.flush()
 
 
 @dataclass(frozen=True)
@@ -57,23 +91,30 @@ class Uv:
         cancelled: asked a few times a second while uv runs.
         cache: where uv keeps what it downloads; None leaves that to uv.
         masker: asked for anew before each command: who waits for the build may have changed.
+        may_link: whether the environment's files may be the cache's own.
     """
 
     def __init__(
         self,
         config: MachineConfig,
-        log: IO[bytes],
+        log: Log,
         cancelled: Callable[[], bool],
         cache: Path | None,
         masker: Callable[[], Masker] = lambda: masking.TOKENS,
+        may_link: bool = True,
     ) -> None:
         self.config = config
+        self._cache = cache
         self._find_masker = masker
         self._masker = masker()
         self._log = log
         self._cancelled = cancelled
         self._variables = dict(config.variables)
-        self._variables.setdefault("UV_LINK_MODE", "hardlink")
+        self.may_link = may_link
+        if may_link:
+            self._variables.setdefault("UV_LINK_MODE", "hardlink")
+        else:
+            self._variables["UV_LINK_MODE"] = "copy"
         self._variables.setdefault("UV_COMPILE_BYTECODE_TIMEOUT", "900")
         self._variables["NO_COLOR"] = "1"
         self._variables["UV_NO_PROGRESS"] = "1"
@@ -90,18 +131,38 @@ class Uv:
         # Secrets first: what is cut out of a line could be a part of one.
         return self.config.scrub(self._masker.text(words))
 
+    @property
+    def conda_cache(self) -> Path:
+        """Where conda packages are kept: beside uv's, else where py-rattler itself has them."""
+        if self._cache is not None:
+            return self._cache / "conda"
+        if self._variables.get("RATTLER_CACHE_DIR"):
+            return Path(self._variables["RATTLER_CACHE_DIR"])
+        shared = self._variables.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        return Path(shared) / "rattler" / "cache"
+
     def run(self, arguments: Sequence[str], folder: Path, shown: str) -> Outcome:
         """Run uv in `folder`; `shown` is the command as the log shows it.
 
         Raises:
             BuildCanceled: uv was ended, since nobody wants the build any more.
         """
+        return self.run_program([find_uv(), *arguments], folder, shown)
+
+    def run_program(
+        self,
+        words: Sequence[str],
+        folder: Path,
+        shown: str,
+        variables: Mapping[str, str] | None = None,
+    ) -> Outcome:
+        """As `run`, of another program, with variables of its own."""
         self._masker = self._find_masker()
         self.say(f"$ {shown}")
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _LEASHED, str(os.getpid()), find_uv(), *arguments],
+            [sys.executable, "-I", "-S", "-c", _LEASHED, str(os.getpid()), *words],
             cwd=folder,
-            env=self._variables,
+            env={**self._variables, **(variables or {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -184,7 +245,7 @@ _LONGEST = 400
 def failure(outcome: Outcome, doing: str) -> BuildFailed:
     """uv's words as one short error that names the package."""
     words = " ".join(_FRAME.sub(" ", outcome.words).split())
-    if any(sign in words for sign in _FULL):
+    if is_full(words):
         return no_room()
     name = culprit(outcome.words)
     reason = _reason(words)
@@ -198,6 +259,11 @@ def no_room() -> BuildFailed:
     return BuildFailed(
         found.message, "make room with `yard gc`, then submit again", code="disk_full"
     )
+
+
+def is_full(words: str) -> bool:
+    """Whether a program's words say that the disk is full."""
+    return any(sign in words for sign in _FULL)
 
 
 def is_unreachable(words: str) -> bool:

@@ -50,10 +50,6 @@ _SERVICES = (
     "nothing is served from inside a job; the job runs on a machine of yours: log in there, and "
     "point TensorBoard or an editor at what `yard job download` brings"
 )
-_BUILD = (
-    "images are not built from Dockerfiles; list what its `RUN pip install` lines install in "
-    "`conda_file` or `pip_requirements`"
-)
 
 TABLE: tuple[Key, ...] = (
     Key("$schema", _S, "for editors; not read"),
@@ -74,12 +70,12 @@ TABLE: tuple[Key, ...] = (
     Key("command", _H, "runs in a shell; several lines and `$[[ … ]]` are fine"),
     Key("code", _H, "a folder or file here, or a git URL; a snapshot is taken"),
     Key("environment", _H, "a reference, `file:<path>`, or inline as below"),
-    Key("environment.image", _H, "images that mean plain Python; no container is run"),
-    Key("environment.conda_file", _H, "Python and pip packages; a path or the content itself"),
+    Key("environment.image", _H, "images that mean plain Python take no engine; others do"),
+    Key("environment.conda_file", _H, "Python, pip and conda packages; a path or the content"),
     Key("environment.pip_requirements", _H, "ours: a path, or the lines themselves"),
-    Key("environment.build", _R, _BUILD),
-    Key("environment.build.path", _R, _BUILD),
-    Key("environment.build.dockerfile_path", _R, _BUILD),
+    Key("environment.build", _H, "built by podman or docker on the server's machine"),
+    Key("environment.build.path", _H, "the build context: a folder"),
+    Key("environment.build.dockerfile_path", _H, "`Dockerfile` when absent"),
     Key("environment.os_type", _H, "", "linux"),
     Key("environment.os_type", _R, "remove it: nodes run Linux", "windows"),
     Key("environment.name", _S, "an environment is known by its content"),

@@ -56,6 +56,7 @@ def plan(
     document = spec.read(job.spec)
     report_token = workspaces.new_token(TokenKind.ATTEMPT)
     run_token = workspaces.new_token(TokenKind.RUN)
+    image = room.environments.image_plan(environment) if environment else None
     now = room.clock.now()
     for token, kind, subject in (
         (report_token, TokenKind.ATTEMPT, attempt.id),
@@ -78,7 +79,8 @@ def plan(
         parameter_servers=document.parameter_servers,
         node_count=job.node_count,
         processes_per_node=job.processes_per_node,
-        environment=str(environment) if environment else "",
+        environment=str(environment) if environment and not image else "",
+        image=image,
         environment_variables=document.environment_variables,
         secrets=secrets.marked(document.properties),
         not_secrets=secrets.marked(document.properties, secrets.PLAIN),

@@ -19,7 +19,7 @@ from torchyard.data import datastores, remote
 from torchyard.data.fetching import FetchCanceled
 from torchyard.environments.types import BuildCanceled, EnvironmentSpec
 from torchyard.environments.types import from_json as environment_from_json
-from torchyard.jobs import inputs, progress, round_store, secrets, spec, store
+from torchyard.jobs import build_logs, inputs, progress, round_store, secrets, spec, store
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Job, JobError, Stage, Status
@@ -62,6 +62,7 @@ class Preparer:
                 if not built:
                     self._build(job, environment)
                 elif self._has_inputs(job):
+                    self._keep_log(job)
                     self._prepared(job.id)
                 else:
                     self._fetch(job)
@@ -99,6 +100,11 @@ class Preparer:
             progress.start_stage(connection, job, Stage.SCALING, now)
             progress.move(connection, job, Status.QUEUED, now)
         room.signals.notify(job_key(job))
+
+    def _keep_log(self, job: Job) -> None:
+        """Before it moves on; a job that never waited was never in Preparing for a build."""
+        if job.status is Status.PREPARING:
+            build_logs.keep(self._room, job)
 
     def _build(self, job: Job, environment: EnvironmentSpec) -> None:
         room = self._room
@@ -172,6 +178,7 @@ class Preparer:
 
     def _build_failed(self, environment: EnvironmentSpec, error: TorchyardError | JobError) -> None:
         for job in self._preparing(environment):
+            build_logs.keep(self._room, job)
             with self._room.db.write() as connection:
                 current = store.job_by_id(connection, job.id)
                 if current.status is Status.PREPARING:

@@ -67,9 +67,7 @@ def check(room: Room, workspace: str, document: Any, *, uploaded: bool = True) -
     job = spec.read(document)
     place = workspaces.get(room.db, workspace)
     fitting = _fits(room, workspace, job, rehearsing.is_asked(job.properties, place))
-    environment = _at(
-        ("environment",), lambda: room.environments.resolve(job.environment, workspace)
-    )
+    environment = _at(("environment",), lambda: _environment(room, workspace, job))
     if job.code:
         _at(("code",), lambda: pinning.code_exists(room, job.code, uploaded))
     if job.parent_job_name:
@@ -228,6 +226,22 @@ def _existing(room: Room, workspace: str, name: str, digest: str) -> Job:
             at=("name",),
         )
     return job
+
+
+def _environment(room: Room, workspace: str, job: spec.JobSpec) -> EnvironmentSpec:
+    """What the job will have, if it can be had here."""
+    environment = room.environments.resolve(job.environment, workspace)
+    if environment.image is None:
+        return environment
+    room.environments.refuse_impossible(environment)
+    processes = job.instance_count * job.process_count_per_instance
+    if job.distribution == "mpi" and processes > 1:
+        raise InvalidSpec(
+            "a job of type mpi can't run in an image: Open MPI is the machine's own",
+            "write `distribution: {type: pytorch}`, or an environment without an image",
+            code="image_without_mpi",
+        )
+    return environment
 
 
 def _parent_exists(room: Room, workspace: str, job: spec.JobSpec) -> None:

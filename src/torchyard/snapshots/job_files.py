@@ -1,8 +1,8 @@
 """Find the local things that a job document names, and put snapshots in their place.
 
 Owns: which keys of a job may name something on this machine: `code`, `inputs.<n>.path`,
-`environment.conda_file`, `environment.pip_requirements`, `environment: file:…`; and `code` that
-names a git repository, which this machine clones.
+`environment.conda_file`, `environment.pip_requirements`, `environment.build.path`,
+`environment: file:…`; and `code` that names a git repository, which this machine clones.
 Leaves: every other key to the server, which alone says what is valid.
 Always: paths are relative to the folder of the document; an error carries the place in the
 document (`at`); finding reads no file's content but the environment's.
@@ -127,7 +127,8 @@ def find(document: Mapping[str, Any], folder: Path, limits: Limits = CODE_LIMITS
         value["path"] = f"local:{path}"
         paths.append(LocalPath(at, place, files))
     if "environment" in found:
-        found["environment"] = _environment(found["environment"], folder)
+        found["environment"], context = _environment(found["environment"], folder, limits)
+        paths += context
     return JobFiles(found, tuple(paths), clones)
 
 
@@ -204,15 +205,61 @@ def environment_files(document: Mapping[str, Any], folder: Path, at: At = ()) ->
     return found
 
 
-def _environment(environment: Any, folder: Path) -> Any:
+def find_environment(
+    document: Mapping[str, Any], folder: Path, limits: Limits = CODE_LIMITS
+) -> JobFiles:
+    """Check the local things that an environment's document names, as `find` does for a job.
+
+    Args:
+        limits: for a build context.
+    """
+    found, paths = _with_context(environment_files(document, folder), folder, (), limits)
+    return JobFiles(found, tuple(paths))
+
+
+def _with_context(
+    environment: dict[str, Any], folder: Path, at: At, limits: Limits
+) -> tuple[dict[str, Any], list[LocalPath]]:
+    """The same with a placeholder for the build context, and the context if there is one."""
+    build = environment.get("build")
+    path = build.get("path") if isinstance(build, dict) else None
+    if build is None or not isinstance(path, str) or not path or is_elsewhere(path):
+        return environment, []
+    here = (*at, "build", "path")
+    place = _existing(path, folder, here)
+    if not place.is_dir():
+        raise InvalidSpec(
+            f"the build context `{path}` is a file",
+            "name its folder, and the file by `dockerfile_path`",
+            at=here,
+        )
+    with _located(here):
+        files = snapshot.find(place, limits, ignore=True)
+    _check_dockerfile(build.get("dockerfile_path"), files, (*at, "build", "dockerfile_path"))
+    changed = {**environment, "build": {**build, "path": f"local:{path}"}}
+    return changed, [LocalPath(here, place, files)]
+
+
+def _check_dockerfile(named: Any, files: list[Found], at: At) -> None:
+    name = named or "Dockerfile"
+    if isinstance(name, str) and name.removeprefix("./") not in {found[0] for found in files}:
+        raise InvalidSpec(
+            f"the build context holds no `{name}`",
+            "name it in `dockerfile_path`, relative to the context's folder; "
+            "`.amlignore` and `.gitignore` there leave files out",
+            at=at,
+        )
+
+
+def _environment(environment: Any, folder: Path, limits: Limits) -> tuple[Any, list[LocalPath]]:
     at: At = ("environment",)
     if isinstance(environment, str) and environment.lower().startswith("file:"):
         file = _existing(environment, folder, at)
         environment = _yaml(file, at)
         folder = file.parent
-    return (
-        environment_files(environment, folder, at) if isinstance(environment, dict) else environment
-    )
+    if not isinstance(environment, dict):
+        return environment, []
+    return _with_context(environment_files(environment, folder, at), folder, at, limits)
 
 
 def _yaml(file: Path, at: At) -> Any:

@@ -53,6 +53,11 @@ class Folders:
         return self.node / "env"
 
     @property
+    def hooks(self) -> Path:
+        """What Pythons of an image get beside their own packages."""
+        return self.node / "hooks"
+
+    @property
     def temporary(self) -> Path:
         return self.node / "tmp"
 

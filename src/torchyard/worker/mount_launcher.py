@@ -2,8 +2,8 @@
 
 Owns: the namespace, the mounts, giving up the rights that could undo them.
 Leaves: what is mounted to mounts.py.
-Always: it ends by becoming the words it was given, with the same process id; when a mount can't
-be made, nothing of them runs.
+Always: it ends by becoming the words it was given, with the same process id; when a mount that
+was promised can't be made, nothing of them runs.
 """
 
 from __future__ import annotations
@@ -33,52 +33,77 @@ _PR_CAPBSET_DROP = 24
 _CAP_SYS_ADMIN = 21
 _FAILED = 126
 
-_libc = ctypes.CDLL(None, use_errno=True)
+libc = ctypes.CDLL(None, use_errno=True)
 
 
-def main(pairs: str, words: list[str]) -> None:
-    """Mount and become `words`; with one empty word, only try the mounts and exit 0."""
+def main(pairs: str, rights: str, words: list[str]) -> None:
+    """Mount and become `words`; with one empty word, only try the mounts and exit 0.
+
+    Args:
+        rights: `none` to give up those that could undo the mounts; with `kept` the words are
+            become without what can't be mounted, too.
+    """
     try:
-        _enter()
+        own_namespaces()
         for source, target in json.loads(pairs):
-            _mount(source, target)
-        _give_up_rights()
+            bind_read_only(source, target)
+        if rights != "kept":
+            give_up_rights()
     except OSError as error:
-        print(f"torchyard: read-only mounts: {error}", file=sys.stderr)
-        sys.stderr.flush()
-        os._exit(_FAILED)
+        if rights != "kept":
+            print(f"torchyard: read-only mounts: {error}", file=sys.stderr)
+            sys.stderr.flush()
+            os._exit(_FAILED)
     if words == [""]:
         os._exit(0)
+    become(words)
+
+
+def become(words: list[str]) -> None:
+    """The program `words`, with signals as a program expects them."""
     # Python ignores these; what was started without Python would not.
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored, signal.SIG_DFL)
     os.execv(words[0], words)
 
 
-def _enter() -> None:
+def own_namespaces(as_root: bool = False) -> None:
+    """A mount namespace of its own, and one of users where the caller is not root.
+
+    Args:
+        as_root: the user is root in there, and not the same as outside.
+    """
     user, group = os.geteuid(), os.getegid()
     if user == 0:
-        _checked("unshare", _libc.unshare(_CLONE_NEWNS))
+        checked("unshare", libc.unshare(_CLONE_NEWNS))
     else:
-        # The same user in a namespace of its own, where it may mount until it becomes the shell.
-        _checked("unshare", _libc.unshare(_CLONE_NEWNS | _CLONE_NEWUSER))
+        # A namespace of its own, where it may mount until it becomes the shell.
+        inside = (0, 0) if as_root else (user, group)
+        checked("unshare", libc.unshare(_CLONE_NEWNS | _CLONE_NEWUSER))
         for file, text in (
             ("setgroups", "deny"),
-            ("uid_map", f"{user} {user} 1"),
-            ("gid_map", f"{group} {group} 1"),
+            ("uid_map", f"{inside[0]} {user} 1"),
+            ("gid_map", f"{inside[1]} {group} 1"),
         ):
             with open(f"/proc/self/{file}", "w") as writer:
                 writer.write(text)
     nothing = ctypes.c_char_p()
-    _checked("mount /", _libc.mount(nothing, b"/", nothing, _MS_REC | _MS_PRIVATE, nothing))
+    checked("mount /", libc.mount(nothing, b"/", nothing, _MS_REC | _MS_PRIVATE, nothing))
 
 
-def _mount(source: str, target: str) -> None:
+def bind(source: str, target: str) -> None:
+    """Let `source`, and what is mounted in it, be seen at `target`."""
     at, to = os.fsencode(source), os.fsencode(target)
     nothing = ctypes.c_char_p()
-    _checked(f"mount {target}", _libc.mount(at, to, nothing, _MS_BIND | _MS_REC, nothing))
+    checked(f"mount {target}", libc.mount(at, to, nothing, _MS_BIND | _MS_REC, nothing))
+
+
+def bind_read_only(source: str, target: str) -> None:
+    """As `bind`, and nothing of it can be written to there."""
+    bind(source, target)
+    to, nothing = os.fsencode(target), ctypes.c_char_p()
     attributes = (ctypes.c_uint64 * 4)(_MOUNT_ATTR_RDONLY, 0, 0, 0)
-    done = _libc.syscall(
+    done = libc.syscall(
         _SYS_MOUNT_SETATTR,
         ctypes.c_int(_AT_FDCWD),
         to,
@@ -92,16 +117,20 @@ def _mount(source: str, target: str) -> None:
     flags = os.statvfs(target).f_flag
     kept = flags & _ST_SAME | (_MS_RELATIME if flags & _ST_RELATIME else 0)
     again = _MS_BIND | _MS_REMOUNT | _MS_RDONLY | kept
-    _checked(f"remount {target}", _libc.mount(nothing, to, nothing, again, nothing))
+    checked(f"remount {target}", libc.mount(nothing, to, nothing, again, nothing))
 
 
-def _give_up_rights() -> None:
+def give_up_rights() -> None:
     """Root that may mount could make it writable again; an ordinary user loses this by exec."""
     if os.geteuid() == 0:
-        _checked("prctl", _libc.prctl(_PR_CAPBSET_DROP, _CAP_SYS_ADMIN, 0, 0, 0))
+        checked("prctl", libc.prctl(_PR_CAPBSET_DROP, _CAP_SYS_ADMIN, 0, 0, 0))
 
 
-def _checked(what: str, result: int) -> None:
+def checked(what: str, result: int) -> None:
+    """
+    Raises:
+        OSError: the call's answer says that it failed.
+    """
     if result != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")

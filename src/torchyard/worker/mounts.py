@@ -12,7 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 _WHY_BYTES = 2000
@@ -20,10 +20,15 @@ _WHY_BYTES = 2000
 
 @dataclass(frozen=True)
 class Mount:
-    """`source` is seen at `target`, read-only. Both are folders, or both are files."""
+    """`source` is seen at `target`, read-only. Both are folders, or both are files.
+
+    `for_good` takes from root, too, the right to mount it another way. Where none of a rank's
+    mounts is, it starts even if they can't be made.
+    """
 
     source: str
     target: str
+    for_good: bool = True
 
 
 def command(mounts: Sequence[Mount], words: Sequence[str]) -> list[str]:
@@ -31,7 +36,8 @@ def command(mounts: Sequence[Mount], words: Sequence[str]) -> list[str]:
     if not mounts:
         return list(words)
     pairs = json.dumps([[mount.source, mount.target] for mount in mounts])
-    return [sys.executable, "-I", "-S", "-c", _PROGRAM, _place(), pairs, *words]
+    rights = "none" if any(mount.for_good for mount in mounts) else "kept"
+    return [sys.executable, "-I", "-S", "-c", _PROGRAM, _place(), pairs, rights, *words]
 
 
 def why_not(mounts: Sequence[Mount]) -> str:
@@ -40,7 +46,7 @@ def why_not(mounts: Sequence[Mount]) -> str:
     try:
         pid = os.posix_spawn(
             sys.executable,
-            command(mounts, [""]),
+            command([replace(mount, for_good=True) for mount in mounts], [""]),
             dict(os.environ),
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -73,5 +79,5 @@ def _place() -> str:
 # By exec, so that process id, session and signals stay those of the rank.
 _PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from torchyard.worker.mount_launcher import main; main(sys.argv[2], sys.argv[3:])"
+    "from torchyard.worker.mount_launcher import main; main(*sys.argv[2:4], sys.argv[4:])"
 )

@@ -50,6 +50,7 @@ from torchyard.worker.relay import Relay
 from torchyard.worker.scene import Scene
 
 if TYPE_CHECKING:
+    from torchyard.worker.image_root import Root
     from torchyard.worker.meeting import Meeting
     from torchyard.worker.mpi import Launch
     from torchyard.worker.preflight import Preflight
@@ -265,10 +266,11 @@ class Node:
         if held:
             self._notice(f"node {node} is held to {' and '.join(held)}, as its size says")
         rehearsal.announce(plan, planned)
+        root = self._enter_image(prepared)
         if plan.distribution == MPI and plan.world_size > 1:
             started = self._launch_by_mpi(prepared, shared, environments)
         else:
-            started = self._gang.start(layout.command, environments, layout.mounts)
+            started = self._gang.start(layout.command, environments, layout.mounts, root)
         self._events.post("ranks_started", ranks=[_started(pid, started[pid]) for pid in started])
         self._tell_if_serving()
         self._watch_logs(planned)
@@ -300,7 +302,21 @@ class Node:
         errors = self._scene.folder(rank.rank)
         errors.mkdir(mode=0o700, parents=True, exist_ok=True)
         variables = variables_of.of_rank(shared, self._plan, self._node, rank.local_rank, meeting)
+        if self._plan.image:
+            variables = variables_of.with_hooks(variables, self._folders.hooks)
         return {**variables, ERRORS_VARIABLE: str(errors)}
+
+    def _enter_image(self, prepared: Prepared) -> Root | None:
+        """The root filesystem that the ranks will run in, if it is not the machine's."""
+        if self._plan.image is None:
+            return None
+        from torchyard.worker import image_root  # Few jobs run in one.
+
+        found = prepared.surroundings
+        root = image_root.of_node(self._plan, self._folders, found, self._base)
+        for message in root.notices:
+            self._notice(f"node {self._node}: {message}")
+        return root
 
     def _rank_exited(self, exit: RankExit) -> None:
         if self._launch is not None:

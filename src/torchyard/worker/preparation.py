@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from torchyard.worker.launching import Launching
 from torchyard.worker.layout import Folders, Layout, lay_out
 from torchyard.worker.link import Link
 from torchyard.worker.meeting import HeldPort, Meeting
+from torchyard.worker.mounts import Mount
 from torchyard.worker.orders import Orders
 from torchyard.worker.relay import Relay
 from torchyard.worker.steps import Step
@@ -124,7 +125,19 @@ def _lay_out(
         from torchyard.worker import earlier  # Most attempts are the first.
 
         earlier.bring(link, folders, lambda: orders.stopped)
-    return layout
+    return _with_environment(plan, layout)
+
+
+def _with_environment(plan: LaunchPlan, layout: Layout) -> Layout:
+    """Root writes where no write bits are: it gets the shared environment as a read-only mount.
+
+    So does an ordinary user who has mounts anyway; for one who has none, write bits are enough.
+    Where root can mount nothing, the server looks at the environment before its next use.
+    """
+    if not plan.environment or (os.geteuid() != 0 and not layout.mounts):
+        return layout
+    own = Mount(plan.environment, plan.environment, for_good=False)
+    return replace(layout, mounts=(*layout.mounts, own))
 
 
 def _bringing(link: Link, orders: Orders) -> Callable[[str, Path], Path]:
@@ -141,6 +154,11 @@ def _results(meets: Step[Meeting], lays: Step[Layout]) -> tuple[Meeting, Layout]
 
 
 def _programs(plan: LaunchPlan, folders: Folders) -> Path | None:
+    if plan.image:
+        from torchyard.worker import thin_environment
+
+        thin_environment.put_hooks(folders.hooks, rehearsed=plan.rehearsed_gpus > 0)
+        return None  # the image says itself where its programs are
     if plan.environment:
         from torchyard.worker import thin_environment  # Costly to import, and not always needed.
 

@@ -14,13 +14,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from torchyard.worker import cgroups, processes
 from torchyard.worker import mounts as mounts_of
 from torchyard.worker.failures import Failure
 from torchyard.worker.mounts import Mount
 from torchyard.worker.orders import PEER_LOST, TIMEOUT, Orders
+
+if TYPE_CHECKING:
+    from torchyard.worker.image_root import Root
 
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
 _LOOK_EVERY_S = 5.0
@@ -109,8 +112,12 @@ class Gang:
         command: str,
         environments: Mapping[Rank, Mapping[str, str]],
         mounts: Sequence[Mount] = (),
+        root: Root | None = None,
     ) -> dict[int, Rank]:
         """Start ranks in the current folder, each within the mounts; returns all by pid.
+
+        Args:
+            root: the image that they run in, which has the mounts in it.
 
         Raises:
             Failure: the system would not start one; those already started are ended.
@@ -118,7 +125,7 @@ class Gang:
         try:
             with cgroups.inside(self._mark):
                 for rank, environment in environments.items():
-                    self._running[_spawn(command, rank, environment, mounts)] = rank
+                    self._running[_spawn(command, rank, environment, mounts, root)] = rank
         except OSError as error:
             self.end()
             raise Failure(
@@ -268,8 +275,15 @@ def plan_ranks(node: int, processes_per_node: int, world_size: int, folder: Path
 
 
 def _spawn(
-    command: str, rank: Rank, environment: Mapping[str, str], mounts: Sequence[Mount]
+    command: str,
+    rank: Rank,
+    environment: Mapping[str, str],
+    mounts: Sequence[Mount],
+    root: Root | None,
 ) -> int:
+    if root is not None:
+        words = root.command([root.shell, "-c", command])
+        return _spawn_words(words, root.hidden(environment), rank.log)
     shell = next((path for path in _SHELLS if os.access(path, os.X_OK)), "/bin/sh")
     words = mounts_of.command(mounts, [shell, "-c", command])
     return _spawn_words(words, environment, rank.log)

@@ -41,7 +41,21 @@ export VIRTUAL_ENV PATH
 unset PYTHONHOME
 hash -r 2>/dev/null || true
 """
-_NOT_LINKED = ("bin", "lib", "lib64", "include", "pyvenv.cfg")
+# A folder on PYTHONPATH has its .pth files run by nobody, but Python imports this module; whoever
+# else has one of the name gets its turn.
+_CUSTOMIZE = """\
+import importlib.machinery, importlib.util, os, site, sys
+_here = os.path.dirname(os.path.abspath(__file__))
+site.addsitedir(_here)
+_rest = [_one for _one in sys.path if os.path.abspath(_one or ".") != _here]
+_spec = importlib.machinery.PathFinder.find_spec("sitecustomize", _rest)
+if _spec is not None and _spec.loader is not None:
+    _module = importlib.util.module_from_spec(_spec)
+    sys.modules["sitecustomize"] = _module
+    _spec.loader.exec_module(_module)
+"""
+_NOT_LINKED = ("bin", "lib", "lib64", "include", "pyvenv.cfg", "conda-meta")
+_OWN_FOLDERS = {"share": 3, "etc": 3}
 
 
 def create(shared: Path, folder: Path, *, rehearsed: bool = False) -> Path:
@@ -75,6 +89,15 @@ def create(shared: Path, folder: Path, *, rehearsed: bool = False) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.symlink_to(source)
     return bin_folder
+
+
+def put_hooks(folder: Path, *, rehearsed: bool = False) -> None:
+    """Make a folder for PYTHONPATH that does for any Python what `create` does for ours."""
+    folder.mkdir(parents=True)
+    _put_hook(folder)
+    if rehearsed:
+        _put_rehearsal(folder)
+    (folder / "sitecustomize.py").write_text(_CUSTOMIZE, encoding="utf-8")
 
 
 def _put_rehearsal(packages: Path) -> None:
@@ -119,6 +142,8 @@ def _put_program(source: Path, target: Path) -> None:
             target.symlink_to(source)
         else:
             shutil.copy(source, target)
+            # The shared one has no write bits; this one is the job's.
+            os.chmod(target, os.stat(target).st_mode | 0o200)
 
 
 def _data(shared: Path) -> Iterator[tuple[Path, str]]:
@@ -126,5 +151,17 @@ def _data(shared: Path) -> Iterator[tuple[Path, str]]:
     for entry in os.scandir(shared):
         if entry.name in _NOT_LINKED or not entry.is_dir(follow_symlinks=False):
             continue
-        for inner in os.scandir(entry.path):
-            yield Path(inner.path), f"{entry.name}/{inner.name}"
+        yield from _links(Path(entry.path), entry.name, _OWN_FOLDERS.get(entry.name, 1))
+
+
+def _links(folder: Path, name: str, depth: int) -> Iterator[tuple[Path, str]]:
+    """What is to be linked, below folders of the attempt's own to this depth.
+
+    There a job may put files of the packages that it installs.
+    """
+    for entry in os.scandir(folder):
+        inner = f"{name}/{entry.name}"
+        if depth > 1 and entry.is_dir(follow_symlinks=False):
+            yield from _links(Path(entry.path), inner, depth - 1)
+        else:
+            yield Path(entry.path), inner

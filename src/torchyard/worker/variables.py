@@ -49,6 +49,10 @@ def of_node(
         for name, value in base.items()
         if name not in _NOT_PASSED_ON and not name.startswith(_PLATFORM_PREFIX)
     }
+    if plan.image:
+        from torchyard.worker import image_root  # Few jobs run in an image.
+
+        passed_on = image_root.variables(plan.image, passed_on)
     return {
         **_defaults(plan, found),
         **passed_on,
@@ -80,6 +84,12 @@ def of_rank(
         MARK_VARIABLE: mark(plan.attempt_id, node),
         **rehearsal.variables(plan),
     }
+
+
+def with_hooks(variables: Mapping[str, str], hooks: Path) -> dict[str, str]:
+    """The same for the Pythons of an image, which find the hooks by PYTHONPATH."""
+    path = variables.get("PYTHONPATH", "")
+    return {**variables, "PYTHONPATH": f"{hooks}{os.pathsep}{path}" if path else str(hooks)}
 
 
 def _of_launcher(plan: LaunchPlan, node: int, local_rank: int, meeting: Meeting) -> dict[str, str]:

@@ -35,7 +35,7 @@ from torchyard.workspaces.types import Identity, TokenKind, Workspace
 
 _NAME = re.compile(r"[a-zA-Z0-9][\w-]{2,32}", re.ASCII)
 _PART = re.compile(r"[\w.()-]{1,64}", re.ASCII)
-_CHANGES = ("description", "retention_days", "rehearse_on_cpu")
+_CHANGES = ("description", "retention_days", "rehearse_on_cpu", "allow_substitutes")
 _LONGEST_DAYS = 36_500
 _USE_TOLD_EVERY = timedelta(minutes=10)
 _KEYS = ("name", "subscription_id", "resource_group", "location", "description", "$schema")
@@ -106,7 +106,7 @@ def read_document(document: Mapping[str, Any], now: datetime) -> Workspace:
 
 
 def update(db: Database, name: str, changes: Mapping[str, Any]) -> Workspace:
-    """Change `description`, `retention_days` or `rehearse_on_cpu`.
+    """Change `description`, `retention_days`, `rehearse_on_cpu` or `allow_substitutes`.
 
     Raises:
         InvalidSpec: another key, or a value of the wrong kind.
@@ -135,6 +135,12 @@ def update(db: Database, name: str, changes: Mapping[str, Any]) -> Workspace:
             "true or false",
             at=["rehearse_on_cpu"],
         )
+    if type(changes.get("allow_substitutes")) not in (bool, type(None)):
+        raise InvalidSpec(
+            f"`allow_substitutes` is `{str(changes['allow_substitutes'])[:50]}`",
+            "true or false; null leaves it to the server",
+            at=["allow_substitutes"],
+        )
     get(db, name)
     if changes:
         with db.write() as connection:
@@ -162,6 +168,13 @@ def get(db: Database, name: str) -> Workspace:
         near = nearest(name, [workspace.name for workspace in store.list_workspaces(connection)])
     hint = f"did you mean `{near}`?" if near else "list what exists with `yard workspace list`"
     raise NotFound(f"workspace `{name}` does not exist", hint)
+
+
+def allows_substitutes(db: Database, name: str) -> bool | None:
+    """Whether something of ours may take the place of what its jobs name; None: not said."""
+    with db.read() as connection:
+        found = store.get_workspace(connection, name)
+    return None if found is None else found.allow_substitutes
 
 
 def list_all(db: Database) -> list[Workspace]:

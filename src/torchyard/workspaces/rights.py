@@ -124,6 +124,10 @@ READ      GET     {_W}/environments
 WRITE     POST    {_W}/environments
 READ      GET     {_W}/environments/{{name}}/versions/{{version}}
 READ      POST    {_W}/environments/resolve
+READ      POST    {_W}/environments/definition
+READ      POST    {_W}/environments/export
+WRITE     POST    {_W}/environments/clone
+WRITE     POST    {_W}/environments/use
 WRITE     POST    {_W}/environments/build
 READ      GET     {_W}/environments/builds/{{hash}}
 WRITE     POST    {_W}/environments/{{name}}/archive

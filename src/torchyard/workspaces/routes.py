@@ -12,7 +12,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import Forbidden, InvalidSpec
 from torchyard.workspaces import actions, people
 from torchyard.workspaces.access import Person
-from torchyard.workspaces.types import Workspace
+from torchyard.workspaces.types import Identity, Role, TokenKind, Workspace
 
 
 def router(
@@ -61,6 +61,11 @@ def router(
     def update(workspace: str, identity: Person, changes: Annotated[Any, Body()]) -> dict[str, Any]:
         if not isinstance(changes, dict):
             raise InvalidSpec("the changes must be a mapping of keys to values")
+        if "allow_substitutes" in changes and not _is_owner(identity):
+            raise Forbidden(
+                f"only an owner of workspace `{workspace}` says whether it takes substitutes",
+                "ask one of them: `yard user list` shows who they are",
+            )
         return to_json(actions.update(db, workspace, changes))
 
     @routes.get("/workspaces/{workspace}")
@@ -68,6 +73,10 @@ def router(
         return to_json(actions.get(db, workspace))
 
     return routes
+
+
+def _is_owner(identity: Identity) -> bool:
+    return identity.kind is TokenKind.PERSON and identity.role is Role.OWNER
 
 
 def to_json(workspace: Workspace) -> dict[str, Any]:
@@ -84,5 +93,6 @@ def to_json(workspace: Workspace) -> dict[str, Any]:
         "description": workspace.description,
         "retention_days": workspace.retention_days,
         "rehearse_on_cpu": workspace.rehearse_on_cpu,
+        "allow_substitutes": workspace.allow_substitutes,
         "created_at": workspace.created_at.isoformat(),
     }

@@ -36,6 +36,7 @@ workspaces = Table(
     Column("description", Text, nullable=False),
     Column("retention_days", Integer, nullable=False, server_default="0"),
     Column("rehearse_on_cpu", Boolean, nullable=False, server_default=false()),
+    Column("allow_substitutes", Boolean),
 )
 
 tokens = Table(

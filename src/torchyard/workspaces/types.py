@@ -15,7 +15,9 @@ class Workspace:
     """The central list of everything a team makes; its three names are Azure ML's.
 
     Jobs that ended more than `retention_days` ago are deleted; 0 keeps them for ever. With
-    `rehearse_on_cpu` jobs are rehearsed on the CPU unless they say otherwise.
+    `rehearse_on_cpu` jobs are rehearsed on the CPU unless they say otherwise. `allow_substitutes`
+    says whether something of ours may take the place of a published environment or image; None
+    leaves it to the server: not where it is shared.
     """
 
     name: str
@@ -26,6 +28,7 @@ class Workspace:
     description: str = ""
     retention_days: int = 0
     rehearse_on_cpu: bool = False
+    allow_substitutes: bool | None = None
 
 
 class TokenKind(str, Enum):

@@ -1,0 +1,224 @@
+"""Environments as folders of files, in the shape of azureml-core's `save_to_directory`.
+
+Owns: `azureml_environment.json`, `conda_dependencies.yml` and `BaseDockerfile`, written and read.
+Leaves: what a definition means to the server.
+Always: what azureml-core wrote is read and what is written here azureml-core reads; what a folder
+says and an environment here can't hold is told, never dropped in silence.
+
+Source: azureml-core 1.61, azureml/core/environment.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torchyard.base.errors import Conflict, InvalidInput, NotFound
+
+DEFINITION = "azureml_environment.json"
+CONDA = "conda_dependencies.yml"
+DOCKERFILE = "BaseDockerfile"
+# What azureml-core puts into every environment.
+_EXAMPLE_VARIABLE = "EXAMPLE_ENV_VAR"
+_HEAD = "# Conda environment specification, as Azure ML's and torchyard's SDKs read it.\n"
+
+
+def save(
+    directory: Path, name: str, version: str, definition: Mapping[str, Any], overwrite: bool = False
+) -> list[Path]:
+    """Write an environment's files; returns them.
+
+    Raises:
+        Conflict: the directory is there, and `overwrite` is false.
+        InvalidInput: it is built from a folder, which no file of these can hold.
+    """
+    if "build" in definition:
+        raise InvalidInput(
+            f"environment `{name}` is built from a Dockerfile and the folder around it",
+            "that folder is what there is to keep; `yard environment create -f` takes it anew",
+        )
+    if directory.exists() and not overwrite:
+        raise Conflict(f"`{directory}` exists already", "name another one, or say `--overwrite`")
+    conda = _conda_of(definition)
+    directory.mkdir(parents=True, exist_ok=True)
+    # What an earlier save left here would be read as a part of this one.
+    for stale in (CONDA, DOCKERFILE):
+        (directory / stale).unlink(missing_ok=True)
+    body = json.dumps(_document(name, version, definition, conda is None), indent=4)
+    files = {DEFINITION: body}
+    if conda is not None:
+        files[CONDA] = _HEAD + _yaml(conda)
+    for file, text in files.items():
+        (directory / file).write_text(text, encoding="utf-8")
+    return [directory / file for file in files]
+
+
+def load(directory: Path, say: Callable[[str], None]) -> dict[str, Any]:
+    """The document of an environment, which `create` takes, or a job as its `environment`.
+
+    Args:
+        say: is told what the folder says and an environment here can't hold.
+
+    Raises:
+        NotFound: the folder holds no environment.
+        InvalidInput: its files can't be read, or are of an environment that can't be had here.
+    """
+    found = _read_definition(directory)
+    python, docker = _section(found, "python"), _section(found, "docker")
+    document: dict[str, Any] = {}
+    if isinstance(found.get("name"), str) and found["name"]:
+        document["name"] = found["name"]
+    dockerfile = directory / DOCKERFILE
+    conda = None if python.get("userManagedDependencies") else _read_conda(directory, python)
+    if docker.get("baseDockerfile"):
+        raise InvalidInput(
+            f"`{directory / DEFINITION}` holds a Dockerfile's text",
+            f"put it into a file `{DOCKERFILE}` beside it, as `save_to_directory` does",
+        )
+    if docker.get("buildContext"):
+        raise InvalidInput(
+            f"`{directory}` names a build context elsewhere",
+            "`yard environment create -f` with `build.path` takes the folder itself",
+        )
+    if dockerfile.is_file():
+        if conda is not None:
+            raise InvalidInput(
+                f"`{directory}` has a `{DOCKERFILE}` and packages of conda's beside it",
+                f"put them into the Dockerfile as `RUN pip install …`, and write "
+                f'`"userManagedDependencies": true` into `{DEFINITION}`',
+            )
+        document["build"] = {"path": str(directory.resolve()), "dockerfile_path": DOCKERFILE}
+    elif docker.get("baseImage"):
+        document["image"] = docker["baseImage"]
+    if conda is not None:
+        document["conda_file"] = conda
+    if not {"image", "build", "conda_file"} & set(document):
+        raise InvalidInput(
+            f"`{directory}` says nothing of an image, a Dockerfile or packages",
+            f'write `"userManagedDependencies": false` into `{DEFINITION}` and packages into '
+            f"`{CONDA}`",
+        )
+    _tell_left_out(found, python, say)
+    return document
+
+
+def _document(
+    name: str, version: str, definition: Mapping[str, Any], is_managed: bool
+) -> dict[str, Any]:
+    """As azureml-core writes it, key by key: its reader takes what is absent for a default."""
+    return {
+        "name": name,
+        "version": version,
+        "environmentVariables": {},
+        "python": {
+            "userManagedDependencies": is_managed,
+            "interpreterPath": "python",
+            "condaDependenciesFile": None,
+            "baseCondaEnvironment": None,
+        },
+        "docker": {
+            "enabled": False,
+            "baseImage": definition.get("image"),
+            "baseDockerfile": None,
+            "buildContext": None,
+            "sharedVolumes": True,
+            "shmSize": "2g",
+            "arguments": [],
+            "baseImageRegistry": {
+                "address": None,
+                "username": None,
+                "password": None,
+                "registryIdentity": None,
+            },
+            "platform": {"os": "Linux", "architecture": "amd64"},
+        },
+        "spark": {"repositories": [], "packages": [], "precachePackages": True},
+        "databricks": {
+            "mavenLibraries": [],
+            "pypiLibraries": [],
+            "rcranLibraries": [],
+            "jarLibraries": [],
+            "eggLibraries": [],
+        },
+        "r": None,
+        "inferencingStackVersion": None,
+        "assetId": None,
+    }
+
+
+def _conda_of(definition: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The conda file; requirements are one with nothing but what pip gets."""
+    if definition.get("conda_file") is not None:
+        return dict(definition["conda_file"])
+    lines = definition.get("pip_requirements")
+    if lines is None:
+        return None
+    listed = lines.splitlines() if isinstance(lines, str) else list(lines)
+    pip: list[Any] = ["pip", {"pip": listed}] if listed else ["pip"]
+    return {"channels": ["conda-forge"], "dependencies": pip}
+
+
+def _read_definition(directory: Path) -> dict[str, Any]:
+    file = directory / DEFINITION
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotFound(
+            f"`{directory}` holds no `{DEFINITION}`",
+            "name a folder that `save` or azureml-core's `save_to_directory` wrote",
+        ) from error
+    except ValueError as error:
+        raise InvalidInput(f"`{file}` is no JSON: {error}", "save the environment anew") from error
+    if not isinstance(found, dict):
+        raise InvalidInput(f"`{file}` is no JSON object", "save the environment anew")
+    return found
+
+
+def _section(found: Mapping[str, Any], key: str) -> dict[str, Any]:
+    section = found.get(key)
+    return section if isinstance(section, dict) else {}
+
+
+def _read_conda(directory: Path, python: Mapping[str, Any]) -> dict[str, Any] | None:
+    import yaml
+
+    file = directory / CONDA
+    if not file.is_file():
+        inline = python.get("condaDependencies")
+        return inline if isinstance(inline, dict) else None
+    try:
+        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"`{file}` is no YAML: {error}", "correct that file") from error
+    if not isinstance(found, dict):
+        raise InvalidInput(f"`{file}` is no mapping", "it needs a key `dependencies`")
+    return found
+
+
+def _tell_left_out(
+    found: Mapping[str, Any], python: Mapping[str, Any], say: Callable[[str], None]
+) -> None:
+    variables = [
+        name for name in _section(found, "environmentVariables") if name != _EXAMPLE_VARIABLE
+    ]
+    if variables:
+        say(
+            f"its variables ({', '.join(variables)}) are left out: set them in the job's "
+            "`environment_variables`"
+        )
+    if python.get("interpreterPath") not in (None, "", "python"):
+        say(f"`interpreterPath: {python['interpreterPath']}` is left out: Python is the image's")
+    if python.get("baseCondaEnvironment"):
+        say(f"`baseCondaEnvironment: {python['baseCondaEnvironment']}` is left out")
+    if _section(found, "spark").get("packages"):
+        say("its Spark packages are left out: Spark does not run here")
+    if found.get("r"):
+        say("its R packages are left out: R does not run here")
+
+
+def _yaml(value: Any) -> str:
+    import yaml
+
+    return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True))

@@ -1,0 +1,146 @@
+"""Dockerfiles, read as far as a builder's caller must.
+
+Owns: the images of FROM lines, putting other images in their place, which step of a build failed.
+Leaves: everything else in a Dockerfile to the container engine.
+Always: what is not a FROM line stays as it was written, byte by byte.
+
+Source: https://docs.docker.com/reference/dockerfile/ (parser directives, continued lines,
+here-documents, ARG before FROM).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+_DIRECTIVE = re.compile(r"#\s*escape\s*=\s*(?P<sign>[\\`])\s*\Z", re.IGNORECASE)
+_HEREDOC = re.compile(r"<<-?\s*(?P<quote>[\"']?)(?P<word>\w+)(?P=quote)")
+_ARG = re.compile(r"ARG\s+(?P<rest>.*)\Z", re.IGNORECASE | re.DOTALL)
+_FROM = re.compile(
+    r"FROM\s+(?P<flags>(?:--\S+\s+)*)(?P<image>\S+)(?:\s+AS\s+(?P<stage>\S+))?\s*\Z", re.IGNORECASE
+)
+_VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)(?::-(?P<default>[^}]*))?\}|(?P<plain>\w+))")
+
+
+@dataclass(frozen=True)
+class From:
+    """One FROM line that names an image from outside the file.
+
+    `start` and `end` are the physical lines that it takes, counted from 0; `name` is the image
+    with the defaults of the ARGs before it filled in.
+    """
+
+    start: int
+    end: int
+    flags: str
+    name: str
+    stage: str
+
+
+def images(text: str) -> list[From]:
+    """The images that a Dockerfile starts from, in order; earlier stages and `scratch` are none."""
+    found: list[From] = []
+    stages: set[str] = set()
+    defaults: dict[str, str] = {}
+    for start, end, instruction in _instructions(text.splitlines()):
+        argument = _ARG.match(instruction)
+        if argument and not stages and not found:
+            for name, _, value in (word.partition("=") for word in argument["rest"].split()):
+                defaults[name] = _filled(value.strip("\"'"), defaults)
+        line = _FROM.match(instruction)
+        if line is None:
+            continue
+        name = _filled(line["image"].strip("\"'"), defaults)
+        if name.lower() not in stages and name.lower() != "scratch":
+            found.append(From(start, end, line["flags"], name, line["stage"] or ""))
+        # A file of one stage without a name ends the ARGs before FROM, too.
+        stages.add((line["stage"] or "").lower())
+    return found
+
+
+def with_images(text: str, others: Mapping[str, str]) -> str:
+    """The Dockerfile with other images for those named; keys are names as `images` gives them."""
+    lines = text.splitlines(keepends=True)
+    for one in reversed(images(text)):
+        if one.name in others:
+            stage = f" AS {one.stage}" if one.stage else ""
+            lines[one.start : one.end] = [f"FROM {one.flags}{others[one.name]}{stage}\n"]
+    return "".join(lines)
+
+
+_STEPS = tuple(
+    re.compile(pattern, re.MULTILINE)
+    for pattern in (
+        # podman and buildah, as the error and as they go; docker's two builders.
+        r"building at STEP \"(?P<step>(?:[^\"\\]|\\.)+)\"",
+        r"^\s*> \[[^\]]*\d+/\d+\] (?P<step>.+?):?\s*$",
+        r"^(?:\[\d+/\d+\] )?STEP \d+/\d+: (?P<step>.+?)\s*$",
+        r"^Step \d+/\d+ : (?P<step>.+?)\s*$",
+    )
+)
+_PACKAGES = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"No matching distribution found for (?P<name>[\w.-]+)",
+        r"Could not find a version that satisfies the requirement (?P<name>[\w.-]+)",
+        r"Failed (?:to build|building wheel for) (?P<name>[\w.-]+)",
+        r"Because (?P<name>[\w.-]+) was not found in the package registry",
+        r"E: Unable to locate package (?P<name>[\w.+-]+)",
+    )
+)
+
+
+def failed_step(words: str) -> str:
+    """The instruction at which a build broke off, by the builder's own words; may be empty."""
+    for pattern in _STEPS:
+        found = pattern.findall(words)
+        if found:
+            return " ".join(str(found[-1]).replace('\\"', '"').split())
+    return ""
+
+
+def missing_package(words: str) -> str:
+    """The package that pip, uv or apt could not get in a build; empty if it was not that."""
+    for pattern in _PACKAGES:
+        found = pattern.search(words)
+        if found:
+            return found["name"]
+    return ""
+
+
+def _instructions(lines: list[str]) -> Iterator[tuple[int, int, str]]:
+    """(first line, line behind the last, the instruction on one line) of each."""
+    sign, at = "\\", 0
+    while at < len(lines) and lines[at].lstrip().startswith("#"):
+        directive = _DIRECTIVE.match(lines[at].strip())
+        sign = directive["sign"] if directive else sign
+        at += 1
+    while at < len(lines):
+        start = at
+        parts: list[str] = []
+        while at < len(lines):
+            line = lines[at].strip()
+            at += 1
+            if line.startswith("#") or (not line and parts):
+                continue  # comments and blanks may stand within a continued line
+            parts.append(line.rstrip(sign).rstrip() if line.endswith(sign) else line)
+            if not line.endswith(sign):
+                break
+        instruction = " ".join(parts).strip()
+        if not instruction:
+            continue
+        yield start, at, instruction
+        if re.match(r"(RUN|COPY|ADD)\b", instruction, re.IGNORECASE):
+            for heredoc in _HEREDOC.finditer(instruction):
+                while at < len(lines) and lines[at].strip() != heredoc["word"]:
+                    at += 1
+                at += 1
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    def value(match: re.Match[str]) -> str:
+        name = match["braced"] or match["plain"]
+        return values.get(name) or match["default"] or ""
+
+    return _VARIABLE.sub(value, text)

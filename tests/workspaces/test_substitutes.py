@@ -1,0 +1,115 @@
+"""Whether a workspace takes something else in the place of a published environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from torchyard import app, server
+from torchyard.base.settings import Settings
+from torchyard.executors.fake import FakeExecutor
+from workspaces.served import HERE, PEOPLE, Served
+
+PUBLISHED = "azureml:AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu@latest"
+BASE = "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04"
+
+
+def serve(home: Path, database_url: str, for_others: bool) -> Iterator[Served]:
+    parts = app.build(
+        home,
+        "http://127.0.0.1:1",
+        os.environ,
+        executor=FakeExecutor(),
+        database=database_url,
+        for_others=for_others,
+    )
+    token_file = Settings(home).token_file
+    server.ensure_token(parts, token_file)
+    client = TestClient(app.create_app(parts), raise_server_exceptions=False)
+    made = Served(parts, client, {"home": token_file.read_text().strip()})
+    for name, role in PEOPLE.items():
+        made.add(name, role)
+    yield made
+    client.close()
+    parts.room.db.close()
+
+
+@pytest.fixture
+def shared(tmp_path: Path, database_url: str) -> Iterator[Served]:
+    yield from serve(tmp_path, database_url, for_others=True)
+
+
+@pytest.fixture
+def alone(tmp_path: Path, database_url: str) -> Iterator[Served]:
+    yield from serve(tmp_path, database_url, for_others=False)
+
+
+def answered(answer: Any) -> Any:
+    """What came back, or the error in it."""
+    return answer.json().get("error") or answer.json()
+
+
+def submit(served: Served, environment: Any, who: str = "dan") -> Any:
+    job = {"command": "true", "environment": environment}
+    return answered(served.ask(who, "POST", f"{HERE}/jobs", job))
+
+
+def resolved(served: Served, environment: Any) -> Any:
+    return served.ok("rita", "POST", f"{HERE}/environments/resolve", {"environment": environment})
+
+
+def allow(served: Served, value: Any, who: str = "olga") -> Any:
+    return answered(served.ask(who, "PATCH", HERE, {"allow_substitutes": value}))
+
+
+def test_a_shared_server_takes_none_until_an_owner_says_so(shared: Served) -> None:
+    refused = submit(shared, PUBLISHED)
+    assert refused["code"] == "substitute_refused" and refused["at"] == ["environment"]
+    assert f"`{PUBLISHED}`" in refused["message"] and "`acpt-pytorch-2.13-" in refused["message"]
+    assert "environment: azureml:acpt-pytorch-2.13-" in refused["hint"]
+    assert "yard workspace update -n default --allow-substitutes true" in refused["hint"]
+    inline = {"image": BASE, "conda_file": {"dependencies": [{"pip": ["six"]}]}}
+    assert submit(shared, inline)["at"] == ["environment", "image"]
+    document = {"name": "mine", **inline}
+    answer = answered(shared.ask("dan", "POST", f"{HERE}/environments", document))
+    assert (answer["code"], answer["at"]) == ("substitute_refused", ["image"])
+    assert resolved(shared, PUBLISHED)["refused"] == refused["message"]
+    assert allow(shared, True)["allow_substitutes"] is True
+    for environment in (PUBLISHED, inline):
+        assert "takes its place" in submit(shared, environment)["notices"][0]
+    assert "refused" not in resolved(shared, PUBLISHED)
+    assert "name" in submit(shared, "sklearn-1.5")
+
+
+def test_what_was_registered_is_shown_though_it_is_refused_now(shared: Served) -> None:
+    allow(shared, True)
+    shared.ok("dan", "POST", f"{HERE}/environments", {"name": "mine", "image": BASE})
+    allow(shared, None)
+    assert submit(shared, "azureml:mine:1")["code"] == "substitute_refused"
+    assert shared.ok("rita", "GET", f"{HERE}/environments/mine/versions/1")["image"] == BASE
+    names = [one["name"] for one in shared.ok("rita", "GET", f"{HERE}/environments")["value"]]
+    assert "mine" in names
+
+
+def test_ones_own_server_takes_them_until_told_otherwise(alone: Served) -> None:
+    assert "name" in submit(alone, PUBLISHED)
+    assert allow(alone, False)["allow_substitutes"] is False
+    assert submit(alone, PUBLISHED)["code"] == "substitute_refused"
+    for environment in ("sklearn-1.5", "AzureML-sklearn-1.5@latest", {"image": "python:3.11"}):
+        assert "name" in submit(alone, environment)
+    assert allow(alone, None)["allow_substitutes"] is None
+    assert "name" in submit(alone, PUBLISHED)
+
+
+def test_only_an_owner_allows_them(shared: Served) -> None:
+    assert allow(shared, True, "carl")["message"].startswith("only an owner")
+    shared.job_token("any", "olga")
+    assert allow(shared, True, "job of olga")["code"] == "forbidden"
+    assert shared.ok("carl", "PATCH", HERE, {"description": "x"})["allow_substitutes"] is None
+    for wrong in ("yes", 1, []):
+        assert "true or false" in allow(shared, wrong)["hint"]
