@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help setup demo test test-e2e test-object-store test-postgres test-e2e-postgres test-long test-faults test-fuzz test-containers postgres mpi podman azurite curated check format docs bench lock clean
+.PHONY: help setup demo test test-e2e test-object-store test-postgres test-e2e-postgres test-long test-faults test-fuzz test-containers test-azure azure-clients azure-page postgres mpi podman azurite curated check format docs bench lock clean
 
 help:
 	@echo 'make demo      train a small network on two local nodes'
@@ -19,6 +19,7 @@ help:
 	@echo 'make test-faults        ranks, workers and servers killed at random; 57 ways to fail'
 	@echo 'make test-fuzz          attacks by path, link and name; the API fuzzed from its schema'
 	@echo 'make test-containers    images and Dockerfiles with a real podman'
+	@echo 'make test-azure         Azure ML'"'"'s real clients, in the versions of tests/contracts_azure/clients'
 	@echo 'make check     format, lint, types and floors'
 	@echo 'make format    put the code into its format'
 	@echo 'make docs      the pages that are made from tables of the code'
@@ -55,11 +56,11 @@ demo: setup
 
 test: setup
 	$(BIN)/pytest -n 2 --dist loadfile \
-	  -m 'not end_to_end and not slow and not object_store and not postgres and not containers'
+	  -m 'not end_to_end and not slow and not object_store and not postgres and not containers and not azure'
 
 test-e2e: setup mpi
-	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest \
-	  -m '(end_to_end or slow) and not (postgres or faults or fuzz or object_store or long)'
+	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -n 2 --dist loadfile --durations=15 \
+	  -m '(end_to_end or slow) and not (postgres or faults or fuzz or object_store or long or containers or azure)'
 
 # Minutes of load each, for a quiet machine; CI leaves them out.
 test-long: setup
@@ -75,6 +76,17 @@ test-fuzz: setup
 
 test-containers: setup podman
 	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -m containers
+
+# Each client of the matrix in an environment of its own, made once.
+azure-clients: setup
+	@$(BIN)/python tests/contracts_azure/client_venvs.py
+
+test-azure: azure-clients
+	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -n 2 --dist loadfile --durations=10 -m azure
+
+# docs/reference/azure-ml.md, of what the clients did.
+azure-page: azure-clients
+	TORCHYARD_WRITE_AZURE_PAGE=1 $(BIN)/pytest -m azure -k the_page
 
 # S3 is moto's, from PyPI; Azure Blob is Azurite's, from npm.
 test-object-store: setup azurite
@@ -92,12 +104,12 @@ azurite: .azurite/node_modules/.bin/azurite-blob
 
 test-postgres: setup postgres
 	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -n 2 --dist loadfile \
-	  -m 'postgres and not object_store and not end_to_end and not faults'
+	  -m 'postgres and not (object_store or end_to_end or faults or azure)'
 
 # ONLY='digits or tried_again' runs these alone.
 test-e2e-postgres: setup postgres mpi
 	TORCHYARD_TEST_SERVICES=required TORCHYARD_TEST_DATABASE=postgres $(BIN)/pytest \
-	  -m 'end_to_end and not object_store and not long' -k 'not sqlite and ($(or $(ONLY),test))'
+	  -m 'end_to_end and not (object_store or long or containers or azure)' -k 'not sqlite and ($(or $(ONLY),test))'
 
 # The tests start a server of their own; they need its programs and the driver.
 postgres: setup

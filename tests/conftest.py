@@ -1,7 +1,9 @@
 """What every test may use: a database with the schema, a clock that stands.
 
 Whatever asks for `database_url` or `db` runs on SQLite, and with the marker `postgres` on
-PostgreSQL: `make test` leaves the latter out, `make test-postgres` runs nothing else.
+PostgreSQL: `make test` leaves the latter out, `make test-postgres` runs nothing else. A module
+that says `ONE_DATABASE = True` tests nothing that a database could do otherwise, and runs on
+SQLite alone.
 """
 
 from __future__ import annotations
@@ -15,6 +17,20 @@ import pytest
 from postgres_server import NewDatabase, PostgresServer
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = [one for one in items if _is_sqlites(one) and _is_on_postgres(one)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [one for one in items if one not in left_out]
+
+
+def _is_sqlites(item: pytest.Item) -> bool:
+    return isinstance(item, pytest.Function) and getattr(item.module, "ONE_DATABASE", False)
+
+
+def _is_on_postgres(item: pytest.Item) -> bool:
+    return item.get_closest_marker("postgres") is not None
 
 
 @pytest.fixture

@@ -26,12 +26,17 @@ from sqlalchemy.exc import DataError, IntegrityError
 from starlette.exceptions import HTTPException
 
 import torchyard
+from torchyard.azureml import entry_routes, page_routes
+from torchyard.azureml import room as azure_room
+from torchyard.azureml.paths import AzurePaths
+from torchyard.azureml.room import Lazily
 from torchyard.base import disk, home_database
 from torchyard.base import machine as machines
 from torchyard.base.blobs import Blobs
 from torchyard.base.clock import Clock, SystemClock
 from torchyard.base.errors import Conflict, Internal, InvalidInput, NotFound, TorchyardError
 from torchyard.base.files import whole
+from torchyard.components import routes as component_routes
 from torchyard.compute import actions as computes
 from torchyard.compute import routes as compute_routes
 from torchyard.data import asset_routes
@@ -83,6 +88,8 @@ from torchyard.workspaces import routes as workspace_routes
 from torchyard.workspaces.access import Access, Person
 from torchyard.workspaces.audit import Audit
 from torchyard.workspaces.auditing import Auditing
+from torchyard.workspaces.jwts import Signer
+from torchyard.workspaces.spellings import Spellings
 
 _log = logging.getLogger(__name__)
 
@@ -94,6 +101,7 @@ class Parts:
     room: Room
     access: Access
     scheduler: Scheduler
+    signer: Signer
     sharing: Sharing | None = None
 
 
@@ -154,15 +162,22 @@ def build(
     here = machines.here() if shared else ""
     local = executor or LocalExecutor(home, environ, devices=devices, machine=here)
     scheduler = Scheduler(room, local, url)
-    access = Access(db, clock, lambda workspace, job: owners.of_name(room, workspace, job))
-    return Parts(room, access, scheduler, sharing)
+    signer = Signer(home, room.server_id)
+    access = Access(db, clock, lambda workspace, job: owners.of_name(room, workspace, job), signer)
+    return Parts(room, access, scheduler, signer, sharing)
 
 
-def create_app(parts: Parts, hosts: Sequence[str] = ()) -> FastAPI:
+def create_app(
+    parts: Parts,
+    hosts: Sequence[str] = (),
+    open_tls: entry_routes.OpenTls | None = None,
+    storage_domain: str = "",
+) -> FastAPI:
     """The HTTP face of the rooms.
 
     Args:
         hosts: the names that plain requests may call the server by; any when empty.
+        open_tls: see azureml/entry_routes.py, as `storage_domain`.
     """
     room = parts.room
     builds = Builds(room.environments, parts.scheduler.preparer.secrets)
@@ -191,6 +206,7 @@ def create_app(parts: Parts, hosts: Sequence[str] = ()) -> FastAPI:
     app.add_middleware(Doors, hosts=hosts, server_id=room.server_id)
     audit = Audit(room.home, room.clock)
     app.add_middleware(Auditing, lines=audit)
+    app.add_middleware(AzurePaths, spellings=Spellings(room.db))
 
     @app.get("/health", tags=["server"])
     def health() -> dict[str, Any]:
@@ -223,8 +239,8 @@ def create_app(parts: Parts, hosts: Sequence[str] = ()) -> FastAPI:
         workspace_routes.router(
             room.db,
             room.clock,
-            lambda name: workspace_life.furnish(room, name),
-            lambda name: workspace_life.delete_empty(room, name),
+            partial(workspace_life.furnish, room),
+            partial(workspace_life.delete_empty, room),
         )
     )
     app.include_router(
@@ -258,6 +274,7 @@ def create_app(parts: Parts, hosts: Sequence[str] = ()) -> FastAPI:
             lambda workspace: runs.environment_hashes(room, workspace),
         )
     )
+    app.include_router(component_routes.router(room.db, room.clock, room.blobs))
     app.include_router(job_routes.router(room))
     app.include_router(deletion_routes.router(room))
     app.include_router(history_routes.router(room))
@@ -272,6 +289,20 @@ def create_app(parts: Parts, hosts: Sequence[str] = ()) -> FastAPI:
             room.datastores,
             find_model,
         )
+    )
+    app.include_router(
+        entry_routes.router(
+            room.clock,
+            parts.signer,
+            parts.access.person,
+            parts.access.holder,
+            open_tls,
+            storage_domain,
+        )
+    )
+    app.include_router(page_routes.router())
+    app.router.routes.append(
+        Lazily(lambda: azure_room.router(room, parts.access, find_model, storage_domain))
     )
     _answer_errors(app)
     return app

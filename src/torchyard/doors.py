@@ -16,6 +16,7 @@ import re
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
+from torchyard.azureml import errors as azure_errors
 from torchyard.base.errors import Forbidden, InvalidInput, LimitExceeded, TorchyardError
 
 Scope = MutableMapping[str, Any]
@@ -36,6 +37,8 @@ _STREAMED = re.compile(
     r"|(?:/mlflow/[^/]+)?/(?:ajax-)?api/2\.0/mlflow-artifacts/(?:artifacts/.*|mpu/parts/[^/]+/\d+)",
     re.DOTALL,
 )
+# Its requests are signed and carry no token; nothing of a body is read before the signature is.
+_SIGNED = re.compile(r"/azureml-blob/.*", re.DOTALL)
 _OTHERS = (
     # A worker's chunk is 1 MiB.
     (re.compile(r"/v1/attempts/[^/]+/logs"), 4 << 20),
@@ -108,9 +111,11 @@ class _TooLong(LimitExceeded):
 
 def _limit(scope: Scope) -> int | None:
     """How many bytes of body the request may have; None for any number."""
+    path = scope["path"]
+    if _SIGNED.fullmatch(path):
+        return None
     if _header(scope, b"authorization")[:7].lower() != "bearer ":
         return _STRANGERS_MOST_BYTES
-    path = scope["path"]
     if scope["method"] in ("PUT", "POST") and _STREAMED.fullmatch(path):
         return None
     return next((limit for route, limit in _OTHERS if route.fullmatch(path)), _MOST_BYTES)
@@ -175,6 +180,8 @@ async def _refuse(scope: Scope, send: Send, error: TorchyardError) -> None:
     if "/api/2.0/mlflow" in scope["path"]:
         # MLflow's clients read these two.
         body = {"error_code": "INVALID_PARAMETER_VALUE", "message": error.message, **body}
+    elif scope["path"].startswith(("/azureml/", "/azureml-above/")):
+        body = azure_errors.envelope(error)
     content = json.dumps(body).encode()
     headers = [
         (b"content-type", b"application/json"),

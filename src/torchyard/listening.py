@@ -1,8 +1,8 @@
 """Where the server listens, and to whom.
 
-Owns: when it may listen beyond this machine, TLS beside the plain listener, slow and endless heads
-of requests.
-Leaves: what is in a request to doors.py.
+Owns: when it may listen beyond this machine, TLS beside the plain listener, from the start or from
+when it is first wanted, slow and endless heads of requests.
+Leaves: what is in a request to doors.py, the server's own certificate to base/certificates.py.
 Always: without TLS or an explicit word nobody beyond this machine is listened to; who sends
 nothing for a while is hung up on.
 """
@@ -12,8 +12,11 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
+import logging
 import socket
 import ssl
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,12 +24,17 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from torchyard.base.errors import InvalidInput, LimitExceeded
+from torchyard.base import certificates
+from torchyard.base.clock import Clock
+from torchyard.base.errors import InvalidInput, LimitExceeded, Unreachable
 
 _HEAD_MOST_BYTES = 64 << 10
 _HEAD_LIMIT_S = 30.0
 _SILENCE_LIMIT_S = 60.0
 _LOOK_EVERY_S = 5.0
+_RENEWAL_LOOK_EVERY_S = 6 * 3600.0
+_OPEN_LIMIT_S = 30.0
+_log = logging.getLogger(__name__)
 _LONG_HEAD = LimitExceeded("the request's head is longer than 64 KiB", "shorten its headers")
 
 
@@ -138,19 +146,33 @@ class PacedProtocol(HttpToolsProtocol):
 
 
 class Server(uvicorn.Server):
-    """Listens at a plain socket and, if there is one, at a second with TLS, in one process."""
+    """Listens at a plain socket and maybe at a second with TLS, in one process."""
 
     def __init__(
         self, config: uvicorn.Config, secure: tuple[socket.socket, ssl.SSLContext] | None = None
     ) -> None:
         super().__init__(config)
         self._secure = secure
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        if self._secure is None or self.should_exit:
-            return
-        listener, context = self._secure
+        self._loop = asyncio.get_running_loop()
+        if self._secure is not None and not self.should_exit:
+            await self._listen(*self._secure)
+
+    def open(self, listener: socket.socket, context: ssl.SSLContext) -> None:
+        """Listen with TLS from now on; for any thread but the server's own.
+
+        Raises:
+            Unreachable: the server is not there yet, or is ending.
+        """
+        if self._loop is None or self.should_exit:
+            raise Unreachable("the server is starting or ending", "try again")
+        opening = asyncio.run_coroutine_threadsafe(self._listen(listener, context), self._loop)
+        opening.result(_OPEN_LIMIT_S)
+
+    async def _listen(self, listener: socket.socket, context: ssl.SSLContext) -> None:
         loop = asyncio.get_running_loop()
 
         def protocol() -> Any:
@@ -166,3 +188,141 @@ class Server(uvicorn.Server):
                 protocol, sock=listener, ssl=context, backlog=self.config.backlog
             )
         )
+
+
+@dataclass(frozen=True)
+class Way:
+    """How clients that insist on TLS reach this server.
+
+    `host` is the name to be called by, empty for the one that the client calls it by already;
+    `authority` is the PEM text of who signed the certificate, empty when it is not ours.
+    """
+
+    port: int
+    host: str = ""
+    authority: str = ""
+
+
+class GivenTls:
+    """The listener with the certificate that the server was started with."""
+
+    def __init__(self, tls: Tls, port: int) -> None:
+        self._tls = tls
+        self._port = port
+
+    def way(self, name: str) -> Way:
+        """
+        Args:
+            name: what the client calls the server by, without TLS; empty when it has TLS.
+        """
+        return Way(self._port, certificates.first_name(self._tls.certificate) if name else "")
+
+    def standing(self) -> Way | None:
+        """The way in for jobs on this machine."""
+        return self.way("localhost")
+
+
+class OwnTls:
+    """The listener with the server's own certificate: there from the start when the home has an
+    authority, else from when it is first wanted.
+
+    Args:
+        host: where it listens.
+        bind: gives its socket.
+    """
+
+    def __init__(self, home: Path, host: str, clock: Clock, bind: Callable[[], socket.socket]):
+        self._home = home
+        self._host = host
+        self._clock = clock
+        self._bind = bind
+        self._lock = threading.Lock()
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._used: certificates.Issued | None = None
+        self._port = 0
+        self._ended = threading.Event()
+        self.server: Server | None = None
+
+    def at_start(self) -> tuple[socket.socket, ssl.SSLContext] | None:
+        """What a server that had it before listens with; None when it is not wanted yet.
+
+        A certificate that is over is renewed a moment later.
+        """
+        kept = certificates.kept(self._home) if certificates.is_made(self._home) else None
+        if kept is None:
+            return None
+        try:
+            self._use(kept)
+        except (OSError, ssl.SSLError) as error:
+            _log.warning("`%s` can't be used for TLS (%s): it is made anew", kept.file, error)
+            return None
+        listener = self._bind()
+        self._port = listener.getsockname()[1]
+        self._watch()
+        return listener, self._context
+
+    def way(self, name: str) -> Way:
+        """The way in, opened when it is not yet.
+
+        Args:
+            name: what the client calls the server by; the certificate is good for it.
+
+        Raises:
+            Unreachable: the server is not there yet, or is ending.
+            OSError: nothing can be written.
+        """
+        with self._lock:
+            self._refresh(name)
+            if not self._port:
+                assert self.server is not None
+                listener = self._bind()
+                try:
+                    self.server.open(listener, self._context)
+                except BaseException:
+                    listener.close()
+                    raise
+                self._port = listener.getsockname()[1]
+                self._watch()
+            return Way(self._port, authority=certificates.authority(self._home))
+
+    def standing(self) -> Way | None:
+        """The way in if it is open already."""
+        if not self._port:
+            return None
+        return Way(self._port, authority=certificates.authority(self._home))
+
+    def close(self) -> None:
+        self._ended.set()
+
+    def _issued(self, name: str = "") -> certificates.Issued:
+        host = "" if self._host in ("0.0.0.0", "::") else self._host
+        return certificates.ensure(self._home, {host, name} - {""}, self._clock.now())
+
+    def _refresh(self, name: str = "") -> None:
+        issued = self._issued(name)
+        try:
+            self._use(issued)
+        except ssl.SSLError as error:
+            _log.warning("`%s` can't be used for TLS (%s): it is made anew", issued.file, error)
+            issued.file.unlink(missing_ok=True)
+            self._use(self._issued(name))
+
+    def _use(self, issued: certificates.Issued) -> None:
+        """New connections have it; those that are open keep what they have."""
+        if issued != self._used:
+            self._context.load_cert_chain(issued.file)
+            self._used = issued
+
+    def _watch(self) -> None:
+        threading.Thread(target=self._keep_fresh, name="certificate", daemon=True).start()
+
+    def _keep_fresh(self) -> None:
+        wait_s = 1.0
+        while not self._ended.wait(wait_s):
+            wait_s = _RENEWAL_LOOK_EVERY_S
+            try:
+                with self._lock:
+                    self._refresh()
+            except Exception:
+                _log.exception("the server's certificate could not be renewed; trying again later")

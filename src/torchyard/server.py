@@ -14,11 +14,13 @@ import logging
 import os
 import signal
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,7 +29,9 @@ import uvicorn
 import torchyard
 from torchyard import listening
 from torchyard.app import Parts, build, create_app
+from torchyard.azureml import job_variables
 from torchyard.base import disk, home_database, locks, machine, settings
+from torchyard.base.clock import SystemClock
 from torchyard.base.errors import Conflict, DiskFull, TorchyardError
 from torchyard.base.files import whole
 from torchyard.doors import LOOPBACK_NAMES
@@ -164,14 +168,16 @@ def run(
     tls: listening.Tls | None = None,
     database: str = "",
     shared: bool = False,
+    storage_domain: str = "",
 ) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Args:
         tls: `host` and `port` are the listener's that has it; workers and commands of this machine
-            go on using a plain one on loopback.
+            go on using a plain one on loopback. None for the server's own, when it is wanted.
         database: its URL; empty for the one that the home had last.
         shared: other servers may serve the home, too.
+        storage_domain: of which storage accounts are host names; see azureml/entry_routes.py.
     """
     context = listening.context_of(tls) if tls is not None else None
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -179,17 +185,26 @@ def run(
     held = hold_home(home, shared)
     for_others = not listening.is_loopback(host)
     with _one_starts(home, shared):
-        secure = None
-        if context is not None:
+        own: listening.OwnTls | None = None
+        secure: tuple[socket.socket, ssl.SSLContext] | None
+        if tls is not None and context is not None:
             tls_socket = listen(home, host, port, "tls-port", _DEFAULT_TLS_PORT, shared)
             secure = (tls_socket, context)
+            given = listening.GivenTls(tls, tls_socket.getsockname()[1])
+            way, standing = given.way, given.standing
             host, port = LOOPBACK_NAMES[0], None
+        else:
+            bind = partial(listen, home, host, None, "tls-port", _DEFAULT_TLS_PORT, shared)
+            own = listening.OwnTls(home, host, SystemClock(), bind)
+            secure, way, standing = own.at_start(), own.way, own.standing
         listener = listen(home, host, port, shared=shared)
         url = f"http://{host}:{listener.getsockname()[1]}"
         environ = settings.for_jobs(os.environ)
         parts = build(home, url, environ, database=database, shared=shared, for_others=for_others)
         ensure_token(parts, configured.token_file)
-    app = create_app(parts, (*LOOPBACK_NAMES, host) if listening.is_loopback(host) else ())
+    hosts = (*LOOPBACK_NAMES, host) if listening.is_loopback(host) else ()
+    app = create_app(parts, hosts, way, storage_domain)
+    job_variables.open_door(parts.room, environ, parts.signer, standing, way)
     server = _Server(
         uvicorn.Config(
             app,
@@ -202,6 +217,8 @@ def run(
         secure,
     )
     server.signals = parts.room.signals
+    if own is not None:
+        own.server = server
     files = ServerFiles(home)
     if parts.sharing is not None:
         # Not before: until its app runs, nothing must keep it from renewing its lease in time.
@@ -215,6 +232,8 @@ def run(
     try:
         server.run(sockets=[listener])
     finally:
+        if own is not None:
+            own.close()
         if not shared:
             files.unname()
         held.close()
@@ -256,6 +275,13 @@ def main() -> None:
         metavar="URL",
         help="postgresql://user@host/name; default: TORCHYARD_DATABASE, then the one used last",
     )
+    parser.add_argument(
+        "--storage-domain",
+        default="",
+        metavar="DOMAIN",
+        help="Azure's clients reach storage as ACCOUNT.blob.DOMAIN; needs a wildcard in DNS and in "
+        "the certificate",
+    )
     parser.add_argument("--ready-fd", type=int, default=None, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -269,7 +295,16 @@ def main() -> None:
         if asked.database:
             home_database.refuse_password(asked.database)
         database = asked.database or configured.database
-        run(home, asked.host, asked.port, asked.ready_fd, tls, database, asked.shared)
+        run(
+            home,
+            asked.host,
+            asked.port,
+            asked.ready_fd,
+            tls,
+            database,
+            asked.shared,
+            asked.storage_domain,
+        )
     except TorchyardError as error:
         print(f"error: {error.message}", file=sys.stderr)
         # No server runs that could make room.

@@ -11,17 +11,29 @@ from typing import Any
 
 import uvicorn
 
-from torchyard import app, server
+from torchyard import app, listening, server
+from torchyard.base.clock import SystemClock
 from torchyard.base.settings import Settings
 from torchyard.client import Client
 from torchyard.executors.fake import FakeExecutor
 
 
 class RealServer:
-    """The app, served on a port of loopback by a thread."""
+    """The app, served on a port of loopback by a thread.
 
-    def __init__(self, home: Path) -> None:
+    Args:
+        with_tls: it opens the listener with its own certificate when that is wanted; then
+            `tls_url` and `tls_authority` (a PEM file) may be asked for.
+    """
+
+    def __init__(self, home: Path, with_tls: bool = False) -> None:
         self.home = home
+        self._own = listening.OwnTls(
+            home,
+            "127.0.0.1",
+            SystemClock(),
+            lambda: server.listen(home, "127.0.0.1", None, "tls-port", 0),
+        )
         # With the protocol named, asyncio turns off Nagle's delay of 40 ms an answer.
         self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._listener.bind(("127.0.0.1", 0))
@@ -30,13 +42,16 @@ class RealServer:
         try:
             parts = app.build(home, self.url, os.environ, executor=FakeExecutor())
             server.ensure_token(parts, Settings(home).token_file)
-            face = app.create_app(parts)
+            face = app.create_app(parts, (), self._own.way if with_tls else None)
         except BaseException:
             self._listener.close()
             raise
         self.token = Settings(home).token_file.read_text().strip()
         self._signals = parts.room.signals
-        self._server = uvicorn.Server(uvicorn.Config(face, log_level="error", lifespan="on"))
+        self._server = listening.Server(
+            uvicorn.Config(face, log_level="error", lifespan="on", http=listening.PacedProtocol)
+        )
+        self._own.server = self._server
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [self._listener]}, daemon=True
         )
@@ -47,6 +62,16 @@ class RealServer:
 
     def client(self) -> Client:
         return Client("default", settings=Settings(self.home, self.url, self.token))
+
+    @property
+    def tls_url(self) -> str:
+        return f"https://127.0.0.1:{self._own.way('127.0.0.1').port}"
+
+    @property
+    def tls_authority(self) -> Path:
+        file = self.home / "authority.pem"
+        file.write_text(self._own.way("127.0.0.1").authority)
+        return file
 
     def contents(self) -> dict[str, Any]:
         """What a refused command must leave as it was."""
@@ -60,6 +85,7 @@ class RealServer:
 
     def stop(self) -> None:
         self._signals.close()
+        self._own.close()
         self._server.should_exit = True
         self._thread.join(20)
         self._listener.close()

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
 from cli.conftest import Yard
 from cli.fake_server import FakeServer
+from torchyard.base import certificates
 from torchyard.base.settings import Settings
 from torchyard.cli import checks
+from torchyard.cli.certificate_check import certificate
 
 
 def test_the_whole_page(server: FakeServer, yard: Yard) -> None:
     said = yard("doctor", "-o", "json")
     found = {row["check"]: row for row in json.loads(said.out)}
     assert {"python", "uv", "home", "disk", "links", "memory", "ports", "gpu", "namespaces",
-            "packages", "containers", "git", "server", "clock"} == set(found)  # fmt: skip
+            "packages", "containers", "git", "server", "clock",
+            "certificate"} == set(found)  # fmt: skip
     assert found["server"]["verdict"] == found["uv"]["verdict"] == "ok"
     assert said.code == (1 if any(row["verdict"] == "wrong" for row in found.values()) else 0)
     assert all(row["remedy"] for row in found.values() if row["verdict"] == "wrong")
@@ -30,6 +34,24 @@ def test_a_server_that_does_not_answer(
     found = checks.server(Settings(tmp_path, "http://127.0.0.1:9", "x"))
     assert found.verdict == "wrong" and "TORCHYARD_URL" in found.remedy
     assert checks.server(Settings(tmp_path)).verdict == "ok"
+
+
+def test_the_certificate_for_azures_clients(tmp_path: Path) -> None:
+    now = datetime.now(timezone.utc)
+    settings = Settings(tmp_path)
+    assert "none is made yet" in certificate(settings, {}).found
+    made = certificates.ensure(tmp_path, [], now)
+    (tmp_path / "tls-port").write_text("8766")
+    found = certificate(settings, {"ARM_CLOUD_METADATA_URL": "https://127.0.0.1:8766/x"})
+    assert found.verdict == "ok" and f"{made.ends_at:%Y-%m-%d}" in found.found
+    found = certificate(settings, {"ARM_CLOUD_METADATA_URL": "https://localhost:9/x"})
+    assert found.verdict == "note" and "lead to port 9" in found.found
+    assert "eval" in found.remedy
+    made.file.write_text("nothing")
+    assert "can't be read" in certificate(settings, {}).found
+    certificates.ensure(tmp_path / "old", [], now - timedelta(days=500))
+    assert "ended on" in certificate(Settings(tmp_path / "old"), {}).found
+    assert certificate(Settings(tmp_path, "https://gpu-box"), {}).verdict == "ok"
 
 
 def test_a_machine_that_lacks_things(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

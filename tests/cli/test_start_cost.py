@@ -78,7 +78,7 @@ def test_shell_completion(server: FakeServer, yard: Yard, monkeypatch: pytest.Mo
     server.state.jobs["brave-otter"] = FakeJob(job_body("brave-otter"))
     server.state.models.append({"name": "digits", "version": "1"})
     server.state.computes["gpu-8"] = {"name": "gpu-8"}
-    assert completed(monkeypatch, "yard com") == ["compute", "completion"]
+    assert completed(monkeypatch, "yard com") == ["compute", "component", "completion"]
     assert completed(monkeypatch, "yard job str") == ["stream"]
     assert completed(monkeypatch, "yard job show -n br") == ["brave-otter"]
     assert completed(monkeypatch, "yard job stream br") == ["brave-otter"]

@@ -30,6 +30,17 @@ class FilesContract:
         place.fetch(targets)
         assert [target.read_bytes() for _, target in targets] == list(CONTENT.values())
 
+    def test_parts_of_a_file_are_read(self, place: Files) -> None:
+        content = bytes(range(256)) * 10_000
+        put(place, {"x": content, "empty": b""})
+        assert b"".join(place.read("x")) == content
+        assert b"".join(place.read("x", 1_000_001)) == content[1_000_001:]
+        assert b"".join(place.read("x", 255, 1_500_000)) == content[255:1_500_255]
+        assert b"".join(place.read("x", len(content) - 3, 99)) == content[-3:]
+        assert b"".join(place.read("empty")) == b""
+        with pytest.raises(NotFound):
+            b"".join(place.read("none"))
+
     def test_writing_tells_the_sha256(self, place: Files) -> None:
         with place.writing("x") as writing:
             writing.write(b"one ")

@@ -174,11 +174,18 @@ def test_conda_python(written: str, python: str) -> None:
         ("numpy>=1.20,<2", "numpy>=1.20,<2"),
         ("numpy=1.21.2=py38_0", "numpy==1.21.2.*"),
         ("pytorch::pytorch=2.1", "torch==2.1.*"),
-        ("pip=23.1", "pip==23.1.*"),
     ],
 )
 def test_conda_packages_that_pypi_has_alike(written: str, line: str) -> None:
     assert conda("python=3.11", written).requirements == (line,)
+
+
+def test_a_pinned_pip_of_conda_brings_setuptools() -> None:
+    """Packages of that time import `pkg_resources` without asking for it."""
+    assert conda("python=3.8", "pip=21.2.4").requirements == ("pip==21.2.4.*", "setuptools<81")
+    named = conda("python=3.8", "pip=21.2.4", {"pip": ["setuptools==60.0"]})
+    assert named.requirements == ("pip==21.2.4.*", "setuptools==60.0")
+    assert conda("python=3.11", "pip").requirements == ()
 
 
 def test_conda_changes_are_noticed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ from environments.conftest import Machine, MakeRoom
 from torchyard.base.errors import BuildFailed
 from torchyard.environments import image_folder, shown
 from torchyard.environments.actions import Environments
-from torchyard.environments.types import BuildCanceled, EnvironmentSpec
+from torchyard.environments.types import BuildCanceled, EnvironmentSpec, from_json
 
 # One build in a process of its own: `<this> <home> <requirement> <database>`.
 BUILDER = """
@@ -105,6 +107,21 @@ def test_an_environment_is_whole_locked_compiled_and_discreet(
     listed = shown.every(room, "default", {spec.hash})
     assert ["alpha==1.0", "beta==1.5"] in [one["packages"] for one in listed]
     assert not leftovers(machine)
+
+
+def test_an_environment_brings_variables_where_nobody_set_them(
+    room: Environments, machine: Machine
+) -> None:
+    wheels.put(machine.wheels, "alpha", "1.0")
+    plain = asked(room, "alpha")
+    spec = replace(plain, variables=(("YARD_TOLD", "it's \\ 1"),))
+    assert spec.hash != plain.hash and from_json(json.loads(json.dumps(spec.to_json()))) == spec
+    folder = room.build(spec)
+    code = "import os; print(os.environ['YARD_TOLD'])"
+    assert python(folder, code) == "it's \\ 1"
+    command = [str(folder / "bin" / "python"), "-c", code]
+    mine = subprocess.run(command, env={"YARD_TOLD": "mine"}, capture_output=True, text=True)
+    assert mine.stdout.strip() == "mine"
 
 
 def test_the_log_shows_no_secret_of_those_who_wait(room: Environments, machine: Machine) -> None:

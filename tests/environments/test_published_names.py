@@ -69,7 +69,8 @@ def test_ours_by_its_own_name_needs_no_notice(reference: str) -> None:
 )
 def test_another_takes_the_place_of_a_published_one_and_says_so(reference: str, ours: str) -> None:
     spec = definition.resolve(reference, LINUX)
-    assert spec.ref == f"{ours}:1"
+    known = curated.named(ours)
+    assert known is not None and spec.ref == f"{ours}:{known.version}"
     assert reference in spec.notices[0] and f"`{ours}`" in spec.notices[0]
 
 
@@ -102,6 +103,20 @@ def test_an_image_that_carries_a_published_environment(image: str, ours: str) ->
     spec = definition.resolve({"image": image}, LINUX)
     assert image in spec.notices[0] and f"`{ours}" in spec.notices[0]
     assert spec.packages
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "AzureML-tensorflow-2.16-cuda12@latest",
+        "AzureML-tensorflow-2.12-cuda11@latest",
+        {"image": "mcr.microsoft.com/azureml/curated/tensorflow-2.16-cuda12:latest"},
+    ],
+)
+def test_tensorflow_comes_with_keras_2_as_azures_does(said: str | dict[str, str]) -> None:
+    spec = definition.resolve(said, LINUX)
+    assert spec.variables == (("TF_USE_LEGACY_KERAS", "1"),)
+    assert "tf-keras==2.16.0" in spec.packages
 
 
 _WORKSPACE = (

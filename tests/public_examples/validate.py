@@ -61,11 +61,11 @@ def validate(client: Client, folder: Path, home: Path) -> list[Outcome]:
     files = list(command_jobs(folder))
     with tempfile.TemporaryDirectory() as sample:
         (Path(sample) / "sample.csv").write_text("a,b\n1,2\n")
-        _set_up(client, files, Path(sample), home)
+        set_up(client, files, Path(sample), home)
     return [_outcome(client, file, str(file.relative_to(folder))) for file in files]
 
 
-def _set_up(client: Client, files: list[Path], sample: Path, home: Path) -> None:
+def set_up(client: Client, files: list[Path], sample: Path, home: Path) -> None:
     bodies = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in files]
     for compute in sorted({str(body.get("compute") or "local") for body in bodies}):
         named = _COMPUTE.match(compute)

@@ -72,3 +72,13 @@ def test_a_context_that_can_not_be_sent(folder: Path) -> None:
     with pytest.raises(LimitExceeded) as full:
         job_files.find_environment({"build": {"path": "docker"}}, folder, Limits(files=1))
     assert full.value.at == ("build", "path")
+
+
+def test_requirements_of_several_lines_are_no_path(tmp_path: Path) -> None:
+    (tmp_path / "r.txt").write_text("six\n")
+    lines = "six==1.16.0\npackaging\n"
+    assert job_files.environment_files({"pip_requirements": lines}, tmp_path) == {
+        "pip_requirements": lines
+    }
+    read = job_files.environment_files({"pip_requirements": "r.txt"}, tmp_path)
+    assert read == {"pip_requirements": ["six"]}

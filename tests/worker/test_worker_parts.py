@@ -146,6 +146,7 @@ def test_the_table_of_variables() -> None:
     assert set(found) - set(expected) == {
         "AZUREML_CR_COMPUTE_CONTEXT",
         "AZUREML_CR_DISTRIBUTED_CONFIG",
+        "AZURE_CONFIG_DIR",
     }
 
 

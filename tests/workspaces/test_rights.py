@@ -8,16 +8,23 @@ from typing import Any
 
 import pytest
 
+from torchyard.azureml.containers import container
 from torchyard.workspaces import rights
 from torchyard.workspaces.rights import LEAST, Right
 from torchyard.workspaces.types import Role, role_named
 from workspaces.served import HERE, JOB, MLFLOW, PEOPLE, Served, served
 
+ONE_DATABASE = True
+
 _TEXTS = {
     "workspace": "default", "name": "nothing", "attempt_id": "a", "sha256": "0" * 64,
     "snapshot_id": "0" * 64, "version": "1", "output": "out", "path": "a/b", "number": "1",
     "upload": "0" * 32, "hash": "0" * 64, "model_id": "m-1", "key": "k", "token": "t",
-    "request_id": "r",
+    "request_id": "r", "subscription": "local", "group": "torchyard",
+    "experiment": "nothing", "node": "0", "question": "details", "asset": "nothing",
+    "id": "nothing", "run": "nothing", "label": "latest", "origin": "ExperimentRun",
+    "model": "nothing:1",
+    "location": "local", "container": container("default", "workspaceblobstore"),
 }  # fmt: skip
 
 
@@ -119,7 +126,8 @@ def test_a_reader_changes_nothing(site: Served) -> None:
                 if "tokens" in path:
                     path = path.replace("/users/one/", "/users/carl/")
                 answer = site.ask("rita", method, path, body)
-                assert answer.status_code < 500, (method, path, answer.text)
+                # 501 is said of what Azure has and torchyard has not.
+                assert answer.status_code < 500 or answer.status_code == 501, (method, path)
     assert site.rows() == before
 
 

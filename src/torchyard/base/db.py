@@ -24,7 +24,7 @@ from sqlalchemy.types import TypeDecorator
 from torchyard.base import postgres
 from torchyard.base.errors import Conflict, InvalidInput
 
-SCHEMA_VERSION = "0012"
+SCHEMA_VERSION = "0015"
 
 metadata = MetaData(
     naming_convention={

@@ -23,6 +23,7 @@ from torchyard.base.errors import Conflict, InvalidInput
 # What Linux allows for a name, and for a path below a folder that has a path itself.
 _NAME_MOST_BYTES = 255
 _PATH_MOST_BYTES = 3000
+_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -141,9 +142,21 @@ def _in_the_way(target: Path) -> Conflict:
 def copy(source: Path, target: Path) -> Stored:
     """Put `source`'s bytes at `target`, whole, and return their hash."""
     with whole(target) as writing, open(source, "rb") as file:
-        while chunk := file.read(1 << 20):
+        while chunk := file.read(_CHUNK_BYTES):
             writing.write(chunk)
     return writing.stored
+
+
+def chunks(file: IO[bytes], most: int | None = None) -> Iterator[bytes]:
+    """What is left of an open file, at the most so many bytes; the file is closed at the end."""
+    with file:
+        while most is None or most > 0:
+            chunk = file.read(_CHUNK_BYTES if most is None else min(_CHUNK_BYTES, most))
+            if not chunk:
+                return
+            yield chunk
+            if most is not None:
+                most -= len(chunk)
 
 
 def walk(folder: Path) -> Iterator[tuple[str, int]]:

@@ -38,7 +38,7 @@ class Transport:
         elsewhere: Callable[[str], str] | None = None,
     ) -> None:
         self._move(url)
-        self._token = token
+        self.token = token
         self._timeout_s = timeout_s
         self._ca_cert = ca_cert
         self._elsewhere = elsewhere
@@ -46,7 +46,7 @@ class Transport:
 
     def twin(self) -> Transport:
         """Another connection to the same server, for another thread."""
-        return Transport(self.url, self._token, self._timeout_s, self._ca_cert, self._elsewhere)
+        return Transport(self.url, self.token, self._timeout_s, self._ca_cert, self._elsewhere)
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
         return self.call("GET", path, query=query)
@@ -129,7 +129,7 @@ class Transport:
     ) -> http.client.HTTPResponse:
         kept = {key: value for key, value in (query or {}).items() if value is not None}
         target = self._parts.path + path + ("?" + urlencode(kept, doseq=True) if kept else "")
-        all_headers = {"Authorization": f"Bearer {self._token}", **headers}
+        all_headers = {"Authorization": f"Bearer {self.token}", **headers}
         fresh = self._connection is None
         try:
             answer = self._exchange(method, target, body, all_headers)

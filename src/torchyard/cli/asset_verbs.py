@@ -63,6 +63,12 @@ def add(group: click.Group, kind: Kind) -> None:
         verb(group, kind)
 
 
+def add_without_files(group: click.Group, kind: Kind) -> None:
+    """Give `group` the verbs of what is no file; creating it is its own."""
+    for verb in (_list, _show, _archive, _restore):
+        verb(group, kind)
+
+
 def show_one(session: Session, found: Record) -> None:
     """One version on one page."""
     files = found.get("files")

@@ -65,7 +65,11 @@ class Finding:
     remedy: str = ""
 
 
-def all_of(settings: Settings) -> list[Finding]:
+def all_of(settings: Settings, **more: Callable[[], Finding]) -> list[Finding]:
+    """
+    Args:
+        more: further checks by their names.
+    """
     checks: list[tuple[str, Callable[[], Finding]]] = [
         ("python", python),
         ("uv", uv),
@@ -81,6 +85,7 @@ def all_of(settings: Settings) -> list[Finding]:
         ("git", git),
         ("server", lambda: server(settings)),
         ("clock", lambda: clock(settings)),
+        *more.items(),
     ]
     return [_guarded(name, check) for name, check in checks]
 

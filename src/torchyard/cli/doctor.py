@@ -7,9 +7,11 @@ Always: nothing is started, changed or left behind; one check that breaks spoils
 
 from __future__ import annotations
 
+import os
+
 import click
 
-from torchyard.cli import checks, tables
+from torchyard.cli import certificate_check, checks, tables
 from torchyard.cli.checks import Finding
 from torchyard.cli.group import Verb
 from torchyard.cli.options import Session, common
@@ -26,7 +28,10 @@ def doctor(session: Session) -> int:
 
     Example: yard doctor
     """
-    found = checks.all_of(session.settings)
+    found = checks.all_of(
+        session.settings,
+        certificate=lambda: certificate_check.certificate(session.settings, os.environ),
+    )
     form = session.form
     if form.kind == "table":
         for finding in found:

@@ -30,6 +30,7 @@ _MODULES = {
     "environment": "torchyard.cli.environments",
     "data": "torchyard.cli.data",
     "datastore": "torchyard.cli.datastores",
+    "component": "torchyard.cli.components",
     "model": "torchyard.cli.models",
     "workspace": "torchyard.cli.workspaces",
     "user": "torchyard.cli.users",
@@ -41,6 +42,7 @@ _MODULES = {
     "audit": "torchyard.cli.audit",
     "doctor": "torchyard.cli.doctor",
     "gc": "torchyard.cli.gc",
+    "client-env": "torchyard.cli.client_env",
     "completion": "torchyard.cli.completion",
 }
 # az's options that take several values behind one name: `--set a=1 b=2`.
@@ -98,7 +100,9 @@ class Root(Noun):
         if cmd_name not in _MODULES:
             return None
         module = importlib.import_module(_MODULES[cmd_name])
-        found: click.Command = getattr(module, "group" if cmd_name in NOUNS else cmd_name)
+        found: click.Command = getattr(
+            module, "group" if cmd_name in NOUNS else cmd_name.replace("-", "_")
+        )
         return found
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:

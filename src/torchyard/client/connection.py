@@ -23,6 +23,7 @@ from torchyard.base.settings import DEFAULT_WORKSPACE, Settings
 
 # A command asks one noun: the others stay unread.
 if TYPE_CHECKING:
+    from torchyard.client.components import Components
     from torchyard.client.computes import Computes
     from torchyard.client.data import Data
     from torchyard.client.datastores import Datastores
@@ -41,8 +42,8 @@ CONFIG_FILES = (".azureml/config.json", "aml_config/config.json", "config.json")
 class Client:
     """One workspace of one server; not for use by several threads at once.
 
-    The nouns: `jobs`, `data`, `datastores`, `models`, `computes`, `environments`, `experiments`,
-    `workspaces`, `snapshots`, `users`, `quotas`.
+    The nouns: `jobs`, `data`, `datastores`, `models`, `components`, `computes`, `environments`,
+    `experiments`, `workspaces`, `snapshots`, `users`, `quotas`.
 
     Args:
         workspace: found as the command finds it when empty.
@@ -106,6 +107,12 @@ class Client:
         from torchyard.client.data import Data
 
         return Data(self.transport, self._here, self.snapshots)
+
+    @cached_property
+    def components(self) -> Components:
+        from torchyard.client.components import Components
+
+        return Components(self.transport, self._here, self.snapshots)
 
     @cached_property
     def datastores(self) -> Datastores:

@@ -222,6 +222,17 @@ def per_node(connection: Connection, workspace: str, name: str) -> tuple[int, in
     return (0, 0) if compute is None else (compute.cores or 0, compute.gpus or 0)
 
 
+def in_use(db: Database) -> tuple[int, int]:
+    """(cores, GPUs) that jobs hold now, in all workspaces, as far as sizes tell."""
+    cores = gpus = 0
+    with db.read() as connection:
+        for compute in store.everywhere(connection):
+            held = store.count_held(connection, compute.workspace, compute.name)
+            cores += held * (compute.cores or 0)
+            gpus += held * (compute.gpus or 0)
+    return cores, gpus
+
+
 def clusters(connection: Connection) -> list[Compute]:
     """Every cluster of every workspace: they share the machine."""
     return store.everywhere(connection)

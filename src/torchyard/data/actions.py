@@ -19,7 +19,7 @@ from torchyard.base import refs
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound, TorchyardError, Unreachable
 from torchyard.base.files import Stored
-from torchyard.data import assets, datastores, store, uris, url_maps
+from torchyard.data import assets, datastores, property_store, store, uris, url_maps
 from torchyard.data.datastores import Datastores
 from torchyard.data.remote import EXTRAS, REFUSED, RemoteFiles
 from torchyard.data.types import DATA_TYPES, DataAsset, DataFile, Datastore, Files, Pinned
@@ -119,8 +119,9 @@ def files_of(db: Database, stores: Datastores, asset: DataAsset) -> list[DataFil
 
 
 def forget_checksums(connection: Connection, workspace: str, name: str, folder: str) -> None:
-    """Of the files below a folder of a datastore, which are gone."""
+    """Of the files below a folder of a datastore, which are gone, and whatever was said of them."""
     store.drop_checksums(connection, workspace, name, folder)
+    property_store.drop_below(connection, workspace, name, folder)
 
 
 def checksums_of(db: Database, workspace: str, place: Place) -> dict[str, tuple[str, str]]:

@@ -2,8 +2,8 @@
 
 Owns: the asset's document, versions, archiving, where uploaded files are put.
 Leaves: what a path means to actions.py, what a job left to whoever passes a `FindOutput`.
-Always: a version once given never changes; uploaded files are in the datastore before the
-version exists.
+Always: a version once given never changes but for what is said of it; uploaded files are in the
+datastore before the version exists.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +131,27 @@ def register(
         )
         store.add_asset(connection, asset)
     return asset
+
+
+def describe(
+    db: Database,
+    workspace: str,
+    name: str,
+    version: str,
+    description: str,
+    tags: Mapping[str, str],
+    properties: Mapping[str, str],
+) -> DataAsset:
+    """Say something else of a version.
+
+    Raises:
+        NotFound: there is no such version.
+    """
+    found = get(db, workspace, name, version)
+    said = replace(found, description=description, tags=dict(tags), properties=dict(properties))
+    with db.write() as connection:
+        store.describe_asset(connection, said)
+    return said
 
 
 def get(db: Database, workspace: str, name: str, version: str = LATEST) -> DataAsset:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,29 @@ def put(
             at=["path"],
         )
     opened(made)
+    with db.write() as connection:
+        store.put_datastore(connection, made)
+    return made
+
+
+def describe(
+    db: Database,
+    stores: Datastores,
+    workspace: str,
+    name: str,
+    description: str,
+    tags: Mapping[str, str],
+) -> Datastore:
+    """Say something else of a datastore; where it lies stays as it is.
+
+    Raises:
+        NotFound: there is none of that name.
+        Conflict: it is one of those that are always there.
+    """
+    found = get(db, stores, workspace, name)
+    if name in BUILT_IN:
+        raise Conflict(f"datastore `{name}` is built in and can't be changed")
+    made = replace(found, description=description, tags=dict(tags))
     with db.write() as connection:
         store.put_datastore(connection, made)
     return made

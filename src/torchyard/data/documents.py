@@ -14,7 +14,7 @@ from typing import Any
 from torchyard.base.errors import InvalidSpec, nearest
 from torchyard.base.refs import NAME_PATTERN
 
-_VERSION = re.compile(r"[a-zA-Z0-9][\w.-]{0,29}", re.ASCII)
+_VERSION = re.compile(r"[a-zA-Z0-9][\w.-]{0,63}", re.ASCII)
 
 
 def refuse_unknown(
@@ -76,7 +76,7 @@ def version_of(document: Mapping[str, Any]) -> str:
         return ""
     if not _VERSION.fullmatch(str(version)):
         raise InvalidSpec(
-            f"`{version}` is no version", "up to 30 letters, digits, `.`, `-`", at=["version"]
+            f"`{version}` is no version", "up to 64 letters, digits, `.`, `-`", at=["version"]
         )
     return str(version)
 

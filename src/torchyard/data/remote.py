@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ _NOT_SECRET = (
     "account_name", "account_host", "endpoint_url", "region_name", "host", "username", "type",
     "client_id", "tenant_id", "key_filename", "project_id", "client_email", "token_uri", "auth_uri",
 )  # fmt: skip
+_TIMES = ("LastModified", "last_modified", "updated", "mtime", "last_write_time")
 _MARKS = ("ETag", "etag", "md5Hash", "LastModified", "last_modified", "mtime", "last_write_time")
 
 
@@ -118,6 +120,21 @@ class RemoteFiles:
         with self._told(wanted[0][0] if wanted else ""):
             sources = [self._at(path) for path, _ in wanted]
             self._system().get(sources, [str(target) for _, target in wanted])
+
+    def read(self, path: str, start: int = 0, most: int | None = None) -> Iterator[bytes]:
+        with self._told(path):
+            file = self._system().open(self._at(path), "rb", block_size=4 << 20)
+            file.seek(start)
+        return self._chunks(path, file, most)
+
+    def _chunks(self, path: str, file: Any, most: int | None) -> Iterator[bytes]:
+        chunks = files.chunks(file, most)
+        while True:
+            with self._told(path):
+                chunk = next(chunks, None)
+            if chunk is None:
+                return
+            yield chunk
 
     @contextmanager
     def writing(self, path: str) -> Iterator[files.Writing]:
@@ -223,7 +240,21 @@ class _Writing(files.Writing):
 
 def _entry(info: Mapping[str, Any], path: str) -> Entry:
     mark = next((str(info[key]) for key in _MARKS if info.get(key)), "")
-    return Entry(path, int(info.get("size") or 0), mark.strip('"'))
+    return Entry(path, int(info.get("size") or 0), mark.strip('"'), _modified_at(info))
+
+
+def _modified_at(info: Mapping[str, Any]) -> datetime | None:
+    """Each file system has a word and a form of its own for it."""
+    for key in _TIMES:
+        found = info.get(key)
+        if isinstance(found, str):
+            with suppress(ValueError):
+                found = datetime.fromisoformat(found.replace("Z", "+00:00"))
+        if isinstance(found, (int, float)) and found > 0:
+            return datetime.fromtimestamp(found, timezone.utc)
+        if isinstance(found, datetime):
+            return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+    return None
 
 
 def _discard(system: Any, file: Any, draft: str, target: str) -> None:

@@ -109,6 +109,19 @@ def list_assets(connection: Connection, workspace: str, name: str = "") -> list[
     return [DataAsset(**row._mapping) for row in rows]
 
 
+def describe_asset(connection: Connection, asset: DataAsset) -> None:
+    """Keep what may change of a version: what is said of it."""
+    connection.execute(
+        update(data_assets)
+        .where(
+            data_assets.c.workspace == asset.workspace,
+            data_assets.c.name == asset.name,
+            data_assets.c.version == asset.version,
+        )
+        .values(description=asset.description, tags=asset.tags, properties=asset.properties)
+    )
+
+
 def set_archived(
     connection: Connection, workspace: str, name: str, version: str, archived: bool
 ) -> None:

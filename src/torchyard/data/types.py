@@ -73,11 +73,14 @@ class Pinned:
 
 @dataclass(frozen=True)
 class Entry:
-    """One file. `mark` changes when its bytes do, as far as its place can tell; may be empty."""
+    """One file. `mark` changes when its bytes do, as far as its place can tell; may be empty.
+    `modified_at` is None where the place does not tell.
+    """
 
     path: str
     size_bytes: int
     mark: str
+    modified_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,13 @@ class Files(Protocol):
 
     def fetch(self, wanted: Sequence[tuple[str, Path]]) -> None:
         """Copy files to this machine; the folders of the targets exist."""
+        ...
+
+    def read(self, path: str, start: int = 0, most: int | None = None) -> Iterator[bytes]:
+        """The bytes of a file from `start` on, at the most so many, a MiB or so at a time.
+
+        The file is opened by the call, not by the first chunk.
+        """
         ...
 
     def writing(self, path: str) -> AbstractContextManager[Writing]:

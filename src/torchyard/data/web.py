@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from torchyard.base.errors import InvalidInput, NotFound, Unreachable
-from torchyard.base.files import Writing
+from torchyard.base.files import Writing, chunks
 from torchyard.data.types import Entry
 
 _TIMEOUT_S = 60.0
@@ -51,6 +51,12 @@ class WebFiles:
                     shutil.copyfileobj(answer, file, _BLOCK)
                 except OSError as error:
                     raise Unreachable(f"`{self._url}` broke off: {error}", "try again") from error
+
+    def read(self, path: str, start: int = 0, most: int | None = None) -> Iterator[bytes]:
+        answer = self._ask("GET")
+        while start > 0 and (skipped := answer.read(min(start, _BLOCK))):
+            start -= len(skipped)
+        return chunks(answer, most)
 
     def writing(self, path: str) -> AbstractContextManager[Writing]:
         raise InvalidInput(f"`{self._url}` can't be written to", "name a datastore")

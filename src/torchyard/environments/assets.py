@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sqlalchemy import Connection
+
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidSpec
@@ -21,6 +23,10 @@ from torchyard.environments.types import EnvironmentAsset
 
 _RESERVED = ("azureml", "microsoft")
 _SAID = ("description", "tags", "properties")
+ANONYMOUS = "CliV2AnonymousEnvironment"
+"""Below this name Azure ML's clients keep the environments of jobs that have no name of their own;
+lists leave it out.
+"""
 
 
 @dataclass(frozen=True)
@@ -150,10 +156,21 @@ def list_in(
     db: Database, workspace: str, name: str = "", archived: bool | None = False
 ) -> list[EnvironmentAsset]:
     """The newest of each name, or all versions of one; `archived` None takes both kinds."""
-    with db.read() as connection:
-        found = asset_store.list_in(connection, workspace, name)
+    found = list_versions(db, workspace, name)
     found = [asset for asset in found if archived is None or asset.archived is archived]
     return found if name else versions.newest_of_each(found)
+
+
+def list_versions(db: Database, workspace: str, name: str = "") -> list[EnvironmentAsset]:
+    """All versions of all names or of one, archived ones too; newest first."""
+    with db.read() as connection:
+        found = asset_store.list_in(connection, workspace, name)
+    return [asset for asset in found if name or asset.name != ANONYMOUS]
+
+
+def forget_all(connection: Connection, workspace: str) -> None:
+    """Every environment of a workspace that is going."""
+    asset_store.forget_all(connection, workspace)
 
 
 def owned(db: Database, workspace: str) -> names.Owned:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
@@ -118,7 +118,18 @@ def _install_packages(
     if spec.layers:
         uv.say(f"torchyard's layers: {', '.join(spec.layers)}")
         layers.put(spec.layers, packages)
+    if spec.variables:
+        uv.say(f"variables of its Python: {', '.join(name for name, _ in spec.variables)}")
+        _put_variables(spec.variables, packages)
     return text
+
+
+def _put_variables(variables: Iterable[tuple[str, str]], packages: Path) -> None:
+    """What a job or a person sets wins. In a file, they go wherever the environment is copied."""
+    lines = (
+        f"import os; os.environ.setdefault({name!r}, {value!r})\n" for name, value in variables
+    )
+    (packages / "torchyard_variables.pth").write_text("".join(lines), encoding="utf-8")
 
 
 def _there(packages: Path) -> tuple[str, ...]:

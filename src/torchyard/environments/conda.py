@@ -100,6 +100,10 @@ _LINE = re.compile(
 )
 _CHANNEL = re.compile(r"[\w-][\w.-]*(?:/[\w.-]+)*|(?:https?|file|s3|gcs|oci)://\S+", re.ASCII)
 _CLAUSE = re.compile(r"(?P<how>===?|~=|!=|<=|>=|=|<|>|)\s*(?P<version>[\w.+!-]+?)(?P<any>\.?\*)?")
+# Conda's pip depends on it. A file that pins pip is of a time when people's packages took
+# `pkg_resources` for granted, which later ones lack.
+_WITH_PIP = "setuptools<81"
+_SETUPTOOLS = re.compile(r"setuptools\b(?!-)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -141,7 +145,7 @@ def read(document: Any, at: At) -> Contents:
     if not isinstance(listed, list):
         raise InvalidSpec("`dependencies` is not a list", at=(*at, "dependencies"))
     channels = _channels(document.get("channels") or [], (*at, "channels"))
-    python, lines, notices = "", [], []
+    python, lines, notices, with_pip = "", [], [], False
     packages: dict[str, At] = {}
     for position, entry in enumerate(listed):
         here = (*at, "dependencies", position)
@@ -165,6 +169,10 @@ def read(document: Any, at: At) -> Contents:
                 channels.append(channel)
         elif version:
             lines.append("pip" + _pip_version(version, here))
+            with_pip = True
+    if with_pip and not any(_SETUPTOOLS.match(line) for line in lines):
+        lines.append(_WITH_PIP)
+        notices.append(f"`{_WITH_PIP}` comes with conda's `pip`, so it comes here, too")
     _check_extra(packages)
     return Contents(
         python,

@@ -28,6 +28,7 @@ class Curated:
     `python` empty means the platform's own. `accelerator` is what it needs: `cpu`, `cuda`, or
     empty where any will do. `twin` has the same for the other accelerator. `contents` is empty
     where nobody built it yet; then `locked` are the versions that a build will ask for.
+    `variables` are those that Azure's image of that name sets.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Curated:
     requirements: tuple[str, ...] = ()
     contents: Mapping[str, Any] = field(default_factory=dict)
     locked: tuple[str, ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -92,6 +94,7 @@ def _read(folder: Path) -> Curated:
         requirements=_lines(folder / "requirements.txt"),
         contents=json.loads(contents.read_text(encoding="utf-8")) if contents.exists() else {},
         locked=_lines(locked) if locked.exists() else (),
+        variables=tuple(said.get("variables", {}).items()),
     )
 
 

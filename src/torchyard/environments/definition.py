@@ -70,6 +70,7 @@ def resolve(
         empty = EnvironmentSpec("", (), str(platform))
         return image_definition.of_build(definition["build"], empty, named, sources, at)
     python, lines, notices = "", [], []
+    variables: tuple[tuple[str, str], ...] = ()
     foreign = ""
     if "image" in definition:
         name = _text(definition["image"], "image", at)
@@ -79,6 +80,7 @@ def resolve(
         if image.substitute is not None:
             judge(image.substitute, (*at, "image"))
         python, notices = image.python, [image.notice] if image.notice else []
+        variables = image.variables
         lines = list(image.requirements)
     if "pip_requirements" in definition:
         asked = requirements.read(definition["pip_requirements"], (*at, "pip_requirements"))
@@ -94,7 +96,7 @@ def resolve(
         return image_definition.put_into(foreign, spec, at) if foreign else spec
     if foreign and not lines:
         return image_definition.put_into(foreign, EnvironmentSpec("", (), str(platform)), at)
-    spec = _spec(python, lines, notices, platform)
+    spec = replace(_spec(python, lines, notices, platform), variables=variables)
     return image_definition.put_into(foreign, spec, at) if foreign else spec
 
 
@@ -104,7 +106,8 @@ def _named(
     notices = [found.notice] if found.notice else []
     if found.curated is not None:
         lines = list(found.curated.pinned)
-        return replace(_spec(found.curated.python, lines, notices, platform), ref=found.ref)
+        spec = _spec(found.curated.python, lines, notices, platform)
+        return replace(spec, ref=found.ref, variables=found.curated.variables)
     # A version that was registered is good; what it says now is told without a place.
     spec = resolve(found.definition, platform, at, judge=judge, sources=sources)
     return replace(spec, ref=found.ref)

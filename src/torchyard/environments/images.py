@@ -57,6 +57,7 @@ class Image:
     requirements: tuple[str, ...]
     notice: str
     substitute: Substitute | None = None
+    variables: tuple[tuple[str, str], ...] = ()
 
 
 def read(image: str, platform: Platform, at: tuple[str | int, ...]) -> Image | None:
@@ -82,9 +83,9 @@ def read(image: str, platform: Platform, at: tuple[str | int, ...]) -> Image | N
         found = names.find(carried, platform, names.nobody, at)
         assert found.curated is not None
         what = f"image `{image}`"
-        ours = names.stands_for(what, found.curated)
-        place = names.in_place_of(what, found.curated)
-        return Image(found.curated.python, found.curated.pinned, ours.notice, place)
+        ours = found.curated
+        notice, place = names.stands_for(what, ours).notice, names.in_place_of(what, ours)
+        return Image(ours.python, ours.pinned, notice, place, ours.variables)
     return None
 
 

@@ -80,6 +80,7 @@ class EnvironmentSpec:
     (`--extra-index-url …`), then the packages in order of name.
     `layers` are packages of torchyard's own in the place of some; `layers_mark` tells their
     content.
+    `variables` are those that its Python starts with, where nobody set them.
     `conda` are conda's words for packages that come from `channels`, in their order.
     With an `image` it is a root filesystem: then `python` is empty where nothing is put into it.
     `notices` say what was put in the place of what, `ref` is the named environment that it is,
@@ -96,6 +97,7 @@ class EnvironmentSpec:
     conda: tuple[str, ...] = ()
     channels: tuple[str, ...] = ()
     image: ImageSpec | None = None
+    variables: tuple[tuple[str, str], ...] = ()
 
     @functools.cached_property
     def hash(self) -> str:
@@ -109,6 +111,8 @@ class EnvironmentSpec:
             content += ["conda", list(self.conda), list(self.channels)]
         if self.image:
             content += ["image", self.image.content]
+        if self.variables:
+            content += ["variables", [list(one) for one in self.variables]]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     @property
@@ -132,6 +136,7 @@ class EnvironmentSpec:
             "conda": list(self.conda),
             "channels": list(self.channels),
             "image": self.image.to_json() if self.image else None,
+            "variables": [list(one) for one in self.variables],
         }
 
 
@@ -147,6 +152,7 @@ def from_json(body: Mapping[str, Any]) -> EnvironmentSpec:
         conda=tuple(body.get("conda", ())),
         channels=tuple(body.get("channels", ())),
         image=_image(body["image"]) if body.get("image") else None,
+        variables=tuple((name, value) for name, value in body.get("variables", ())),
     )
 
 

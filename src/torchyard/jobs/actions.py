@@ -14,7 +14,15 @@ from typing import Any
 from sqlalchemy import Connection
 
 from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound, nearest
-from torchyard.jobs import attempt_store, experiment_store, progress, secrets, spec_values, store
+from torchyard.jobs import (
+    attempt_store,
+    experiment_store,
+    own_properties,
+    progress,
+    secrets,
+    spec_values,
+    store,
+)
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import ENDED, Event, Experiment, Job, JobError, Status
 
@@ -46,6 +54,12 @@ def get(room: Room, workspace: str, name: str) -> Job:
     )
 
 
+def named(room: Room, workspace: str, name: str) -> Job | None:
+    """As `get`, and None where there is none."""
+    with room.db.read() as connection:
+        return store.job_named(connection, workspace, name)
+
+
 def list_in(
     room: Room,
     workspace: str,
@@ -57,11 +71,13 @@ def list_in(
     tags: Sequence[str] = (),
     before: int | None = None,
     limit: int = 50,
+    type: str = "",
 ) -> list[Job]:
     """Newest first, `limit` at the most; `before` is the id of the last one seen.
 
     Args:
         archived: True for archived ones only, None for both kinds.
+        type: as `Job.type`; all when empty.
         tags: each `key` or `key=value`; a job has all of them.
 
     Raises:
@@ -91,6 +107,7 @@ def list_in(
             tags=_wanted_tags(tags),
             before=before,
             limit=limit,
+            type=type,
         )
 
 
@@ -127,6 +144,32 @@ def update(room: Room, workspace: str, name: str, changes: Mapping[str, Any]) ->
         job = store.job_by_id(connection, job.id)
     room.signals.notify(job_key(job))
     return job
+
+
+def add_properties(room: Room, workspace: str, name: str, properties: Mapping[str, Any]) -> Job:
+    """Say more of a job; what it says already stays.
+
+    Raises:
+        Conflict: a property has another value already, or is one that torchyard reads.
+        NotFound: no such job.
+    """
+    job = get(room, workspace, name)
+    given = merged({}, properties)
+    new = {key: value for key, value in given.items() if job.properties.get(key) != value}
+    for key in new:
+        if key in job.properties or key.startswith(own_properties.PREFIX):
+            raise Conflict(
+                f"property `{key}` of job `{name}` can't be changed",
+                "properties stay as they were when the job was made; use a tag",
+                at=("properties", key),
+            )
+    if not new:
+        return job
+    with room.db.write() as connection:
+        job = store.job_by_id(connection, job.id)
+        values = {"properties": {**new, **job.properties}}
+        store.change_job(connection, job.id, **secrets.without(job, values))
+        return store.job_by_id(connection, job.id)
 
 
 def archive(room: Room, workspace: str, name: str, archived: bool = True) -> Job:

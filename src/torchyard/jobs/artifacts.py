@@ -43,6 +43,12 @@ def list_of(room: Room, job: Job) -> list[Artifact]:
     return [Artifact(path, size) for path, size in sorted(found.items())]
 
 
+def logs_of(room: Room, job: Job) -> Iterator[tuple[str, Path]]:
+    """(path as users name it, file) of every log of every attempt."""
+    for log in room.logs.list(job.workspace, job.name):
+        yield _shown(job, log), room.logs.file(job.workspace, job.name, log.attempt, log.path)
+
+
 def file(room: Room, job: Job, path: str) -> Path:
     """
     Raises:

@@ -81,6 +81,8 @@ class Launcher:
             environment = environment_from_json(store.environment_of(connection, job.id))
         given = {} if of_heir else inputs.plans(room, job, spec.read(job.spec))
         folder = None if of_heir else room.environments.use(environment)
+        if folder is not None:
+            room.client_door.expect(folder)
         assert folder is not None or of_heir
         with room.db.write() as connection:
             self._check_own(connection, attempt)

@@ -66,6 +66,8 @@ def find(home: Path) -> Iterator[Leftover]:
     for path in _children(home / "cache"):
         if path.name.startswith(".removing-"):
             yield Leftover(path, "a removal")
+    for path in _children(home / "uploads"):
+        yield Leftover(path, "an upload in blocks")
     for folder in ("blobs", "datastores", "logs"):
         yield from _drafts(home / folder)
 

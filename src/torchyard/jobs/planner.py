@@ -84,7 +84,10 @@ def plan(
         environment_variables=document.environment_variables,
         secrets=secrets.marked(document.properties),
         not_secrets=secrets.marked(document.properties, secrets.PLAIN),
-        variables=variables(workspace, job, attempt, run_token, server_url),
+        variables={
+            **variables(workspace, job, attempt, run_token, server_url),
+            **room.client_door.variables(job, run_token),
+        },
         code=document.code.removeprefix("snapshot:"),
         inputs=given,
         outputs={

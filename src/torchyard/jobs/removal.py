@@ -25,6 +25,7 @@ from torchyard.jobs import (
     dataset_inputs,
     deletion,
     history_store,
+    metric_rows,
     removal_store,
     run_requests,
     scratch,
@@ -139,6 +140,7 @@ def _dropped(room: Room, job: Job) -> bool:
 def _drop_rows(connection: Connection, job: Job) -> None:
     history_store.drop(connection, job.id)
     dataset_inputs.drop(connection, job.id)
+    metric_rows.drop(connection, job.id)
     run_requests.drop(connection, job.id)
     logged.forget_run(connection, job.workspace, job.name)
     for name, prefix in _places(job):

@@ -14,6 +14,7 @@ from torchyard.data.datastores import Datastores
 from torchyard.data.fetching import Fetcher
 from torchyard.environments.actions import Environments
 from torchyard.executors.machine import Machine
+from torchyard.jobs.client_door import ClientDoor
 from torchyard.jobs.history import History
 from torchyard.jobs.logs import Logs
 from torchyard.jobs.signals import Signals
@@ -41,6 +42,7 @@ class Room:
     machine: Mapping[str, int] = field(default_factory=dict)
     devices: Machine = field(default_factory=lambda: Machine({}))
     standing: Standing = field(default_factory=Alone)
+    client_door: ClientDoor = field(default_factory=ClientDoor)
 
     def lock(self, name: str) -> Path:
         """The file that stands for something only one of all servers does at a time."""

@@ -168,14 +168,16 @@ def create_run(
     tags: Mapping[str, str],
     request: str = "",
     made_by: str = "",
+    name: str = "",
 ) -> Job:
-    """A run that is no job, Running, with a new id.
+    """A run that is no job, Running.
 
     Args:
+        name: what it is called; a new one when empty. One that is taken is that run.
         made_by: whose token asks, where `owner` is what a client says.
         request: the id of the request that asks for it; asked again, it makes no other run.
     """
-    made_up = names.generate()
+    made_up = name or names.generate()
     place = experiment(room, workspace, experiment_id)
     elsewhere = {}
     if place.artifact_location:
@@ -194,7 +196,7 @@ def create_run(
         "experiment_id": place.id,
         "status": Status.RUNNING.value,
         "owner": owner,
-        "display_name": display_name or made_up.rpartition("_")[0],
+        "display_name": display_name or made_up.rpartition("_")[0] or made_up,
         "spec": {},
         "spec_hash": "",
         "environment": None,
@@ -213,6 +215,8 @@ def create_run(
         "description": "",
     }
     with room.db.write() as connection:
+        if name and (taken := store.job_named(connection, workspace, name)) is not None:
+            return taken
         if not request:
             return store.job_by_id(connection, store.add_job(connection, values))
         known = run_requests.job_made_by(connection, workspace, request)

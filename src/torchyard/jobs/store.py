@@ -165,6 +165,7 @@ def list_jobs(
     archived: bool | None = None,
     parent: str | None = None,
     tags: Mapping[str, str | None] | None = None,
+    type: str = "",
 ) -> list[Job]:
     """Newest first; `deleted` and `archived` None take both; a tag None takes any value."""
     query = _jobs().where(jobs.c.workspace == workspace).order_by(jobs.c.id.desc())
@@ -178,6 +179,8 @@ def list_jobs(
         query = query.where(jobs.c.deleted == deleted)
     if archived is not None:
         query = query.where(jobs.c.archived == archived)
+    if type:
+        query = query.where(jobs.c.type == type)
     if parent is not None:
         query = query.where(jobs.c.parent == parent)
     for tag, value in (tags or {}).items():

@@ -11,9 +11,10 @@ import shutil
 
 from torchyard.base.errors import Conflict
 from torchyard.base.settings import DEFAULT_WORKSPACE
+from torchyard.components import actions as components
 from torchyard.compute import actions as computes
 from torchyard.compute.types import LOCAL
-from torchyard.data import assets, datastores, url_maps
+from torchyard.data import assets, codes, datastores, saved_datasets, url_maps
 from torchyard.data.datastores import BUILT_IN
 from torchyard.environments import assets as environments
 from torchyard.jobs import experiment_store, store
@@ -47,6 +48,10 @@ def delete_empty(room: Room, workspace: str) -> None:
                 code="workspace_not_empty",
             )
         computes.forget_all(connection, workspace)
+        codes.forget_all(connection, workspace)
+        saved_datasets.forget_all(connection, workspace)
+        components.forget_all(connection, workspace)
+        environments.forget_all(connection, workspace)
         experiment_store.drop_all(connection, workspace)
         workspaces.forget(connection, workspace)
     for name in BUILT_IN:
@@ -70,6 +75,7 @@ def _held(room: Room, workspace: str) -> list[str]:
         "environment": [
             one.name for one in environments.list_in(room.db, workspace, archived=None)
         ],
+        "component": [one.name for one in components.list_in(room.db, workspace, archived=None)],
         "the map of": [one.prefix for one in url_maps.list_in(room.db, workspace)],
     }
     return [f"{noun} `{name}`" for noun, names in named.items() for name in names]

@@ -19,6 +19,7 @@ from starlette.concurrency import run_in_threadpool
 
 from torchyard.base.errors import Forbidden, InvalidInput
 from torchyard.base.settings import DEFAULT_WORKSPACE
+from torchyard.mlflow import plugin_uris
 from torchyard.mlflow.errors import Handle, MlflowRoute, guarded
 from torchyard.worker.masking import Masker
 from torchyard.workspaces.types import Identity
@@ -230,7 +231,7 @@ class Caller:
 
     def call(self, request: Request, content: bytes) -> Call:
         identity = self.authenticate(request)
-        fields = read_fields(request, content)
+        fields = plugin_uris.taken(read_fields(request, content))
         masker = self.masker_of(identity)
         return Call(
             workspace_of(request, identity),

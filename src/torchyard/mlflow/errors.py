@@ -19,6 +19,7 @@ from starlette.requests import ClientDisconnect
 
 from torchyard.base import disk
 from torchyard.base.errors import Conflict, InvalidInput, NotFound, TorchyardError
+from torchyard.mlflow import plugin_uris
 
 _log = logging.getLogger(__name__)
 
@@ -58,11 +59,13 @@ def answer(error: TorchyardError) -> JSONResponse:
 
 
 def guarded(handle: Handle) -> Handle:
-    """The handler, with every error answered in MLflow's shape."""
+    """The handler, with every error answered in MLflow's shape, and places named as who asks
+    reads them.
+    """
 
     async def answering(request: Request) -> Response:
         try:
-            return await handle(request)
+            return plugin_uris.told(request, await handle(request))
         except TorchyardError as error:
             return answer(error)
         except RequestValidationError as error:

@@ -71,6 +71,12 @@ def router(
     def log_batch(call: the_call) -> JSONResponse:
         return log(call, translate.batch_records)
 
+    # Azure ML's plug-in asks so where MLflow's client would queue, and waits if it gets an id.
+    @routes.post("/runs/log-batch-async")
+    def log_batch_async(call: the_call) -> JSONResponse:
+        log(call, translate.batch_records)
+        return JSONResponse({"batch_tracking_id": ""})
+
     @routes.post("/runs/create")
     def create(call: the_call) -> JSONResponse:
         place = experiment(runs, call.workspace, call.text("experiment_id", default="0"))

@@ -26,6 +26,7 @@ from torchyard.models.types import FindSource, Model, ModelFile, Source
 
 _CHANGES = ("description", "tags", "properties", "stage")
 LATEST = versions.LATEST
+_TOP = model_folder("name", "unique").count("/") + 1
 
 
 def register(
@@ -66,7 +67,8 @@ def keep(
     """
     _version_is_free(db, workspace, asked)
     # Each registration copies into a folder of its own, so that two at once share no file.
-    folder = model_folder(_as_folder(asked.name), uuid.uuid4().hex[:12]) if source.files else ""
+    top = model_folder(_as_folder(asked.name), uuid.uuid4().hex[:12]) if source.files else ""
+    folder = top if source.single or not top else f"{top}{_last_of(asked.path)}"
     try:
         copied = tuple(
             _copy(datastores, workspace, f"{folder}/{path}", path, file)
@@ -74,8 +76,8 @@ def keep(
         )
         return _written(db, clock, workspace, asked, source, owner, folder, copied)
     except BaseException:
-        if folder:
-            datastores.delete(workspace, BLOB_STORE, folder)
+        if top:
+            datastores.delete(workspace, BLOB_STORE, top)
         raise
 
 
@@ -148,12 +150,17 @@ def list_in(
     db: Database, workspace: str, name: str = "", archived: bool | None = False
 ) -> list[Model]:
     """The newest of each name, or all versions of one; `archived` None takes both kinds."""
-    with db.read() as connection:
-        found = store.list_all(connection, workspace, name)
+    found = list_versions(db, workspace, name)
     found = [model for model in found if archived is None or model.archived is archived]
     if name:
         return found
     return versions.newest_of_each(found)
+
+
+def list_versions(db: Database, workspace: str, name: str = "") -> list[Model]:
+    """All versions of all names or of one, archived ones too; newest first."""
+    with db.read() as connection:
+        return store.list_all(connection, workspace, name)
 
 
 def archive(
@@ -293,7 +300,14 @@ def _has_version(name: str, version: int) -> Conflict:
 def _delete_files(datastores: Datastores, model: Model) -> None:
     # After their row, so that no version ever points at nothing.
     if model.folder:
-        datastores.delete(model.workspace, BLOB_STORE, model.folder)
+        top = "/".join(model.folder.split("/")[:_TOP])
+        datastores.delete(model.workspace, BLOB_STORE, top)
+
+
+def _last_of(path: str) -> str:
+    """The name that its folder had, for clients download a model into a folder of that name."""
+    above, _, last = path.rstrip("/").rpartition("/")
+    return f"/{_as_folder(last)}" if above and last else ""
 
 
 def _as_folder(name: str) -> str:

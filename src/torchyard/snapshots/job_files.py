@@ -199,7 +199,8 @@ def environment_files(document: Mapping[str, Any], folder: Path, at: At = ()) ->
         here = (*at, "conda_file")
         found["conda_file"] = _yaml(_existing(conda, folder, here), here)
     pip = found.get("pip_requirements")
-    if isinstance(pip, str):
+    # A text of several lines is no path.
+    if isinstance(pip, str) and "\n" not in pip.strip():
         here = (*at, "pip_requirements")
         found["pip_requirements"] = _requirements(_existing(pip, folder, here), here)
     return found

@@ -17,8 +17,17 @@ _MARK = b"yard_"
 _TOKEN = re.compile(rb"yard_[par]_[A-Za-z0-9_-]{43}")
 _START = re.compile(rb"yard_[par]_[A-Za-z0-9_-]{0,42}\Z")
 _PREFIXES = (b"yard_p_", b"yard_a_", b"yard_r_")
+_TOKEN_BYTES = len(b"yard_p_") + 43
 
-LONGEST = len(b"yard_p_") + 43
+# JWTs of this server all begin so: see workspaces/jwts.py.
+_JWT_HEAD = b"eyJhbGciOiJIUzI1NiIsImtpZCI6InRvcmNoeWFyZCIsInR5cCI6IkpXVCJ9."
+_CLAIMS_BYTES = 1400
+_JWT = re.compile(re.escape(_JWT_HEAD) + rb"[\w-]{1,%d}\.[\w-]{43}" % _CLAIMS_BYTES)
+_JWT_START = re.compile(
+    re.escape(_JWT_HEAD) + rb"(?:[\w-]{0,%d}|[\w-]{1,%d}\.[\w-]{0,42})\Z" % ((_CLAIMS_BYTES,) * 2)
+)
+
+LONGEST = len(_JWT_HEAD) + _CLAIMS_BYTES + 1 + 43
 """Bytes of a token; a chunk's neighbours are looked at as far as this, less one."""
 
 
@@ -39,6 +48,8 @@ class Masker:
     def mask(self, data: bytes) -> bytes:
         """The data with every whole token and secret replaced by stars."""
         places = _tokens(data) if _MARK in data else []
+        if _JWT_HEAD in data:
+            places += _jwts(data)
         for secret in self._secrets:
             place = data.find(secret)
             while place >= 0:
@@ -91,13 +102,40 @@ def _tokens(data: bytes) -> list[tuple[int, int]]:
     place = data.find(_MARK)
     while place >= 0:
         if _TOKEN.match(data, place):
-            places.append((place, LONGEST))
+            places.append((place, _TOKEN_BYTES))
         place = data.find(_MARK, place + 1)
+    return places
+
+
+def _jwts(data: bytes) -> list[tuple[int, int]]:
+    places = []
+    place = data.find(_JWT_HEAD)
+    while place >= 0:
+        found = _JWT.match(data, place)
+        if found is not None:
+            places.append((place, len(found[0])))
+        place = data.find(_JWT_HEAD, place + 1)
     return places
 
 
 def _unfinished_token(data: bytes) -> int:
     tail = data[-(LONGEST - 1) :]
+    place = tail.find(_JWT_HEAD)
+    while place >= 0:
+        if _JWT_START.match(tail, place):
+            return len(tail) - place
+        place = tail.find(_JWT_HEAD, place + 1)
+    tail = data[-(len(_JWT_HEAD) - 1) :]
+    place = tail.find(_JWT_HEAD[:1])
+    while place >= 0:
+        if _JWT_HEAD.startswith(tail[place:]):
+            return max(len(tail) - place, _unfinished_short(data))
+        place = tail.find(_JWT_HEAD[:1], place + 1)
+    return _unfinished_short(data)
+
+
+def _unfinished_short(data: bytes) -> int:
+    tail = data[-(_TOKEN_BYTES - 1) :]
     place = tail.find(b"y")
     while place >= 0:
         rest = tail[place:]

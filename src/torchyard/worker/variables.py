@@ -130,13 +130,15 @@ def _platform(plan: LaunchPlan, node: int, found: Surroundings) -> dict[str, str
     work = found.folders.work
     return {
         "MLFLOW_TRACKING_URI": found.relay_url,
-        "MLFLOW_TRACKING_TOKEN": plan.run_token,
+        "MLFLOW_TRACKING_TOKEN": plan.variables.get("AZUREML_RUN_TOKEN", plan.run_token),
         "AZUREML_CR_NODE_RANK": str(node),
         "AZUREML_CR_EXECUTION_WORKING_DIR_PATH": str(work),
         "AZUREML_OUTPUT_DIRECTORY": str(work / "outputs"),
         "AZUREML_LOGDIRECTORY_PATH": str(work / "logs"),
         "AZ_BATCHAI_JOB_TEMP": str(found.temporary),
         "TMPDIR": str(found.temporary),
+        # Azure's clients keep there what they know of clouds, by names that all servers share.
+        "AZURE_CONFIG_DIR": str(found.temporary / "azure"),
         "PWD": str(work),
     }
 

@@ -21,6 +21,7 @@ from torchyard.base.errors import Forbidden, NotAuthenticated
 from torchyard.base.settings import DEFAULT_WORKSPACE
 from torchyard.workspaces import actions, audit, people, rights
 from torchyard.workspaces.failures import Failures
+from torchyard.workspaces.jwts import Signer
 from torchyard.workspaces.lookups import Lookups
 from torchyard.workspaces.rights import Right
 from torchyard.workspaces.types import Identity, Role, TokenKind
@@ -34,10 +35,17 @@ _NAMED_OWNERS = 3
 class Access:
     """The doors; the server keeps one as `app.state.access`."""
 
-    def __init__(self, db: Database, clock: Clock, owner_of: OwnerOf | None = None) -> None:
+    def __init__(
+        self,
+        db: Database,
+        clock: Clock,
+        owner_of: OwnerOf | None = None,
+        signer: Signer | None = None,
+    ) -> None:
         self._db = db
         self._clock = clock
         self._owner_of = owner_of
+        self._signer = signer
         self._failures = Failures()
         self._lookups = Lookups()
 
@@ -47,6 +55,36 @@ class Access:
         named = request.path_params.get("workspace", "")
         place = "" if right in rights.EVERYWHERE else named or DEFAULT_WORKSPACE
         identity = self._identity(request, place)
+        job = request.path_params.get("name", "")
+        return self._passed(request, identity, right, named, place, job)
+
+    def administrator(self, request: Request) -> Identity:
+        """As `person`, where the path names a workspace that is yet to be made."""
+        return self.granted(request, Right.SERVER, "")
+
+    def granted(
+        self, request: Request, right: Right, workspace: str, token_hash: str = "", job: str = ""
+    ) -> Identity:
+        """As `person`, of a request whose route says neither the right nor the workspace.
+
+        Args:
+            token_hash: of the token with whose right the request was signed; empty when it carries
+                a token itself.
+            job: what is asked for belongs to this one.
+
+        Raises:
+            NotAuthenticated: the token is unknown, was revoked, or its time is over.
+            Forbidden: the person lacks the right, by now.
+        """
+        if token_hash:
+            identity = actions.holder(self._db, self._clock, token_hash, workspace, self._lookups)
+        else:
+            identity = self._identity(request, workspace)
+        return self._passed(request, identity, right, workspace, workspace, job)
+
+    def _passed(
+        self, request: Request, identity: Identity, right: Right, named: str, place: str, job: str
+    ) -> Identity:
         audit.note_identity(request.scope, identity, right, place)
         if identity.kind is TokenKind.ATTEMPT:
             raise Forbidden("a worker's token is good for its attempt only")
@@ -57,8 +95,7 @@ class Access:
         if named:
             actions.get(self._db, named)
         identity = self._allowed(identity, right, place)
-        if identity.own_only and self._owner_of is not None and "name" in request.path_params:
-            job = request.path_params["name"]
+        if identity.own_only and self._owner_of is not None and job:
             refuse_foreign(identity, self._owner_of(place, job), f"job `{job}`")
         return identity
 
@@ -76,9 +113,24 @@ class Access:
             raise NotAuthenticated(
                 "the request carries no token", "send `Authorization: Bearer <token>`"
             )
+        return self._known(request, token.strip(), place, self._signer)
+
+    def holder(self, request: Request, token: str) -> Identity:
+        """Whose token it is that a request gives elsewhere than in its Authorization header; a
+        person's or a running job's own, not one that was got with it.
+
+        Raises:
+            NotAuthenticated: the token is unknown or its time is over.
+        """
+        identity = self._known(request, token, "", None)
+        if identity.kind is TokenKind.ATTEMPT:
+            raise Forbidden("a worker's token is good for its attempt only")
+        return identity
+
+    def _known(self, request: Request, token: str, place: str, signer: Signer | None) -> Identity:
         address = request.client.host if request.client else ""
         with self._failures.watched(address, token, self._clock.now()):
-            return actions.authenticate(self._db, self._clock, token.strip(), place, self._lookups)
+            return actions.authenticate(self._db, self._clock, token, place, self._lookups, signer)
 
     def _allowed(self, identity: Identity, right: Right, place: str) -> Identity:
         if identity.kind is TokenKind.RUN:

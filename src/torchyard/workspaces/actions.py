@@ -30,6 +30,7 @@ from torchyard.base.errors import (
 )
 from torchyard.base.settings import DEFAULT_WORKSPACE
 from torchyard.workspaces import quotas, store
+from torchyard.workspaces.jwts import GET_ANOTHER, Signer, is_jwt
 from torchyard.workspaces.lookups import Lookups
 from torchyard.workspaces.types import Identity, TokenKind, Workspace
 
@@ -212,18 +213,45 @@ def is_known(db: Database, clock: Clock, token: str) -> bool:
 
 
 def authenticate(
-    db: Database, clock: Clock, token: str, workspace: str = "", kept: Lookups | None = None
+    db: Database,
+    clock: Clock,
+    token: str,
+    workspace: str = "",
+    kept: Lookups | None = None,
+    signer: Signer | None = None,
 ) -> Identity:
     """Whose the token is, and what that person is in the workspace.
 
     Args:
         workspace: where the request goes; empty for the server as a whole.
         kept: look-ups of the last second.
+        signer: reads tokens in the form of JWTs; None where they are not taken.
 
     Raises:
         NotAuthenticated: the token is unknown or its time is over.
     """
-    token_hash, now = _hash(token), clock.now()
+    if signer is None or not is_jwt(token):
+        return holder(db, clock, _hash(token), workspace, kept)
+    behind = signer.read(token, clock.now())
+    try:
+        return holder(db, clock, behind.token_hash, workspace, kept)
+    except NotAuthenticated as error:
+        raise NotAuthenticated(
+            f"the token was got with one that is good no more: {error.message}",
+            GET_ANOTHER,
+            code=error.code,
+        ) from error
+
+
+def holder(
+    db: Database, clock: Clock, token_hash: str, workspace: str = "", kept: Lookups | None = None
+) -> Identity:
+    """As `authenticate`, of a token that was shown earlier.
+
+    Args:
+        token_hash: an identity's.
+    """
+    now = clock.now()
     found = kept.get(token_hash, workspace) if kept is not None else None
     if found is None or _is_news(found, now):
         found = _looked_up(db, token_hash, workspace, now, kept)

@@ -18,7 +18,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, NotFound, nearest
 from torchyard.workspaces import actions
 from torchyard.workspaces import people_store as store
-from torchyard.workspaces.types import Identity, KeptToken, Person, Role, TokenKind
+from torchyard.workspaces.types import Identity, KeptToken, Person, Role, TokenKind, Workspace
 
 HOME_TOKEN = "home"
 _NAME = re.compile(r"[a-zA-Z0-9][\w.@+-]{0,63}", re.ASCII)
@@ -212,6 +212,17 @@ def roles_of(db: Database, name: str) -> dict[str, Role]:
     """By workspace; the key "" is every workspace."""
     with db.read() as connection:
         return store.roles_of(connection, name)
+
+
+def workspaces_of(db: Database, identity: Identity) -> list[Workspace]:
+    """Those where one has a role; a job's token is good for its workspace only."""
+    roles = roles_of(db, identity.user)
+    return [
+        one
+        for one in actions.list_all(db)
+        if identity.workspace in ("", one.name)
+        and (identity.workspace or "" in roles or one.name in roles)
+    ]
 
 
 def _there(connection: Connection, name: str) -> Person:

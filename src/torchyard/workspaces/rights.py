@@ -1,6 +1,7 @@
 """Which right each route needs: the one table of who may do what.
 
-Owns: the rights, the least role that has each, the right of every route.
+Owns: the rights, the least role that has each, the right of every route; Azure ML's are in
+azure_rights.py.
 Leaves: finding out who asks, and turning them away, to access.py.
 Always: a route that is not in the table is the server's owner's alone, and a test fails until
 it is; what a job's token may never do is not told by roles.
@@ -11,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from torchyard.workspaces import azure_rights
 from torchyard.workspaces.types import Role
 
 
@@ -134,6 +136,13 @@ WRITE     POST    {_W}/environments/{{name}}/archive
 WRITE     POST    {_W}/environments/{{name}}/restore
 WRITE     POST    {_W}/environments/{{name}}/versions/{{version}}/archive
 WRITE     POST    {_W}/environments/{{name}}/versions/{{version}}/restore
+WRITE     POST    {_W}/components
+READ      GET     {_W}/components
+READ      GET     {_W}/components/{{name}}/versions/{{version}}
+WRITE     POST    {_W}/components/{{name}}/archive
+WRITE     POST    {_W}/components/{{name}}/restore
+WRITE     POST    {_W}/components/{{name}}/versions/{{version}}/archive
+WRITE     POST    {_W}/components/{{name}}/versions/{{version}}/restore
 WRITE     POST    {_W}/models
 READ      GET     {_W}/models
 READ      GET     {_W}/models/{{name}}/versions/{{version}}
@@ -189,6 +198,7 @@ WORKER    PUT     /v1/attempts/{{attempt_id}}/outputs/{{output}}/{{path:path}}
 LOG       POST    {_ML}/runs/log-metric
 LOG       POST    {_ML}/runs/log-parameter
 LOG       POST    {_ML}/runs/log-batch
+LOG       POST    {_ML}/runs/log-batch-async
 LOG       POST    {_ML}/runs/log-inputs
 LOG       POST    {_ML}/runs/log-model
 LOG       POST    {_ML}/runs/outputs
@@ -267,6 +277,7 @@ READ      *       {_ML}/{{path:path}}
 READ      *       {_FILES}/{{path:path}}
 READ      *       /api/3.0/mlflow/{{path:path}}
 """
+TABLE += azure_rights.TABLE
 
 
 @dataclass

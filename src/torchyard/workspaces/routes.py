@@ -31,13 +31,7 @@ def router(
     @routes.get("/workspaces")
     def list_workspaces(identity: Person) -> dict[str, Any]:
         """Those where one has a role; a job's token is good for its workspace only."""
-        roles = people.roles_of(db, identity.user)
-        found = [
-            one
-            for one in actions.list_all(db)
-            if identity.workspace in ("", one.name)
-            and (identity.workspace or "" in roles or one.name in roles)
-        ]
+        found = people.workspaces_of(db, identity)
         return {"value": [to_json(workspace) for workspace in found]}
 
     @routes.post("/workspaces", status_code=201)

@@ -165,6 +165,7 @@ def find_token(connection: Connection, token_hash: str, workspace: str) -> Found
         max(held, key=lambda role: role.rank, default=None),
         row.name,
         row.expires_at,
+        token_hash=token_hash,
     )
     return Found(identity, row.last_used_at)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
@@ -83,7 +83,8 @@ class Identity:
     `subject` is the attempt's id for an attempt's token, the job's name for a run's, empty for
     a person's. `workspace` is empty when the token is good for every workspace. `role` is what
     the person is where the request goes, None for nothing there; `token` is the token's name.
-    With `own_only` the right reaches no further than the person's own jobs and runs.
+    With `own_only` the right reaches no further than the person's own jobs and runs. `token_hash`
+    is how the database knows the token that was shown.
     """
 
     user: str
@@ -94,6 +95,7 @@ class Identity:
     token: str = ""
     expires_at: datetime | None = None
     own_only: bool = False
+    token_hash: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)

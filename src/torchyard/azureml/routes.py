@@ -1,0 +1,78 @@
+"""Azure ML's APIs: what app.py mounts.
+
+Owns: putting the routes together, and what is told of those that are not served yet.
+Leaves: each type and each service to the modules beside.
+Always: what Azure ML has and torchyard has not is refused by name, in Azure's envelope.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import JSONResponse
+
+from torchyard.azureml.calls import Authenticate, Call, Caller
+from torchyard.azureml.errors import ALL_METHODS, AzureRoute, NotServed
+from torchyard.azureml.resources import Kind, VersionedKind, mount, mount_versioned
+from torchyard.base.db import Database
+from torchyard.base.errors import NotFound
+
+# Types that torchyard does not have yet, and what to tell of them.
+NOT_SERVED = {
+    "onlineendpoints": "online endpoints",
+    "batchendpoints": "batch endpoints",
+    "serverlessendpoints": "serverless endpoints",
+    "schedules": "schedules",
+    "connections": "connections",
+    "featuresets": "feature stores",
+    "featurestoreentities": "feature stores",
+    "outboundrules": "managed networks",
+    "hyperdrive": "HyperDrive",
+    "pipelines": "pipelines",
+    "studioservice": "pipelines",
+    "jasmine": "automated machine learning",
+}
+
+
+def router(
+    db: Database,
+    authenticate: Authenticate,
+    kinds: Sequence[Kind],
+    versioned: Sequence[VersionedKind],
+    services: Sequence[Callable[[Caller], APIRouter]],
+) -> APIRouter:
+    """Everything below `/azureml/{workspace}`, after paths.py.
+
+    Args:
+        authenticate: from a request to who asks; reads the workspace in `path_params`.
+        services: makers of the data plane's routes (history, artifact …).
+    """
+    routes = APIRouter(
+        prefix="/azureml/{workspace}", route_class=AzureRoute, include_in_schema=False
+    )
+    caller = Caller(db, authenticate)
+    the_call = Annotated[Call, Depends(caller)]
+    for kind in kinds:
+        mount(routes, kind, caller)
+    for one in versioned:
+        mount_versioned(routes, one, caller)
+    for service in services:
+        routes.include_router(service(caller))
+
+    def absent(call: the_call, request: Request, path: str) -> JSONResponse:
+        raise _absent(request.method, path)
+
+    routes.add_api_route("/{path:path}", absent, methods=ALL_METHODS)
+    return routes
+
+
+def _absent(method: str, path: str) -> NotFound | NotServed:
+    parts: list[Any] = path.split("/")
+    word = parts[1] if parts[0] == "arm" and len(parts) > 1 else parts[0]
+    if word in NOT_SERVED:
+        return NotServed(
+            f"torchyard does not serve {NOT_SERVED[word]} yet", "see docs/reference/azure-ml.md"
+        )
+    return NotFound(
+        f"torchyard does not answer {method} `{path[:200]}`", "see docs/reference/azure-ml.md"
+    )

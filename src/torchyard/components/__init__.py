@@ -1,0 +1,1 @@
+"""Components: steps of a pipeline, kept by name and version."""

@@ -1,0 +1,159 @@
+"""A component's document.
+
+Owns: its keys and their forms, what an input may be.
+Leaves: whether its environment can be had to who runs it.
+Always: the keys are those of Azure ML's command component; a type of component that can't be run
+is refused by name.
+
+Source: https://learn.microsoft.com/azure/machine-learning/reference-yaml-component-command
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.data import documents
+
+_SAID = ("name", "version", "description", "tags", "properties", "$schema")
+_KEYS = (
+    "type", "display_name", "is_deterministic", "command", "code", "environment",
+    "environment_variables", "distribution", "resources", "inputs", "outputs", "limits",
+    "additional_includes", "identity",
+)  # fmt: skip
+_LATER = (
+    "pipeline",
+    "sweep",
+    "parallel",
+    "spark",
+    "automl",
+    "import",
+    "data_transfer",
+    "flow_parallel",
+)
+_LITERALS = ("number", "integer", "boolean", "string")
+_DATA = (
+    "uri_file", "uri_folder", "mltable", "custom_model", "mlflow_model", "triton_model", "path",
+)  # fmt: skip
+_INPUT_KEYS = ("type", "default", "optional", "min", "max", "enum", "description", "mode", "path")
+_OUTPUT_KEYS = ("type", "description", "mode", "path", "early_available", "is_control")
+_NAME_MAX_LENGTH = 255
+
+
+@dataclass(frozen=True)
+class Request:
+    """A component's document, read."""
+
+    name: str
+    type: str
+    definition: dict[str, Any]
+    version: str = ""
+    description: str = ""
+    tags: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def hash(self) -> str:
+        text = json.dumps(self.definition, sort_keys=True, ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read(document: Mapping[str, Any]) -> Request:
+    """
+    Raises:
+        InvalidSpec: what is wrong, and where.
+    """
+    kind = _type(document.get("type"))
+    documents.refuse_unknown(document, (*_KEYS, *_SAID))
+    name = documents.name_of(document, "a component", "component")
+    if not isinstance(document.get("command"), str) or not document["command"].strip():
+        raise InvalidSpec("the component has no `command`", "say what it runs", at=["command"])
+    if not isinstance(document.get("environment"), str | Mapping):
+        raise InvalidSpec(
+            "the component has no `environment`",
+            "name one, as `azureml:sklearn-1.5@latest`",
+            at=["environment"],
+        )
+    found = {
+        key: value
+        for key, value in document.items()
+        if key in _KEYS and value not in (None, {}, [])
+    }
+    found["environment"] = _environment(document["environment"])
+    for key, read_one in (("inputs", _input), ("outputs", _output)):
+        given = document.get(key) or {}
+        if not isinstance(given, Mapping):
+            raise InvalidSpec(f"`{key}` is no mapping", at=[key])
+        if given:
+            found[key] = {one: read_one(one, given[one], (key, one)) for one in given}
+    return Request(
+        name=name,
+        type=kind,
+        definition={**found, "type": kind},
+        version=documents.version_of(document),
+        description=str(document.get("description") or ""),
+        tags=documents.texts(document, "tags"),
+        properties=documents.texts(document, "properties"),
+    )
+
+
+def _type(written: Any) -> str:
+    plain = str(written or "command").lower()
+    if plain == "command":
+        return plain
+    near = nearest(plain, ("command", *_LATER))
+    if near in _LATER:
+        raise InvalidSpec(
+            f"components of type `{written}` are not served yet", "use `type: command`", at=["type"]
+        )
+    raise InvalidSpec(f"`{written}` is no type of a component", "use `type: command`", at=["type"])
+
+
+def _environment(given: Any) -> Any:
+    """A reference in its shortest form, so that two ways to write it are one content."""
+    if isinstance(given, str) and not given.startswith("azureml:/"):
+        return given.strip().removeprefix("azureml:")
+    return given
+
+
+def _input(name: str, given: Any, at: tuple[str, ...]) -> dict[str, Any]:
+    found = _port(name, given, at, (*_LITERALS, *_DATA), _INPUT_KEYS)
+    if "default" in found and found["type"] in _DATA and found["type"] != "path":
+        raise InvalidSpec(
+            f"input `{name}` is data and has a `default`",
+            "make it `optional: true`, or a literal",
+            at=[*at, "default"],
+        )
+    return found
+
+
+def _output(name: str, given: Any, at: tuple[str, ...]) -> dict[str, Any]:
+    return _port(name, given, at, (*_DATA, *_LITERALS), _OUTPUT_KEYS)
+
+
+def _port(
+    name: str, given: Any, at: tuple[str, ...], types: tuple[str, ...], keys: tuple[str, ...]
+) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        raise InvalidSpec(f"`{name}` is no mapping", "say its `type`", at=at)
+    for key in given:
+        if key not in keys:
+            near = nearest(str(key), keys)
+            raise InvalidSpec(
+                f"unknown key `{key}` of `{name}`",
+                f"did you mean `{near}`?" if near else f"known keys: {', '.join(keys)}",
+                at=[*at, str(key)],
+            )
+    kind = str(given.get("type") or "").lower()
+    if kind not in types:
+        near = nearest(kind, types)
+        raise InvalidSpec(
+            f"`{given.get('type')}` is no type of `{name}`",
+            f"did you mean `{near}`?" if near else f"use one of: {', '.join(types)}",
+            at=[*at, "type"],
+        )
+    return {**{key: value for key, value in given.items() if value is not None}, "type": kind}

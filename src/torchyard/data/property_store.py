@@ -1,0 +1,65 @@
+"""The table of what files are said to be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import JSON, Column, Connection, String, Table, Text, delete, insert, select
+
+from torchyard.base.db import Instant, metadata
+
+file_properties = Table(
+    "file_properties",
+    metadata,
+    Column("workspace", String(64), primary_key=True),
+    Column("datastore", String(256), primary_key=True),
+    Column("path", String(1024), primary_key=True),
+    Column("mark", Text, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("changed_at", Instant, nullable=False),
+    Column("properties", JSON, nullable=False),
+    Column("metadata", JSON, nullable=False),
+    # Fifty thousand of them at the most: read when they are asked for, and never with the rest.
+    Column("blocks", JSON, nullable=False),
+)
+_LIGHT = [column for column in file_properties.c if column.name != "blocks"]
+
+
+def put(connection: Connection, row: dict[str, Any]) -> None:
+    """A row as the table's columns, instead of what was there."""
+    drop(connection, row["workspace"], row["datastore"], row["path"])
+    connection.execute(insert(file_properties).values(**row))
+
+
+def drop(connection: Connection, workspace: str, datastore: str, path: str) -> None:
+    connection.execute(delete(file_properties).where(*_in(workspace, datastore, path)))
+
+
+def drop_below(connection: Connection, workspace: str, datastore: str, folder: str) -> None:
+    path = file_properties.c.path
+    connection.execute(
+        delete(file_properties).where(
+            *_in(workspace, datastore), (path > f"{folder}/") & (path < f"{folder}0")
+        )
+    )
+
+
+def find(
+    connection: Connection, workspace: str, datastore: str, paths: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """By path, without the blocks."""
+    wanted = file_properties.c.path.in_(paths)
+    rows = connection.execute(select(*_LIGHT).where(*_in(workspace, datastore), wanted))
+    return {row.path: dict(row._mapping) for row in rows}
+
+
+def blocks(connection: Connection, workspace: str, datastore: str, path: str) -> list[Any]:
+    asked = select(file_properties.c.blocks).where(*_in(workspace, datastore, path))
+    return list(connection.execute(asked).scalar() or [])
+
+
+def _in(workspace: str, datastore: str, path: str = "") -> list[Any]:
+    columns = file_properties.c
+    found: list[Any] = [columns.workspace == workspace, columns.datastore == datastore]
+    return [*found, columns.path == path] if path else found

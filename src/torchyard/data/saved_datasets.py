@@ -1,0 +1,122 @@
+"""Datasets as Azure ML's SDK v1 defines them: what is read, and how, in one document.
+
+Owns: the table of these definitions, their ids, which data one names.
+Leaves: names and versions to assets.py, protocols to azureml/.
+Always: an id stands for one definition for ever, and the same definition has the same id.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import JSON, Column, Connection, String, Table, Text, delete, select
+
+from torchyard.base.db import Instant, insert_new, metadata
+from torchyard.base.errors import InvalidInput, NotFound
+
+_NAMES = uuid.UUID("6f3a7c1e-6d0b-4f5e-9a53-0d5f7a1f2b11")
+_EVERYTHING = ("/**/*", "/**", "/*")
+
+saved_datasets = Table(
+    "saved_datasets",
+    metadata,
+    Column("workspace", String(64), primary_key=True),
+    Column("id", String(36), primary_key=True),
+    Column("kind", String(16), nullable=False),
+    Column("dataflow", Text, nullable=False),
+    Column("properties", JSON, nullable=False),
+    Column("created_at", Instant, nullable=False),
+)
+
+
+@dataclass(frozen=True)
+class SavedDataset:
+    """`kind` is `file` or `tabular`; `dataflow` is the client's JSON, which holds an MLTable."""
+
+    workspace: str
+    id: str
+    kind: str
+    dataflow: str
+    created_at: datetime
+    properties: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def mltable(self) -> str:
+        """The MLTable document in it, as YAML; empty when there is none."""
+        try:
+            found = json.loads(self.dataflow)
+        except ValueError:
+            return self.dataflow
+        meta = found.get("meta") if isinstance(found, Mapping) else None
+        return str(meta.get("RsDataflow") or "") if isinstance(meta, Mapping) else ""
+
+
+def id_of(workspace: str, kind: str, dataflow: str) -> str:
+    """The GUID of a definition."""
+    return str(uuid.uuid5(_NAMES, f"{workspace}\n{kind}\n{dataflow}"))
+
+
+def save(connection: Connection, found: SavedDataset) -> None:
+    """Keep a definition; one that is there stays as it is."""
+    insert_new(connection, saved_datasets, [dict(vars(found))])
+
+
+def get(connection: Connection, workspace: str, id: str) -> SavedDataset:
+    """
+    Raises:
+        NotFound: no definition has the id.
+    """
+    query = select(saved_datasets).where(
+        saved_datasets.c.workspace == workspace, saved_datasets.c.id == id.lower()
+    )
+    row = connection.execute(query).mappings().first()
+    if row is None:
+        raise NotFound(f"dataset `{id[:60]}` does not exist in workspace `{workspace}`")
+    return SavedDataset(**row)
+
+
+def forget_all(connection: Connection, workspace: str) -> None:
+    connection.execute(delete(saved_datasets).where(saved_datasets.c.workspace == workspace))
+
+
+def data_of(found: SavedDataset) -> tuple[str, str]:
+    """(path, type) of the data that a definition names, as an input of a job has them.
+
+    Raises:
+        InvalidInput: it names more than one place, or some files of a folder only.
+    """
+    import yaml
+
+    try:
+        document = yaml.safe_load(found.mltable) or {}
+    except yaml.YAMLError as error:
+        raise InvalidInput(f"dataset `{found.id}` has a definition that is no MLTable") from error
+    paths = document.get("paths") if isinstance(document, Mapping) else None
+    if not isinstance(paths, list) or len(paths) != 1 or not isinstance(paths[0], Mapping):
+        raise InvalidInput(
+            f"dataset `{found.id}` names {len(paths or [])} places, and a job can be given one",
+            "make a dataset of each place, or put the files into one folder",
+        )
+    if "file" in paths[0]:
+        return str(paths[0]["file"]), "uri_file"
+    if "folder" in paths[0]:
+        return str(paths[0]["folder"]).rstrip("/"), "uri_folder"
+    return _folder_of(str(paths[0].get("pattern") or "")), "uri_folder"
+
+
+def _folder_of(pattern: str) -> str:
+    """The folder whose files are all meant."""
+    for ending in _EVERYTHING:
+        if pattern.endswith(ending) and "*" not in pattern[: -len(ending)]:
+            return pattern[: -len(ending)]
+    if "*" not in pattern and "?" not in pattern:
+        return pattern.rstrip("/")
+    raise InvalidInput(
+        f"`{pattern}` names some files of a folder, and a job is given all or one",
+        "put the files into a folder of their own",
+    )

@@ -1,0 +1,35 @@
+"""What signatures of this home are made with.
+
+Owns: one secret in the home, and a key of each purpose that follows from it.
+Leaves: what is signed, and for how long, to whoever signs.
+Always: servers that share a home have one secret, however many start at once; a key of one purpose
+tells nothing of another's.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+FILE = "signing.key"
+_BYTES = 32
+
+
+def key(home: Path, purpose: str) -> bytes:
+    """The 32 bytes that everything of that purpose is signed with."""
+    return hmac.digest(_secret(home / FILE), purpose.encode(), "sha256")
+
+
+def _secret(file: Path) -> bytes:
+    if not file.exists():
+        draft = file.with_name(f".{FILE}.{secrets.token_hex(6)}.part")
+        with open(draft, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as opened:
+            opened.write(secrets.token_bytes(_BYTES))
+        # Unlike a rename, a link leaves what another server has put there meanwhile.
+        with suppress(FileExistsError):
+            os.link(draft, file)
+        draft.unlink()
+    return file.read_bytes()

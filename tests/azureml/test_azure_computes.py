@@ -1,0 +1,156 @@
+"""Compute as Azure ML's clients ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from azureml.azure_server import Azure
+from workspaces.served import HERE, JOB, served
+
+# What older clients index without asking whether it is there.
+DOCUMENTED = {
+    "computeType", "computeLocation", "description", "resourceId", "createdOn", "modifiedOn",
+    "provisioningState", "provisioningErrors", "isAttachedCompute", "disableLocalAuth",
+    "properties",
+}  # fmt: skip
+INNER = {
+    "vmSize", "vmPriority", "scaleSettings", "userAccountCredentials", "subnet", "errors",
+    "remoteLoginPortPublicAccess", "allocationState", "allocationStateTransitionTime",
+    "currentNodeCount", "targetNodeCount", "nodeStateCounts", "enableNodePublicIp", "osType",
+}  # fmt: skip
+
+
+@pytest.fixture
+def azure(tmp_path: Path, database_url: str) -> Iterator[Azure]:
+    with served(tmp_path, database_url) as site:
+        yield Azure(site, "carl")
+
+
+def cluster(size: str = "STANDARD_DS3_v2", idle: str = "PT2M", **more: Any) -> dict[str, Any]:
+    """As azure-ai-ml writes one, with what it always sends."""
+    inner = {
+        "osType": "Linux",
+        "vmSize": size,
+        "vmPriority": "LowPriority",
+        "scaleSettings": {
+            "minNodeCount": 0, "maxNodeCount": 2, "nodeIdleTimeBeforeScaleDown": idle,
+        },
+        "remoteLoginPortPublicAccess": "NotSpecified",
+        "enableNodePublicIp": True,
+        **more,
+    }  # fmt: skip
+    return {"computeType": "AmlCompute", "disableLocalAuth": True, "properties": inner}
+
+
+def test_a_cluster_is_made_changed_shown_and_deleted(azure: Azure) -> None:
+    body = {"location": "westus", "tags": {"a": "1"}, "properties": cluster()}
+    first = azure.answer("PUT", "computes/gpu-cluster", body)
+    assert first.status_code == 201
+    # The clients of 2023 read the answer wrongly unless they can ask how it went.
+    done = first.headers["azure-asyncoperation"].removeprefix("http://testserver")
+    assert azure.ask("GET", done)["status"] == "Succeeded"
+    made = first.json()
+    assert (made["name"], made["location"], made["tags"]) == ("gpu-cluster", "local", {"a": "1"})
+    shown = made["properties"]
+    assert set(shown) >= DOCUMENTED and set(shown["properties"]) >= INNER
+    assert shown["provisioningState"] == "Succeeded"
+    assert shown["properties"]["scaleSettings"]["nodeIdleTimeBeforeScaleDown"] == "PT120S"
+    ours = azure.site.ok("carl", "GET", f"{HERE}/computes/gpu-cluster")
+    assert (ours["tier"], ours["max_instances"]) == ("low_priority", 2)
+    assert (ours["idle_time_before_scale_down"], ours["size"]) == (120, "STANDARD_DS3_v2")
+    again = azure.answer("PUT", "computes/GPU-Cluster", {"properties": cluster(idle="PT1H0.5M")})
+    assert (again.status_code, again.json()["name"]) == (200, "gpu-cluster")
+    scale = again.json()["properties"]["properties"]["scaleSettings"]
+    assert scale["nodeIdleTimeBeforeScaleDown"] == "PT3630S"
+    wider = {"properties": {"properties": {"scaleSettings": {"maxNodeCount": 7}}}}
+    patched = azure.ask("PATCH", "computes/gpu-cluster", wider)["properties"]["properties"]
+    assert patched["scaleSettings"] == {**scale, "maxNodeCount": 7}
+    assert azure.names("computes") == ["gpu-cluster", "local"]
+    assert azure.ask("POST", "computes/gpu-cluster/listNodes")["nodes"] == []
+    azure.ask("DELETE", "computes/gpu-cluster", underlyingResourceAction="Delete")
+    assert azure.names("computes") == ["local"]
+
+
+def test_this_machine_keeps_being_without_a_size(azure: Azure) -> None:
+    """What a client changes of it does not give it a size."""
+    got = azure.ask("GET", "computes/local")["properties"]
+    assert got["properties"]["vmSize"] == "local"
+    got["properties"]["scaleSettings"]["maxNodeCount"] = 9
+    azure.put("computes/local", got)
+    ours = azure.site.ok("carl", "GET", f"{HERE}/computes/local")
+    assert (ours["size"], ours["max_instances"]) == ("", 9)
+
+
+def test_one_with_jobs_stays(azure: Azure) -> None:
+    azure.put("computes/busy", cluster())
+    job = {**JOB, "compute": "azureml:busy", "name": "here"}
+    azure.site.ok("dan", "POST", f"{HERE}/jobs", job)
+    error = azure.refused(409, "DELETE", "computes/busy")
+    assert "has 1 job that has not ended: `here`" in error["message"]
+    error = azure.refused(400, "DELETE", "computes/busy", underlyingResourceAction="Detach")
+    assert "can't be detached" in error["message"]
+
+
+BAD: tuple[tuple[dict[str, Any], int, str], ...] = (
+    (cluster(size="Standard_DS3_v22"), 400, "did you mean `Standard_DS3_v2`?"),
+    (cluster(idle="5 minutes"), 400, "no duration"),
+    (cluster(scaleSettings={"minNodeCount": 3, "maxNodeCount": 2}), 400, "maximum"),
+    (cluster(scaleSettings={"maxNodeCount": "many"}), 400, "`max_instances`"),
+    (cluster(scaleSettings=[1]), 400, "`scaleSettings`"),
+    (cluster(vmPriority="Cheap"), 400, "no tier"),
+    (cluster(vmSize=5), 400, "`size` must be text"),
+    (cluster(subnet={"id": "x"}), 400, "`network_settings` is not served"),
+    (cluster(userAccountCredentials={"adminUserName": "a"}), 400, "`ssh_settings`"),
+    (cluster(remoteLoginPortPublicAccess="Enabled"), 400, "`ssh_public_access_enabled`"),
+    ({**cluster(), "properties": 3}, 400, "`properties`"),
+    ({"computeType": "ComputeInstance", "properties": {}}, 501, "compute instances"),
+    ({"computeType": "Kubernetes", "properties": {}}, 501, "Kubernetes"),
+    ({"computeType": "VirtualMachine", "properties": {}}, 501, "attached virtual machines"),
+    ({"computeType": "SynapseSpark", "properties": {}}, 501, "Spark pools"),
+    ({"computeType": "Toaster", "properties": {}}, 501, "`Toaster`"),
+)
+
+
+def test_what_is_wrong_is_told(azure: Azure) -> None:
+    for properties, status, told in BAD:
+        error = azure.refused(status, "PUT", "computes/bad-one", {"properties": properties})
+        assert told in error["message"], error["message"]
+    body = {"properties": cluster()}
+    for name in ("ab", "1st", "a" * 25, "under_score"):
+        assert (
+            "no name for a compute"
+            in azure.refused(400, "PUT", f"computes/{name}", body)["message"]
+        )
+    identity = {**body, "identity": {"type": "SystemAssigned"}}
+    assert "`identity`" in azure.refused(400, "PUT", "computes/bad-one", identity)["message"]
+    assert azure.names("computes") == ["local"]
+    assert "list what exists" in azure.refused(404, "GET", "computes/nothing")["message"]
+    azure.refused(404, "PATCH", "computes/nothing", body)
+    error = azure.refused(501, "POST", "computes/local/start")
+    assert "neither started nor stopped" in error["message"]
+    assert "built in" in azure.refused(409, "DELETE", "computes/local")["message"]
+
+
+def test_a_data_scientist_looks_and_makes_none(azure: Azure) -> None:
+    scientist = Azure(azure.site, "dan")
+    assert scientist.names("computes") == ["local"]
+    error = scientist.refused(403, "PUT", "computes/mine", {"properties": cluster()})
+    assert error["code"] == "AuthorizationFailed"
+    assert "create, change or delete compute" in error["message"]
+    scientist.refused(403, "DELETE", "computes/local")
+    scientist.refused(403, "POST", "computes/local/stop")
+
+
+def test_sizes_and_what_is_used(azure: Azure) -> None:
+    top = "/subscriptions/local/providers/Microsoft.MachineLearningServices/locations/westus"
+    found = azure.ask("GET", f"{top}/vmSizes")["value"]
+    by_name = {one["name"]: one for one in found}
+    assert by_name["Standard_NC6s_v3"]["gpus"] == 1
+    assert by_name["Standard_DS3_v2"]["vCPUs"] == 4
+    usages = azure.ask("GET", f"{top}/usages")["value"]
+    assert [one["name"]["value"] for one in usages] == ["cores", "gpus"]
+    assert all(one["currentValue"] <= one["limit"] for one in usages)

@@ -1,0 +1,386 @@
+"""SDK v1's services as its client asks them; without a scheduler."""
+
+from __future__ import annotations
+
+import io
+import json
+import uuid
+import zipfile
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from azureml.azure_server import WORKSPACE, Azure
+from postgres_server import NewDatabase
+from torchyard.jobs import actions
+from workspaces.served import served
+
+
+class Services(Azure):
+    def of(self, service: str, method: str, path: str, body: Any = None, **query: str) -> Any:
+        """The JSON of a service's answer: `/metric/v1.0…/path`."""
+        where = f"/{service}/v1.0{WORKSPACE}/{path}"
+        answer = self.site.ask(self.who, method, where, body, params=query)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def refusal(self, service: str, method: str, path: str, body: Any = None, **query: str) -> Any:
+        where = f"/{service}/v1.0{WORKSPACE}/{path}"
+        answer = self.site.ask(self.who, method, where, body, params=query)
+        assert answer.status_code >= 400, answer.text
+        return answer.status_code, answer.json()["error"]["message"]
+
+
+@pytest.fixture(scope="module")
+def v1(tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase) -> Iterator[Services]:
+    home = tmp_path_factory.mktemp("home")
+    with served(home, new_database(home)) as site:
+        yield Services(site, "olga")
+
+
+ENVIRONMENT = {
+    "name": "mine",
+    "version": None,
+    "python": {
+        "userManagedDependencies": False,
+        "condaDependencies": {
+            "channels": ["conda-forge"],
+            "dependencies": [
+                "python=3.11",
+                {"pip": ["--extra-index-url https://pypi.python.org/simple", "six==1.16.0"]},
+            ],
+        },
+    },
+    "docker": {"baseImage": "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04"},
+    "environmentVariables": {"EXAMPLE_ENV_VAR": "EXAMPLE_VALUE"},
+}
+
+
+def uploaded(v1: Services, files: dict[str, bytes], parent: str = "") -> str:
+    """The id of a snapshot, sent as the client does; files without bytes are the parent's."""
+    sent = {path: content for path, content in files.items() if content}
+    told = v1.of("content", "POST", "snapshots/getblob", {"FileNames": list(sent)})
+    nodes = []
+    for node in told["fileNodes"]:
+        blob = "/" + node["blobUri"].split("://", 1)[1].split("/", 1)[1]
+        answer = v1.site.client.put(
+            blob, content=sent[node["fullName"]], headers={"x-ms-blob-type": "BlockBlob"}
+        )
+        assert answer.status_code == 201, answer.text
+        nodes.append({"FullName": node["fullName"], "BlobUri": node["blobUri"], "FileSize": 1})
+    tree: dict[str, Any] = {"name": "", "type": "Directory", "children": {}}
+    for path in files:
+        here = tree
+        *folders, name = path.split("/")
+        for folder in folders:
+            here = here["children"].setdefault(
+                folder, {"name": folder, "type": "Directory", "children": {}}
+            )
+        here["children"][name] = {"name": name, "type": "File", "children": {}}
+    snapshot = str(uuid.uuid4())
+    v1.of(
+        "content",
+        "POST",
+        f"snapshots/{snapshot}",
+        {
+            "ParentSnapshotId": parent,
+            "DirTreeNode": tree,
+            "FileRevisionList": {"FileNodes": nodes},
+        },
+    )
+    return snapshot
+
+
+def submitted(v1: Services, run: str, **more: Any) -> Any:
+    snapshot = uploaded(v1, {"train.py": b"print(1)\n"})
+    configuration = {
+        "script": "train.py",
+        "arguments": ["--epochs", 3],
+        "target": "local-cluster",
+        "nodeCount": 1,
+        "communicator": "None",
+        "environment": ENVIRONMENT,
+        **more,
+    }
+    configuration["target"] = more.get("target", "cpu-cluster")
+    return {"Configuration": configuration, "SnapshotId": snapshot}
+
+
+@pytest.fixture(scope="module")
+def cluster(v1: Services) -> str:
+    v1.put(
+        "computes/cpu-cluster",
+        {
+            "computeType": "AmlCompute",
+            "properties": {"scaleSettings": {"minNodeCount": 0, "maxNodeCount": 1}},
+        },
+        location="local",
+    )
+    return "cpu-cluster"
+
+
+def test_environments_are_registered_once_by_content(v1: Services) -> None:
+    first = v1.of("environment", "PUT", "environments/mine", ENVIRONMENT)
+    assert (first["name"], first["version"]) == ("mine", "1")
+    again = v1.of("environment", "PUT", "environments/mine", ENVIRONMENT)
+    assert again["version"] == "1"
+    other = {**ENVIRONMENT, "docker": {"baseImage": "python:3.11"}}
+    assert v1.of("environment", "PUT", "environments/mine", other)["version"] == "2"
+    found = v1.of("environment", "GET", "environments/mine/versions/1")
+    conda = found["python"]["condaDependencies"]
+    assert conda["dependencies"] == ["python=3.11", {"pip": ["six==1.16.0"]}]
+    listed = v1.of("environment", "GET", "environments/")["value"]
+    assert {"mine", "acpt-pytorch-2.13-cpu"} <= {one["name"] for one in listed}
+
+
+def test_a_published_environment_by_its_old_name(v1: Services) -> None:
+    found = v1.of("environment", "GET", "environments/AzureML-PyTorch-1.6-GPU")
+    assert found["name"] == "AzureML-PyTorch-1.6-GPU"
+    pip = found["python"]["condaDependencies"]["dependencies"][-1]["pip"]
+    assert any(one.startswith("torch==") for one in pip)
+
+
+def test_reserved_names_are_refused(v1: Services) -> None:
+    asked = {**ENVIRONMENT, "name": "AzureML-mine"}
+    status, message = v1.refusal("environment", "PUT", "environments/AzureML-mine", asked)
+    assert status == 400 and "reserved" in message
+
+
+def test_a_snapshot_takes_what_is_unchanged_from_its_parent(v1: Services) -> None:
+    first = uploaded(v1, {"train.py": b"print(1)", "lib/a.py": b"a = 1"})
+    second = uploaded(v1, {"train.py": b"print(2)", "lib/a.py": b""}, first)
+    told = v1.of("content", "POST", f"snapshots/{second}/zip")
+    blob = "/" + told["zipSasUri"].split("://", 1)[1].split("/", 1)[1]
+    with zipfile.ZipFile(io.BytesIO(v1.site.client.get(blob).content)) as archive:
+        assert {name: archive.read(name) for name in archive.namelist()} == {
+            "train.py": b"print(2)",
+            "lib/a.py": b"a = 1",
+        }
+
+
+def test_a_file_that_nobody_sent_is_no_snapshot(v1: Services) -> None:
+    tree = {"name": "", "children": {"a": {"name": "a", "type": "File"}}}
+    status, message = v1.refusal(
+        "content", "POST", f"snapshots/{uuid.uuid4()}", {"DirTreeNode": tree}
+    )
+    assert (status, message) == (400, "file `a` of the snapshot was not uploaded")
+
+
+@pytest.mark.parametrize(
+    "uri", ["https://h/c/azureml-models/x", "https://h/c/azureml-snapshots/../x", "", "file:///etc"]
+)
+def test_a_snapshot_takes_files_only_from_where_they_were_put(v1: Services, uri: str) -> None:
+    node = {"FullName": "a", "BlobUri": uri}
+    tree = {"name": "", "children": {"a": {"name": "a", "type": "File"}}}
+    body = {"DirTreeNode": tree, "FileRevisionList": {"FileNodes": [node]}}
+    status, message = v1.refusal("content", "POST", f"snapshots/{uuid.uuid4()}", body)
+    assert status == 400 and "did not tell" in message
+
+
+def test_a_run_is_a_job_with_the_client_s_name(v1: Services, cluster: str) -> None:
+    asked = submitted(v1, "birds_1")
+    told = v1.of("execution", "POST", "experiments/birds/snapshotrun", asked, runId="birds_1")
+    assert told == {"runId": "birds_1"}
+    again = v1.of("execution", "POST", "experiments/birds/snapshotrun", asked, runId="birds_1")
+    assert again == told
+    job = actions.get(v1.site.parts.room, "default", "birds_1")
+    assert job.experiment_name == "birds" and job.compute == cluster
+    assert job.spec["command"] == "python train.py --epochs 3"
+    assert job.properties["ContentSnapshotId"] == asked["SnapshotId"]
+    details = v1.of("history", "GET", "experiments/birds/runs/birds_1/details")
+    definition = details["runDefinition"]
+    assert (definition["script"], definition["arguments"]) == ("train.py", ["--epochs", "3"])
+    assert definition["environment"]["name"] == "mine" and definition["target"] == cluster
+    shown = v1.of("history", "GET", "experiments/birds/runs/birds_1")
+    assert shown["runId"] == "birds_1" and shown["cancelUri"].endswith("/runs/birds_1/cancel")
+
+
+@pytest.mark.parametrize(
+    ("path", "more", "status", "words"),
+    [
+        ("snapshotrun", {"target": "local"}, 501, "`local` of SDK v1"),
+        ("snapshotrun", {"target": "nowhere"}, 404, "compute `nowhere` does not exist"),
+        ("snapshotrun", {"command": "true"}, 400, "a script and a command"),
+        ("localrun", {}, 501, "`local` of SDK v1"),
+        ("snapshotprepare", {}, 501, "only prepares"),
+    ],
+)
+def test_runs_that_are_refused(
+    v1: Services, cluster: str, path: str, more: Any, status: int, words: str
+) -> None:
+    asked = submitted(v1, "x", **more)
+    found, message = v1.refusal(
+        "execution", "POST", f"experiments/e/{path}", asked, runId=f"no_{uuid.uuid4().hex}"
+    )
+    assert found in (status, 400) and words in message
+
+
+def metric(name: str, value: Any, at: str, kind: str = "Double", **more: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "columns": {name: kind},
+        "value": [{"metricId": str(uuid.uuid4()), "createdUtc": at, "data": {name: value}, **more}],
+        "properties": {"uxMetricType": "azureml.v1.scalar"},
+    }
+
+
+def test_numbers_of_one_millisecond_keep_their_order(v1: Services, cluster: str) -> None:
+    asked = submitted(v1, "quick_1")
+    v1.of("execution", "POST", "experiments/m/snapshotrun", asked, runId="quick_1")
+    logged = [5.0, 1.0, 1.0, 3.0]
+    batch = [
+        metric("down", value, f"2026-11-21T16:00:01.12300{place}0Z")
+        for place, value in enumerate(logged)
+    ]
+    for values in (batch, batch, list(reversed(batch))):
+        v1.of("metric", "POST", "runs/quick_1/batch", {"values": values})
+    told = v1.of("metric", "POST", "runs/quick_1/full", {"metricName": "down"})
+    assert [one["data"]["down"] for one in told["value"]] == logged
+    bad = metric("down", 1.0, "2026-11-21T16:00:02Z", step=["one"])
+    status, _ = v1.refusal("metric", "POST", "runs/quick_1/batch", {"values": [bad]})
+    assert status == 400
+
+
+def test_metrics_of_a_run(v1: Services, cluster: str) -> None:
+    v1.of(
+        "execution",
+        "POST",
+        "experiments/m/snapshotrun",
+        submitted(v1, "metrics_1"),
+        runId="metrics_1",
+    )
+    late = metric("loss", 0.5, "2026-11-21T16:00:02.0000000Z")
+    early = metric("loss", 1.0, "2026-11-21T16:00:01.1234567Z")
+    word = metric("word", "hello", "2026-11-21T16:00:03Z", "String")
+    table = {
+        "name": "row",
+        "columns": {"x": "Integer", "y": "Double"},
+        "value": [
+            {"metricId": "r1", "createdUtc": "2026-11-21T16:00:04Z", "data": {"x": 1, "y": 2.5}}
+        ],
+        "properties": {"uxMetricType": "azureml.v1.table"},
+    }
+    for batch in ([late], [early, word, table], [early, word, table]):
+        assert v1.of("metric", "POST", "runs/metrics_1/batch", {"values": batch})["errors"] == []
+    keys = v1.of("metric", "POST", "runs/metrics_1/list", {})["value"]
+    assert sorted(one["metricKey"]["name"] for one in keys) == ["loss", "row", "word"]
+
+    def values(name: str) -> list[Any]:
+        told = v1.of("metric", "POST", "runs/metrics_1/full", {"metricName": name})
+        return [one["data"] for one in told["value"]]
+
+    assert values("loss") == [{"loss": 1.0}, {"loss": 0.5}]
+    assert values("word") == [{"word": "hello"}]
+    assert values("row") == [{"x": 1, "y": 2.5}]
+    room = v1.site.parts.room
+    job = actions.get(room, "default", "metrics_1")
+    assert sorted(one.value for one in room.history.series(job.id, "loss")) == [0.5, 1.0]
+    status, message = v1.refusal("metric", "POST", "runs/metrics_1/full", {"metricName": "no"})
+    assert status == 404 and "has no metric `no`" in message
+
+
+def dataflow(path: str) -> str:
+    table = json.dumps({"type": "mltable", "paths": [path]})
+    return json.dumps({"blocks": [], "meta": {"RsDataflow": table}})
+
+
+def saved(v1: Services, path: Any) -> Any:
+    body = {"datasetType": "file", "properties": {}, "dataflowJson": dataflow(path)}
+    return v1.of("dataset", "POST", "saveddatasets", body)
+
+
+def test_datasets_have_an_id_by_content(v1: Services) -> None:
+    first = saved(v1, {"pattern": "azureml://datastores/workspaceblobstore/paths/d"})
+    assert saved(v1, {"pattern": "azureml://datastores/workspaceblobstore/paths/d"}) == first
+    read = v1.of("data", "GET", f"dataversion/unregistered-{first['id']}/versions/1")
+    assert "workspaceblobstore/paths/d" in read["legacyDataflow"]
+
+
+def test_a_registered_dataset_is_a_data_asset(v1: Services) -> None:
+    stores = v1.site.parts.room.datastores
+    with stores.writing("default", "workspaceblobstore", "births/a.csv") as writing:
+        writing.write(b"a")
+    long = f"azureml:/{WORKSPACE}/datastores/workspaceblobstore/paths/births".replace(
+        "/providers/Microsoft.MachineLearningServices", ""
+    )
+    body = {
+        "name": "births",
+        "datasetType": "file",
+        "latest": {"dataflow": dataflow({"folder": long})},  # type: ignore[arg-type]
+    }
+    made = v1.of("dataset", "POST", "datasets/register", body)
+    assert made["latest"]["versionId"] == "1"
+    status, _ = v1.refusal("dataset", "POST", "datasets/register", body)
+    assert status == 409
+    newer = v1.of(
+        "dataset",
+        "POST",
+        "datasets/register",
+        body,
+        ifExistsOk="true",
+        updateDefinitionIfExists="true",
+    )
+    assert newer["latest"]["versionId"] == "2"
+    shown = v1.ask("GET", "data/births/versions/2")["properties"]
+    assert shown["dataType"] == "uri_folder" and shown["dataUri"].endswith("paths/births")
+    got = v1.of("dataset", "GET", "datasets/query/name=births")
+    assert got["latest"]["savedDatasetId"] == made["latest"]["savedDatasetId"]
+
+
+def test_models_are_made_of_artifacts(v1: Services, cluster: str) -> None:
+    stores = v1.site.parts.room.datastores
+    with stores.writing("default", "workspaceartifactstore", "LocalUpload/1/m/w.bin") as writing:
+        writing.write(b"weights")
+    asset = v1.of(
+        "modelmanagement",
+        "POST",
+        "assets",
+        {"name": "m", "artifacts": [{"prefix": "LocalUpload/1/m"}]},
+    )
+    made = v1.of(
+        "modelmanagement",
+        "POST",
+        "models",
+        {"name": "m", "url": f"aml://asset/{asset['id']}", "kvTags": {"a": "b"}},
+    )
+    assert (made["id"], made["kvTags"], made["framework"]) == ("m:1", {"a": "b"}, "Custom")
+    places = v1.of("modelmanagement", "GET", f"assets/{made['url'].rpartition('/')[2]}")
+    prefix = places["artifacts"][0]["prefix"]
+    origin, container, path = prefix.split("/", 2)
+    files = v1.of("artifact", "GET", f"artifacts/prefix/contentinfo/{origin}/{container}/{path}")
+    assert [one["path"] for one in files["value"]] == [f"{path}/w.bin"]
+    patch = [{"op": "add", "path": "/kvTags/x", "value": "y"}]
+    changed = v1.of("modelmanagement", "PATCH", "models/m:1", patch)
+    assert changed["kvTags"] == {"a": "b", "x": "y"}
+    listed = v1.of("modelmanagement", "GET", "models", name="m", tags="x=y")["value"]
+    assert [one["id"] for one in listed] == ["m:1"]
+    assert v1.of("modelmanagement", "GET", "models", name="m", tags="x=z")["value"] == []
+    status, message = v1.refusal("modelmanagement", "POST", "services", {})
+    assert status == 501 and "web services are not served yet" in message
+
+
+def test_computes_have_what_the_client_looks_into(v1: Services, cluster: str) -> None:
+    found = v1.of("rp", "GET", f"computes/{cluster}")
+    assert found["properties"]["properties"]["userAccountCredentials"] == {}
+    assert "identity" not in found
+    old = v1.answer("PUT", f"computes/{cluster}", {"properties": found["properties"]})
+    assert old.status_code in (200, 201)
+
+
+def test_the_default_datastore_and_its_signature(v1: Services) -> None:
+    found = v1.of("datastore", "GET", "default")
+    section = found["azureStorageSection"]
+    assert found["name"] == "workspaceblobstore" and "sig=" in section["sasToken"]
+    listed = v1.of("datastore", "GET", "datastores")["value"]
+    assert [one["name"] for one in listed][:2] == ["workspaceblobstore", "workspaceartifactstore"]
+    status, message = v1.refusal("datastore", "POST", "datastores", {"name": "x"})
+    assert status == 501 and "yard datastore create" in message
+
+
+def test_a_hyperdrive_run_is_refused_as_its_client_reads_it(v1: Services) -> None:
+    where = f"/hyperdrive/v1.0{WORKSPACE}/experiments"
+    answer = v1.site.ask(v1.who, "POST", where, {})
+    told = answer.json()
+    assert (answer.status_code, told["code"]) == (501, 501)
+    assert "does not serve HyperDrive yet" in told["message"]

@@ -1,0 +1,80 @@
+"""The pinned clients of Azure ML, each in a virtual environment of its own.
+
+    python tests/contracts_azure/client_venvs.py          # what `make azure-clients` runs
+    python tests/contracts_azure/client_venvs.py lock     # resolve clients/*.txt anew
+
+Owns: `.azure-clients/`, and the locked files beside their inputs in `clients/`.
+Leaves: where packages come from to the machine's own configuration, as builds of ours do.
+Always: an environment that is whole is left alone; one is whole when its stamp is its lock's hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from torchyard.environments import machine_config
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+LOCKS = Path(__file__).resolve().parent / "clients"
+FOLDER = REPOSITORY / ".azure-clients"
+CLIENTS = tuple(sorted((one.stem for one in LOCKS.glob("azure-ai-ml-*.in")), reverse=True))
+SDK_V1 = "azureml-core-1.61"
+
+
+def python(client: str) -> Path:
+    """The client's interpreter, there once `install` has made it."""
+    return FOLDER / client / "bin" / "python"
+
+
+def is_whole(client: str) -> bool:
+    stamp = FOLDER / client / ".lock"
+    return stamp.is_file() and stamp.read_text() == _hash(client)
+
+
+def install(client: str) -> None:
+    """Make the environment of one client, unless it is there as the lock says."""
+    if is_whole(client):
+        return
+    place = FOLDER / client
+    shutil.rmtree(place, ignore_errors=True)
+    _uv("venv", "--quiet", "--python", sys.executable, str(place))
+    _uv(
+        *("pip", "install", "--quiet", "--python", str(python(client))),
+        *("--requirement", str(LOCKS / f"{client}.txt"), "--compile-bytecode"),
+    )
+    (place / ".lock").write_text(_hash(client))
+
+
+def lock(client: str) -> None:
+    """Resolve a client's packages for every Python, without the addresses of this machine."""
+    _uv(
+        *("pip", "compile", "--quiet", "--universal", "--python-version", "3.10"),
+        *("--no-emit-index-url", "--no-emit-find-links", "--no-annotate"),
+        *("--custom-compile-command", "python tests/contracts_azure/client_venvs.py lock"),
+        *("--output-file", str(LOCKS / f"{client}.txt"), str(LOCKS / f"{client}.in")),
+    )
+
+
+def _hash(client: str) -> str:
+    return hashlib.sha256((LOCKS / f"{client}.txt").read_bytes()).hexdigest()
+
+
+def _uv(*arguments: str) -> None:
+    machine = machine_config.read(os.environ)
+    uv = Path(sys.executable).with_name("uv")
+    subprocess.run([str(uv), *arguments], env=dict(machine.variables), check=True)
+
+
+def main(arguments: list[str]) -> None:
+    act = lock if arguments == ["lock"] else install
+    for client in (*CLIENTS, SDK_V1):
+        act(client)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

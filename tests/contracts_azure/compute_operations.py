@@ -1,0 +1,88 @@
+"""Compute."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from operations import ERROR, REFUSED, World, operation
+
+
+def _cluster(world: World, word: str = "cluster", **given: Any) -> Any:
+    from azure.ai.ml.entities import AmlCompute
+
+    given = {"size": "STANDARD_DS3_v2", "max_instances": 2, **given}
+    made = AmlCompute(name=world.name(word), **given)
+    return world.ml.compute.begin_create_or_update(made).result()
+
+
+@operation("Compute", "`compute.begin_create_or_update`: cluster")
+def cluster(world: World) -> Any:
+    made = _cluster(world, tier="low_priority", idle_time_before_scale_down=300, tags={"a": "b"})
+    assert (made.name, made.type, made.size) == (
+        world.name("cluster"),
+        "amlcompute",
+        "STANDARD_DS3_v2",
+    )
+    assert (made.min_instances, made.max_instances, made.tier) == (0, 2, "low_priority")
+    assert (made.idle_time_before_scale_down, made.provisioning_state) == (300, "Succeeded")
+    return made.id
+
+
+@operation("Compute", "`compute.get`, `list`, `begin_update`, `list_nodes`")
+def cluster_update(world: World) -> Any:
+    found = world.ml.compute.get(world.name("CLUSTER"))
+    found.max_instances, found.idle_time_before_scale_down = 3, 60
+    changed = world.ml.compute.begin_update(found).result()
+    assert (changed.max_instances, changed.idle_time_before_scale_down) == (3, 60)
+    names = [one.name for one in world.ml.compute.list()]
+    assert {"local", world.name("cluster")} <= set(names), names
+    return list(world.ml.compute.list_nodes(world.name("cluster")))
+
+
+@operation("Compute", "`compute.begin_delete`")
+def cluster_delete(world: World) -> Any:
+    world.ml.compute.begin_delete(world.name("cluster")).result()
+    assert world.name("cluster") not in [one.name for one in world.ml.compute.list()]
+
+
+@operation("Compute", "`compute.list_sizes`, `list_usage`", how="of the server's machine")
+def sizes(world: World) -> Any:
+    found = {one.name: one for one in world.ml.compute.list_sizes()}
+    assert found["Standard_NC6s_v3"].gpus == 1
+    return [(one.name, one.current_value, one.limit) for one in world.ml.compute.list_usage()]
+
+
+@operation("Compute", "`compute.begin_create_or_update`: unknown size", ERROR, "did you mean")
+def unknown_size(world: World) -> Any:
+    return _cluster(world, "odd", size="STANDARD_DS3_v22").id
+
+
+@operation("Compute", "`compute.begin_create_or_update`: managed identity", REFUSED, "identity")
+def identity(world: World) -> Any:
+    from azure.ai.ml.entities import IdentityConfiguration
+
+    return _cluster(world, "odd", identity=IdentityConfiguration(type="SystemAssigned")).id
+
+
+@operation("Compute", "compute instances", REFUSED, "compute instances")
+def instance(world: World) -> Any:
+    from azure.ai.ml.entities import ComputeInstance
+
+    made = ComputeInstance(name=world.name("instance"), size="STANDARD_DS3_v2")
+    return world.ml.compute.begin_create_or_update(made).result().id
+
+
+@operation(
+    "Compute", "`compute.begin_attach`: Kubernetes, attached machines", REFUSED, "Kubernetes"
+)
+def attached(world: World) -> Any:
+    from azure.ai.ml.entities import KubernetesCompute
+
+    cluster = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Kubernetes/connectedClusters/c"
+    made = KubernetesCompute(name=world.name("attached"), namespace="n", resource_id=cluster)
+    return world.ml.compute.begin_attach(made).result().id
+
+
+@operation("Compute", "`compute.begin_start`", REFUSED, "neither started nor stopped")
+def start(world: World) -> Any:
+    return world.ml.compute.begin_start("local").result()

@@ -1,0 +1,50 @@
+"""Do every operation in this Python's client, and write down what became of each.
+
+    CLIENT/bin/python tests/contracts_azure/run_operations.py CLIENT FOLDER [WORD]
+
+FOLDER has config.json and gets results.json; WORD chooses the operations whose key has it.
+The variables that `yard client-env` prints are in the environment.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import time
+import traceback
+import warnings
+from pathlib import Path
+
+from operations import World
+
+_TRACE_LIMIT = 4000
+
+
+def main(client: str, folder: Path, word: str = "") -> None:
+    warnings.filterwarnings("ignore")
+    world = World(client, folder, client.rpartition("-")[2].replace(".", ""))
+    # The modules of one interface need nothing of the other's packages.
+    listed = "v1_operations" if client.startswith("azureml-core") else "all_operations"
+    results = {}
+    for one in importlib.import_module(listed).OPERATIONS:
+        if word and word not in one.key:
+            continue
+        started = time.monotonic()
+        try:
+            found = {"ok": True, "value": one.run(world)}
+        except (Exception, SystemExit) as error:
+            trace = traceback.format_exc()[-_TRACE_LIMIT:]
+            found = {"ok": False, "error": f"{type(error).__name__}: {error}", "trace": trace}
+        found["took_s"] = round(time.monotonic() - started, 2)
+        results[one.key] = found
+        print(f"{found['took_s']:6.2f} s {'ok ' if found['ok'] else 'NO '} {one.key}", flush=True)
+        if not found["ok"]:
+            print(f"         {found['error'][:300]}", flush=True)
+        whole = folder / "results.json.part"
+        whole.write_text(json.dumps(results, default=str, indent=1))
+        whole.replace(folder / "results.json")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), *sys.argv[3:])

@@ -1,0 +1,64 @@
+"""Azure's clients inside jobs, and one job's metrics seen by every way there is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import client_venvs
+import pytest
+import yaml
+from yard_under_test import Yard
+
+pytestmark = [pytest.mark.azure, pytest.mark.timeout(600)]
+
+HERE = Path(__file__).resolve().parent
+CLIENT = client_venvs.CLIENTS[0]
+
+
+def asked(client: str, environ: dict[str, str], *arguments: str) -> Any:
+    """What a script prints in a client's environment, read as JSON."""
+    command = [str(client_venvs.python(client)), *arguments]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def job(yard: Yard, variables: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A job that logged by plain MLflow and by the plug-in."""
+    assert variables["IDENTITY_ENDPOINT"]
+    file = tmp_path_factory.mktemp("inside") / "job.yml"
+    document = {
+        "name": "inside",
+        "command": f"{client_venvs.python(CLIENT)} -W ignore in_job.py",
+        "code": str(HERE / "in_job"),
+        "environment": "python",
+    }
+    file.write_text(yaml.safe_dump(document))
+    yard("job", "create", "-f", str(file))
+    yard.completed("inside")
+    return "inside"
+
+
+def test_a_script_has_its_jobs_right(yard: Yard, job: str) -> None:
+    assert b"all is well" in yard.logs(job)["user_logs/std_log.txt"]
+    assert yard.read(f"jobs/{job}/files/notes/seen.txt") == b"by the plug-in"
+
+
+def test_metrics_are_the_same_by_every_way(yard: Yard, job: str, variables: dict[str, str]) -> None:
+    server = json.loads((yard.home / "server.json").read_text())
+    token = (yard.home / "token").read_text().strip()
+    script = str(HERE / "metrics_seen.py")
+    plain = {"MLFLOW_TRACKING_TOKEN": token, "PATH": variables["PATH"]}
+    by_plain = asked(CLIENT, plain, script, f"{server['url']}/mlflow/default", job)
+    scope = "/subscriptions/local/resourceGroups/torchyard/providers"
+    scope += "/Microsoft.MachineLearningServices/workspaces/default"
+    host = variables["ARM_CLOUD_METADATA_URL"].split("/")[2]
+    by_plugin = asked(CLIENT, variables, script, f"azureml://{host}/mlflow/v1.0{scope}", job)
+    assert by_plain == {"plain": [[1, 1.5]], "plugin": [[0, 0.0], [1, 0.5], [2, 1.0]]}
+    assert by_plugin == by_plain
+    shown = json.loads(yard("job", "show", "-n", job, "-o", "json"))
+    assert shown["metrics"] == {key: points[-1][1] for key, points in by_plain.items()}

@@ -1,0 +1,193 @@
+"""SDK v1: how the runs ended that v1_run_operations.py submitted."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+from operations import ERROR, World
+from v1_world import EXPERIMENT, ended, operation, text_of, workspace
+
+LOG = "user_logs/std_log.txt"
+
+
+@operation("Runs", "arguments as the script saw them")
+def arguments(world: World) -> Any:
+    run = ended(world, "script")
+    first = text_of(world, run, LOG).splitlines()[0]
+    wanted = f'["--num_epochs", "30", "--dir", "./outputs", "{run.id}", "a b\'c", "$NOPE"]'
+    assert first == f"arguments {wanted}", first
+    return first
+
+
+@operation("Runs", "`get_details`, `get_status`, `ws.get_run`")
+def details(world: World) -> Any:
+    run = ended(world, "script")
+    found = workspace(world).get_run(run.id)
+    assert (found.id, found.get_status()) == (run.id, "Completed"), found
+    told = found.get_details()
+    assert (told["runId"], told["status"], told["target"]) == (run.id, "Completed", "v1-cluster")
+    assert {"startTimeUtc", "endTimeUtc", "properties", "logFiles"} <= set(told), told
+    return sorted(told)
+
+
+@operation("Runs", "`get_file_names`, `download_file`, `download_files`")
+def files(world: World) -> Any:
+    run = ended(world, "script")
+    assert {LOG, "outputs/model.pt", "outputs/parts/a.txt"} <= set(run.get_file_names())
+    place = world.folder / "one" / "model.pt"
+    run.download_file(name="outputs/model.pt", output_file_path=str(place))
+    assert place.read_text() == "weights"
+    run.download_files(prefix="outputs", output_directory=str(world.folder / "many"))
+    assert (world.folder / "many" / "outputs" / "parts" / "a.txt").read_text() == "weights"
+    return run.get_file_names()
+
+
+@operation("Runs", "`download_file` of one that is not there", ERROR, "nothing.pt")
+def absent_file(world: World) -> Any:
+    return ended(world, "script").download_file("outputs/nothing.pt", str(world.folder / "no"))
+
+
+@operation("Runs", "`tag`, `set_tags`, `remove_tags`, `get_properties`, `display_name`")
+def tags(world: World) -> Any:
+    run = ended(world, "script")
+    run.tag("kind", "contract")
+    run.set_tags({"more": "yes"})
+    assert run.get_tags() == {"kind": "contract", "more": "yes"}, run.get_tags()
+    run.remove_tags(["more"])
+    assert run.get_tags() == {"kind": "contract"}, run.get_tags()
+    run.display_name = "the whole thing"
+    assert workspace(world).get_run(run.id).display_name == "the whole thing"
+    return run.get_properties()
+
+
+@operation("Runs", "`Experiment.get_runs`, `ws.experiments`: newest first")
+def list_runs(world: World) -> Any:
+    found = [one.id for one in workspace(world).experiments[EXPERIMENT].get_runs()]
+    ours = [world.seen[key].id for key in ("slow", "failing", "command", "script")]
+    assert [one for one in found if one in ours] == ours, found
+    return len(found)
+
+
+@operation("Runs", "`get_snapshot_id`, `restore_snapshot`")
+def snapshot(world: World) -> Any:
+    import zipfile
+
+    run = ended(world, "script")
+    place = run.restore_snapshot(path=str(world.folder / "restored"))
+    with zipfile.ZipFile(place) as archive:
+        assert archive.namelist() == ["train.py"], archive.namelist()
+    return run.get_snapshot_id()
+
+
+@operation("Runs", "`command`: its variables and its shell")
+def command(world: World) -> Any:
+    text = text_of(world, ended(world, "command"), LOG)
+    assert text.splitlines()[-1] == "of my own", text
+    return text
+
+
+@operation("Runs", "`PyTorchConfiguration`: the ranks of 4 processes on 2 nodes")
+def ranks(world: World) -> Any:
+    run = ended(world, "pytorch")
+    names = [f"user_logs/std_log_process_{rank}.txt" for rank in range(4)]
+    assert set(names) <= set(run.get_file_names()), run.get_file_names()
+    lines = [text_of(world, run, name).splitlines()[-1] for name in names]
+    begins = [line.rpartition(" OMPI")[0] for line in lines]
+    assert begins == [
+        f"RANK={rank} LOCAL_RANK={rank % 2} WORLD_SIZE=4 NODE_RANK={rank // 2}" for rank in range(4)
+    ], lines
+    return lines
+
+
+@operation("Runs", "`PyTorchConfiguration` with a command: once a node")
+def nodes(world: World) -> Any:
+    run = ended(world, "per-node")
+    logs = [one for one in run.get_file_names() if one.startswith("user_logs/std_log")]
+    lines = [text_of(world, run, one).splitlines()[-1] for one in sorted(logs)]
+    assert lines == ["node 0 at a port", "node 1 at a port"], (logs, lines)
+    return logs
+
+
+@operation("Runs", "`MpiConfiguration`: its ranks")
+def mpi(world: World) -> Any:
+    if shutil.which("mpirun") is None:
+        run = ended(world, "mpi", "Failed")
+        assert run.get_details()["error"]["error"]["code"] == "mpi_missing"
+        return "this machine has no MPI"
+    run = ended(world, "mpi")
+    logs = [one for one in run.get_file_names() if one.startswith("user_logs/std_log")]
+    text = "".join(text_of(world, run, one) for one in logs)
+    assert "OMPI_COMM_WORLD_RANK=0" in text and "OMPI_COMM_WORLD_RANK=1" in text, text
+    return logs
+
+
+@operation("Runs", "a run that failed: `ActivityFailedException`", ERROR, "no such column: age")
+def failed(world: World) -> Any:
+    from azureml.exceptions import ActivityFailedException
+
+    run = world.seen["failing"]
+    try:
+        return run.wait_for_completion(raise_on_error=True)
+    except ActivityFailedException as error:
+        assert run.get_status() == "Failed"
+        assert "before" in text_of(world, run, LOG)
+        raise RuntimeError(str(error)) from error
+
+
+@operation("Runs", "`max_run_duration_seconds`: the run ends")
+def limited(world: World) -> Any:
+    run = world.seen["limited"]
+    run.wait_for_completion(raise_on_error=False)
+    assert run.get_status() in ("Canceled", "Failed"), run.get_status()
+    return run.get_details().get("error")
+
+
+@operation("Runs", "`cancel`: the run is canceled")
+def canceled(world: World) -> Any:
+    return ended(world, "canceled", "Canceled").get_status()
+
+
+@operation("Models", "`run.register_model`, `Model.list` of a run, lineage, `download`")
+def register_model(world: World) -> Any:
+    from azureml.core import Model
+
+    ws, run = workspace(world), ended(world, "script")
+    made = run.register_model(model_name="v1-birds", model_path="outputs/model.pt")
+    assert (made.name, made.version, made.run_id) == ("v1-birds", 1, run.id), made
+    parts = run.register_model("v1-parts", "outputs/parts", tags={"a": "b"}, properties={"p": "q"})
+    assert (parts.tags, parts.properties["p"]) == ({"a": "b"}, "q"), parts.properties
+    parts.download(target_dir=str(world.folder / "parts"), exist_ok=True)
+    assert (world.folder / "parts" / "parts" / "a.txt").read_text() == "weights"
+    found = {one.name for one in Model.list(ws, run_id=run.id)}
+    assert found == {"v1-birds", "v1-parts"}, found
+    assert made.run.id == run.id
+    return sorted(found)
+
+
+@operation("Models", "`run.register_model` of what the run did not write", ERROR, "nothing.pt")
+def absent_path(world: World) -> Any:
+    return ended(world, "script").register_model("v1-nothing", "outputs/nothing.pt").id
+
+
+@operation("Inside a run", "`Run.get_context`, every kind of `log`, `upload_*`, `register_model`")
+def in_job(world: World) -> Any:
+    run = ended(world, "in-job")
+    text = text_of(world, run, LOG)
+    assert "all is well" in text and f"model v1-in-job:1 in {EXPERIMENT} default" in text, text
+    wanted = {"other/other.txt", "folder/model.pt", "outputs/model.pt", "image.png"}
+    found = run.get_file_names()
+    assert wanted <= {*found, *(one.rpartition("/")[2] for one in found)}, found
+    assert run.get_tags() == {"from": "the job", "more": "yes"}, run.get_tags()
+    return found
+
+
+@operation("Inside a run", "`get_metrics` of a run that logged by SDK v1")
+def metrics(world: World) -> Any:
+    found = ended(world, "in-job").get_metrics()
+    assert found["loss"] == [1.0, 0.5, 1 / 3], found
+    assert (found["accuracy"], found["word"], found["several"]) == (0.9, "hello", [1, 2, 3.5])
+    assert found["row"] == {"x": [1, 2], "y": [2.5, 3.5]}, found["row"]
+    assert found["table"] == {"a": [1, 2], "b": [3, 4]}, found["table"]
+    assert {"matrix", "accuracies", "residuals", "predictions", "image"} <= set(found), found
+    return found

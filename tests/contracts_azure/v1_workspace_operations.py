@@ -1,0 +1,133 @@
+"""SDK v1: workspaces and compute targets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from operations import ERROR, World
+from v1_world import CLUSTER, operation, workspace
+
+
+@operation("Workspaces", "`Workspace.from_config` without arguments")
+def from_config(world: World) -> Any:
+    from azureml.core import Workspace
+
+    found = Workspace.from_config()
+    assert found.name == "default", found.name
+    return [found.name, found.location, found.subscription_id, found.resource_group]
+
+
+@operation("Workspaces", "`Workspace.get`, `Workspace(...)`, `write_config`")
+def get(world: World) -> Any:
+    from azureml.core import Workspace
+
+    ws = workspace(world)
+    again = Workspace.get(
+        ws.name, subscription_id=ws.subscription_id, resource_group=ws.resource_group
+    )
+    assert Workspace(ws.subscription_id, ws.resource_group, ws.name).name == again.name
+    (world.folder / "written").mkdir()
+    again.write_config(path=str(world.folder / "written"), file_name="mine.json")
+    file = world.folder / "written" / ".azureml" / "mine.json"
+    assert Workspace.from_config(path=str(file)).name == ws.name
+    return file.read_text()
+
+
+@operation("Workspaces", "`Workspace.list`")
+def list_all(world: World) -> Any:
+    from azureml.core import Workspace
+
+    ws = workspace(world)
+    found = Workspace.list(ws.subscription_id, resource_group=ws.resource_group)
+    assert [one.name for one in found["default"]] == ["default"], found
+    return list(found)
+
+
+@operation("Workspaces", "`Workspace.get` of one that is not there", ERROR, "workspace not found")
+def get_absent(world: World) -> Any:
+    from azureml.core import Workspace
+
+    ws = workspace(world)
+    return Workspace.get(
+        "no-such-place", subscription_id=ws.subscription_id, resource_group=ws.resource_group
+    )
+
+
+@operation("Workspaces", "`get_details`")
+def details(world: World) -> Any:
+    found = workspace(world).get_details()
+    wanted = {"id", "name", "location", "type", "workspaceid", "storageAccount", "sku"}
+    assert wanted <= set(found), found
+    return sorted(found)
+
+
+@operation("Workspaces", "`datastores`, `get_default_datastore`")
+def datastores(world: World) -> Any:
+    ws = workspace(world)
+    assert ws.get_default_datastore().name == "workspaceblobstore"
+    assert {"workspaceblobstore", "workspaceartifactstore"} <= set(ws.datastores)
+    return sorted(ws.datastores)
+
+
+@operation("Compute", "`ComputeTarget` of one that is not there: `ComputeTargetException`")
+def absent_compute(world: World) -> Any:
+    from azureml.core.compute import ComputeTarget
+    from azureml.core.compute_target import ComputeTargetException
+
+    try:
+        ComputeTarget(workspace=workspace(world), name=CLUSTER)
+    except ComputeTargetException as error:
+        assert "ComputeTargetNotFound" in str(error), error
+        return str(error)
+    raise AssertionError("it is there")
+
+
+@operation("Compute", "`AmlCompute.provisioning_configuration`, `ComputeTarget.create`, wait")
+def create_compute(world: World) -> Any:
+    from azureml.core.compute import AmlCompute, ComputeTarget
+
+    asked = AmlCompute.provisioning_configuration(vm_size="STANDARD_D2_V2", max_nodes=4)
+    made = ComputeTarget.create(workspace(world), CLUSTER, asked)
+    made.wait_for_completion(show_output=True, min_node_count=None, timeout_in_minutes=20)
+    assert made.provisioning_state == "Succeeded", made.provisioning_state
+    again = ComputeTarget(workspace=workspace(world), name=CLUSTER)
+    assert (again.type, again.vm_size.upper()) == ("AmlCompute", "STANDARD_D2_V2"), again.vm_size
+    return again.name
+
+
+@operation("Compute", "`get_status().serialize()`")
+def compute_status(world: World) -> Any:
+    found = workspace(world).compute_targets[CLUSTER].get_status().serialize()
+    assert {
+        "currentNodeCount",
+        "targetNodeCount",
+        "nodeStateCounts",
+        "allocationState",
+        "allocationStateTransitionTime",
+        "creationTime",
+        "errors",
+        "modifiedTime",
+        "provisioningState",
+        "provisioningStateTransitionTime",
+        "scaleSettings",
+        "vmPriority",
+        "vmSize",
+    } <= set(found), found
+    assert found["scaleSettings"]["maxNodeCount"] == 4, found
+    return found
+
+
+@operation("Compute", "`update`, `delete`")
+def change_compute(world: World) -> Any:
+    from azureml.core.compute import AmlCompute, ComputeTarget
+
+    ws = workspace(world)
+    asked = AmlCompute.provisioning_configuration(vm_size="STANDARD_D2_V2", max_nodes=1)
+    made = ComputeTarget.create(ws, "v1-short", asked)
+    made.wait_for_completion()
+    made.update(max_nodes=2)
+    made.wait_for_completion()
+    assert made.get_status().scale_settings.maximum_node_count == 2
+    made.delete()
+    assert "v1-short" not in ws.compute_targets
+    return True
