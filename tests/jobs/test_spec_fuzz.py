@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 import yaml
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -84,6 +85,7 @@ def _places(node: Any) -> list[tuple[Any, Any]]:
     return found
 
 
+@pytest.mark.slow
 @BOUNDED
 @given(CHANGES)
 def test_a_whole_job_with_anything_anywhere(changes: list[tuple[int, Any]]) -> None:
@@ -95,6 +97,7 @@ def test_a_whole_job_with_anything_anywhere(changes: list[tuple[int, Any]]) -> N
     _read(document)
 
 
+@pytest.mark.slow
 @BOUNDED
 @given(TREES)
 def test_any_tree(tree: Any) -> None:

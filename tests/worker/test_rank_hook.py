@@ -89,6 +89,7 @@ def run(
     return ran.returncode, ran.stdout, ran.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ENDS)
 def test_nothing_differs_for_the_script(end: str, packages: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.py"

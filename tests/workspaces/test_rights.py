@@ -89,6 +89,7 @@ def test_the_openapi_has_no_other_routes(site: Served) -> None:
             ), path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("who", [*PEOPLE, "stranger"])
 def test_every_route_as_every_role(site: Served, who: str) -> None:
     """Whoever lacks the right is refused at every route, before anything changes."""
@@ -114,6 +115,7 @@ def test_every_route_as_every_role(site: Served, who: str) -> None:
     assert allowed > {"olga": 240, "carl": 240, "dan": 220, "rita": 80, "stranger": -1}[who]
 
 
+@pytest.mark.slow
 def test_a_reader_changes_nothing(site: Served) -> None:
     """At the routes that a reader may ask, too, whatever is sent to them."""
     site.ok("carl", "POST", f"{HERE}/jobs", {**JOB, "name": "one"})
@@ -196,6 +198,7 @@ def test_own_runs_and_those_of_others(site: Served) -> None:
     site.ok("dan", "PUT", f"{files}/{runs['dan']}/artifacts/a")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("owner", ["olga", "carl", "dan"])
 def test_a_job_has_its_owners_rights(site: Served, owner: str) -> None:
     site.ok(owner, "POST", f"{HERE}/jobs", {**JOB, "name": "one"})
