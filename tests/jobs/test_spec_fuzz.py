@@ -6,8 +6,8 @@ import copy
 import os
 from typing import Any
 
-import yaml
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

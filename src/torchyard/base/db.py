@@ -8,7 +8,9 @@ tried again half-way; no transaction is open while the network is waited for.
 
 from __future__ import annotations
 
+import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timedelta, timezone
@@ -37,6 +39,7 @@ metadata = MetaData(
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
+_MODE_TRIES, _MODE_PAUSE_S = 100, 0.1
 
 
 class Instant(TypeDecorator[datetime]):
@@ -193,6 +196,19 @@ def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str,
     connection.execute(dialect.insert(table).on_conflict_do_nothing(), ordered)
 
 
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Of several who open a new file, one changes its mode; SQLite lets nobody wait for that."""
+    for _ in range(_MODE_TRIES):
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                raise
+            time.sleep(_MODE_PAUSE_S)
+    connection.execute("PRAGMA journal_mode=WAL")
+
+
 def _sqlite_engine(url: URL) -> Engine:
     engine = create_engine(
         url, pool_size=20, max_overflow=40, connect_args={"check_same_thread": False}
@@ -201,12 +217,9 @@ def _sqlite_engine(url: URL) -> Engine:
     @event.listens_for(engine, "connect")
     def _connected(connection: Any, record: Any) -> None:
         connection.isolation_level = None
-        for pragma in (
-            "journal_mode=WAL",
-            "synchronous=NORMAL",
-            "busy_timeout=30000",
-            "foreign_keys=ON",
-        ):
+        connection.execute("PRAGMA busy_timeout=30000")
+        _write_ahead(connection)
+        for pragma in ("synchronous=NORMAL", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "begin")
