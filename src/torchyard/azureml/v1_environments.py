@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse
 
 from torchyard.azureml.calls import Call, Caller
 from torchyard.azureml.errors import AzureRoute
+from torchyard.base import azureml_environment
 from torchyard.base.clock import Clock
 from torchyard.base.errors import InvalidInput, NotFound, TorchyardError
 from torchyard.data import versions
@@ -120,7 +121,10 @@ def definition_of(asked: Mapping[str, Any]) -> dict[str, Any]:
     body = _keys_lowered(asked)
     docker, python = _part(body, "docker"), _part(body, "python")
     if docker.get("baseDockerfile"):
-        return {"build": {"dockerfile": docker["baseDockerfile"]}}
+        raise InvalidInput(
+            "a Dockerfile's text is not taken from SDK v1",
+            "put it into a folder: `yard environment create -f` with `build: {path: …}`",
+        )
     if docker.get("buildContext"):
         raise InvalidInput(
             "an environment with a build context in Git or a storage account is not served",
@@ -177,46 +181,10 @@ def to_json(name: str, version: str, definition: Mapping[str, Any]) -> dict[str,
     if conda is None and definition.get("pip_requirements"):
         lines = str(definition["pip_requirements"]).splitlines()
         conda = {"dependencies": ["python", {"pip": [one for one in lines if one.strip()]}]}
-    build = definition.get("build") or {}
-    return {
-        "name": name,
-        "version": version,
-        "environmentVariables": {},
-        "python": {
-            "userManagedDependencies": conda is None,
-            "interpreterPath": "python",
-            "condaDependenciesFile": None,
-            "baseCondaEnvironment": None,
-            "condaDependencies": conda,
-        },
-        "docker": {
-            "enabled": False,
-            "baseImage": definition.get("image") if not build else None,
-            "baseDockerfile": build.get("dockerfile"),
-            "buildContext": None,
-            "sharedVolumes": True,
-            "shmSize": "2g",
-            "arguments": [],
-            "baseImageRegistry": {
-                "address": None,
-                "username": None,
-                "password": None,
-                "registryIdentity": None,
-            },
-            "platform": {"os": "Linux", "architecture": "amd64"},
-        },
-        "spark": {"repositories": [], "packages": [], "precachePackages": False},
-        "databricks": {
-            "mavenLibraries": [],
-            "pypiLibraries": [],
-            "rcranLibraries": [],
-            "jarLibraries": [],
-            "eggLibraries": [],
-        },
-        "r": None,
-        "inferencingStackVersion": None,
-        "assetId": None,
-    }
+    image = None if definition.get("build") else definition.get("image")
+    found = azureml_environment.document(name, version, image, conda is None)
+    found["python"]["condaDependencies"] = conda
+    return found
 
 
 def _without_pypi(conda: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from torchyard.base import azureml_environment
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
 
 DEFINITION = "azureml_environment.json"
@@ -46,7 +47,10 @@ def save(
     # What an earlier save left here would be read as a part of this one.
     for stale in (CONDA, DOCKERFILE):
         (directory / stale).unlink(missing_ok=True)
-    body = json.dumps(_document(name, version, definition, conda is None), indent=4)
+    body = json.dumps(
+        azureml_environment.document(name, version, definition.get("image"), conda is None),
+        indent=4,
+    )
     files = {DEFINITION: body}
     if conda is not None:
         files[CONDA] = _HEAD + _yaml(conda)
@@ -102,50 +106,6 @@ def load(directory: Path, say: Callable[[str], None]) -> dict[str, Any]:
         )
     _tell_left_out(found, python, say)
     return document
-
-
-def _document(
-    name: str, version: str, definition: Mapping[str, Any], is_managed: bool
-) -> dict[str, Any]:
-    """As azureml-core writes it, key by key: its reader takes what is absent for a default."""
-    return {
-        "name": name,
-        "version": version,
-        "environmentVariables": {},
-        "python": {
-            "userManagedDependencies": is_managed,
-            "interpreterPath": "python",
-            "condaDependenciesFile": None,
-            "baseCondaEnvironment": None,
-        },
-        "docker": {
-            "enabled": False,
-            "baseImage": definition.get("image"),
-            "baseDockerfile": None,
-            "buildContext": None,
-            "sharedVolumes": True,
-            "shmSize": "2g",
-            "arguments": [],
-            "baseImageRegistry": {
-                "address": None,
-                "username": None,
-                "password": None,
-                "registryIdentity": None,
-            },
-            "platform": {"os": "Linux", "architecture": "amd64"},
-        },
-        "spark": {"repositories": [], "packages": [], "precachePackages": True},
-        "databricks": {
-            "mavenLibraries": [],
-            "pypiLibraries": [],
-            "rcranLibraries": [],
-            "jarLibraries": [],
-            "eggLibraries": [],
-        },
-        "r": None,
-        "inferencingStackVersion": None,
-        "assetId": None,
-    }
 
 
 def _conda_of(definition: Mapping[str, Any]) -> dict[str, Any] | None:

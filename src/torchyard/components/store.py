@@ -14,12 +14,11 @@ from sqlalchemy import (
     UniqueConstraint,
     delete,
     insert,
-    select,
-    update,
 )
 
 from torchyard.base.db import Instant, metadata
 from torchyard.components.types import Component
+from torchyard.data import version_rows
 
 components = Table(
     "components",
@@ -48,34 +47,21 @@ def add(connection: Connection, made: Component) -> None:
 
 def list_in(connection: Connection, workspace: str, name: str = "") -> list[Component]:
     """Newest first; anonymous ones only by their name."""
-    wanted = [components.c.workspace == workspace]
-    wanted.append(components.c.name == name if name else components.c.anonymous.is_(False))
-    columns = [column for column in components.c if column.name != "number"]
-    rows = connection.execute(select(*columns).where(*wanted).order_by(components.c.number.desc()))
-    return [Component(**row._mapping) for row in rows]
+    wanted = version_rows.of_name(components, workspace, name)
+    if not name:
+        wanted.append(components.c.anonymous.is_(False))
+    return [Component(**row) for row in version_rows.newest_first(connection, components, *wanted)]
 
 
 def describe(connection: Connection, said: Component) -> None:
-    """Keep what may change of a version: what is said of it."""
-    connection.execute(
-        update(components)
-        .where(
-            components.c.workspace == said.workspace,
-            components.c.name == said.name,
-            components.c.version == said.version,
-        )
-        .values(description=said.description, tags=said.tags, properties=said.properties)
-    )
+    version_rows.describe(connection, components, said)
 
 
 def set_archived(
     connection: Connection, workspace: str, name: str, version: str, archived: bool
 ) -> None:
     """One version, or all when `version` is empty."""
-    wanted = [components.c.workspace == workspace, components.c.name == name]
-    if version:
-        wanted.append(components.c.version == version)
-    connection.execute(update(components).where(*wanted).values(archived=archived))
+    version_rows.set_archived(connection, components, workspace, name, version, archived)
 
 
 def forget_all(connection: Connection, workspace: str) -> None:

@@ -18,10 +18,10 @@ from sqlalchemy import (
     delete,
     insert,
     select,
-    update,
 )
 
 from torchyard.base.db import Instant, metadata
+from torchyard.data import version_rows
 from torchyard.data.types import DataAsset, Datastore, UrlMap
 
 datastores = Table(
@@ -101,35 +101,19 @@ def add_asset(connection: Connection, asset: DataAsset) -> None:
 
 def list_assets(connection: Connection, workspace: str, name: str = "") -> list[DataAsset]:
     """Newest first."""
-    wanted = [data_assets.c.workspace == workspace]
-    if name:
-        wanted.append(data_assets.c.name == name)
-    columns = [column for column in data_assets.c if column.name != "number"]
-    rows = connection.execute(select(*columns).where(*wanted).order_by(data_assets.c.number.desc()))
-    return [DataAsset(**row._mapping) for row in rows]
+    wanted = version_rows.of_name(data_assets, workspace, name)
+    return [DataAsset(**row) for row in version_rows.newest_first(connection, data_assets, *wanted)]
 
 
 def describe_asset(connection: Connection, asset: DataAsset) -> None:
-    """Keep what may change of a version: what is said of it."""
-    connection.execute(
-        update(data_assets)
-        .where(
-            data_assets.c.workspace == asset.workspace,
-            data_assets.c.name == asset.name,
-            data_assets.c.version == asset.version,
-        )
-        .values(description=asset.description, tags=asset.tags, properties=asset.properties)
-    )
+    version_rows.describe(connection, data_assets, asset)
 
 
 def set_archived(
     connection: Connection, workspace: str, name: str, version: str, archived: bool
 ) -> None:
     """One version, or all when `version` is empty."""
-    wanted = [data_assets.c.workspace == workspace, data_assets.c.name == name]
-    if version:
-        wanted.append(data_assets.c.version == version)
-    connection.execute(update(data_assets).where(*wanted).values(archived=archived))
+    version_rows.set_archived(connection, data_assets, workspace, name, version, archived)
 
 
 def put_url_map(connection: Connection, made: UrlMap) -> None:

@@ -14,11 +14,10 @@ from sqlalchemy import (
     UniqueConstraint,
     delete,
     insert,
-    select,
-    update,
 )
 
 from torchyard.base.db import Instant, metadata
+from torchyard.data import version_rows
 from torchyard.environments.types import EnvironmentAsset
 
 environment_assets = Table(
@@ -45,42 +44,20 @@ def add(connection: Connection, asset: EnvironmentAsset) -> None:
 
 def list_in(connection: Connection, workspace: str, name: str = "") -> list[EnvironmentAsset]:
     """Newest first."""
-    table = environment_assets
-    wanted = [table.c.workspace == workspace]
-    if name:
-        wanted.append(table.c.name == name)
-    columns = [column for column in table.c if column.name != "number"]
-    rows = connection.execute(select(*columns).where(*wanted).order_by(table.c.number.desc()))
-    return [EnvironmentAsset(**row._mapping) for row in rows]
+    wanted = version_rows.of_name(environment_assets, workspace, name)
+    rows = version_rows.newest_first(connection, environment_assets, *wanted)
+    return [EnvironmentAsset(**row) for row in rows]
 
 
 def describe(connection: Connection, asset: EnvironmentAsset) -> None:
-    """Keep what may change of a version: what is said of it."""
-    table = environment_assets
-    connection.execute(
-        update(table)
-        .where(
-            table.c.workspace == asset.workspace,
-            table.c.name == asset.name,
-            table.c.version == asset.version,
-        )
-        .values(
-            description=asset.description,
-            tags=asset.tags,
-            properties=asset.properties,
-        )
-    )
+    version_rows.describe(connection, environment_assets, asset)
 
 
 def set_archived(
     connection: Connection, workspace: str, name: str, version: str, archived: bool
 ) -> None:
     """One version, or all when `version` is empty."""
-    table = environment_assets
-    wanted = [table.c.workspace == workspace, table.c.name == name]
-    if version:
-        wanted.append(table.c.version == version)
-    connection.execute(update(table).where(*wanted).values(archived=archived))
+    version_rows.set_archived(connection, environment_assets, workspace, name, version, archived)
 
 
 def forget_all(connection: Connection, workspace: str) -> None:
