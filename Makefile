@@ -3,8 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# Where it is set, every run of pytest would rewrite every test anew: ten seconds each.
+unexport PYTHONDONTWRITEBYTECODE
+# What several suites need built; see tests/end_to_end/shared_torch.py.
+export TORCHYARD_TEST_ENVIRONMENTS ?= $(CURDIR)/.test-environments
 
-.PHONY: help setup demo test test-e2e test-object-store test-postgres test-e2e-postgres test-long test-faults test-fuzz test-containers test-azure azure-clients azure-page postgres mpi podman azurite curated check format docs bench lock clean
+.PHONY: help setup demo test test-e2e test-object-store test-postgres test-e2e-postgres test-long test-faults test-fuzz test-containers test-azure test-widgets widgets azure-clients azure-page postgres mpi podman azurite curated check format docs bench lock clean
 
 help:
 	@echo 'make demo      train a small network on two local nodes'
@@ -20,6 +24,7 @@ help:
 	@echo 'make test-fuzz          attacks by path, link and name; the API fuzzed from its schema'
 	@echo 'make test-containers    images and Dockerfiles with a real podman'
 	@echo 'make test-azure         Azure ML'"'"'s real clients, in the versions of tests/contracts_azure/clients'
+	@echo 'make test-widgets       its notebook widget in JupyterLab in Chromium'
 	@echo 'make check     format, lint, types and floors'
 	@echo 'make format    put the code into its format'
 	@echo 'make docs      the pages that are made from tables of the code'
@@ -51,16 +56,24 @@ $(INSTALLED): pyproject.toml requirements.lock
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 
+# An extra, once; pip puts torchyard itself in anew each time, which no command that runs outlives.
+$(VENV)/.extra-%: $(INSTALLED)
+	@$(BIN)/pip install -qq --disable-pip-version-check -e '.[$*]'
+	@touch $@
+
 demo: setup
 	@YARD=$(BIN)/yard PYTHON=$(BIN)/python examples/digits/demo.sh
 
+# Many of them wait for programs that they start, so that a third process finds time.
 test: setup
-	$(BIN)/pytest -n 2 --dist loadfile \
-	  -m 'not end_to_end and not slow and not object_store and not postgres and not containers and not azure'
+	$(BIN)/pytest -n 3 --dist loadfile \
+	  -m 'not end_to_end and not slow and not object_store and not postgres and not containers and not azure and not widgets'
 
+# Its tests mostly wait, so that there are more processes than cores. In the order of files, with
+# which the longest ones begin early.
 test-e2e: setup mpi
-	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -n 2 --dist loadfile --durations=15 \
-	  -m '(end_to_end or slow) and not (postgres or faults or fuzz or object_store or long or containers or azure)'
+	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=15 \
+	  -m '(end_to_end or slow) and not (postgres or faults or fuzz or object_store or long or containers or azure or widgets)'
 
 # Minutes of load each, for a quiet machine; CI leaves them out.
 test-long: setup
@@ -70,8 +83,7 @@ test-faults: setup
 	$(BIN)/pytest -s -m faults
 
 # TORCHYARD_FUZZ_EXAMPLES=200 for the long form.
-test-fuzz: setup
-	@$(BIN)/pip install -qq --disable-pip-version-check -e '.[fuzz]'
+test-fuzz: setup $(VENV)/.extra-fuzz
 	$(BIN)/pytest -m fuzz
 
 test-containers: setup podman
@@ -84,13 +96,28 @@ azure-clients: setup
 test-azure: azure-clients
 	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -n 2 --dist loadfile --durations=10 -m azure
 
+# TORCHYARD_KEEP_SCREENSHOTS=FOLDER keeps what was on the screen.
+test-widgets: widgets
+	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest --durations=5 -m widgets
+
+# JupyterLab with azureml-widgets, and a browser.
+widgets: setup
+	@$(BIN)/python tests/contracts_azure/client_venvs.py azureml-widgets-1.62
+	@command -v chromium >/dev/null || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
+	    echo 'error: Chromium is not on this machine' >&2; \
+	    echo 'hint: install it with `apt-get install chromium`' >&2; \
+	    exit 2; }; \
+	  apt-get -qq update && \
+	  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium \
+	    >/dev/null; }
+
 # docs/reference/azure-ml.md, of what the clients did.
 azure-page: azure-clients
 	TORCHYARD_WRITE_AZURE_PAGE=1 $(BIN)/pytest -m azure -k the_page
 
 # S3 is moto's, from PyPI; Azure Blob is Azurite's, from npm.
-test-object-store: setup azurite
-	@$(BIN)/pip install -qq --disable-pip-version-check -e '.[object-store]'
+test-object-store: setup azurite $(VENV)/.extra-object-store
 	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -m 'object_store and not postgres'
 
 azurite: .azurite/node_modules/.bin/azurite-blob
@@ -109,11 +136,10 @@ test-postgres: setup postgres
 # ONLY='digits or tried_again' runs these alone.
 test-e2e-postgres: setup postgres mpi
 	TORCHYARD_TEST_SERVICES=required TORCHYARD_TEST_DATABASE=postgres $(BIN)/pytest \
-	  -m 'end_to_end and not (object_store or long or containers or azure)' -k 'not sqlite and ($(or $(ONLY),test))'
+	  -m 'end_to_end and not (object_store or long or containers or azure or widgets)' -k 'not sqlite and ($(or $(ONLY),test))'
 
 # The tests start a server of their own; they need its programs and the driver.
-postgres: setup
-	@$(BIN)/pip install -qq --disable-pip-version-check -e '.[postgres]'
+postgres: setup $(VENV)/.extra-postgres
 	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { \
 	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
 	    echo 'error: PostgreSQL is not on this machine' >&2; \
@@ -160,6 +186,7 @@ docs: setup
 	$(BIN)/python -m torchyard.worker.cause_page > docs/reference/failure-codes.md
 
 # What the curated environments hold, read off a build of each; see docs/decisions/0021.
+# Remove an environment's contents.json first to have its requirements resolved anew.
 CURATED := acpt-pytorch-2.13-cpu sklearn-1.5 sklearn-1.1 lightgbm-3.3 tensorflow-2.16-cuda12
 CURATED_HOME ?= .curated
 
@@ -182,5 +209,6 @@ lock: setup
 	  --output-file requirements.lock pyproject.toml
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	[ ! -d .test-environments ] || find .test-environments -type d -exec chmod u+w {} +
+	rm -rf .test-environments $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -9,11 +9,13 @@ Always: what is sent is made before the clock starts, unless the client of mlflo
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import itertools
 import json
 import multiprocessing
 import os
+import queue
 import statistics
 import sys
 import time
@@ -45,12 +47,20 @@ class Http:
         return self._ask("GET", path, None)
 
     def _ask(self, method: str, path: str, body: bytes | None) -> bytes:
-        self._connection.request(method, path, body, self._headers)
-        answer = self._connection.getresponse()
+        try:
+            answer = self._sent(method, path, body)
+        except http.client.RemoteDisconnected:
+            # Both servers end a connection that was idle for 5 s, as one that waits for the others.
+            self._connection.close()
+            answer = self._sent(method, path, body)
         content = answer.read()
         if answer.status != 200:
             raise SystemExit(f"{method} {path}: {answer.status} {content[:500]!r}")
         return content
+
+    def _sent(self, method: str, path: str, body: bytes | None) -> http.client.HTTPResponse:
+        self._connection.request(method, path, body, self._headers)
+        return self._connection.getresponse()
 
     def call(self, path: str, **fields: Any) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(self.post(path, json.dumps(fields).encode()))
@@ -139,7 +149,12 @@ def write(by: str, kind: str, writers: int, calls: int, size: int) -> dict[str, 
     processes = [multiprocessing.Process(target=one, daemon=True) for _ in range(writers)]
     for process in processes:
         process.start()
-    told = [results.get(timeout=3600) for _ in processes]
+    told: list[tuple[float, float, list[float]]] = []
+    while len(told) < writers:
+        with contextlib.suppress(queue.Empty):
+            told.append(results.get(timeout=1))
+        if any(process.exitcode for process in processes):
+            raise SystemExit("a writer ended with an error")
     for process in processes:
         process.join()
     took_s = max(end for _, end, _ in told) - min(start for start, _, _ in told)

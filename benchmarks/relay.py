@@ -4,35 +4,23 @@
 
 A loop of fixed work and a wait, as for a device, logs 20 metrics a step with the real mlflow:
 through the job's relay; through the relay while the server is killed; past the relay, to the
-server; not at all. Then the relay alone, called by bare HTTP from one rank and from eight: what is
-left is mlflow's own.
+server; not at all. Once by one `log_metrics` a step, once by a `log_metric` for each. Then the
+relay alone, called by bare HTTP from one rank and from eight: what is left is mlflow's own.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
-import time
-import urllib.request
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import yaml
-from figures import YARD, Case, clean_variables, compare, run, temporary_yard
-
-LOOP = Path(__file__).with_name("training_loop.py")
-REQUIREMENTS = ["mlflow-skinny==3.11.1"]
-METRICS = 20
-WORK_MS = 2.0
-DEVICE_MS = 8.0
-_names = itertools.count(1)
+from figures import Case, clean_variables, compare, temporary_yard
+from loop_jobs import DEVICE_MS, METRICS, WORK_MS, Step, Torchyard, percentiles_ms
 
 RELAY = """
 import sys
@@ -65,110 +53,30 @@ print(json.dumps(taken))
 """
 
 
-class Torchyard:
-    """The benchmark's own; jobs are asked for over its API."""
-
-    def __init__(self, variables: dict[str, str]) -> None:
-        self._variables = variables
-        self._home = Path(variables["TORCHYARD_HOME"])
-
-    def loop(self, seconds: float, *options: str, past_relay: bool = False) -> str:
-        """Start a job; returns its name."""
-        name = f"loop-{next(_names)}-{os.getpid()}"
-        steps = int(seconds * 1000 / (WORK_MS + DEVICE_MS))
-        words = ["python", LOOP.name, "--steps", steps, "--metrics", METRICS]
-        words += ["--work-ms", WORK_MS, "--device-ms", DEVICE_MS]
-        job: dict[str, Any] = {
-            "name": name,
-            "command": " ".join([*map(str, words), *options]),
-            "code": ".",
-            "environment": {"pip_requirements": REQUIREMENTS},
-        }
-        if past_relay:
-            uri = f"{self._server()['url']}/mlflow/default"
-            job["environment_variables"] = {"MLFLOW_TRACKING_URI": uri}
-        with tempfile.TemporaryDirectory() as folder:
-            (Path(folder) / LOOP.name).write_text(LOOP.read_text())
-            (Path(folder) / "job.yml").write_text(yaml.safe_dump(job))
-            run([YARD, "job", "create", "-f", f"{folder}/job.yml"], self._variables)
-        return name
-
-    def steps(self, name: str) -> list[list[float]]:
-        """What each step took, once the job has ended."""
-        run([YARD, "job", "stream", "-n", name], self._variables)
-        with self._open(f"jobs/{name}/files/outputs/steps.json") as answer:
-            found: list[list[float]] = json.load(answer)
-        return found
-
-    def kill_server_while(self, name: str) -> float:
-        """Until the loop is over; returns since when, in seconds since 1970."""
-        while not (work := self._work(name)):
-            time.sleep(0.1)
-        # The loop first finds out how fast this machine is and imports mlflow.
-        time.sleep(4.0)
-        pid = self._server()["pid"]
-        os.kill(pid, signal.SIGKILL)
-        since = time.time()
-        while not (work / "outputs/steps.json").exists():
-            time.sleep(0.1)
-        run([YARD, "server", "start"], self._variables)
-        return since
-
-    def _work(self, name: str) -> Path | None:
-        with self._open(f"jobs/{name}") as answer:
-            if json.load(answer)["status"] != "Running":
-                return None
-        for plan in (self._home / "scratch").glob("*/plan.json"):
-            if json.loads(plan.read_text())["job"] == name:
-                return plan.parent / "node-0" / "work"
-        return None
-
-    def _server(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self._home / "server.json").read_text())
-        return found
-
-    def _open(self, path: str) -> Any:
-        token = (self._home / "token").read_text().strip()
-        return urllib.request.urlopen(
-            urllib.request.Request(
-                f"{self._server()['url']}/v1/workspaces/default/{path}",
-                headers={"Authorization": f"Bearer {token}"},
-            ),
-            timeout=60,
-        )
-
-
-def figures_of(steps: list[list[float]], logs: bool = True) -> dict[str, float]:
-    found = {
-        "step_median_ms": at(0.5, [one[1] for one in steps]) * 1000,
-        "step_p99_ms": at(0.99, [one[1] for one in steps]) * 1000,
+def figures_of(steps: list[Step]) -> dict[str, float]:
+    calls = [call for step in steps for call in step.calls]
+    return {
+        **percentiles_ms("step", [step.took for step in steps]),
+        **(percentiles_ms("call", calls) if calls else {}),
     }
-    if logs:
-        found["log_metrics_median_ms"] = at(0.5, [one[2] for one in steps]) * 1000
-        found["log_metrics_p99_ms"] = at(0.99, [one[2] for one in steps]) * 1000
-    return found
 
 
-def at(share: float, values: list[float]) -> float:
-    return sorted(values)[int(len(values) * share)]
+def through_relay(yard: Torchyard, steps: int, *how: str) -> dict[str, float]:
+    return figures_of(yard.steps(yard.loop(steps, *how)))
 
 
-def through_relay(yard: Torchyard, seconds: float) -> dict[str, float]:
-    return figures_of(yard.steps(yard.loop(seconds)))
-
-
-def server_away(yard: Torchyard, seconds: float) -> dict[str, float]:
-    name = yard.loop(seconds)
+def server_away(yard: Torchyard, steps: int, *how: str) -> dict[str, float]:
+    name = yard.loop(steps, *how)
     since = yard.kill_server_while(name)
-    return figures_of([one for one in yard.steps(name) if one[0] > since])
+    return figures_of([step for step in yard.steps(name) if step.began > since])
 
 
-def past_relay(yard: Torchyard, seconds: float) -> dict[str, float]:
-    return figures_of(yard.steps(yard.loop(seconds, past_relay=True)))
+def past_relay(yard: Torchyard, steps: int, *how: str) -> dict[str, float]:
+    return figures_of(yard.steps(yard.loop(steps, *how, past_relay=True)))
 
 
-def no_logging(yard: Torchyard, seconds: float) -> dict[str, float]:
-    return figures_of(yard.steps(yard.loop(seconds, "--no-logging")), logs=False)
+def no_logging(yard: Torchyard, steps: int) -> dict[str, float]:
+    return figures_of(yard.steps(yard.loop(steps, "--no-logging")))
 
 
 def relay_alone(ranks: int) -> dict[str, float]:
@@ -196,9 +104,8 @@ def relay_alone(ranks: int) -> dict[str, float]:
         relay.kill()
         relay.wait()
     return {
-        "call_median_us": at(0.5, taken) * 1e6,
-        "call_p99_us": at(0.99, taken) * 1e6,
-        "relay_processor_a_call_us": used_s / len(taken) * 1e6,
+        **percentiles_ms("call", taken),
+        "relay_processor_a_call_ms": used_s / len(taken) * 1000,
     }
 
 
@@ -216,18 +123,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--home", type=Path, help="kept, with its environment")
     arguments = parser.parse_args()
-    seconds = arguments.seconds
+    steps = int(arguments.seconds * 1000 / (WORK_MS + DEVICE_MS))
+    what = f"{WORK_MS:g} ms of work and {DEVICE_MS:g} ms of waiting"
     with temporary_yard(arguments.home) as variables:
         yard = Torchyard(variables)
-        cases = [
-            Case("through the relay", partial(through_relay, yard, seconds)),
-            Case("the server killed meanwhile", partial(server_away, yard, seconds)),
-            Case("past the relay, to the server", partial(past_relay, yard, seconds)),
-            Case("logging nothing", partial(no_logging, yard, seconds)),
-        ]
-        what = f"{WORK_MS:g} ms of work and {DEVICE_MS:g} ms of waiting"
-        title = f"A step of {what} that logs {METRICS} metrics with mlflow"
-        compare(title, cases, arguments.rounds)
+        for how, words in ((), "log_metrics"), (("--singly",), "a log_metric each"):
+            cases = [
+                Case("through the relay", partial(through_relay, yard, steps, *how)),
+                Case("the server killed meanwhile", partial(server_away, yard, steps, *how)),
+                Case("past the relay, to the server", partial(past_relay, yard, steps, *how)),
+                Case("logging nothing", partial(no_logging, yard, steps)),
+            ]
+            title = f"A step of {what}, {METRICS} metrics by {words} of mlflow"
+            compare(title, cases, arguments.rounds)
     cases = [Case("8 ranks", partial(relay_alone, 8)), Case("1 rank", partial(relay_alone, 1))]
     compare("The relay called by bare HTTP, one metric a call", cases, arguments.rounds)
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from figures import YARD, Case, clean_variables, compare, remove
 
-LONGEST_S = 180.0
+LONGEST_S = 600.0
 
 
 def memory_mb(pid: int, kind: str = "Rss") -> float:

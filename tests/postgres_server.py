@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
+import random
 import shutil
 import signal
 import subprocess
@@ -90,8 +92,26 @@ class PostgresServer:
         assert self._process is not None
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        # They end by themselves, too, as soon as they see it.
         for child in _descendants(self.data):
-            os.kill(child, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        self._wait_for_backends()
+
+    def kill_postmaster(self) -> None:
+        """End the process that watches over the others; they end by themselves."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._wait_for_backends()
+
+    def kill_a_backend(self, chance: random.Random) -> None:
+        """End one that serves a connection; the postmaster ends the others and recovers."""
+        assert self._process is not None
+        serving = [one for one in _descendants(self.data) if _serves(one)]
+        if serving:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(chance.choice(sorted(serving)), signal.SIGKILL)
 
     def close(self) -> None:
         if self._process is not None and self._process.poll() is None:
@@ -115,8 +135,18 @@ class PostgresServer:
         """The URL of a database nobody has used."""
         self._made += 1
         name = f"d{self._made}"
-        self.run(f"CREATE DATABASE {name} TEMPLATE {template}")
+        # From PostgreSQL 15 on every page is else written to its log, at twice the cost.
+        version = int((self.data / "PG_VERSION").read_text())
+        strategy = " STRATEGY FILE_COPY" if version >= 15 else ""
+        self.run(f"CREATE DATABASE {name} TEMPLATE {template}{strategy}")
         return self.url(name)
+
+    def _wait_for_backends(self) -> None:
+        """Until they are gone a new server finds their shared memory in use, and ends."""
+        deadline = time.monotonic() + 60
+        while _descendants(self.data):
+            assert time.monotonic() < deadline, "backends outlive their postmaster"
+            time.sleep(0.02)
 
     def _answers(self) -> bool:
         import psycopg
@@ -146,17 +176,24 @@ def _unprivileged() -> pwd.struct_passwd | None:
     return known.get("postgres") or known["nobody"]
 
 
+def _serves(pid: int) -> bool:
+    """Whether this process of PostgreSQL's is a connection's."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return words.startswith(b"postgres: " + USER.encode())
+
+
 def _descendants(data: Path) -> list[int]:
-    """Its backends, which are sessions of their own."""
+    """Its backends, which are sessions of their own.
+
+    Known by their folder: one that was forked this moment has no name of its own yet, and one that
+    is ending has none any more, but still its memory.
+    """
     found = []
     for folder in Path("/proc").iterdir():
-        if not folder.name.isdigit():
-            continue
-        try:
-            name = (folder / "cmdline").read_bytes()
-            here = os.readlink(folder / "cwd")
-        except OSError:
-            continue
-        if name.startswith(b"postgres") and here == str(data):
-            found.append(int(folder.name))
+        with contextlib.suppress(OSError):
+            if folder.name.isdigit() and os.readlink(folder / "cwd") == str(data):
+                found.append(int(folder.name))
     return found

@@ -209,6 +209,17 @@ def _ask(client: TestClient, method: str, path: str, token: str) -> int:
     return status
 
 
+def test_workers_know_their_server_by_every_answer(client: TestClient, api: Api) -> None:
+    own = api.parts.room.server_id
+    for path, token in (("orders", api.worker), ("blobs/none", api.worker), ("orders", "wrong")):
+        answer = client.get(
+            f"/v1/attempts/{api.known['attempt_id']}/{path}",
+            headers={"Authorization": f"Bearer {token}"},
+        )
+        assert answer.headers["X-Torchyard-Server"] == own, answer.text
+    assert "X-Torchyard-Server" not in client.get(f"{W}/jobs").headers
+
+
 @pytest.mark.slow
 def test_an_attempts_token_is_good_for_it_alone_and_until_its_end(tmp_path: Path) -> None:
     api = make(tmp_path)

@@ -238,7 +238,7 @@ def _frames(content: bytes) -> list[tuple[dict[str, Any], bytes]]:
     return frames
 
 
-def _until(true: Any, timeout_s: float = 10.0) -> None:
+def _until(true: Any, timeout_s: float = 60.0) -> None:
     import time
 
     end = time.monotonic() + timeout_s
@@ -269,3 +269,16 @@ def test_many_small_files_come_in_one_answer(client: TestClient, parts: app.Part
     ):
         refused = client.post("/v1/workspaces/default/bundle", json={"sources": wrong})
         assert refused.status_code == status, refused.text
+
+
+def test_options_that_are_wrong_are_refused_in_two_lines(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for arguments, said in (
+        (["--port", "abc"], "argument --port: invalid int value: 'abc'"),
+        (["--nope"], "unrecognized arguments: --nope"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            server._parser().parse_args(arguments)
+        assert ended.value.code == 2
+        assert capsys.readouterr().err == f"error: {said}\nhint: see `yard-server --help`\n"

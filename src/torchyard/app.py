@@ -1,41 +1,37 @@
 """The app: every room behind HTTP, and what runs beside it.
 
-Owns: putting the rooms together, the routes, how errors are told, what answers without a token.
-Leaves: everything else to the rooms; the process, its port and its end to server.py.
-Always: whatever goes wrong is answered as `error`, `hint` and a code.
+Owns: putting the rooms together, which paths are whose, what answers without a token.
+Leaves: everything else to the rooms, errors to error_answers.py, the process, its port and its end
+to server.py.
+Always: a room's routes are made when the first request comes for them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import threading
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
-from sqlalchemy.exc import DataError, IntegrityError
-from starlette.exceptions import HTTPException
+from fastapi import APIRouter, FastAPI
+from fastapi.openapi.utils import get_openapi
 
 import torchyard
 from torchyard.azureml import entry_routes, page_routes
 from torchyard.azureml import room as azure_room
 from torchyard.azureml.paths import AzurePaths
-from torchyard.azureml.room import Lazily
-from torchyard.base import disk, home_database
+from torchyard.base import home_database
 from torchyard.base import machine as machines
 from torchyard.base.blobs import Blobs
 from torchyard.base.clock import Clock, SystemClock
-from torchyard.base.errors import Conflict, Internal, InvalidInput, NotFound, TorchyardError
 from torchyard.base.files import whole
+from torchyard.base.lazy_routes import LazyRoutes, add_routes, every_route
 from torchyard.components import routes as component_routes
 from torchyard.compute import actions as computes
 from torchyard.compute import routes as compute_routes
@@ -46,6 +42,7 @@ from torchyard.doors import Doors
 from torchyard.environments import routes as environment_routes
 from torchyard.environments.actions import Environments
 from torchyard.environments.builds import Builds
+from torchyard.error_answers import answer_errors
 from torchyard.executors.executor import Executor
 from torchyard.executors.local import LocalExecutor
 from torchyard.executors.machine import Machine
@@ -58,6 +55,7 @@ from torchyard.jobs import (
     experiment_routes,
     history_routes,
     logged_metrics,
+    logged_properties,
     machine,
     model_sources,
     owners,
@@ -91,7 +89,7 @@ from torchyard.workspaces.auditing import Auditing
 from torchyard.workspaces.jwts import Signer
 from torchyard.workspaces.spellings import Spellings
 
-_log = logging.getLogger(__name__)
+_W = "/v1/workspaces/{workspace}"
 
 
 @dataclass(frozen=True)
@@ -150,7 +148,7 @@ def build(
         blobs=Blobs(home / "blobs"),
         datastores=Datastores(home / "datastores"),
         environments=Environments(home, db, clock, environ, is_shared=shared or for_others),
-        history=History(db, store.merge_tags, logged_metrics.add),
+        history=History(db, store.merge_tags, logged_metrics.add, logged_properties.add),
         logs=Logs(home / "logs", shared),
         signals=signals,
         bell=bell,
@@ -194,7 +192,7 @@ def create_app(
             parts.sharing.stop()
         room.db.close()
 
-    app = FastAPI(
+    app = _App(
         title="torchyard",
         version=torchyard.__version__,
         lifespan=lifespan,
@@ -222,149 +220,120 @@ def create_app(
     def openapi(identity: Person) -> dict[str, Any]:
         return app.openapi()
 
+    app.router.routes.extend(_groups(parts, builds, audit, open_tls, storage_domain))
+    answer_errors(app)
+    return app
+
+
+class _App(FastAPI):
+    """Its OpenAPI tells of the groups that are meant for everyone."""
+
+    def openapi(self) -> dict[str, Any]:
+        if not self.openapi_schema:
+            told = (
+                one
+                for one in self.router.routes
+                if not isinstance(one, LazyRoutes) or one.described
+            )
+            self.openapi_schema = get_openapi(
+                title=self.title,
+                version=self.version,
+                openapi_version=self.openapi_version,
+                routes=[route for _, route in every_route(tuple(told))],
+            )
+        return self.openapi_schema
+
+
+def _groups(
+    parts: Parts,
+    builds: Builds,
+    audit: Audit,
+    open_tls: entry_routes.OpenTls | None,
+    storage_domain: str,
+) -> list[LazyRoutes]:
+    """Every room's routes, those first that are asked for most often."""
+    room, access = parts.room, parts.access
+    db, clock = room.db, room.clock
     find_model = partial(model_sources.find, room)
-    registry = Registry(room.db, room.clock, room.datastores, find_model)
-    # Routes are tried in turn, and no others are called as often.
-    for prefix in ("", "/mlflow/{workspace}"):
-        tracking = mlflow_routes.router(
+
+    @cache
+    def tracking() -> APIRouter:
+        return mlflow_routes.router(
             JobRuns(room),
-            registry,
+            Registry(db, clock, room.datastores, find_model),
             room.history,
-            parts.access.person,
+            access.person,
             lambda job: room.signals.notify(job_key(job)),
-            partial(secrets.masker_of_script, room.db),
+            partial(secrets.masker_of_script, db),
         )
-        app.include_router(tracking, prefix=prefix)
-    app.include_router(
-        workspace_routes.router(
-            room.db,
-            room.clock,
-            partial(workspace_life.furnish, room),
-            partial(workspace_life.delete_empty, room),
-        )
-    )
-    app.include_router(
-        people_routes.router(room.db, room.clock, audit, lambda user: owners.cancel_all(room, user))
-    )
-    app.include_router(
-        quota_routes.router(
-            room.db,
-            room.clock,
-            lambda workspace, user: allowances.use_of(room, workspace, user),
-        )
-    )
-    app.include_router(compute_routes.router(room.db, room.clock, room.home, room.devices))
-    app.include_router(cluster_routes.router(room))
-    app.include_router(data_routes.router(room.blobs))
-    app.include_router(
-        asset_routes.router(
-            room.db,
-            room.clock,
+
+    def of_jobs() -> APIRouter:
+        others = deletion_routes.router(room), history_routes.router(room)
+        return add_routes(job_routes.router(room), *others)
+
+    def of_computes() -> APIRouter:
+        sizes_too = compute_routes.router(db, clock, room.home, room.devices)
+        return add_routes(sizes_too, cluster_routes.router(room))
+
+    def of_environments() -> APIRouter:
+        in_use = partial(runs.environment_hashes, room)
+        return environment_routes.router(room.environments, builds, clock, in_use)
+
+    def of_assets() -> APIRouter:
+        return asset_routes.router(
+            db,
+            clock,
             room.datastores,
             room.blobs,
             room.fetcher,
             lambda workspace, type, path: data_sources.pin(room, workspace, type, path).path,
         )
-    )
-    app.include_router(
-        environment_routes.router(
-            room.environments,
-            builds,
-            room.clock,
-            lambda workspace: runs.environment_hashes(room, workspace),
+
+    def of_workspaces() -> APIRouter:
+        furnish = partial(workspace_life.furnish, room)
+        return workspace_routes.router(
+            db, clock, furnish, partial(workspace_life.delete_empty, room)
         )
-    )
-    app.include_router(component_routes.router(room.db, room.clock, room.blobs))
-    app.include_router(job_routes.router(room))
-    app.include_router(deletion_routes.router(room))
-    app.include_router(history_routes.router(room))
-    app.include_router(experiment_routes.router(room))
-    app.include_router(bundles.router(room))
-    app.include_router(reclaiming_routes.router(room))
-    app.include_router(worker_routes.router(room))
-    app.include_router(
-        model_routes.router(
-            room.db,
-            room.clock,
-            room.datastores,
-            find_model,
+
+    def of_people() -> APIRouter:
+        return people_routes.router(db, clock, audit, partial(owners.cancel_all, room))
+
+    def entry() -> APIRouter:
+        return entry_routes.router(
+            clock, parts.signer, access.person, access.holder, open_tls, storage_domain
         )
-    )
-    app.include_router(
-        entry_routes.router(
-            room.clock,
-            parts.signer,
-            parts.access.person,
-            parts.access.holder,
-            open_tls,
-            storage_domain,
-        )
-    )
-    app.include_router(page_routes.router())
-    app.router.routes.append(
-        Lazily(lambda: azure_room.router(room, parts.access, find_model, storage_domain))
-    )
-    _answer_errors(app)
-    return app
 
+    def group(make: Callable[[], APIRouter], *paths: str) -> LazyRoutes:
+        return LazyRoutes(paths, make, described=True)
 
-def _answer_errors(app: FastAPI) -> None:
-    @app.exception_handler(TorchyardError)
-    def refused(request: Request, error: TorchyardError) -> JSONResponse:
-        return JSONResponse(error.to_json(), error.http_status)
-
-    @app.exception_handler(RequestValidationError)
-    def malformed(request: Request, error: RequestValidationError) -> JSONResponse:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        refusal = InvalidInput(f"the request's `{place}` is wrong: {first['msg']}")
-        return JSONResponse(refusal.to_json(), refusal.http_status)
-
-    @app.exception_handler(HTTPException)
-    def no_route(request: Request, error: HTTPException) -> JSONResponse:
-        kind = NotFound if error.status_code == 404 else InvalidInput
-        refusal = kind(f"nothing answers {request.method} `{request.url.path}`")
-        return JSONResponse(refusal.to_json(), error.status_code)
-
-    @app.exception_handler(IntegrityError)
-    def collided(request: Request, error: IntegrityError) -> JSONResponse:
-        _log.warning("collision on %s: %s", request.url.path, error)
-        refusal = Conflict("another request changed the same thing", "try again")
-        return JSONResponse(refusal.to_json(), refusal.http_status)
-
-    @app.exception_handler(NotADirectoryError)
-    @app.exception_handler(IsADirectoryError)
-    @app.exception_handler(FileExistsError)
-    def in_the_way(request: Request, error: Exception) -> JSONResponse:
-        _log.warning("%s %s: %r", request.method, request.url.path, error)
-        refusal = Conflict("a file and a folder would have one path", "choose another path")
-        return JSONResponse(refusal.to_json(), refusal.http_status)
-
-    @app.exception_handler(OSError)
-    def disk_failed(request: Request, error: OSError) -> JSONResponse:
-        found = disk.meaning(error)
-        if found is None:
-            return failed(request, error)
-        _log.warning("%s %s: %s: %r", request.method, request.url.path, found.message, error)
-        return JSONResponse(found.to_json(), found.http_status)
-
-    @app.exception_handler(OverflowError)
-    @app.exception_handler(RecursionError)
-    @app.exception_handler(UnicodeEncodeError)
-    @app.exception_handler(DataError)
-    def beyond(request: Request, error: Exception) -> JSONResponse:
-        _log.warning("%s %s: %r", request.method, request.url.path, error)
-        refusal = InvalidInput(
-            "the request holds a number, a text or a nesting that nothing here can keep",
-            "numbers have 63 bits at the most, and texts are Unicode",
-        )
-        return JSONResponse(refusal.to_json(), refusal.http_status)
-
-    @app.exception_handler(Exception)
-    def failed(request: Request, error: Exception) -> JSONResponse:
-        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        fault = Internal("the server failed at this request", "see `yard server logs`")
-        return JSONResponse(fault.to_json(), fault.http_status)
+    return [
+        LazyRoutes([""], tracking, within="/mlflow/{workspace}"),
+        LazyRoutes(mlflow_routes.PATHS, tracking),
+        group(partial(worker_routes.router, room), "/v1/attempts"),
+        group(of_jobs, f"{_W}/jobs", f"{_W}/metrics"),
+        group(partial(data_routes.router, room.blobs), f"{_W}/blobs", f"{_W}/snapshots"),
+        group(of_environments, f"{_W}/environments"),
+        group(of_computes, f"{_W}/computes", f"{_W}/compute-sizes"),
+        group(of_assets, f"{_W}/data", f"{_W}/datastores", f"{_W}/url-maps"),
+        group(partial(model_routes.router, db, clock, room.datastores, find_model), f"{_W}/models"),
+        group(partial(component_routes.router, db, clock, room.blobs), f"{_W}/components"),
+        group(partial(experiment_routes.router, room), f"{_W}/experiments"),
+        group(partial(bundles.router, room), f"{_W}/bundle"),
+        group(
+            partial(quota_routes.router, db, clock, partial(allowances.use_of, room)),
+            f"{_W}/quotas",
+            f"{_W}/quota-requests",
+        ),
+        group(of_people, "/v1/whoami", "/v1/users", "/v1/audit", f"{_W}/people", f"{_W}/audit"),
+        group(of_workspaces, "/v1/workspaces"),
+        group(partial(reclaiming_routes.router, room), "/v1/gc"),
+        LazyRoutes(entry_routes.PATHS, entry),
+        LazyRoutes(["/runs"], page_routes.router),
+        LazyRoutes(
+            ["/azureml", "/azureml-above", "/azureml-blob"],
+            lambda: azure_room.router(room, access, find_model, builds, storage_domain),
+        ),
+    ]
 
 
 def _id_of(home: Path) -> str:

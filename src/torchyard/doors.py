@@ -26,6 +26,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 SERVER_HEADER = b"x-torchyard-server"
 _DISOWNED = (401, 410)
+_OF_WORKERS = "/v1/attempts/"
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 
 _HEADERS_MOST_BYTES = 64 << 10
@@ -54,8 +55,8 @@ class Doors:
 
     Args:
         hosts: the names that plain requests may call the server by; any when empty.
-        server_id: said with every refusal of a token, so that a worker can tell its own server
-            from another one that has taken its port.
+        server_id: said with every answer to a worker and every refusal of a token, so that a
+            worker can tell its own server from another one that has taken its port.
     """
 
     def __init__(self, app: App, hosts: Collection[str] = (), server_id: str = "") -> None:
@@ -67,7 +68,7 @@ class Doors:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        send = self._signed(send)
+        send = self._signed(send, scope["path"].startswith(_OF_WORKERS))
         try:
             self._look_at(scope)
             limit = _limit(scope)
@@ -78,9 +79,10 @@ class Doors:
             return
         await self._app(scope, receive, send)
 
-    def _signed(self, send: Send) -> Send:
+    def _signed(self, send: Send, always: bool) -> Send:
         async def signed(message: MutableMapping[str, Any]) -> None:
-            if message["type"] == "http.response.start" and message["status"] in _DISOWNED:
+            starts = message["type"] == "http.response.start"
+            if starts and (always or message["status"] in _DISOWNED):
                 message["headers"] = [*message["headers"], (SERVER_HEADER, self._server_id)]
             await send(message)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import http.client
 import os
 import re
-import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -19,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from threading import Event
 from typing import NamedTuple, Protocol
 
+from torchyard.base import files
 from torchyard.base.errors import InvalidInput, Unreachable
 from torchyard.base.http import Transport
 
@@ -169,7 +169,7 @@ def _write(target: Path, content: bytes) -> None:
 
 
 def _draft(target: Path) -> Path:
-    return target.with_name(f".{target.name[:50]}.{secrets.token_hex(4)}.part")
+    return target.with_name(files.draft_name(target.name))
 
 
 def _whole(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -31,6 +32,7 @@ SERVER_COMMAND = (sys.executable, "-m", "torchyard.server")
 
 _POLL_S = 0.02
 _TAIL_LINES = 20
+_REFUSED = re.compile(r"^error: (.+)(?:\nhint: (.+))?\Z", re.MULTILINE)
 
 # Servers that this process started: they outlive it, unless it stops them itself and reaps them.
 _children: set[int] = set()
@@ -60,6 +62,7 @@ def ensure(
         command: what to start; `--home H --ready-fd N` and maybe `--port P` are added.
 
     Raises:
+        InvalidInput: it refuses to start, as with a port that is taken.
         Unreachable: it does not become ready, with the last lines of its log.
     """
     running = answering(settings)
@@ -193,7 +196,7 @@ def _answers(running: Running) -> bool:
     transport = Transport(running.url, "", timeout_s=5.0)
     try:
         health = transport.get("/health")
-    except (TorchyardError, ValueError):
+    except TorchyardError:
         return False
     finally:
         transport.close()
@@ -241,8 +244,15 @@ def _start(settings: Settings, command: Sequence[str], port: int | None) -> Runn
     raise _not_started(settings, said, code, log_start)
 
 
-def _not_started(settings: Settings, said: str, code: int, log_start: int) -> Unreachable:
+def _not_started(settings: Settings, said: str, code: int, log_start: int) -> TorchyardError:
     tail = log_tail(settings, start=log_start)
+    # The server's own words, as when it is started by hand: what it was asked can't be done.
+    refused = _REFUSED.search(tail) if code == InvalidInput.exit_code else None
+    if refused is not None:
+        return InvalidInput(
+            f"the server could not be started: {refused[1]}",
+            refused[2] or f"its whole log is `{settings.server_log}`",
+        )
     how = f"ended with {code}" if code != -signal.SIGKILL else f"was not ready in {START_LIMIT_S} s"
     if said:
         how = f"said it was ready and wrote no `{settings.server_file}`"

@@ -18,11 +18,12 @@ import ssl
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 import uvicorn
 
@@ -160,51 +161,89 @@ def _remembered(file: Path) -> int:
         return 0
 
 
-def run(
-    home: Path,
-    host: str,
-    port: int | None,
-    ready_fd: int | None,
-    tls: listening.Tls | None = None,
-    database: str = "",
-    shared: bool = False,
-    storage_domain: str = "",
-) -> None:
-    """Serve until SIGTERM or SIGINT.
+@dataclass(frozen=True)
+class Asked:
+    """What a server is asked for on its command line.
 
-    Args:
-        tls: `host` and `port` are the listener's that has it; workers and commands of this machine
-            go on using a plain one on loopback. None for the server's own, when it is wanted.
-        database: its URL; empty for the one that the home had last.
-        shared: other servers may serve the home, too.
-        storage_domain: of which storage accounts are host names; see azureml/entry_routes.py.
+    `tls`: `host` and `port` are the listener's that has it; workers and commands of this machine go
+    on using a plain one on loopback. None for the server's own, when it is wanted. `database` is a
+    URL, empty for the one that the home had last. `shared`: other servers may serve the home, too.
+    `storage_domain`: of which storage accounts are host names; see azureml/entry_routes.py.
+    `ready_fd`: where the URL is written once the server listens.
     """
-    context = listening.context_of(tls) if tls is not None else None
+
+    home: Path
+    host: str = LOOPBACK_NAMES[0]
+    port: int | None = None
+    tls: listening.Tls | None = None
+    database: str = ""
+    shared: bool = False
+    storage_domain: str = ""
+    ready_fd: int | None = None
+
+
+@dataclass(frozen=True)
+class _Entrance:
+    """Where requests come in; `own` is the server's own TLS, where it was given none."""
+
+    host: str
+    plain: socket.socket
+    secure: tuple[socket.socket, ssl.SSLContext] | None
+    given: listening.GivenTls | None
+    own: listening.OwnTls | None
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.plain.getsockname()[1]}"
+
+    @property
+    def tls(self) -> listening.GivenTls | listening.OwnTls:
+        found = self.given or self.own
+        assert found is not None
+        return found
+
+
+def _open(asked: Asked, context: ssl.SSLContext | None) -> _Entrance:
+    """
+    Args:
+        context: of the TLS that was asked for.
+    """
+    home, shared = asked.home, asked.shared
+    if asked.tls is None or context is None:
+        bind = partial(listen, home, asked.host, None, "tls-port", _DEFAULT_TLS_PORT, shared)
+        own = listening.OwnTls(home, asked.host, SystemClock(), bind)
+        secure = own.at_start()
+        plain = listen(home, asked.host, asked.port, shared=shared)
+        return _Entrance(asked.host, plain, secure, None, own)
+    with_tls = listen(home, asked.host, asked.port, "tls-port", _DEFAULT_TLS_PORT, shared)
+    given = listening.GivenTls(asked.tls, with_tls.getsockname()[1])
+    host = LOOPBACK_NAMES[0]
+    plain = listen(home, host, None, shared=shared)
+    return _Entrance(host, plain, (with_tls, context), given, None)
+
+
+def run(asked: Asked) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    context = listening.context_of(asked.tls) if asked.tls is not None else None
+    home, shared = asked.home, asked.shared
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    configured = settings.Settings(home)
     held = hold_home(home, shared)
-    for_others = not listening.is_loopback(host)
+    environ = settings.for_jobs(os.environ)
     with _one_starts(home, shared):
-        own: listening.OwnTls | None = None
-        secure: tuple[socket.socket, ssl.SSLContext] | None
-        if tls is not None and context is not None:
-            tls_socket = listen(home, host, port, "tls-port", _DEFAULT_TLS_PORT, shared)
-            secure = (tls_socket, context)
-            given = listening.GivenTls(tls, tls_socket.getsockname()[1])
-            way, standing = given.way, given.standing
-            host, port = LOOPBACK_NAMES[0], None
-        else:
-            bind = partial(listen, home, host, None, "tls-port", _DEFAULT_TLS_PORT, shared)
-            own = listening.OwnTls(home, host, SystemClock(), bind)
-            secure, way, standing = own.at_start(), own.way, own.standing
-        listener = listen(home, host, port, shared=shared)
-        url = f"http://{host}:{listener.getsockname()[1]}"
-        environ = settings.for_jobs(os.environ)
-        parts = build(home, url, environ, database=database, shared=shared, for_others=for_others)
-        ensure_token(parts, configured.token_file)
-    hosts = (*LOOPBACK_NAMES, host) if listening.is_loopback(host) else ()
-    app = create_app(parts, hosts, way, storage_domain)
-    job_variables.open_door(parts.room, environ, parts.signer, standing, way)
+        entrance = _open(asked, context)
+        parts = build(
+            home,
+            entrance.url,
+            environ,
+            database=asked.database,
+            shared=shared,
+            for_others=not listening.is_loopback(asked.host),
+        )
+        ensure_token(parts, settings.Settings(home).token_file)
+    tls = entrance.tls
+    hosts = (*LOOPBACK_NAMES, entrance.host) if listening.is_loopback(entrance.host) else ()
+    app = create_app(parts, hosts, tls.way, asked.storage_domain)
+    job_variables.open_door(parts.room, environ, parts.signer, tls.standing, tls.way)
     server = _Server(
         uvicorn.Config(
             app,
@@ -214,26 +253,28 @@ def run(
             lifespan="on",
             timeout_graceful_shutdown=5,
         ),
-        secure,
+        entrance.secure,
     )
     server.signals = parts.room.signals
-    if own is not None:
-        own.server = server
+    if entrance.own is not None:
+        entrance.own.server = server
     files = ServerFiles(home)
     if parts.sharing is not None:
         # Not before: until its app runs, nothing must keep it from renewing its lease in time.
         parts.sharing.start()
     else:
-        files.name(_of_one_alone(url))
-    if ready_fd is not None:
-        os.write(ready_fd, f"{url}\n".encode())
-        os.close(ready_fd)
-    _log.warning("torchyard %s serves %s at %s", torchyard.__version__, home, url)
+        files.name(_of_one_alone(entrance.url))
+    if asked.ready_fd is not None:
+        # The command that started it may be gone by now; others will come.
+        with suppress(BrokenPipeError):
+            os.write(asked.ready_fd, f"{entrance.url}\n".encode())
+        os.close(asked.ready_fd)
+    _log.warning("torchyard %s serves %s at %s", torchyard.__version__, home, entrance.url)
     try:
-        server.run(sockets=[listener])
+        server.run(sockets=[entrance.plain])
     finally:
-        if own is not None:
-            own.close()
+        if entrance.own is not None:
+            entrance.own.close()
         if not shared:
             files.unname()
         held.close()
@@ -254,8 +295,16 @@ def _of_one_alone(url: str) -> Server:
     return Server("", url, "", pid, machine.process_start_time(pid), now, now)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser("yard-server", description="Serve a torchyard home folder.")
+class _Parser(argparse.ArgumentParser):
+    """Errors in the shape that all of torchyard's have."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"error: {message}\nhint: see `{self.prog} --help`", file=sys.stderr)
+        raise SystemExit(2)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser("yard-server", description="Serve a torchyard home folder.")
     parser.add_argument("--home", type=Path, default=None, help="default: TORCHYARD_HOME")
     parser.add_argument("--host", default="127.0.0.1", help="beyond loopback it needs TLS")
     parser.add_argument("--tls-cert", type=Path, default=None, help="PEM file, with its chain")
@@ -283,28 +332,31 @@ def main() -> None:
         "the certificate",
     )
     parser.add_argument("--ready-fd", type=int, default=None, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    given = _parser().parse_args()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     # The terminal's Ctrl-C is for the command that started an embedded server.
-    if asked.ready_fd is not None:
+    if given.ready_fd is not None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        tls = listening.tls_of(asked.host, asked.tls_cert, asked.tls_key, asked.insecure)
+        tls = listening.tls_of(given.host, given.tls_cert, given.tls_key, given.insecure)
         configured = settings.read()
-        home = asked.home.absolute() if asked.home else configured.home
-        if asked.database:
-            home_database.refuse_password(asked.database)
-        database = asked.database or configured.database
-        run(
-            home,
-            asked.host,
-            asked.port,
-            asked.ready_fd,
+        if given.database:
+            home_database.refuse_password(given.database)
+        asked = Asked(
+            given.home.absolute() if given.home else configured.home,
+            given.host,
+            given.port,
             tls,
-            database,
-            asked.shared,
-            asked.storage_domain,
+            given.database or configured.database,
+            given.shared,
+            given.storage_domain,
+            given.ready_fd,
         )
+        run(asked)
     except TorchyardError as error:
         print(f"error: {error.message}", file=sys.stderr)
         # No server runs that could make room.

@@ -149,10 +149,11 @@ def test_nothing_here_unpacks_an_archive() -> None:
     ]
     # They unpack what this server packed itself: points in its database, and backups, whose
     # members are read one by one and written by names that are checked. Of zlib the blob service
-    # takes checksums only.
+    # takes checksums only, of a package's own archive `yard jupyterlab` one member, into memory.
     assert set(found) <= {
         "azureml/blob_service.py",
         "backups/archive.py",
         "base/postgres.py",
+        "cli/jupyterlab.py",
         "jobs/metric_blocks.py",
     }, found

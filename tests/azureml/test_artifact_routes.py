@@ -68,6 +68,17 @@ def test_a_runs_files_go_in_and_come_out(azure: Azure, run: str) -> None:
     assert [one["path"] for one in listed["files"]] == ["a", "two.txt"]
 
 
+def test_v1_quotes_the_name_in_an_address_again(azure: Azure, run: str) -> None:
+    container = f"ExperimentRun/dcid.{run}"
+    names = ("a plot é.png", "1+1=2&.txt", "what?#.txt")
+    told = of(azure, "POST", f"artifact/artifacts/batch/metadata/{container}", paths(*names))
+    addresses = [told["artifactContentInformation"][one]["contentUri"] for one in names]
+    assert addresses[0].partition("?")[0].endswith("/a plot é.png")
+    assert addresses[1].partition("?")[0].endswith("/1+1=2&.txt")
+    # These would end the path.
+    assert addresses[2].partition("?")[0].endswith("/what%3F%23.txt")
+
+
 def test_v1_puts_the_verb_first(azure: Azure, run: str) -> None:
     container = f"ExperimentRun/dcid.{run}"
     told = of(azure, "POST", f"artifact/artifacts/batch/metadata/{container}", paths("x/y.txt"))

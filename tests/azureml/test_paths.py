@@ -18,7 +18,11 @@ from workspaces.served import HERE, JOB, Served, served
 ONE_DATABASE = True
 
 GROUP = "/subscriptions/local/resourceGroups/torchyard"
-THE_REST = ("/azureml/{workspace}/{path:path}", "/azureml-above/subscriptions/{path:path}")
+THE_REST = (
+    "/azureml/{workspace}/{path:path}",
+    "/azureml/{workspace}/credential/{path:path}",
+    "/azureml-above/subscriptions/{path:path}",
+)
 HOME = f"/subscriptions/S/resourceGroups/G/providers/{PROVIDER}/workspaces/Team"
 
 

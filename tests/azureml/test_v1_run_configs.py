@@ -130,7 +130,16 @@ def test_datasets_in_arguments_become_inputs() -> None:
         "mode": "ro_mount",
     }
     assert found["command"] == (
-        'mnist="${{inputs.mnist}}" python train.py --data "${{inputs.mnist}}"'
+        'mnist="${{inputs.mnist}}" AZUREML_DATASET_ENVIRONMENT_VARS="mnist:ro_mount" '
+        'python train.py --data "${{inputs.mnist}}"'
+    )
+
+
+def test_a_direct_dataset_is_given_by_its_id() -> None:
+    one = {"dataLocation": {"dataset": {"name": "i", "id": "an-id"}}, "mechanism": "direct"}
+    found = made(arguments=["--data", "DatasetConsumptionConfig:iris"], data={"iris": one})
+    assert found["command"] == (
+        'iris="an-id" AZUREML_DATASET_ENVIRONMENT_VARS="iris:direct" python train.py --data an-id'
     )
 
 

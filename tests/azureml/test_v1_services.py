@@ -199,10 +199,11 @@ def test_a_run_is_a_job_with_the_client_s_name(v1: Services, cluster: str) -> No
 @pytest.mark.parametrize(
     ("path", "more", "status", "words"),
     [
-        ("snapshotrun", {"target": "local"}, 501, "`local` of SDK v1"),
+        ("snapshotrun", {"target": "local"}, 501, "the client starts it itself"),
         ("snapshotrun", {"target": "nowhere"}, 404, "compute `nowhere` does not exist"),
         ("snapshotrun", {"command": "true"}, 400, "a script and a command"),
-        ("localrun", {}, 501, "`local` of SDK v1"),
+        ("localrun", {}, 400, "holds no `definition.json`"),
+        ("localprepare", {}, 501, "only prepares"),
         ("snapshotprepare", {}, 501, "only prepares"),
     ],
 )
@@ -357,7 +358,7 @@ def test_models_are_made_of_artifacts(v1: Services, cluster: str) -> None:
     assert [one["id"] for one in listed] == ["m:1"]
     assert v1.of("modelmanagement", "GET", "models", name="m", tags="x=z")["value"] == []
     status, message = v1.refusal("modelmanagement", "POST", "services", {})
-    assert status == 501 and "web services are not served yet" in message
+    assert status == 501 and "does not serve web services" in message
 
 
 def test_computes_have_what_the_client_looks_into(v1: Services, cluster: str) -> None:
@@ -384,3 +385,16 @@ def test_a_hyperdrive_run_is_refused_as_its_client_reads_it(v1: Services) -> Non
     told = answer.json()
     assert (answer.status_code, told["code"]) == (501, 501)
     assert "does not serve HyperDrive yet" in told["message"]
+
+
+def test_a_dataset_changes_its_words_and_can_be_unregistered(v1: Services) -> None:
+    place: Any = {"file": "azureml://datastores/workspaceblobstore/paths/short.csv"}
+    body = {"name": "short", "datasetType": "file", "latest": {"dataflow": dataflow(place)}}
+    made = v1.of("dataset", "POST", "datasets/register", body)
+    said = {**body, "description": "changed", "tags": {"a": "b"}}
+    told = v1.of("dataset", "PUT", f"datasets/{made['datasetId']}", said)
+    assert (told["description"], told["tags"]) == ("changed", {"a": "b"})
+    v1.of("dataset", "DELETE", "datasets/short")
+    assert v1.refusal("dataset", "GET", "datasets/query/name=short")[0] == 404
+    again = v1.of("dataset", "POST", "datasets/register", body)
+    assert again["latest"]["versionId"] == "2"

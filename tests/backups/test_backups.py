@@ -28,7 +28,7 @@ from torchyard.base.errors import TorchyardError
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions as job_actions
 from torchyard.jobs import progress
-from torchyard.jobs.history import Metric, Param, Tag
+from torchyard.jobs.history_records import Metric, Param, Tag
 from torchyard.jobs.room import Room
 from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.types import Status

@@ -48,4 +48,4 @@ def test_what_sqlite_says(said: str, code: str) -> None:
 def test_over_http() -> None:
     error = disk.full("`blobs`")
     assert error.http_status == 507
-    assert isinstance(from_answer(507, error.to_json()), DiskFull)
+    assert isinstance(from_answer(507, error.to_json()["error"]), DiskFull)

@@ -190,3 +190,21 @@ def test_an_old_server_and_another_encoding(
 def test_what_is_shown_has_no_password() -> None:
     url = read_url(f"postgresql://me:{SECRET}@host/db?passfile=/x&sslpassword={SECRET}")
     assert postgres.shown(url) == "postgresql://me@host/db?passfile=%2Fx"
+
+
+def test_only_its_owner_reads_a_file_of_records(home: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        home.chmod(0o755)
+        file = home / "torchyard.db"
+        open_for(home, chosen(home, "")).close()
+        assert file.stat().st_mode & 0o777 == 0o600
+        file.chmod(0o644)  # as earlier versions have left it
+        db = open_for(home, chosen(home, ""))
+        with db.write() as connection:
+            connection.exec_driver_sql("CREATE TABLE t (a)")
+        modes = {found.name: found.stat().st_mode & 0o777 for found in home.glob("torchyard.db*")}
+        db.close()
+    finally:
+        os.umask(before)
+    assert len(modes) == 3 and set(modes.values()) == {0o600}

@@ -264,7 +264,8 @@ class _Handler(BaseHTTPRequestHandler):
         if not rest and self.command == "GET":
             found = [job.body for job in reversed(state.jobs.values())]
             if query.get("archived") != "true":
-                found = [body for body in found if not body.get("archived")]
+                only = query.get("archived") == "only"
+                found = [body for body in found if bool(body.get("archived")) == only]
             if "experiment_name" in query:
                 found = [b for b in found if b["experiment_name"] == query["experiment_name"]]
             start = int(query.get("before", 0))
@@ -346,7 +347,7 @@ class _Handler(BaseHTTPRequestHandler):
             if content:
                 header = {**part.fields, "offset": start + skipped, "size": len(content)}
                 yield json.dumps(header).encode() + b"\n" + content
-        job.may_end.wait(20)
+        job.may_end.wait(60)
         yield json.dumps({"kind": "end", "job": job.body}).encode() + b"\n"
 
     def _computes(self, rest: list[str], query: dict[str, str], body: bytes) -> Any:
@@ -469,9 +470,9 @@ def main() -> None:
     if asked.shared:
         (asked.home / "servers").mkdir(exist_ok=True)
         (asked.home / "servers" / f"{os.getpid()}.json").write_text(json.dumps(body))
+    signal.signal(signal.SIGTERM, signal.SIG_IGN if asked.deaf else signal.SIG_DFL)
     os.write(asked.ready_fd, f"{url}\n".encode())
     os.close(asked.ready_fd)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN if asked.deaf else signal.SIG_DFL)
     server.serve_forever()
 
 

@@ -24,9 +24,10 @@ class RealServer:
     Args:
         with_tls: it opens the listener with its own certificate when that is wanted; then
             `tls_url` and `tls_authority` (a PEM file) may be asked for.
+        database: its URL; empty for a file in the home.
     """
 
-    def __init__(self, home: Path, with_tls: bool = False) -> None:
+    def __init__(self, home: Path, with_tls: bool = False, database: str = "") -> None:
         self.home = home
         self._own = listening.OwnTls(
             home,
@@ -40,7 +41,9 @@ class RealServer:
         self._listener.listen(100)
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         try:
-            parts = app.build(home, self.url, os.environ, executor=FakeExecutor())
+            parts = app.build(
+                home, self.url, os.environ, executor=FakeExecutor(), database=database
+            )
             server.ensure_token(parts, Settings(home).token_file)
             face = app.create_app(parts, (), self._own.way if with_tls else None)
         except BaseException:

@@ -222,7 +222,7 @@ def at_terminal(columns: int, *arguments: str, **variables: str) -> str:
             if not chunk:
                 break
             said += chunk
-        assert process.wait(20) == 0, said
+        assert process.wait(60) == 0, said
     os.close(leader)
     return said.decode().replace("\r\n", "\n")
 

@@ -52,7 +52,7 @@ DOCUMENTS = {
     "tag": (b"command: !!python/object:os.system x\n", "1:10: the tag", "remove"),
     "own tag": (b"command: !Secret x\n", "1:10: the tag `!Secret`", "remove"),
     "binary tag": (b"command: !!binary aGk=\n", "1:10: the tag", "remove"),
-    "two documents": (b"command: a\n---\ncommand: b\n", "2:1: ", "one document"),
+    "two documents": (b"command: a\n---\ncommand: b\n", "2:1: found another", "one document"),
     "list as key": (b"? [a, b]\n: c\n", "1:3: a key is not a text", "hint:"),
     "not finite": (b"command: x\ninputs:\n  a: .nan\n", "3:6: `.nan` is no finite", "quotes"),
     "huge number": (b"command: 99999999999999999999999\n", "1:10: the number", "quotes"),
@@ -350,14 +350,14 @@ COMMAND_LINES = [
         (["job", "creat"], "`yard job creat` is no command", "did you mean `yard job create`?"),
         (["jobs"], "`yard jobs` is no command", "did you mean `yard job`?"),
         (["job", "list", "--experiment", "x"], "no option `--experiment`", "`--experiment-name`"),
-        (["job", "list", "-r", "many"], "`many` is not a valid integer", "--help"),
+        (["job", "list", "-r", "many"], "`many` is not a whole number", "--help"),
         (["job", "list", "-o", "xml"], "invalid value for `-o` / `--output`", "--help"),
         (["job", "show"], "the job's name is missing", "--help"),
         (["job", "show", "a", "-n", "b"], "two names are given", "--help"),
         (["job", "show", "nope"], "job `nope` does not exist", "yard job list"),
         (["job", "download", "a", "--all", "--output-name", "b"], "exclude each other", "--help"),
         (["compute", "show", "nope"], "compute `nope` does not exist", "yard compute list"),
-        (["compute", "create"], "the command: a compute needs a name", "--name"),
+        (["compute", "create"], "a compute needs a name", "--name"),
         (["model", "create", "-n", "m", "-p", "nope"], "--path: the path `nope`", "azureml"),
         (["job", "list", "--query", "[?"], "`--query [?` is no JMESPath", "[].name"),
         (["job", "list", "--archived-only", "--include-archived"], "exclude each", "--help"),
@@ -373,7 +373,7 @@ COMMAND_LINES = [
         (["data", "create", "-n", "d", "-p", "job.yml", "-t", "uri_folder"], "--path: the", "uri_"),
         (["data", "show", "d:1", "-v", "2"], "two versions are given", "--help"),
         (["data", "create", "-n", "d", "-p", "links", "-t", "uri_folder"], "points out", "copy"),
-        (["datastore", "create"], "the command: a datastore needs a name", "--name"),
+        (["datastore", "create"], "a datastore needs a name", "--name"),
         (["workspace", "create"], "a workspace needs a name", "--name"),
         (["workspace", "map-url", "https://e.org"], "the target is missing", "azureml://datast"),
         (["model", "create", "-n", "m", "--tags", "x"], "`--tags x` is no tag", "key=value"),
@@ -384,12 +384,24 @@ COMMAND_LINES = [
         (["job", "create", "-f", "job.yml", "--set", "command.x=1"], "nothing can be set", "`x`"),
         (["job", "create", "-f", "job.yml", "--set", "resources.n=1"], "--set resources.n: u", ""),
         (["job", "create", "-f", "job.yml", "--set", "code=nope"], "--set code: the path `n", ""),
+        (["job", "create", "-f", "job.yml", "-a", "no/x.json"], "nothing can be written", "file"),
+        (["job", "create", "-f", "job.yml", "-a", "."], "nothing can be written to `.`", "file"),
+        (["job", "show", "\udcff"], "holds bytes that are no text in UTF-8", "UTF-8"),
+        (["job", "metrics", "taken", "--from", "5"], "are about a chart or a file", "--help"),
+        (["job", "metrics", "taken", "--x", "time"], "are about a chart or a file", "--help"),
+        (["job", "metrics", "taken", "--plot", "--to", 2**70], "invalid value for `--to`", ""),
+        (["workspace", "show", "default", "-n", "other"], "two names are given", "--help"),
+        (["workspace", "update", "default", "-n", "b", "--description", "x"], "two names", ""),
+        (["quota", "set", "nodes=²"], "`²` is no whole number", "none"),
+        (["quota", "set", f"storage={'9' * 400}GB"], "is too much", "smaller"),
+        (["quota", "set", f"run_time={'9' * 400}d"], "is too much", "smaller"),
+        (["gc", "--dry-run", "--budget", f"{'9' * 400}GB"], "is too much: write `50GB`", "--help"),
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("arguments", "error", "hint"), COMMAND_LINES)
 def test_bad_command_line(
-    yard: Yard, folder: Path, arguments: list[str], error: str, hint: str
+    yard: Yard, folder: Path, arguments: list[object], error: str, hint: str
 ) -> None:
     Path("job.yml").write_text("command: x\nenvironment: python\n")
     said = yard(*arguments)
@@ -483,3 +495,12 @@ def test_wrong_token_and_no_server(
     monkeypatch.setenv("TORCHYARD_URL", "http://127.0.0.1:9")
     said = yard("job", "list")
     assert said.code == 1 and "error: no torchyard server answers at" in said.err
+    for url in ("http://127.0.0.1:99999", "http://[::1", "http://host:port"):
+        monkeypatch.setenv("TORCHYARD_URL", url)
+        said = yard("job", "list")
+        assert said.code == 2 and f"error: `{url}` is no server's address" in said.err
+    monkeypatch.setenv("TORCHYARD_URL", server.url)
+    for token in ("two\nlines", "größe", "\u65e5"):
+        monkeypatch.setenv("TORCHYARD_TOKEN", token)
+        said = yard("job", "list")
+        assert said.code == 2 and "error: the token for the server is no token" in said.err

@@ -10,6 +10,7 @@ import yaml
 
 from cli.conftest import Yard
 from cli.fake_server import FakeJob, FakeServer, job_body
+from torchyard.cli import tables
 
 
 @pytest.fixture
@@ -120,6 +121,51 @@ def test_page_of_a_job(server: FakeServer, yard: Yard) -> None:
     assert "\x1b" not in text
 
 
+def test_what_others_wrote_says_nothing_to_the_terminal(server: FakeServer, yard: Yard) -> None:
+    evil = "\x1b]0;title\x07"
+    server.state.jobs["a"] = FakeJob(
+        job_body("a", display_name=evil, tags={evil: evil}, notices=[evil], params={"x": evil})
+    )
+    text = yard("job", "show", "a").text
+    assert "\x1b" not in text and "\x07" not in text and text.count("�]0;title�") == 5
+
+
+def test_what_is_short_of_room_keeps_its_sense(server: FakeServer, yard: Yard) -> None:
+    moment = "2026-11-21 22:47:11"
+    cut = [tables._cut(moment, width) for width in (19, 17, 12, 8)]
+    assert cut == [moment, "2026-11-21 22:47 ", "2026-11-21  ", "2026-11…"]
+    server.state.jobs["a"] = FakeJob(job_body("a", display_name="a"))
+    server.state.jobs["b"] = FakeJob(job_body("b", display_name="best"))
+    listed = yard("job", "list", "-o", "tsv").text.splitlines()
+    assert {line.split("\t")[0]: line.split("\t")[3] for line in listed} == {"a": "", "b": "best"}
+
+
+def test_a_job_whose_json_cannot_be_kept_is_there(server: FakeServer, yard: Yard) -> None:
+    Path("job.yml").write_text("command: 'true'\n")
+    said = yard("job", "create", "-f", "job.yml", "-n", "mine", "-a", "/proc/no.json", "-o", "json")
+    assert said.code == 0 and json.loads(said.out)["name"] == "mine"
+    assert "warning: the job is submitted, but `/proc/no.json` can't be written" in said.err
+    assert yard("job", "create", "-f", "job.yml", "-n", "other", "-a", "größe.json").code == 0
+    assert json.loads(Path("größe.json").read_text(encoding="utf-8"))["name"] == "other"
+
+
+def test_names_in_any_script_are_aligned(server: FakeServer, yard: Yard) -> None:
+    server.state.jobs["a"] = FakeJob(
+        job_body("a", params={"lr": "1", "学习": "2", "o\u0308l": "3"})
+    )
+    lines = yard("job", "show", "a").text.splitlines()
+    assert {"  lr    1", "  学习  2", "  o\u0308l    3"} <= set(lines)
+
+
+def test_jobs_with_the_names_of_our_columns_are_compared(server: FakeServer, yard: Yard) -> None:
+    for name, processes in (("what", 4), ("values", 5), ("different", 6)):
+        server.state.jobs[name] = FakeJob(job_body(name, processes_per_node=processes))
+    lines = yard("job", "compare", "what", "values", "different", "-o", "tsv").text.splitlines()
+    assert "processes_per_node\t4\t5\t6\t≠" in lines
+    same = next(line for line in lines if line.startswith("command\t"))
+    assert not same.endswith("≠")
+
+
 def test_cancel(server: FakeServer, yard: Yard, jobs: list[str]) -> None:
     assert yard("job", "cancel", "job-1").text == "job-1  CancelRequested\n"
 
@@ -202,7 +248,10 @@ def test_help_of_everything(yard: Yard) -> None:
     for noun in NOUNS:
         page = yard(noun, "--help")
         assert page.code == 0
-        verbs = [line.split()[0] for line in page.text.partition("Commands:\n")[2].splitlines()]
+        lines = page.text.partition("Commands:\n")[2].splitlines()
+        # What is indented further is the rest of a sentence.
+        verbs = [line.split()[0] for line in lines if not line.startswith("   ")]
+        assert verbs and "..." not in page.text.partition("Commands:\n")[2]
         for verb in verbs:
             said = yard(noun, verb, "--help")
             assert said.code == 0 and "Example: yard" in said.text

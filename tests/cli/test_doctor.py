@@ -12,8 +12,9 @@ from cli.conftest import Yard
 from cli.fake_server import FakeServer
 from torchyard.base import certificates
 from torchyard.base.settings import Settings
-from torchyard.cli import checks
+from torchyard.cli import checks, machine_check, programs_check, server_check
 from torchyard.cli.certificate_check import certificate
+from torchyard.cli.findings import Finding
 
 
 def test_the_whole_page(server: FakeServer, yard: Yard) -> None:
@@ -31,9 +32,9 @@ def test_the_whole_page(server: FakeServer, yard: Yard) -> None:
 def test_a_server_that_does_not_answer(
     yard: Yard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    found = checks.server(Settings(tmp_path, "http://127.0.0.1:9", "x"))
+    found = server_check.server(Settings(tmp_path, "http://127.0.0.1:9", "x"))
     assert found.verdict == "wrong" and "TORCHYARD_URL" in found.remedy
-    assert checks.server(Settings(tmp_path)).verdict == "ok"
+    assert server_check.server(Settings(tmp_path)).verdict == "ok"
 
 
 def test_the_certificate_for_azures_clients(tmp_path: Path) -> None:
@@ -58,34 +59,39 @@ def test_a_machine_that_lacks_things(tmp_path: Path, monkeypatch: pytest.MonkeyP
     bin_folder = tmp_path / "bin"
     bin_folder.mkdir()
     monkeypatch.setenv("PATH", str(bin_folder))
-    assert checks.git().verdict == "note"
-    assert "neither podman nor docker" in checks.containers().found
+    assert programs_check.git().verdict == "note"
+    assert "neither podman nor docker" in programs_check.containers().found
     docker = bin_folder / "docker"
     docker.write_text("#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2; exit 1\n")
     docker.chmod(0o755)
-    engine = checks.containers()
+    engine = programs_check.containers()
     assert engine.verdict == "note" and "Cannot connect" in engine.found
     assert "apt-get install podman" in engine.remedy
     smi = bin_folder / "nvidia-smi"
     smi.write_text("#!/bin/sh\necho 'Driver/library version mismatch' >&2\nexit 18\n")
     smi.chmod(0o755)
-    found = checks.gpu()
+    found = machine_check.gpu()
     assert found.verdict == "wrong" and "mismatch" in found.found
     smi.write_text("#!/bin/sh\necho 'H200, 570.1, 143771 MiB'\necho 'H200, 570.1, 143771 MiB'\n")
-    assert checks.gpu().found == "2 x H200, 570.1, 143771 MiB"
-    monkeypatch.setattr(checks.sys, "executable", str(bin_folder / "python"))
-    assert checks.uv().verdict == "wrong"
+    assert machine_check.gpu().found == "2 x H200, 570.1, 143771 MiB"
+    monkeypatch.setattr(programs_check.sys, "executable", str(bin_folder / "python"))
+    assert programs_check.uv().verdict == "wrong"
 
 
 def test_a_home_that_is_no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "_file_system", lambda folder: "nfs4")
-    assert "network file system" in checks.home(tmp_path / "x").found
-    assert checks.home(tmp_path).verdict == "wrong"
-    assert checks._nearest(tmp_path / "a/b/c") == tmp_path
+    monkeypatch.setattr(machine_check, "_file_system", lambda folder: "nfs4")
+    assert "network file system" in machine_check.home(tmp_path / "x").found
+    assert machine_check.home(tmp_path).verdict == "wrong"
+    assert machine_check._nearest(tmp_path / "a/b/c") == tmp_path
+
+
+def test_links_where_nothing_can_be_written() -> None:
+    found = machine_check.links(Path("/proc/nowhere"))
+    assert found.verdict == "note" and found.found.startswith("not looked at: `/proc/")
 
 
 def test_a_check_that_breaks_spoils_no_other() -> None:
-    def broken() -> checks.Finding:
+    def broken() -> Finding:
         raise RuntimeError("odd machine")
 
     found = checks._guarded("memory", broken)

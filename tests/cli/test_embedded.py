@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from torchyard import embedded
-from torchyard.base.errors import Unreachable
+from torchyard.base.errors import InvalidInput, Unreachable
 from torchyard.base.settings import Settings
 
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_server.py")))
@@ -28,6 +29,15 @@ def settings(tmp_path: Path) -> Iterator[Settings]:
 
 def starts(settings: Settings) -> list[str]:
     return (settings.home / "starts").read_text().split()
+
+
+def kill(running: embedded.Running) -> None:
+    """End its process, and see it gone: a signal is on its way for a moment."""
+    os.kill(running.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 60
+    while embedded.is_alive(running.pid, running.start_time):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_racing_commands_start_one_server(settings: Settings) -> None:
@@ -63,7 +73,7 @@ def test_found_again_stopped_and_started_anew(settings: Settings) -> None:
 
 def test_a_killed_server_is_replaced(settings: Settings) -> None:
     first = embedded.ensure(settings, command=FAKE)
-    os.kill(first.pid, signal.SIGKILL)
+    kill(first)
     assert embedded.ensure(settings, command=FAKE).pid != first.pid
 
 
@@ -92,6 +102,16 @@ def test_a_server_that_fails_shows_its_log(settings: Settings) -> None:
     assert "ended with 3\nsomething is wrong with the disk" in caught.value.message
     assert "old news" not in caught.value.message
     assert str(settings.server_log) in caught.value.hint
+
+
+def test_a_server_that_refuses_is_quoted(settings: Settings) -> None:
+    settings.home.mkdir()
+    words = "error: port 1 is taken\\nhint: choose another with `--port`\\n"
+    program = f"import sys; sys.stderr.write('{words}'); sys.exit(2)"
+    with pytest.raises(InvalidInput) as caught:
+        embedded.ensure(settings, command=(sys.executable, "-c", program))
+    assert caught.value.message == "the server could not be started: port 1 is taken"
+    assert caught.value.hint == "choose another with `--port`"
 
 
 def test_a_server_that_never_is_ready(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,6 +96,8 @@ def test_quotas_refuse_and_are_raised(as_: As, running: RealServer, tmp_path: Pa
     assert (state["state"], state["reason"]) == ("approved", "halves")
     assert as_("ben", "job", "create", "-f", "job.yml").code == 0
     assert as_("owner", "quota", "set", "nodes=none", "--user", "ben").code == 0
+    ended = as_("owner", "quota", "set", "run_time=none", "storage=none", "--user", "ben")
+    assert ended.code == 0 and "No limit is left there." in ended.err
 
 
 def test_bad_input(as_: As, running: RealServer, tmp_path: Path) -> None:
@@ -107,6 +109,7 @@ def test_bad_input(as_: As, running: RealServer, tmp_path: Path) -> None:
         (("user", "create", "cleo"), "`cleo` is known already"),
         (("user", "create", "dora", "--expires", "soon"), "`soon` is no time to come"),
         (("user", "create", "dora", "--expires", "2020-01-01"), "a token can't end at 2020-01-01"),
+        (("user", "create", "dora", "--token-name", "a b"), "`a b` is no name for a token"),
         (("quota", "set", "nods=1"), "did you mean `nodes`?"),
         (("quota", "set", "nodes"), "`nodes` is no limit"),
         (("quota", "set", "nodes=many"), "`many` is no whole number"),
@@ -119,6 +122,8 @@ def test_bad_input(as_: As, running: RealServer, tmp_path: Path) -> None:
         refused = as_("owner", *arguments)
         assert refused.code == 2 and said in refused.err, (arguments, refused.err)
         assert "hint:" in refused.err
+    people = answer(as_("owner", "user", "list", "-o", "json"))
+    assert "dora" not in [person["name"] for person in people]
     me = answer(as_("owner", "whoami", "-o", "json"))["user"]
     for last in (
         ("user", "remove", me, "--yes"),
@@ -131,11 +136,11 @@ def test_bad_input(as_: As, running: RealServer, tmp_path: Path) -> None:
 def test_an_expired_and_a_revoked_token(as_: As, running: RealServer, tmp_path: Path) -> None:
     let_in(as_, running, tmp_path, "egon", "reader")
     made = answer(as_("owner", "user", "token", "create", "egon", "--token-name", "short",
-                      "--expires", "1s", "-o", "json"))  # fmt: skip
+                      "--expires", "2s", "-o", "json"))  # fmt: skip
     (tmp_path / "short.token").write_text(made["token"])
     import time
 
-    time.sleep(1.1)
+    time.sleep(2.1)
     refused = as_("egon", "login", running.url, "--token-file", tmp_path / "short.token")
     assert refused.code == 2 and "the token `short` of `egon` ended at" in refused.err
     assert "yard user token create egon" in refused.err

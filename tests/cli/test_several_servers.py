@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import threading
 import time
@@ -16,6 +15,7 @@ import pytest
 from cli.conftest import Yard
 from cli.fake_server import TOKEN, FakeServer, Part, job_body
 from cli.fake_server import FakeJob as Job
+from cli.test_embedded import kill
 from torchyard import embedded
 from torchyard.base.errors import Unreachable
 from torchyard.base.http import Transport
@@ -73,7 +73,7 @@ def test_another_one_is_found_when_the_named_one_is_killed(
     pair: tuple[embedded.Running, embedded.Running], settings: Settings
 ) -> None:
     first, second = pair
-    os.kill(second.pid, signal.SIGKILL)
+    kill(second)
     assert embedded.ensure(settings, command=(*FAKE, "--fail")) == first
     assert embedded.answering(settings, but=first.url) is None
 

@@ -113,6 +113,7 @@ def test_a_server_that_goes_away_is_waited_for(server: FakeServer, yard: Yard) -
     text = rank_text(0)
     job = add(server, "away", [log("std_log.txt", text)])
     job.cuts = [1000, 300_000]
+    job.may_end.clear()
 
     def go_away() -> None:
         while len(job.cuts) == 2:
@@ -120,6 +121,7 @@ def test_a_server_that_goes_away_is_waited_for(server: FakeServer, yard: Yard) -
         server.stop()
         time.sleep(0.4)
         server.start()
+        job.may_end.set()
 
     thread = threading.Thread(target=go_away)
     thread.start()
@@ -199,7 +201,7 @@ def test_interrupt_leaves_the_job(server: FakeServer, yard: Yard) -> None:
     with _spawn("job", "stream", "goes-on") as process:
         assert process.stdout is not None and process.stdout.readline() == b"first line\n"
         process.send_signal(2)
-        _, err = process.communicate(timeout=10)
+        _, err = process.communicate(timeout=60)
     job.may_end.set()
     assert process.returncode == 130
     assert b"come back with `yard job stream goes-on`" in err
@@ -213,6 +215,6 @@ def test_a_reader_that_goes_away_is_no_error(server: FakeServer, yard: Yard) -> 
         process.stdout.readline()
         process.stdout.close()
         err = process.stderr.read()
-        process.wait(10)
+        process.wait(60)
     assert process.returncode == 141
     assert b"rror" not in err

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.real_server import RealServer
+from postgres_server import NewDatabase
 from torchyard import Client
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.client.job_history import Point, flat
@@ -19,8 +20,9 @@ API = "/mlflow/default/api/2.0/mlflow"
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    server = RealServer(tmp_path_factory.mktemp("server"))
+def client(new_database: NewDatabase, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    home = tmp_path_factory.mktemp("server")
+    server = RealServer(home, database=new_database(home))
     with server.client() as made:
         yield made
     server.stop()
@@ -55,6 +57,9 @@ def test_a_scalar_when_logged_once_and_a_list_when_several_times(client: Client,
     assert loss == [1 / (step + 1) for step in range(10)] + [7.0]
     assert math.isnan(odd[0]) and odd[1] == math.inf
     assert list(client.jobs.metrics(name, ["lr"])) == ["lr"]
+    # A text is one key, one job, and not its letters.
+    assert client.jobs.metrics(name, "lr") == {"lr": 0.1}
+    assert client.jobs.compare(name) == client.jobs.compare([name])
     assert client.jobs.get(name).metrics["lr"] == 0.1
     with pytest.raises(NotFound, match="no metric `los`"):
         client.jobs.metrics(name, ["los"])

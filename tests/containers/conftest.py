@@ -102,7 +102,7 @@ def machine() -> Iterator[Machine]:
         made.yard("server", "start")
         yield made
         made.yard("server", "stop")
-        wait_until(lambda: not made.yard.processes(), 15, "every process of the server has ended")
+        wait_until(lambda: not made.yard.processes(), 60, "every process of the server has ended")
         mounts = Path("/proc/mounts").read_text().splitlines()
         mounted = [line for line in mounts if str(folder) in line]
         assert not mounted, mounted

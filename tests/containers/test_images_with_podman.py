@@ -52,6 +52,12 @@ def build_log(machine: Machine, name: str) -> str:
         return process.communicate(timeout=120)[0].decode()
 
 
+def no_container_is_left(machine: Machine) -> None:
+    """Neither podman's nor buildah's."""
+    words = ("ps", "--all", "--external", "--quiet")
+    wait_until(lambda: machine.podman(*words) == "", 60, "the build's containers are gone")
+
+
 def rootfs_of(machine: Machine, name: str) -> Path:
     hash = machine.yard.job(name)["environment_hash"]
     return machine.yard.home / "environments" / hash / "rootfs"
@@ -139,12 +145,12 @@ def test_a_cancelled_build_leaves_nothing(machine: Machine, write_job: WriteJob)
     wait_until(lambda: _runs(sleeping), 120, "the build has begun to sleep")
     machine.yard("job", "cancel", "-n", name)
     assert machine.yard.wait(name)["status"] == "Canceled"
-    wait_until(lambda: not _runs(sleeping), 30, "nothing of the build runs")
+    wait_until(lambda: not _runs(sleeping), 60, "nothing of the build runs")
     hash = machine.yard.job(name)["environment_hash"]
     folder = machine.yard.home / "environments"
-    wait_until(lambda: not list(folder.glob(f".building-{hash}*")), 30, "nothing is left of it")
+    wait_until(lambda: not list(folder.glob(f".building-{hash}*")), 60, "nothing is left of it")
     assert not (folder / hash).exists()
-    assert machine.podman("ps", "--all", "--external", "--quiet") == ""
+    no_container_is_left(machine)
     assert "torchyard-from" not in machine.podman("images")
 
 
@@ -155,12 +161,12 @@ def test_a_server_killed_in_a_build_begins_it_anew(machine: Machine, write_job: 
     name = submit(machine, write_job("cat /state", {"Dockerfile": text}))
     wait_until(lambda: _runs(sleeping), 120, "the build has begun")
     machine.yard.kill_server()
-    wait_until(lambda: not _runs(sleeping), 30, "the build ended with the server")
+    wait_until(lambda: not _runs(sleeping), 60, "the build ended with the server")
     gate.touch()
     machine.yard("server", "start")
     machine.yard.completed(name)
     assert machine.yard.logs(name)["user_logs/std_log.txt"] == b"done\n"
-    assert machine.podman("ps", "--all", "--external", "--quiet") == ""
+    no_container_is_left(machine)
 
 
 def test_an_image_that_no_registry_gives(machine: Machine, write_job: WriteJob) -> None:

@@ -12,7 +12,7 @@ import pytest
 from torchyard.executors.executor import Executor, Handle
 from torchyard.plan import LaunchPlan
 
-_LIMIT_S = 20.0
+_LIMIT_S = 60.0
 
 
 class Site(ABC):
@@ -107,9 +107,9 @@ class ExecutorContract:
         plan = site.plan()
         handle = site.executor.launch(plan)
         before = time.monotonic()
-        site.executor.stop(handle, 5.0)
-        site.executor.stop(handle, 5.0)
-        assert time.monotonic() - before < 4.0
+        site.executor.stop(handle, 30.0)
+        site.executor.stop(handle, 30.0)
+        assert time.monotonic() - before < 20.0
         _wait(lambda: site.executor.status(handle).over)
         site.executor.stop(handle, 0.0)
         assert site.executor.status(handle).over

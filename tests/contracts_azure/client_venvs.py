@@ -2,6 +2,7 @@
 
     python tests/contracts_azure/client_venvs.py          # what `make azure-clients` runs
     python tests/contracts_azure/client_venvs.py lock     # resolve clients/*.txt anew
+    python tests/contracts_azure/client_venvs.py [lock] NAME   # the same for this one alone
 
 Owns: `.azure-clients/`, and the locked files beside their inputs in `clients/`.
 Leaves: where packages come from to the machine's own configuration, as builds of ours do.
@@ -24,6 +25,7 @@ LOCKS = Path(__file__).resolve().parent / "clients"
 FOLDER = REPOSITORY / ".azure-clients"
 CLIENTS = tuple(sorted((one.stem for one in LOCKS.glob("azure-ai-ml-*.in")), reverse=True))
 SDK_V1 = "azureml-core-1.61"
+WIDGETS = "azureml-widgets-1.62"
 
 
 def python(client: str) -> Path:
@@ -71,9 +73,9 @@ def _uv(*arguments: str) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    act = lock if arguments == ["lock"] else install
-    for client in (*CLIENTS, SDK_V1):
-        act(client)
+    locks = arguments[:1] == ["lock"]
+    for client in arguments[locks:] or (*CLIENTS, SDK_V1):
+        (lock if locks else install)(client)
 
 
 if __name__ == "__main__":

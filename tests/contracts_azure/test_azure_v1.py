@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import all_operations
+import client_venvs
+import operations_page
 import pytest
 from operations import WORKS, Operation
+from v1_equivalents import EQUIVALENTS
 from v1_operations import OPERATIONS
 from yard_under_test import Yard
 
-pytestmark = [pytest.mark.azure, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.azure, pytest.mark.timeout(1800)]
 
 
 @pytest.mark.parametrize("one", OPERATIONS, ids=lambda one: one.key)
@@ -25,7 +29,22 @@ def test_v1_operation(v1_results: dict[str, Any], one: Operation) -> None:
 
 
 def test_numbers_are_those_of_yard(yard: Yard, v1_results: dict[str, Any]) -> None:
-    run = v1_results["Runs: `Environment` with azureml-core; `submit` of a script that logs"]
+    run = v1_results["Jobs: `Environment` with azureml-core; `submit` of a script that logs"]
     shown = json.loads(yard("job", "show", "-n", run["value"], "-o", "json"))
     numbers = {"loss": 1 / 3, "accuracy": 0.9}
     assert {key: shown["metrics"].get(key) for key in numbers} == numbers, shown["metrics"]
+
+
+def test_v1_has_the_page_tell_what_was_seen(v1_results: dict[str, Any]) -> None:
+    before = operations_page.PAGE.read_text()
+    text = operations_page.page({client_venvs.SDK_V1: v1_results}, before)
+    operations_page.write_if_asked(text)
+    assert text == operations_page.PAGE.read_text(), "make it anew with `make azure-page`"
+
+
+def test_what_is_told_to_be_alike_is_tried() -> None:
+    ours = {one.key for one in OPERATIONS}
+    theirs = {one.key for one in all_operations.OPERATIONS}
+    for section, pairs in EQUIVALENTS.items():
+        assert {f"{section}: {one}" for one in pairs} <= ours
+        assert {f"{section}: {one}" for one in pairs.values()} <= theirs

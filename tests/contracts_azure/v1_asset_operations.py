@@ -17,6 +17,13 @@ for place in sys.argv[1:]:
 print("named", os.path.isdir(os.environ["named"]))
 """
 
+WRITE = """
+import os, sys
+os.makedirs(sys.argv[1], exist_ok=True)
+open(os.path.join(sys.argv[1], "made.txt"), "w").write("made")
+"""
+LIST = "import os, sys\nprint(sorted(os.listdir(sys.argv[1])))\n"
+
 
 @operation("Environments", "`Environment.get` by a published name, `save_to_directory`, `load`")
 def published(world: World) -> Any:
@@ -100,7 +107,7 @@ def absent_environment(world: World) -> Any:
     return Environment.get(workspace(world), "no-such-one").name
 
 
-@operation("Datasets", "`Dataset.File.upload_directory`, `to_path`")
+@operation("Data", "`Dataset.File.upload_directory`, `to_path`")
 def upload(world: World) -> Any:
     from azureml.core import Dataset
     from azureml.data.datapath import DataPath
@@ -114,7 +121,7 @@ def upload(world: World) -> Any:
     return made.to_path()
 
 
-@operation("Datasets", "`register`, `get_by_name`, `ws.datasets`")
+@operation("Data", "`register`, `get_by_name`, `ws.datasets`")
 def register(world: World) -> Any:
     from azureml.core import Dataset
 
@@ -129,7 +136,7 @@ def register(world: World) -> Any:
     return found.id
 
 
-@operation("Datasets", "`download`")
+@operation("Data", "`download`")
 def download(world: World) -> Any:
     target = world.folder / "downloaded"
     world.seen["dataset"].download(str(target), overwrite=True)
@@ -138,7 +145,7 @@ def download(world: World) -> Any:
     return sorted(found)
 
 
-@operation("Datasets", "`as_mount`, `as_download`, `as_named_input` as arguments of a run")
+@operation("Data", "`as_mount`, `as_download`, `as_named_input` as arguments of a run")
 def data_of_a_run(world: World) -> Any:
     from azureml.core import Dataset
 
@@ -148,14 +155,115 @@ def data_of_a_run(world: World) -> Any:
     return submit(world, "data", source(world, "data-read", READ), arguments=arguments).id
 
 
-@operation("Datasets", "`get_by_name` of one that is not there", ERROR, "no-such-data")
+@operation("Data", "`OutputFileDatasetConfig` as an argument, `register_on_complete`")
+def output(world: World) -> Any:
+    from azureml.data import OutputFileDatasetConfig
+
+    store = workspace(world).get_default_datastore()
+    made = OutputFileDatasetConfig(destination=(store, "made/{run-id}"))
+    arguments = [made.register_on_complete("v1-made")]
+    return submit(world, "output", source(world, "output", WRITE), arguments=arguments).id
+
+
+@operation("Data", "`Datastore.path(…).as_mount()`: a DataReference as an argument")
+def reference(world: World) -> Any:
+    from azureml.core import Experiment, ScriptRunConfig
+    from v1_world import CLUSTER, EXPERIMENT, plain_environment
+
+    ws = workspace(world)
+    place = ws.get_default_datastore().path("datasets/v1").as_mount()
+    asked = ScriptRunConfig(
+        source_directory=str(source(world, "listing", LIST)),
+        script="train.py",
+        arguments=[str(place)],
+        compute_target=CLUSTER,
+        environment=plain_environment(world),
+    )
+    asked.run_config.data_references = {place.data_reference_name: place.to_config()}
+    world.seen["reference"] = Experiment(ws, EXPERIMENT).submit(asked)
+    return world.seen["reference"].id
+
+
+@operation("Data", "`add_tags`, `update`, `unregister_all_versions`, `register` again")
+def change_dataset(world: World) -> Any:
+    from azureml.core import Dataset
+
+    ws = workspace(world)
+    store = ws.get_default_datastore()
+    made = Dataset.File.from_files((store, "datasets/v1/a.txt")).register(ws, "v1-short")
+    made.add_tags({"a": "b"}).update(description="changed")
+    found = Dataset.get_by_name(ws, "v1-short")
+    assert (found.tags, found.description) == ({"a": "b"}, "changed"), found
+    found.unregister_all_versions()
+    assert "v1-short" not in ws.datasets
+    again = Dataset.File.from_files((store, "datasets/v1/deep")).register(ws, "v1-short")
+    more = Dataset.File.from_files((store, "datasets/v1")).register(
+        ws, "v1-short", create_new_version=True
+    )
+    assert more.version == again.version + 1, (again.version, more.version)
+    assert Dataset.get_by_name(ws, "v1-short", version=again.version).to_path() == ["/b.txt"]
+    return more.version
+
+
+@operation("Data", "`Dataset.Tabular.from_delimited_files`, `register`, `take`, `to_csv_files`")
+def tabular(world: World) -> Any:
+    from azureml.core import Dataset
+
+    ws = workspace(world)
+    store = ws.get_default_datastore()
+    world.write("table/data.csv", "x,y\n1,2\n3,4\n")
+    Dataset.File.upload_directory(str(world.folder / "table"), target=(store, "v1-table"))
+    made = Dataset.Tabular.from_delimited_files((store, "v1-table/data.csv"))
+    made = made.register(ws, "v1-table")
+    assert Dataset.get_by_name(ws, "v1-table").id == made.id
+    rows = Dataset.get_by_name(ws, "v1-table").take(1).to_csv_files()
+    rows.download(str(world.folder / "rows"), overwrite=True)
+    (file,) = (one for one in (world.folder / "rows").rglob("*") if one.is_file())
+    assert file.read_text().split() in (["x,y", "1,2"], ['"x","y"', "1,2"]), file.read_text()
+    return made.id
+
+
+@operation("Data", "`Datastore.upload`, `upload_files`, `download`, `Datastore.get`")
+def old_upload(world: World) -> Any:
+    from azureml.core import Datastore
+
+    store = Datastore.get(workspace(world), "workspaceblobstore")
+    store.upload(str(world.folder / "data"), target_path="v1-old", overwrite=True)
+    store.upload_files([str(world.folder / "data" / "a.txt")], target_path="v1-old/more")
+    assert store.download(str(world.folder / "old"), prefix="v1-old") == 3
+    return (world.folder / "old" / "v1-old" / "more" / "a.txt").read_text()
+
+
+@operation(
+    "Data",
+    "`Datastore.register_azure_blob_container`",
+    how="the server needs `pip install 'torchyard[azure]'`, and says so",
+)
+def register_store(world: World) -> Any:
+    from azureml.core import Datastore
+
+    ws = workspace(world)
+    asked = {"container_name": "cats", "account_name": "pictures", "account_key": "a2V5"}
+    try:
+        made = Datastore.register_azure_blob_container(ws, "v1store", **asked)
+    except Exception as error:
+        assert "torchyard[azure]" in str(error), error
+        return str(error)
+    assert made.name in ws.datastores
+    assert Datastore.register_azure_blob_container(ws, "v1store", overwrite=True, **asked)
+    made.unregister()
+    assert "v1store" not in ws.datastores
+    return made.name
+
+
+@operation("Data", "`get_by_name` of one that is not there", ERROR, "no-such-data")
 def absent_dataset(world: World) -> Any:
     from azureml.core import Dataset
 
     return Dataset.get_by_name(workspace(world), "no-such-data").name
 
 
-@operation("Datasets", "`from_files` of a path that is gone", ERROR, "not found")
+@operation("Data", "`from_files` of a path that is gone", ERROR, "not found")
 def absent_path(world: World) -> Any:
     from azureml.core import Dataset
 
@@ -199,6 +307,55 @@ def list_models(world: World) -> Any:
     return True
 
 
+@operation("Models", "`model.update`, `add_properties`, `remove_tags`, filters of `Model.list`")
+def change_model(world: World) -> Any:
+    from azureml.core import Model
+
+    ws = workspace(world)
+    world.write("weights/w.bin", "1")
+    made = Model.register(
+        ws,
+        str(world.folder / "weights"),
+        "v1-changed",
+        tags={"kind": "cat"},
+        model_framework=Model.Framework.PYTORCH,
+        model_framework_version="1.6",
+    )
+    made.update(tags={"kind": "dog"}, description="changed")
+    made.add_properties({"rate": "0.1"})
+    found = Model(ws, "v1-changed")
+    assert (found.tags, found.description) == ({"kind": "dog"}, "changed"), found
+    assert (found.properties, found.model_framework) == ({"rate": "0.1"}, "PyTorch"), found
+    for asked in ({"tags": [["kind", "dog"]]}, {"tags": ["kind"]}, {"properties": ["rate"]}):
+        assert [one.id for one in Model.list(ws, **asked)] == ["v1-changed:1"], asked
+    assert Model.list(ws, tags=[["kind", "cat"]]) == []
+    made.remove_tags(["kind"])
+    assert Model(ws, "v1-changed").tags == {}
+    place = Model.get_model_path("v1-changed", _workspace=ws)
+    return place
+
+
+@operation("Models", "`datasets` of a model, `add_dataset_references`, `Model.list` of a dataset")
+def lineage(world: World) -> Any:
+    from azureml.core import Dataset, Model
+
+    ws = workspace(world)
+    data = Dataset.get_by_name(ws, "v1-data")
+    file = str(world.folder / "weights" / "w.bin")
+    made = Model.register(ws, file, "v1-lineage", datasets=[("training", data)])
+    store = ws.get_default_datastore()
+    other = Dataset.File.from_files((store, "datasets/v1/a.txt"))
+    made.add_dataset_references([("validation", other)])
+    found = Model(ws, "v1-lineage").datasets
+    assert {key: [one.to_path() for one in there] for key, there in found.items()} == {
+        "training": [data.to_path()],
+        "validation": [other.to_path()],
+    }, found
+    id = found["validation"][0].id
+    assert [one.name for one in Model.list(ws, dataset_id=id)] == ["v1-lineage"]
+    return sorted(found)
+
+
 @operation("Models", "`Model` of a name that is not there", ERROR, "no-such-model")
 def absent_model(world: World) -> Any:
     from azureml.core import Model
@@ -206,7 +363,7 @@ def absent_model(world: World) -> Any:
     return Model(workspace(world), "no-such-model").id
 
 
-@operation("Datasets", "what a run saw of its data")
+@operation("Data", "what a run saw of its data")
 def data_seen(world: World) -> Any:
     run = ended(world, "data")
     text = text_of(world, run, "user_logs/std_log.txt")
@@ -217,3 +374,15 @@ def data_seen(world: World) -> Any:
         "named True",
     ], text
     return text
+
+
+@operation("Data", "what a run made by `OutputFileDatasetConfig`, and saw by its DataReference")
+def data_made(world: World) -> Any:
+    from azureml.core import Dataset
+
+    ended(world, "output")
+    made = Dataset.get_by_name(workspace(world), "v1-made")
+    assert made.to_path() == ["/made.txt"], made.to_path()
+    text = text_of(world, ended(world, "reference"), "user_logs/std_log.txt")
+    assert text.splitlines()[-1] == "['a.txt', 'deep']", text
+    return made.to_path()

@@ -11,7 +11,7 @@ from v1_world import EXPERIMENT, ended, operation, text_of, workspace
 LOG = "user_logs/std_log.txt"
 
 
-@operation("Runs", "arguments as the script saw them")
+@operation("Jobs", "arguments as the script saw them")
 def arguments(world: World) -> Any:
     run = ended(world, "script")
     first = text_of(world, run, LOG).splitlines()[0]
@@ -20,7 +20,7 @@ def arguments(world: World) -> Any:
     return first
 
 
-@operation("Runs", "`get_details`, `get_status`, `ws.get_run`")
+@operation("Jobs", "`get_details`, `get_status`, `ws.get_run`")
 def details(world: World) -> Any:
     run = ended(world, "script")
     found = workspace(world).get_run(run.id)
@@ -31,7 +31,7 @@ def details(world: World) -> Any:
     return sorted(told)
 
 
-@operation("Runs", "`get_file_names`, `download_file`, `download_files`")
+@operation("Jobs", "`get_file_names`, `download_file`, `download_files`")
 def files(world: World) -> Any:
     run = ended(world, "script")
     assert {LOG, "outputs/model.pt", "outputs/parts/a.txt"} <= set(run.get_file_names())
@@ -43,12 +43,12 @@ def files(world: World) -> Any:
     return run.get_file_names()
 
 
-@operation("Runs", "`download_file` of one that is not there", ERROR, "nothing.pt")
+@operation("Jobs", "`download_file` of one that is not there", ERROR, "nothing.pt")
 def absent_file(world: World) -> Any:
     return ended(world, "script").download_file("outputs/nothing.pt", str(world.folder / "no"))
 
 
-@operation("Runs", "`tag`, `set_tags`, `remove_tags`, `get_properties`, `display_name`")
+@operation("Jobs", "`tag`, `set_tags`, `remove_tags`, `get_properties`, `display_name`")
 def tags(world: World) -> Any:
     run = ended(world, "script")
     run.tag("kind", "contract")
@@ -61,7 +61,7 @@ def tags(world: World) -> Any:
     return run.get_properties()
 
 
-@operation("Runs", "`Experiment.get_runs`, `ws.experiments`: newest first")
+@operation("Jobs", "`Experiment.get_runs`, `ws.experiments`: newest first")
 def list_runs(world: World) -> Any:
     found = [one.id for one in workspace(world).experiments[EXPERIMENT].get_runs()]
     ours = [world.seen[key].id for key in ("slow", "failing", "command", "script")]
@@ -69,7 +69,7 @@ def list_runs(world: World) -> Any:
     return len(found)
 
 
-@operation("Runs", "`get_snapshot_id`, `restore_snapshot`")
+@operation("Jobs", "`get_snapshot_id`, `restore_snapshot`")
 def snapshot(world: World) -> Any:
     import zipfile
 
@@ -80,14 +80,14 @@ def snapshot(world: World) -> Any:
     return run.get_snapshot_id()
 
 
-@operation("Runs", "`command`: its variables and its shell")
+@operation("Jobs", "`command`: its variables and its shell")
 def command(world: World) -> Any:
     text = text_of(world, ended(world, "command"), LOG)
     assert text.splitlines()[-1] == "of my own", text
     return text
 
 
-@operation("Runs", "`PyTorchConfiguration`: the ranks of 4 processes on 2 nodes")
+@operation("Jobs", "`PyTorchConfiguration`: the ranks of 4 processes on 2 nodes")
 def ranks(world: World) -> Any:
     run = ended(world, "pytorch")
     names = [f"user_logs/std_log_process_{rank}.txt" for rank in range(4)]
@@ -100,7 +100,7 @@ def ranks(world: World) -> Any:
     return lines
 
 
-@operation("Runs", "`PyTorchConfiguration` with a command: once a node")
+@operation("Jobs", "`PyTorchConfiguration` with a command: once a node")
 def nodes(world: World) -> Any:
     run = ended(world, "per-node")
     logs = [one for one in run.get_file_names() if one.startswith("user_logs/std_log")]
@@ -109,7 +109,7 @@ def nodes(world: World) -> Any:
     return logs
 
 
-@operation("Runs", "`MpiConfiguration`: its ranks")
+@operation("Jobs", "`MpiConfiguration`: its ranks")
 def mpi(world: World) -> Any:
     if shutil.which("mpirun") is None:
         run = ended(world, "mpi", "Failed")
@@ -122,7 +122,7 @@ def mpi(world: World) -> Any:
     return logs
 
 
-@operation("Runs", "a run that failed: `ActivityFailedException`", ERROR, "no such column: age")
+@operation("Jobs", "a run that failed: `ActivityFailedException`", ERROR, "no such column: age")
 def failed(world: World) -> Any:
     from azureml.exceptions import ActivityFailedException
 
@@ -135,7 +135,7 @@ def failed(world: World) -> Any:
         raise RuntimeError(str(error)) from error
 
 
-@operation("Runs", "`max_run_duration_seconds`: the run ends")
+@operation("Jobs", "`max_run_duration_seconds`: the run ends")
 def limited(world: World) -> Any:
     run = world.seen["limited"]
     run.wait_for_completion(raise_on_error=False)
@@ -143,7 +143,7 @@ def limited(world: World) -> Any:
     return run.get_details().get("error")
 
 
-@operation("Runs", "`cancel`: the run is canceled")
+@operation("Jobs", "`cancel`: the run is canceled")
 def canceled(world: World) -> Any:
     return ended(world, "canceled", "Canceled").get_status()
 
@@ -170,7 +170,7 @@ def absent_path(world: World) -> Any:
     return ended(world, "script").register_model("v1-nothing", "outputs/nothing.pt").id
 
 
-@operation("Inside a run", "`Run.get_context`, every kind of `log`, `upload_*`, `register_model`")
+@operation("Inside a job", "`Run.get_context`, every kind of `log`, `upload_*`, `register_model`")
 def in_job(world: World) -> Any:
     run = ended(world, "in-job")
     text = text_of(world, run, LOG)
@@ -182,7 +182,7 @@ def in_job(world: World) -> Any:
     return found
 
 
-@operation("Inside a run", "`get_metrics` of a run that logged by SDK v1")
+@operation("Inside a job", "`get_metrics` of a run that logged by SDK v1")
 def metrics(world: World) -> Any:
     found = ended(world, "in-job").get_metrics()
     assert found["loss"] == [1.0, 0.5, 1 / 3], found

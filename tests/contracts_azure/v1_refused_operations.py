@@ -9,7 +9,7 @@ from v1_run_operations import RANKS
 from v1_world import CLUSTER, EXPERIMENT, operation, plain_environment, source, submit, workspace
 
 
-@operation("Refused", "`Experiment.submit`: HyperDriveConfig", REFUSED, "hyperdrive")
+@operation("Sweeps", "`Experiment.submit`: HyperDriveConfig", REFUSED, "hyperdrive")
 def hyperdrive(world: World) -> Any:
     from azureml.core import Experiment, ScriptRunConfig
     from azureml.train.hyperdrive import (
@@ -34,12 +34,7 @@ def hyperdrive(world: World) -> Any:
     return Experiment(workspace(world), EXPERIMENT).submit(asked).id
 
 
-@operation("Refused", "`submit`: compute target `local`", REFUSED, "local")
-def local(world: World) -> Any:
-    return submit(world, "local", source(world, "ranks", RANKS), compute_target="local").id
-
-
-@operation("Refused", "`Model.deploy`: a web service", REFUSED, "not served")
+@operation("Endpoints", "`Model.deploy`: a web service", REFUSED, "does not serve web services")
 def deploy(world: World) -> Any:
     from azureml.core import Model
     from azureml.core.model import InferenceConfig
@@ -55,8 +50,110 @@ def deploy(world: World) -> Any:
     return Model.deploy(ws, "v1-service", [Model(ws, "v1-local")], asked, where).name
 
 
-@operation("Refused", "`ws.webservices`: there are none", how="an empty list")
+@operation("Endpoints", "`ws.webservices`, `ws.images`: there are none", how="an empty list")
 def webservices(world: World) -> Any:
     found = workspace(world).webservices
     assert len(found) == 0, found
+    assert len(workspace(world).images) == 0
     return found
+
+
+@operation("Endpoints", "`Model.package`", REFUSED, "does not serve web services")
+def package(world: World) -> Any:
+    from azureml.core import Model
+    from azureml.core.model import InferenceConfig
+
+    asked = InferenceConfig(
+        entry_script="train.py",
+        source_directory=str(source(world, "ranks", RANKS)),
+        environment=plain_environment(world),
+    )
+    ws = workspace(world)
+    return Model.package(ws, [Model(ws, "v1-local")], asked).location
+
+
+@operation("Compute", "compute instances", REFUSED, "compute instances")
+def instance(world: World) -> Any:
+    from azureml.core.compute import ComputeInstance, ComputeTarget
+
+    asked = ComputeInstance.provisioning_configuration(vm_size="STANDARD_D2_V2")
+    return ComputeTarget.create(workspace(world), "v1-instance", asked).name
+
+
+@operation("Compute", "`AksCompute`", REFUSED, "kubernetes")
+def kubernetes(world: World) -> Any:
+    from azureml.core.compute import AksCompute, ComputeTarget
+
+    asked = AksCompute.provisioning_configuration()
+    return ComputeTarget.create(workspace(world), "v1-aks", asked).name
+
+
+@operation("Compute", "`ComputeTarget.attach`: Databricks, virtual machines", REFUSED, "databricks")
+def attach(world: World) -> Any:
+    from azureml.core.compute import ComputeTarget, DatabricksCompute, RemoteCompute
+    from azureml.exceptions import ComputeTargetException
+
+    ws = workspace(world)
+    machine = RemoteCompute.attach_configuration(
+        resource_id="/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/"
+        "virtualMachines/m",
+        ssh_port=22,
+        username="u",
+        password="p",
+    )
+    try:
+        ComputeTarget.attach(ws, "v1-machine", machine)
+    except ComputeTargetException as error:
+        assert "virtual machines" in str(error), error
+    else:
+        raise AssertionError("it was attached")
+    asked = DatabricksCompute.attach_configuration("g", "w", access_token="t")
+    return ComputeTarget.attach(ws, "v1-bricks", asked).name
+
+
+@operation("Connections", "`Keyvault`, `run.get_secret`", REFUSED, "no key vault")
+def secrets(world: World) -> Any:
+    return workspace(world).get_default_keyvault().set_secret("a", "b")
+
+
+@operation("Connections", "`ws.linked_services`", REFUSED, "linked services")
+def linked_services(world: World) -> Any:
+    return workspace(world).linked_services
+
+
+@operation("Workspaces", "`Workspace.create`", REFUSED, "yard workspace create")
+def create_workspace(world: World) -> Any:
+    from azureml.core import Workspace
+
+    ws = workspace(world)
+    names = {"subscription_id": ws.subscription_id, "resource_group": ws.resource_group}
+    return Workspace.create("v1-own", **names, location=ws.location, exist_ok=True).name
+
+
+@operation("Data", "`Datastore.register_azure_data_lake_gen2` and other kinds", REFUSED, "datalake")
+def other_stores(world: World) -> Any:
+    from azureml.core import Datastore
+
+    none = "00000000-0000-0000-0000-000000000000"
+    login = {"tenant_id": none, "client_id": none, "client_secret": "s"}
+    return Datastore.register_azure_data_lake_gen2(
+        workspace(world), "v1lake", filesystem="f", account_name="acc", **login
+    ).name
+
+
+@operation("Data", "a dataset of several places as a run's input", REFUSED, "names 2 places")
+def several_places(world: World) -> Any:
+    from azureml.core import Dataset
+
+    store = workspace(world).get_default_datastore()
+    made = Dataset.File.from_files([(store, "datasets/v1/a.txt"), (store, "datasets/v1/deep")])
+    folder = source(world, "ranks", RANKS)
+    return submit(world, "places", folder, arguments=[made.as_mount()]).id
+
+
+@operation("Jobs", "`Experiment.delete`", REFUSED, "archive")
+def delete_experiment(world: World) -> Any:
+    from azureml.core import Experiment
+
+    ws = workspace(world)
+    return Experiment.delete(ws, ws.experiments[EXPERIMENT].id)

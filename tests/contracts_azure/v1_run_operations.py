@@ -27,7 +27,7 @@ print(" ".join(f"{name}={os.environ.get(name)}" for name in names))
 """
 
 
-@operation("Runs", "`Environment` with azureml-core; `submit` of a script that logs")
+@operation("Jobs", "`Environment` with azureml-core; `submit` of a script that logs")
 def in_job(world: World) -> Any:
     from azureml.core import Environment
     from azureml.core.conda_dependencies import CondaDependencies
@@ -43,7 +43,7 @@ def in_job(world: World) -> Any:
     return run.id
 
 
-@operation("Runs", "`submit`: a script, integers and `$NAME` in its arguments")
+@operation("Jobs", "`submit`: a script, integers and `$NAME` in its arguments")
 def script(world: World) -> Any:
     arguments = ["--num_epochs", 30, "--dir", "./outputs", "$AZUREML_RUN_ID", "a b'c", "$NOPE"]
     run = submit(world, "script", source(world, "script", TRAIN), arguments=arguments)
@@ -51,7 +51,7 @@ def script(world: World) -> Any:
     return run.id
 
 
-@operation("Runs", "`submit`: `command`, `environment_variables`")
+@operation("Jobs", "`submit`: `command`, `environment_variables`")
 def command(world: World) -> Any:
     from azureml.core import Experiment, ScriptRunConfig
     from v1_world import CLUSTER, plain_environment
@@ -67,7 +67,7 @@ def command(world: World) -> Any:
     return world.seen["command"].id
 
 
-@operation("Runs", "`submit`: `PyTorchConfiguration`, 4 processes on 2 nodes")
+@operation("Jobs", "`submit`: `PyTorchConfiguration`, 4 processes on 2 nodes")
 def pytorch(world: World) -> Any:
     from azureml.core.runconfig import PyTorchConfiguration
 
@@ -76,7 +76,7 @@ def pytorch(world: World) -> Any:
     return submit(world, "pytorch", folder, distributed_job_config=asked).id
 
 
-@operation("Runs", "`submit`: `PyTorchConfiguration`, a command on each of 2 nodes")
+@operation("Jobs", "`submit`: `PyTorchConfiguration`, a command on each of 2 nodes")
 def per_node(world: World) -> Any:
     from azureml.core.runconfig import PyTorchConfiguration
 
@@ -86,7 +86,7 @@ def per_node(world: World) -> Any:
     return submit(world, "per-node", folder, **options).id
 
 
-@operation("Runs", "`submit`: `MpiConfiguration`")
+@operation("Jobs", "`submit`: `MpiConfiguration`")
 def mpi(world: World) -> Any:
     from azureml.core.runconfig import MpiConfiguration
 
@@ -95,32 +95,32 @@ def mpi(world: World) -> Any:
     return submit(world, "mpi", folder, distributed_job_config=asked).id
 
 
-@operation("Runs", "`submit`: a run that fails")
+@operation("Jobs", "`submit`: a run that fails")
 def failing(world: World) -> Any:
     folder = source(world, "bad", "print('before')\nraise ValueError('no such column: age')\n")
     return submit(world, "failing", folder).id
 
 
-@operation("Runs", "`submit`: `max_run_duration_seconds`")
+@operation("Jobs", "`submit`: `max_run_duration_seconds`")
 def limited(world: World) -> Any:
     folder = source(world, "ranks", RANKS)
     return submit(world, "limited", folder, command="sleep 300", max_run_duration_seconds=2).id
 
 
-@operation("Runs", "`cancel`")
+@operation("Jobs", "`cancel`")
 def cancel(world: World) -> Any:
     run = submit(world, "canceled", source(world, "ranks", RANKS), command="sleep 300")
     run.cancel()
     return run.id
 
 
-@operation("Runs", "`submit`: a compute that is not there", ERROR, "no-such-cluster")
+@operation("Jobs", "`submit`: a compute that is not there", ERROR, "no-such-cluster")
 def unknown_compute(world: World) -> Any:
     folder = source(world, "ranks", RANKS)
     return submit(world, "nowhere", folder, compute_target="no-such-cluster").id
 
 
-@operation("Runs", "`submit`: 3 processes on 2 nodes", ERROR, "process_count=3")
+@operation("Jobs", "`submit`: 3 processes on 2 nodes", ERROR, "process_count=3")
 def uneven(world: World) -> Any:
     from azureml.core.runconfig import PyTorchConfiguration
 
@@ -129,7 +129,7 @@ def uneven(world: World) -> Any:
     return submit(world, "uneven", folder, distributed_job_config=asked).id
 
 
-@operation("Runs", "a communication backend that does not exist", ERROR, "carrier")
+@operation("Jobs", "a communication backend that does not exist", ERROR, "carrier")
 def unknown_backend(world: World) -> Any:
     from azureml.core.runconfig import PyTorchConfiguration
 
@@ -138,13 +138,13 @@ def unknown_backend(world: World) -> Any:
     return submit(world, "backend", folder, distributed_job_config=asked).id
 
 
-@operation("Runs", "`ScriptRunConfig`: a script and a command", ERROR, "command")
+@operation("Jobs", "`ScriptRunConfig`: a script and a command", ERROR, "command")
 def both(world: World) -> Any:
     folder = source(world, "ranks", RANKS)
     return submit(world, "both", folder, script="train.py", command="true").id
 
 
-@operation("Runs", "`azureml.telemetry.set_diagnostics_collection`", how="nothing is sent")
+@operation("Jobs", "`azureml.telemetry.set_diagnostics_collection`", how="nothing is sent")
 def telemetry(world: World) -> Any:
     from azureml.telemetry import set_diagnostics_collection
 
@@ -152,7 +152,7 @@ def telemetry(world: World) -> Any:
     return True
 
 
-@operation("Runs", "`wait_for_completion(show_output=True)`")
+@operation("Jobs", "`wait_for_completion(show_output=True)`")
 def shown(world: World) -> Any:
     import io
     from contextlib import redirect_stdout
@@ -169,7 +169,7 @@ def shown(world: World) -> Any:
     return text
 
 
-@operation("Runs", "`Experiment.start_logging`: a run of the client's own")
+@operation("Jobs", "`Experiment.start_logging`: a run of the client's own")
 def interactive(world: World) -> Any:
     from azureml.core import Experiment
 
@@ -190,7 +190,7 @@ def interactive(world: World) -> Any:
     return run.get_metrics()
 
 
-@operation("Runs", "`Experiment.start_logging` as a context that fails")
+@operation("Jobs", "`Experiment.start_logging` as a context that fails")
 def interactive_failed(world: World) -> Any:
     from azureml.core import Experiment
 
@@ -205,7 +205,7 @@ def interactive_failed(world: World) -> Any:
     return run.get_details().get("error")
 
 
-@operation("Runs", "`submit` of what was submitted before: its snapshot is not sent again")
+@operation("Jobs", "`submit` of what was submitted before: its snapshot is not sent again")
 def same_snapshot(world: World) -> Any:
     first = ended(world, "slow")
     again = submit(world, "slow-again", Path(world.folder / "slow"))

@@ -131,3 +131,60 @@ def change_compute(world: World) -> Any:
     made.delete()
     assert "v1-short" not in ws.compute_targets
     return True
+
+
+@operation("Compute", "`ComputeTarget.list`, `ws.compute_targets`, `list_nodes`")
+def list_compute(world: World) -> Any:
+    from azureml.core.compute import ComputeTarget
+
+    ws = workspace(world)
+    listed = {one.name for one in ComputeTarget.list(ws)}
+    assert CLUSTER in listed and listed == set(ws.compute_targets), listed
+    nodes = ws.compute_targets[CLUSTER].list_nodes()
+    assert all(one["nodeState"] for one in nodes), nodes
+    return sorted(listed)
+
+
+@operation("Compute", "`AmlCompute.supported_vmsizes`", how="of the server's machine")
+def sizes(world: World) -> Any:
+    from azureml.core.compute import AmlCompute
+
+    found = {one["name"].lower() for one in AmlCompute.supported_vmsizes(workspace(world))}
+    assert {"standard_nc6", "standard_d2_v2"} <= found, found
+    return len(found)
+
+
+@operation("Compute", "`wait_for_completion`: its time limit passes", how="it returns, and says so")
+def wait_limited(world: World) -> Any:
+    import io
+    from contextlib import redirect_stdout
+
+    made, said = workspace(world).compute_targets[CLUSTER], io.StringIO()
+    with redirect_stdout(said):
+        made.wait_for_completion(show_output=True, min_node_count=4, timeout_in_minutes=0.05)
+    assert "Wait timeout has been reached" in said.getvalue(), said.getvalue()
+    return said.getvalue()
+
+
+@operation("Compute", "`ComputeTarget.create`: a size that is not there", ERROR, "standard_nope")
+def unknown_size(world: World) -> Any:
+    from azureml.core.compute import AmlCompute, ComputeTarget
+
+    asked = AmlCompute.provisioning_configuration(vm_size="STANDARD_NOPE", max_nodes=1)
+    return ComputeTarget.create(workspace(world), "v1-sizeless", asked).name
+
+
+@operation("Compute", "`ComputeTarget.create`: `max_nodes=0`", ERROR, "at least 1")
+def no_nodes(world: World) -> Any:
+    from azureml.core.compute import AmlCompute, ComputeTarget
+
+    asked = AmlCompute.provisioning_configuration(vm_size="STANDARD_D2_V2", max_nodes=0)
+    return ComputeTarget.create(workspace(world), "v1-empty", asked).name
+
+
+@operation("Compute", "`ComputeTarget.create`: a name that is none", ERROR, "bad name!")
+def bad_name(world: World) -> Any:
+    from azureml.core.compute import AmlCompute, ComputeTarget
+
+    asked = AmlCompute.provisioning_configuration(vm_size="STANDARD_D2_V2", max_nodes=1)
+    return ComputeTarget.create(workspace(world), "bad name!", asked).name

@@ -43,7 +43,7 @@ def submit(world: World, key: str, folder: Path, **options: Any) -> Any:
 
     given = {"compute_target": CLUSTER, "environment": plain_environment(world), **options}
     if "command" not in given:
-        given["script"] = "train.py"
+        given.setdefault("script", "train.py")
     asked = ScriptRunConfig(source_directory=str(folder), **given)
     run = Experiment(workspace(world), EXPERIMENT).submit(asked)
     world.seen[key] = run

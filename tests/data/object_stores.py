@@ -86,7 +86,7 @@ def azure_blob(folder: Path) -> Iterator[dict[str, Any]]:
         }
     finally:
         server.terminate()
-        server.wait(10)
+        server.wait(60)
 
 
 @contextmanager
@@ -128,10 +128,11 @@ def _free_port() -> int:
 
 
 def _wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
-    for _ in range(200):
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline:
         assert server.poll() is None, "Azurite ended"
         try:
-            urllib.request.urlopen(url, timeout=1).close()
+            urllib.request.urlopen(url, timeout=10).close()
             return
         except urllib.error.HTTPError as error:
             error.close()

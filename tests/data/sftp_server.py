@@ -6,7 +6,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,13 @@ class _Door(paramiko.ServerInterface):
         return "password"
 
 
-def _files_of(folder: Path) -> type[paramiko.SFTPServerInterface]:
+def _files_of(folder: Path, room_bytes: int | None) -> type[paramiko.SFTPServerInterface]:
+    class Handle(SFTPHandle):
+        def write(self, offset: int, data: bytes) -> int:
+            if room_bytes is not None and offset + len(data) > room_bytes:
+                return paramiko.SFTP_FAILURE
+            return int(super().write(offset, data))
+
     def told(act: Any) -> Any:
         def answer(self: Any, *arguments: Any) -> Any:
             try:
@@ -49,9 +55,11 @@ def _files_of(folder: Path) -> type[paramiko.SFTPServerInterface]:
         def list_folder(self, path: str) -> Any:
             found = []
             for name in os.listdir(at(path)):
-                entry = SFTPAttributes.from_stat(os.stat(os.path.join(at(path), name)))
-                entry.filename = name
-                found.append(entry)
+                # As OpenSSH's: what is renamed meanwhile is left out.
+                with suppress(FileNotFoundError):
+                    entry = SFTPAttributes.from_stat(os.stat(os.path.join(at(path), name)))
+                    entry.filename = name
+                    found.append(entry)
             return found
 
         @told
@@ -65,7 +73,7 @@ def _files_of(folder: Path) -> type[paramiko.SFTPServerInterface]:
             number = os.open(at(path), flags, 0o644)
             writes = flags & (os.O_WRONLY | os.O_RDWR)
             file = os.fdopen(number, ("r+b" if flags & os.O_RDWR else "wb") if writes else "rb")
-            handle = SFTPHandle(flags)
+            handle = Handle(flags)
             handle.readfile = handle.writefile = file
             return handle
 
@@ -95,11 +103,15 @@ def _files_of(folder: Path) -> type[paramiko.SFTPServerInterface]:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[int]:
-    """The port it listens on."""
+def running(folder: Path, port: int = 0, room_bytes: int | None = None) -> Iterator[int]:
+    """The port it listens on.
+
+    Args:
+        room_bytes: what lies behind so many bytes of a file is refused, as on a full disk.
+    """
     key = paramiko.RSAKey.generate(2048)
-    files = _files_of(folder)
-    listener = socket.create_server(("127.0.0.1", 0))
+    files = _files_of(folder, room_bytes)
+    listener = socket.create_server(("127.0.0.1", port))
     doors: list[paramiko.Transport] = []
 
     def serve() -> None:
@@ -114,10 +126,13 @@ def running(folder: Path) -> Iterator[int]:
             transport.start_server(server=_Door())
             doors.append(transport)
 
-    threading.Thread(target=serve, daemon=True).start()
+    server = threading.Thread(target=serve, daemon=True)
+    server.start()
     try:
         yield listener.getsockname()[1]
     finally:
+        listener.shutdown(socket.SHUT_RDWR)  # A close alone leaves `accept` waiting.
         listener.close()
+        server.join(20)
         for door in doors:
             door.close()

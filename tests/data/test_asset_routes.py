@@ -113,6 +113,22 @@ def test_data_assets(client: TestClient) -> None:
     assert [asset["version"] for asset in _list(client)] == ["7"]
 
 
+def test_what_lies_in_a_folder_of_ones_own_may_be_edited(
+    client: TestClient, tmp_path: Path
+) -> None:
+    (tmp_path / "nas").mkdir()
+    store = {"type": "local", "path": str(tmp_path / "nas")}
+    client.put(f"{BASE}/datastores/nas", json=store)
+    snapshot = _snapshot(client, {"a.csv": b"1\n"})
+    asked = {"name": "sets", "path": f"snapshot:{snapshot}", "datastore": "nas"}
+    assert client.post(f"{BASE}/data", json=asked).status_code == 201
+    (uploaded,) = (tmp_path / "nas").rglob("a.csv")
+    with open(uploaded, "ab") as file:
+        file.write(b"2\n")
+    sha256 = hashlib.sha256(b"1\n").hexdigest()
+    assert client.get(f"{BASE}/blobs/{sha256}").content == b"1\n"
+
+
 def test_archived_data_is_hidden_and_still_there(client: TestClient) -> None:
     snapshot = _snapshot(client, {"a.csv": b"1\n"})
     asked = {"name": "one", "path": f"snapshot:{snapshot}", "type": "uri_file"}

@@ -46,14 +46,20 @@ def test_a_file_of_the_web_is_copied_once(fetcher: Fetcher, web: Web, clock: Fak
 
 
 def test_a_server_that_tells_no_mark_is_read_again(
-    fetcher: Fetcher, web: Web, clock: FakeClock
+    fetcher: Fetcher, web: Web, clock: FakeClock, tmp_path: Path
 ) -> None:
     web.files["/x"] = b"old"
     web.heads = False
-    fetcher.fetch(WORKSPACE, "uri_file", f"{web.url}/x", clock.now())
+    first = fetcher.fetch(WORKSPACE, "uri_file", f"{web.url}/x", clock.now())
+    same = fetcher.fetch(WORKSPACE, "uri_file", f"{web.url}/x", clock.now())
+    assert (same, len(_left(tmp_path))) == (first, 1)
+    inode = first.stat().st_ino
     web.files["/x"] = b"new"
     again = fetcher.fetch(WORKSPACE, "uri_file", f"{web.url}/x", clock.now())
     assert again.read_bytes() == b"new"
+    assert fetcher.ready(WORKSPACE, "uri_file", f"{web.url}/x", clock.now()) == again
+    # A job may be reading it.
+    assert (first.read_bytes(), first.stat().st_ino) == (b"old", inode)
 
 
 @pytest.mark.parametrize(

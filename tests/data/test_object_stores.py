@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,6 +58,32 @@ class TestObjectStore(FilesContract):
     @pytest.fixture
     def place(self, lake: Files) -> Files:
         return lake
+
+
+def test_steps_of_many_files_run_on_any_thread(lake: Files) -> None:
+    """As in the server, where each step of a request gets whichever thread is free."""
+    contents = {f"many/{number}.bin": f"{number} ".encode() * 4000 for number in range(24)}
+
+    async def there_and_back(path: str, content: bytes) -> bytes:
+        opened = lake.writing(path)
+        writing = await asyncio.to_thread(opened.__enter__)
+        for start in range(0, len(content), 5000):
+            await asyncio.to_thread(writing.write, content[start : start + 5000])
+        await asyncio.to_thread(opened.__exit__, None, None, None)
+        chunks = await asyncio.to_thread(lake.read, path)
+        found = []
+        while chunk := await asyncio.to_thread(next, chunks, b""):
+            found.append(chunk)
+        return b"".join(found)
+
+    async def all_at_once() -> list[bytes]:
+        tasks = (there_and_back(path, content) for path, content in contents.items())
+        return await asyncio.wait_for(asyncio.gather(*tasks), 100)
+
+    assert asyncio.run(all_at_once()) == list(contents.values())
+    assert [entry.path for entry in lake.walk("many")] == sorted(
+        path.removeprefix("many/") for path in contents
+    )
 
 
 def test_credentials_stay_on_the_server(

@@ -113,6 +113,9 @@ def test_a_mapped_url_is_checked_and_told(db: Database, stores: Datastores) -> N
         ("uri_file", "zip::https://x/y.zip", InvalidInput, "not a path"),
         ("uri_file", "gopher://x/y", InvalidInput, "not served"),
         ("uri_file", "just/a/path", InvalidInput, "not a path"),
+        ("uri_file", "sftp://host:ssh/x", InvalidInput, "no URL"),
+        ("uri_file", "https://[host/x", InvalidInput, "no URL"),
+        ("uri_file", "sftp:///x", InvalidInput, "names no host"),
     ],
 )
 def test_refusals(
@@ -130,11 +133,11 @@ def test_another_workspace_sees_nothing_of_it(db: Database, stores: Datastores) 
 
 
 def test_a_missing_package_names_the_extra() -> None:
-    from torchyard.data import remote
+    from torchyard.data import connections
 
     try:
         import gcsfs  # noqa: F401
     except ImportError:
         with pytest.raises(InvalidInput, match="needs a package") as raised:
-            remote.open_file_system("gs", {})
+            connections.open_file_system("gs", {})
         assert "torchyard[gs]" in raised.value.hint

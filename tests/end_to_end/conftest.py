@@ -7,9 +7,7 @@ Always: at the end no process that knows the home folder is alive.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +15,8 @@ from typing import Any
 
 import pytest
 import yaml
-from yard_under_test import REPOSITORY, Yard, remove, wait_until
+from shared_torch import SharedTorch
+from yard_under_test import Yard, remove, running_yard
 
 from postgres_server import PostgresServer
 
@@ -35,18 +34,8 @@ def new_url() -> Iterator[Callable[[], str]]:
 
 @pytest.fixture(scope="session")
 def yard(new_url: Callable[[], str]) -> Iterator[Yard]:
-    home = Path(tempfile.mkdtemp(prefix="torchyard-end-to-end-"))
-    yard = Yard(home, new_url())
-    try:
-        yard("server", "start")
+    with running_yard("end-to-end", new_url()) as yard:
         yield yard
-        yard("server", "stop")
-        wait_until(lambda: not yard.processes(), 15, "every process of the server has ended")
-    finally:
-        for process in yard.processes():
-            with contextlib.suppress(OSError):
-                os.kill(int(process.split()[0]), signal.SIGKILL)
-        remove(home)
 
 
 @pytest.fixture(autouse=True)
@@ -74,6 +63,16 @@ def write_job(tmp_path: Path) -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
-def torch_environment() -> dict[str, str]:
-    """One environment for every test with torch: the digits example's, so that it is built once."""
-    return {"pip_requirements": str(REPOSITORY / "examples/digits/requirements.txt")}
+def shared_torch() -> Iterator[SharedTorch]:
+    """Kept where the variable says, for the next session and those beside this one."""
+    kept = os.environ.get("TORCHYARD_TEST_ENVIRONMENTS")
+    folder = Path(kept or tempfile.mkdtemp(prefix="torchyard-shared-"))
+    yield SharedTorch(folder)
+    if not kept:
+        remove(folder)
+
+
+@pytest.fixture(scope="session")
+def torch_environment(shared_torch: SharedTorch, yard: Yard) -> dict[str, str]:
+    """What a job file says of the environment with torch, which the session's `yard` has."""
+    return shared_torch.lend(yard.home)

@@ -8,7 +8,11 @@ import re
 import pytest
 from yard_under_test import wait_until
 
-pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(480)]
+pytestmark = [
+    pytest.mark.end_to_end,
+    pytest.mark.timeout(900),
+    pytest.mark.usefixtures("torch_environment"),
+]
 
 EPOCHS = 12
 JOB_FILE = "examples/digits/job.yml"

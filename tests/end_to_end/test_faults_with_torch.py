@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from shared_torch import SharedTorch
 
 from faults import corpus
 from faults.with_torch import TORCH_FAULTS, TORCH_SCRIPTS
 
-pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(900)]
 
 RIGHT = 0.95
 
 
-def test_errors_name_rank_and_cause(torch_environment: dict[str, Any]) -> None:
+def test_errors_name_rank_and_cause(shared_torch: SharedTorch) -> None:
     with corpus.scratch_home() as home:
-        answers = corpus.run(TORCH_FAULTS, home, TORCH_SCRIPTS, torch_environment)
+        answers = corpus.run(TORCH_FAULTS, home, TORCH_SCRIPTS, shared_torch.lend(home))
     table = corpus.table(answers)
     print(f"\n{table}")
     right = sum(not answer.wrong for answer in answers)

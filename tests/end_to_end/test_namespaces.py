@@ -16,6 +16,7 @@ from typing import Any
 import namespaces
 import pytest
 from namespaces import INTERFACE, Site
+from shared_torch import SharedTorch
 
 from torchyard.app import Parts
 from torchyard.jobs import actions, artifacts, preflights, submission
@@ -74,6 +75,11 @@ def parts(
 
 
 @pytest.fixture
+def torch_environment(parts: Parts, shared_torch: SharedTorch) -> dict[str, str]:
+    return shared_torch.lend(parts.room.home)
+
+
+@pytest.fixture
 def room(parts: Parts, site: Site) -> Iterator[Room]:
     yield parts.room
     site.mend()
@@ -88,7 +94,6 @@ def run(room: Room, **document: Any) -> Job:
         **document,
     }
     job, _ = submission.create(room, "default", asked, _ME)
-    # The first one may build an environment with torch.
     deadline = time.monotonic() + 800
     while not job.status.ended:
         assert time.monotonic() < deadline, job

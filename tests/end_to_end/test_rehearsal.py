@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(900)]
 
 SCRIPTS = Path(__file__).parent / "rehearsal"
 HEAD = "[torchyard] rehearsal on CPU: "

@@ -92,7 +92,7 @@ def test_what_a_killed_worker_owed_is_delivered(yard, write_job, also_guardian):
     ]
     assert yard.read(f"jobs/{name}/files/outputs/made.txt") == b"by attempt 1"
     assert yard.logs(name)["user_logs/std_log.txt"] == b"waiting\n"
-    wait_until(lambda: not _marked(name, yard), 10, "no process of the job is left")
+    wait_until(lambda: not _marked(name, yard), 60, "no process of the job is left")
 
 
 def test_a_killed_worker_is_tried_again(yard, write_job):

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(900)]
 
 SHOW_RANK = """
 import os

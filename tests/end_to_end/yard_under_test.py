@@ -1,7 +1,8 @@
 """Asking a torchyard by its `yard` command and its native API, as a user and a program would.
 
-Owns: commands and requests over one home folder, and finding every process that knows it.
-Leaves: the server's life to conftest.py, what is asked to the tests.
+Owns: commands and requests over one home folder, its server's life, and finding every process
+that knows it.
+Leaves: which tests share a server to their conftest.py, what is asked to the tests.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -123,7 +125,7 @@ class Yard:
         """End the server as a crash would."""
         pid = json.loads((self.home / "server.json").read_text())["pid"]
         os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: not alive(pid), 10, "the server is dead")
+        wait_until(lambda: not alive(pid), 60, "the server is dead")
 
     def quiet_down(self, timeout_s: float = 30) -> None:
         """Cancel what still runs, and wait for it; whatever is wrong here is no test's failure."""
@@ -142,7 +144,7 @@ class Yard:
     def worker_of(self, name: str, node: int = 0) -> dict[str, Any]:
         """What the worker of a running job says of itself: its pid and its guardian's."""
         record = self.node_of(name, node) / "worker.json"
-        wait_until(record.exists, 30, f"the worker of job {name} says who it is")
+        wait_until(record.exists, 60, f"the worker of job {name} says who it is")
         who: dict[str, Any] = json.loads(record.read_text())
         return who
 
@@ -158,7 +160,7 @@ class Yard:
                         found.append(plan.parent / f"node-{node}")
             return bool(found)
 
-        wait_until(look, 30, f"job {name} has a folder")
+        wait_until(look, 60, f"job {name} has a folder")
         return found[-1]
 
     def processes(self) -> list[str]:
@@ -171,6 +173,28 @@ class Yard:
                     if str(self.home).encode() in arguments + (folder / "environ").read_bytes():
                         found.append(f"{folder.name} {arguments.decode(errors='replace')}")
         return found
+
+
+@contextlib.contextmanager
+def running_yard(what: str, database: str = "", machine: str = "") -> Iterator[Yard]:
+    """A server over a home of its own; when it has stopped, no process of it is left.
+
+    `machine` is the text of the home's machine.yml, `database` the URL of a PostgreSQL's.
+    """
+    home = Path(tempfile.mkdtemp(prefix=f"torchyard-{what}-"))
+    if machine:
+        (home / "machine.yml").write_text(machine)
+    yard = Yard(home, database)
+    try:
+        yard("server", "start")
+        yield yard
+        yard("server", "stop")
+        wait_until(lambda: not yard.processes(), 60, "every process of the server has ended")
+    finally:
+        for process in yard.processes():
+            with contextlib.suppress(OSError):
+                os.kill(int(process.split()[0]), signal.SIGKILL)
+        remove(home)
 
 
 def remove(folder: Path) -> None:

@@ -188,9 +188,17 @@ def test_a_pinned_pip_of_conda_brings_setuptools() -> None:
     assert conda("python=3.11", "pip").requirements == ()
 
 
+def test_azure_ml_s_sdk_v1_finds_pkg_resources_as_with_conda_s_pip() -> None:
+    found = conda("python=3.8", {"pip": ["azureml-defaults"]}).requirements
+    assert found == ("azureml-defaults", "setuptools<81")
+    own = conda("python=3.8", {"pip": ["azureml-core==1.61.0", "setuptools==70.0"]}).requirements
+    assert own == ("azureml-core==1.61.0", "setuptools==70.0")
+    assert conda("python=3.11", {"pip": ["azureml-mlflow"]}).requirements == ("azureml-mlflow",)
+
+
 def test_conda_changes_are_noticed() -> None:
     spec = conda("python=3.11", "scikit-learn", "cpuonly", {"pip": ["azureml-defaults", "torch"]})
-    assert spec.requirements == ("azureml-defaults", "scikit-learn", "torch")
+    assert spec.requirements == ("azureml-defaults", "scikit-learn", "setuptools<81", "torch")
     assert ["scikit-learn" in spec.notices[0], "cpuonly" in spec.notices[1]] == [True, True]
 
 

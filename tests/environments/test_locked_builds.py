@@ -55,6 +55,7 @@ def versions(folder: Path) -> list[str]:
     return sorted(info.name.removesuffix(".dist-info") for info in infos if "pip-" not in info.name)
 
 
+@pytest.mark.slow
 def test_the_lock_wins_over_a_newer_index(
     room: Environments, machine: Machine, index: Index
 ) -> None:
@@ -74,6 +75,7 @@ def test_the_lock_wins_over_a_newer_index(
     assert versions(room.build(other)) == ["alpha-1.1", "beta-2.0"]
 
 
+@pytest.mark.slow
 def test_another_file_under_the_same_version_is_refused(
     room: Environments, machine: Machine, index: Index
 ) -> None:

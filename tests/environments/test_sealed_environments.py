@@ -18,6 +18,7 @@ from torchyard.environments import image_folder, sealed
 from torchyard.environments.actions import Environments
 
 
+@pytest.mark.slow
 def test_a_built_environment_has_no_write_bits_and_can_be_removed(
     room: Environments, machine: Machine
 ) -> None:

@@ -16,6 +16,7 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -27,7 +28,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from faults.fault_site import Site, having, made, percentile, until
+from faults.fault_site import ENDED, Site, having, made, percentile, until
 from torchyard.worker import processes
 
 GRACE_S = 10.0
@@ -78,7 +79,7 @@ class Decoys:
         self._processes = [
             subprocess.Popen(
                 ["sleep", "86400"] if number % 2 else ["sh", "-c", "sleep 86399; :"],
-                env={**os.environ, "TORCHYARD_ATTEMPT": f"decoy{number}:0", "RANK": str(number)},
+                env={**os.environ, "TORCHYARD_ATTEMPT": _decoy(number), "RANK": str(number)},
                 start_new_session=bool(number % 3),
             )
             for number in range(count)
@@ -88,10 +89,15 @@ class Decoys:
         return sum(process.poll() is not None for process in self._processes)
 
     def end(self) -> None:
-        for process in self._processes:
-            for child in having(f"decoy{self._processes.index(process)}:0"):
+        for number, process in enumerate(self._processes):
+            for child in having(_decoy(number)):
                 processes.send(child, signal.SIGKILL)
             process.wait()
+
+
+def _decoy(number: int) -> str:
+    # Of this run: another beside it has its own.
+    return f"decoy{os.getpid()}-{number}:0"
 
 
 def run(rounds: int, seed: int, at_once: int = 4, faults: Sequence[str] = FAULTS) -> Counts:
@@ -101,15 +107,14 @@ def run(rounds: int, seed: int, at_once: int = 4, faults: Sequence[str] = FAULTS
     plans = [(number, chance.choice(faults), chance.getrandbits(32)) for number in range(rounds)]
     lock = threading.Lock()
     decoys = Decoys()
-    groups = _cgroups()
     try:
         with made() as site:
             cluster = {"name": "faulty", "type": "amlcompute", "max_instances": 2 * at_once}
             site.ask("PUT", "computes/faulty", cluster)
             with ThreadPoolExecutor(at_once) as pool:
                 list(pool.map(lambda plan: _round(site, *plan, counts, lock), plans))
+            counts.cgroups_left = _cgroups_left(site)
         counts.decoys_killed = decoys.dead()
-        counts.cgroups_left = len(_cgroups() - groups)
     finally:
         decoys.end()
     return counts
@@ -141,16 +146,23 @@ def _round(
         **({"limits": {"timeout": 1}} if fault == "timeout" else {}),
     }
     name = site.submit(job)
-    if fault != "cancel_at_start":
-        until(lambda: len(list(ready.iterdir())) == 8, 120, f"{name}: all ranks run")
-    time.sleep(chance.random() * 0.5)
-    began = time.monotonic()
     # The fault that the ranks do themselves has come, or comes within a second.
     own = {"exit": 1.0, "signal": 1.0, "timeout": 1.5}.get(fault, 0.0)
+
+    def under_way() -> bool:
+        # On a busy machine a rank's own fault is there before the last rank is.
+        return len(list(ready.iterdir())) == 8 or (own > 0 and site.job(name)["status"] in ENDED)
+
+    if fault != "cancel_at_start":
+        until(under_way, 120, f"{name}: all ranks run", every_s=0.1 if own else 0.02)
+    time.sleep(chance.random() * 0.5)
+    began = time.monotonic()
     _do(site, name, fault, mark, chance)
     limit_s = own + AFTER_GRACE_S + (GRACE_S if deaf else AFTER_GRACE_S)
     deadline = began + limit_s
     ended = site.wait(name, 60, f"after {fault}{' deaf' if deaf else ''}")
+    # Whoever was killed last may still be dying, however late it is.
+    deadline = max(deadline, time.monotonic() + 1.0)
     while (alive := having(mark)) and time.monotonic() < deadline:
         time.sleep(0.02)
     took_s = time.monotonic() - began
@@ -210,8 +222,22 @@ def _is_shell(process: processes.Process) -> bool:
     return False
 
 
-def _cgroups() -> set[Path]:
-    return set(Path("/sys/fs/cgroup").rglob("torchyard-*"))
+def _cgroups_left(site: Site) -> int:
+    """How many of the site's nodes still have theirs; guardians remove the last ones now."""
+    with contextlib.closing(sqlite3.connect(site.home / "torchyard.db")) as records:
+        attempts = [one for (one,) in records.execute("SELECT id FROM attempts")]
+    own = {f"torchyard-{attempt}-{node}" for attempt in attempts for node in (0, 1)}
+    deadline = time.monotonic() + 30.0
+    while left := own & _cgroups():
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.1)
+    return len(left)
+
+
+def _cgroups() -> set[str]:
+    # Unlike `rglob` it takes a folder that goes meanwhile for an empty one.
+    return {name for _, below, _ in os.walk("/sys/fs/cgroup") for name in below}
 
 
 def report(counts: Counts) -> str:

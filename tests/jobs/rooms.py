@@ -42,6 +42,9 @@ class FakeEnvironments:
     def resolve(self, definition: Any, workspace: str = "") -> EnvironmentSpec:
         return EnvironmentSpec("3.11", (str(definition),), "test")
 
+    def refuse_impossible(self, spec: EnvironmentSpec) -> None:
+        pass
+
     def is_built(self, spec: EnvironmentSpec) -> Path | None:
         return None if set(spec.requirements) & (self.unbuilt | self.broken) else self.folder
 
@@ -55,7 +58,7 @@ class FakeEnvironments:
         self, spec: EnvironmentSpec, cancelled: Callable[[], bool], secrets: object = None
     ) -> Path:
         self.builds.append(spec.requirements[0])
-        assert self.go_on.wait(10)
+        assert self.go_on.wait(60)
         if spec.requirements[0] in self.broken:
             raise BuildFailed("package `nope` does not exist", "check its name")
         self.unbuilt.discard(spec.requirements[0])

@@ -57,7 +57,7 @@ def submit(
 
 def why_not(room: Room, job: Job) -> str:
     with room.db.read() as connection:
-        return allowances.why_not(connection, room, job)
+        return allowances.why_not(connection, job)
 
 
 def refusal(

@@ -15,10 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from torchyard.base.db import Database
-from torchyard.jobs import chart_store, charts, exact_history, exports, history_store, metric_blocks
+from torchyard.jobs import chart_store, charts, exact_history, exports, metric_blocks
 from torchyard.jobs.chart_store import Points, Window
 from torchyard.jobs.charts import Chart, Line, Span
-from torchyard.jobs.history import History, metric
+from torchyard.jobs.history import History
+from torchyard.jobs.history_records import metric
 from torchyard.jobs.metric_blocks import Point
 
 FLOATS = st.one_of(
@@ -266,7 +267,7 @@ def test_summaries_have_extremes_of_blocks_and_tail(db: Database, history: Histo
     assert (found["k"].count, found["k"].step) == (len(points), 999)
     assert (found["nothing"].low, found["nothing"].high) == (None, None)
     assert (found["odd"].low, found["odd"].high) == (-math.inf, math.inf)
-    assert history_store.TAIL_POINTS < 1000
+    assert metric_blocks.TAIL_POINTS < 1000
 
 
 @settings(

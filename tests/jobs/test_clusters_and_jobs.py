@@ -31,16 +31,6 @@ def room(tmp_path: Path, db: Database, clock: FakeClock) -> Room:
     return replace(rooms.make(tmp_path, db, clock), devices=Machine(environ))
 
 
-@pytest.fixture
-def executor() -> FakeExecutor:
-    return FakeExecutor()
-
-
-@pytest.fixture
-def scheduler(room: Room, executor: FakeExecutor) -> Scheduler:
-    return Scheduler(room, executor, "http://127.0.0.1:1")
-
-
 def cluster(room: Room, name: str = "cluster", **keys: Any) -> None:
     computes.create(room.db, room.clock, WORKSPACE, {"name": name, **keys})
 

@@ -11,6 +11,7 @@ import pytest
 
 from data.conftest import Web, web  # noqa: F401
 from jobs.rooms import WORKSPACE, Worker, again, attempt_of, make, submit
+from torchyard.base import locks
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidSpec
@@ -47,7 +48,7 @@ class Yard:
         self.scheduler = Scheduler(room, self.executor, "http://127.0.0.1:1")
 
     def look_until(self, job: Job, *statuses: Status) -> Job:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while (now := again(self.room, job)).status not in statuses:
             assert time.monotonic() < deadline, now
             self.scheduler.look()
@@ -72,11 +73,9 @@ def _write(room: Room, job: Job, output: str, path: str, content: bytes) -> None
         writing.write(content)
 
 
-def _finish(room: Room, job: Job) -> Job:
-    Worker(room, attempt_of(room, job)).whole_life()
-    done = again(room, job)
-    assert done.status is Status.COMPLETED
-    return done
+def _finish(yard: Yard, job: Job) -> Job:
+    Worker(yard.room, attempt_of(yard.room, job)).whole_life()
+    return yard.look_until(job, Status.COMPLETED)
 
 
 def test_data_on_this_machine_is_used_where_it_is(yard: Yard, room: Room, tmp_path: Path) -> None:
@@ -219,7 +218,7 @@ def test_named_outputs_are_registered_once(yard: Yard, room: Room) -> None:
     yard.plan(job)
     _write(room, job, "set", "a.csv", b"1")
     _write(room, job, "net", "m.pt", b"2")
-    _finish(room, job)
+    _finish(yard, job)
     asset = assets.get(room.db, WORKSPACE, "cleaned")
     assert (asset.version, asset.job) == ("1", job.name)
     assert asset.uri == f"azureml://datastores/workspaceblobstore/paths/azureml/{job.name}/set/"
@@ -231,12 +230,31 @@ def test_named_outputs_are_registered_once(yard: Yard, room: Room) -> None:
     assert len(models.of_job(room.db, WORKSPACE, job.name)) == 1
 
 
+def test_neither_a_round_nor_a_request_waits_for_a_model(yard: Yard, room: Room) -> None:
+    job = submit(room, outputs={"net": {"type": "custom_model", "name": "net"}})
+    plain = submit(room)
+    yard.plan(job)
+    yard.look_until(plain, Status.STARTING)
+    _write(room, job, "net", "m.pt", b"2")
+    # Another server is at it, or the same one: it takes its time.
+    with locks.held(room.lock(f"outputs-{job.id % 16}")):
+        Worker(room, attempt_of(room, job)).whole_life()
+        Worker(room, attempt_of(room, plain)).whole_life()
+        yard.scheduler.look()
+        third = submit(room)
+        yard.look_until(third, Status.STARTING)
+        assert again(room, plain).status is Status.COMPLETED
+        assert again(room, job).status is Status.FINALIZING
+    yard.look_until(job, Status.COMPLETED)
+    assert [model.name for model in models.of_job(room.db, WORKSPACE, job.name)] == ["net"]
+
+
 def test_a_version_that_is_taken_is_told(yard: Yard, room: Room) -> None:
     for _ in range(2):
         job = submit(room, outputs={"o": {"name": "x", "version": "7"}})
         yard.plan(job)
         _write(room, job, "o", "a", b"1")
-        _finish(room, job)
+        _finish(yard, job)
     from torchyard.jobs import actions
 
     said = [e.body["message"] for e in actions.events(room, job) if e.kind == "notice"]
@@ -247,7 +265,7 @@ def test_what_one_job_left_another_reads(yard: Yard, room: Room) -> None:
     first = submit(room, outputs={"o": {"path": f"{NAS}/made"}})
     yard.plan(first)
     _write(room, first, "o", "deep/a.csv", b"1")
-    _finish(room, first)
+    _finish(yard, first)
     path = f"azureml://jobs/{first.name}/outputs/o/paths/deep"
     assert data_sources.find(room, WORKSPACE, path) == f"{NAS}/made/deep"
     second = submit(room, inputs={"data": {"path": path}})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from sqlalchemy import func, select
 from jobs import rooms
 from jobs.rooms import WORKSPACE, Worker
 from torchyard.base.clock import FakeClock
-from torchyard.base.db import Database, metadata
+from torchyard.base.db import metadata
 from torchyard.base.errors import Conflict, NotFound
 from torchyard.data import assets
 from torchyard.executors.fake import FakeExecutor
@@ -20,6 +19,7 @@ from torchyard.jobs import (
     actions,
     artifacts,
     deletion,
+    endings,
     model_sources,
     removal,
     removal_store,
@@ -28,19 +28,14 @@ from torchyard.jobs import (
     scratch,
 )
 from torchyard.jobs.deletion import Choice
-from torchyard.jobs.history import metric, param
+from torchyard.jobs.history_records import metric, param
 from torchyard.jobs.room import Room
 from torchyard.jobs.scheduler import Scheduler
-from torchyard.jobs.types import Job
+from torchyard.jobs.types import Job, Status
 from torchyard.models import actions as models
 from torchyard.workspaces import actions as workspaces
 
 DAY_S = 86400.0
-
-
-@pytest.fixture
-def room(tmp_path: Path, db: Database, clock: FakeClock) -> Room:
-    return rooms.make(tmp_path, db, clock)
 
 
 @pytest.fixture
@@ -64,6 +59,8 @@ def finished(room: Room, scheduler: Scheduler, **document: Any) -> Job:
         with artifacts.writing_output(room, job, output, "data.txt") as writing:
             writing.write(b"data")
     Worker(room, attempt).whole_life()
+    # As the scheduler does where outputs carry a name.
+    endings.finish(room, attempt.id, registers=True)
     return rooms.again(room, job)
 
 
@@ -128,6 +125,32 @@ def test_what_runs_stays_and_so_do_its_ancestors(room: Room, scheduler: Schedule
     assert left_of(room, parent)
     actions.cancel(room, WORKSPACE, "child")
     assert sorted(delete(room, "parent")) == ["child", "parent"]
+
+
+@pytest.mark.parametrize(("code", "status"), [(0, "Completed"), (1, "Failed")])
+def test_runs_that_a_script_left_running_end_with_its_job(
+    room: Room, scheduler: Scheduler, code: int, status: str
+) -> None:
+    job = rooms.submit(room, name="parent")
+    scheduler.look()
+    attempt = rooms.attempt_of(room, job)
+    made = {"experiment_id": job.experiment_id, "owner": "me", "started_at": room.clock.now()}
+
+    def below(parent: str) -> Job:
+        return runs.create_run(room, WORKSPACE, display_name="", parent=parent, tags={}, **made)
+
+    child, over, apart = below("parent"), below("parent"), below("")
+    deeper = below(child.name)
+    runs.change_run(room, WORKSPACE, over.name, status=Status.CANCELED)
+    worker = Worker(room, attempt)
+    worker.fails(code) if code else worker.whole_life()
+    ended = [rooms.again(room, one) for one in (job, child, deeper)]
+    assert [one.status.value for one in ended] == [status] * 3
+    assert len({one.ended_at for one in ended}) == 1
+    assert rooms.again(room, over).status is Status.CANCELED
+    assert rooms.again(room, apart).status is Status.RUNNING
+    clean(room, job)
+    assert set(delete(room, "parent")) == {one.name for one in (*ended, over)}
 
 
 def test_files_that_something_needs_stay(room: Room, scheduler: Scheduler) -> None:
@@ -204,7 +227,7 @@ def test_files_that_cannot_be_removed_are_tried_again(
     job = finished(room, scheduler, name="stuck")
     clean(room, job)
 
-    def refuse(*_: Any) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
         raise PermissionError("read-only file system")
 
     with monkeypatch.context() as patch:

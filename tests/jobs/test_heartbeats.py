@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jobs import rooms
 from torchyard.base.clock import FakeClock, to_text
-from torchyard.base.db import Database
 from torchyard.base.errors import InvalidSpec
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import verdicts, watch_properties
@@ -19,12 +17,7 @@ from torchyard.jobs.heartbeats import Heartbeats
 from torchyard.jobs.quiet import Quiet
 from torchyard.jobs.room import Room
 from torchyard.jobs.scheduler import Scheduler
-from torchyard.jobs.types import AttemptNode, Job, JobError, Status
-
-
-@pytest.fixture
-def room(tmp_path: Path, db: Database, clock: FakeClock) -> Room:
-    return rooms.make(tmp_path, db, clock)
+from torchyard.jobs.types import AttemptNode, Job, JobError, NodeState, Status
 
 
 def running(room: Room, executor: FakeExecutor, **changes: Any) -> tuple[Job, list[rooms.Worker]]:
@@ -131,7 +124,9 @@ def node(number: int, at_s: float, code: str = "exception", **details: Any) -> A
     now = FakeClock().now()
     failed_at = now + timedelta(seconds=at_s)
     error = JobError(code, f"node {number}", "", {"at": to_text(failed_at), **details})
-    return AttemptNode("a", number, 0, now, "exited", exit_code=1, error=error, failed_at=failed_at)
+    return AttemptNode(
+        "a", number, 0, now, NodeState.EXITED, exit_code=1, error=error, failed_at=failed_at
+    )
 
 
 def test_the_earliest_cause_of_all_nodes() -> None:

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, event, func, select
 
 from postgres_server import NewDatabase
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput
-from torchyard.jobs import history as history_of
-from torchyard.jobs import history_store
-from torchyard.jobs.history import History, Metric, metric, param, tag
+from torchyard.jobs import history_records, history_store
+from torchyard.jobs.history import History
+from torchyard.jobs.history_records import Metric, metric, param, tag
 from torchyard.jobs.metric_blocks import Point
 
 TABLES = [
@@ -158,7 +158,7 @@ def test_what_is_no_finite_number_is_kept(history: History) -> None:
 
     assert history.latest(1)[0].value == -math.inf
     assert history.latest(1)[1].value == math.inf
-    assert [history_of.number_json(one.value) for one in history.latest(1)] == [
+    assert [history_records.number_json(one.value) for one in history.latest(1)] == [
         "-Infinity",
         "Infinity",
         "NaN",
@@ -320,3 +320,30 @@ def test_a_failure_half_way_stores_nothing(db: Database, history: History) -> No
     assert history.keys(1) == []
     assert history.receive(RUNS.get, "att", 0, 0, records)["next"] == 2
     assert history.keys(1) == ["loss"]
+
+
+def test_a_page_is_what_a_slice_would_be_and_no_more_is_fetched(
+    db: Database, history: History
+) -> None:
+    for start in range(0, 6_000, 100):
+        points = [metric("loss", step, 1_000 + step, step) for step in range(start, start + 100)]
+        history.append(9, points)
+    whole = history.series(9, "loss")
+    assert [one.step for one in whole] == list(range(6_000))
+    for offset in (0, 1, 127, 128, 511, 512, 3_000, 5_999, 6_000, 2**53):
+        for limit in (0, 1, 128, 513, 6_000, None):
+            end = None if limit is None else offset + limit
+            assert history.series(9, "loss", offset, limit) == whole[offset:end], (offset, limit)
+    fetched: list[int] = []
+
+    def note(connection: Any, cursor: Any, statement: str, *more: Any) -> None:
+        if "metric_blocks.data" in statement:
+            fetched.append(cursor.rowcount)
+
+    event.listen(db.engine, "after_cursor_execute", note)
+    try:
+        history.series(9, "loss", 1_000, 100)
+    finally:
+        event.remove(db.engine, "after_cursor_execute", note)
+    # SQLite does not say, and reads a row when it is asked for.
+    assert len(fetched) == 1 and fetched[0] <= 3

@@ -17,7 +17,7 @@ from torchyard import app, server
 from torchyard.base.settings import Settings
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import runs
-from torchyard.jobs.history import metric
+from torchyard.jobs.history_records import metric
 from torchyard.jobs.types import Status
 
 WORKSPACE = "/v1/workspaces/default"
@@ -58,8 +58,10 @@ class Served(TestClient):
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[Served]:
-    parts = app.build(tmp_path, "http://127.0.0.1:1", os.environ, executor=FakeExecutor())
+def client(tmp_path: Path, database_url: str) -> Iterator[Served]:
+    parts = app.build(
+        tmp_path, "http://127.0.0.1:1", os.environ, executor=FakeExecutor(), database=database_url
+    )
     server.ensure_token(parts, Settings(tmp_path).token_file)
     made = Served(app.create_app(parts), raise_server_exceptions=False)
     made.parts = parts

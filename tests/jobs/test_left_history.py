@@ -6,33 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from jobs import rooms
 from jobs.rooms import Worker, again, attempt_of, submit
-from torchyard.base.clock import FakeClock
-from torchyard.base.db import Database
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions, scratch, worker_history
 from torchyard.jobs.room import Room
 from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.types import Attempt, Job
 from torchyard.worker.history_spool import HistorySpool
-
-
-@pytest.fixture
-def room(tmp_path: Path, db: Database, clock: FakeClock) -> Room:
-    return rooms.make(tmp_path, db, clock)
-
-
-@pytest.fixture
-def executor() -> FakeExecutor:
-    return FakeExecutor()
-
-
-@pytest.fixture
-def scheduler(room: Room, executor: FakeExecutor) -> Scheduler:
-    return Scheduler(room, executor, "http://127.0.0.1:1")
 
 
 def point(job: Job, step: int) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from torchyard.base.db import Database
 from torchyard.base.errors import InvalidSpec
 from torchyard.jobs import log_quota, store
 from torchyard.jobs.logs import Logs
-from torchyard.jobs.types import Attempt
 
 _LAST = b"[torchyard] logs beyond 1 MB are dropped; raise `torchyard.log_quota_mb`\n"
 _PATH = "user_logs/std_log.txt"
@@ -37,11 +36,11 @@ def test_a_log_is_cut_once(tmp_path: Path) -> None:
 def test_the_job_tells_of_it_once(tmp_path: Path, db: Database, clock: FakeClock) -> None:
     room = rooms.make(tmp_path, db, clock)
     job = rooms.submit(room, properties={"torchyard.log_quota_mb": "1"})
-    attempt = Attempt("a", job.id, job.workspace, job.name, 1, 1, clock.now())
-    assert log_quota.append(room.logs, attempt, job, _PATH, 0, b"x" * (1 << 20)) == 1 << 20
-    assert log_quota.append(room.logs, attempt, job, _PATH, 1 << 20, b"y") == -1
+    mega = 1 << 20
+    assert log_quota.answer(room, job, 1, _PATH, 0, b"x" * mega) == (200, {"size": mega})
     for _ in range(2):
-        log_quota.tell(db, clock, job)
+        full = {"size": mega, "full": True}
+        assert log_quota.answer(room, job, 1, _PATH, mega, b"y") == (200, full)
     with db.read() as connection:
         told = [event.body for event in store.events_after(connection, job.id, 0)]
     said = "logs beyond 1 MB are dropped; raise `torchyard.log_quota_mb`"

@@ -29,16 +29,6 @@ def room(tmp_path: Path, db: Database, clock: FakeClock) -> Room:
     return made
 
 
-@pytest.fixture
-def executor() -> FakeExecutor:
-    return FakeExecutor()
-
-
-@pytest.fixture
-def scheduler(room: Room, executor: FakeExecutor) -> Scheduler:
-    return Scheduler(room, executor, "http://127.0.0.1:1")
-
-
 def running(room: Room, scheduler: Scheduler, clock: FakeClock, **changes: Any) -> Job:
     """A job whose ranks have started."""
     job = submit(room, **changes)

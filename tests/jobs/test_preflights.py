@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from jobs import rooms
 from jobs.rooms import Worker, attempt_of, submit
-from torchyard.base.clock import FakeClock
-from torchyard.base.db import Database
 from torchyard.base.errors import InvalidSpec, LimitExceeded
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import attempts, preflights, reports
@@ -17,21 +12,6 @@ from torchyard.jobs.room import Room
 from torchyard.jobs.scheduler import Scheduler
 
 _FINDING = {"code": "mtu_differs", "severity": "warning", "message": "m", "hint": "h"}
-
-
-@pytest.fixture
-def room(tmp_path: Path, db: Database, clock: FakeClock) -> Room:
-    return rooms.make(tmp_path, db, clock)
-
-
-@pytest.fixture
-def executor() -> FakeExecutor:
-    return FakeExecutor()
-
-
-@pytest.fixture
-def scheduler(room: Room, executor: FakeExecutor) -> Scheduler:
-    return Scheduler(room, executor, "http://127.0.0.1:1")
 
 
 def test_nodes_hear_of_each_other_once_all_have_come(room: Room, scheduler: Scheduler) -> None:

@@ -290,9 +290,11 @@ def test_a_users_own_file_is_no_leftover(room: Room, name: str) -> None:
 def test_uvs_cache_goes_by_age_and_by_size(room: Room) -> None:
     uv = _draft(room, "cache/uv/", old=True)
     other = _draft(room, "cache/of-somebody/", old=True)
+    _draft(room, "cache/snapshots/", old=True)
     told = {one.name: one for one in reclaiming.survey(room, Wishes()) if one.kind == "cache"}
     assert told["uv"].goes and "unused for 40" in told["uv"].why
     assert not told["of-somebody"].goes and told["of-somebody"].why == "not made by torchyard"
+    assert not told["snapshots"].goes and told["snapshots"].why.startswith("the command's own")
     with caches.in_use(room.home):
         # Used now, so that only its size speaks against it; and whoever uses it keeps it.
         assert not _cache(reclaiming.survey(room, Wishes())).goes

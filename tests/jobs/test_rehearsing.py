@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from jobs import rooms
 from jobs.rooms import WORKSPACE, submit
-from torchyard.base.clock import FakeClock
-from torchyard.base.db import Database
 from torchyard.base.errors import InvalidSpec
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions, rehearsing, shape, submission
@@ -19,11 +15,6 @@ from torchyard.jobs.types import Job
 from torchyard.workspaces import actions as workspaces
 
 ASKED = {"torchyard.rehearse_on_cpu": True}
-
-
-@pytest.fixture
-def room(tmp_path: Path, db: Database, clock: FakeClock) -> Room:
-    return rooms.make(tmp_path, db, clock)
 
 
 def notices(room: Room, job: Job) -> list[str]:

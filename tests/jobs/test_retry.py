@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,11 +7,10 @@ import pytest
 from jobs import rooms
 from jobs.rooms import Worker, again, attempt_of, submit
 from torchyard.base.clock import FakeClock
-from torchyard.base.db import Database
 from torchyard.base.errors import InvalidSpec
 from torchyard.compute import actions as computes
 from torchyard.executors.fake import FakeExecutor
-from torchyard.jobs import actions, attempt_store, attempts, retry, waiting
+from torchyard.jobs import actions, attempt_store, attempts, log_patterns, retry, waiting
 from torchyard.jobs.retry import Failure
 from torchyard.jobs.room import Room
 from torchyard.jobs.scheduler import Scheduler
@@ -34,6 +32,7 @@ def test_a_job_that_asks_for_nothing_is_tried_once() -> None:
         ({}, Failure("rank_failed", 1), True),
         ({}, Failure("worker_lost", 1), True),
         ({}, Failure("cuda_out_of_memory", 1), False),
+        ({}, Failure("output_unreadable", 1), False),
         ({"on": "cuda_out_of_memory"}, Failure("cuda_out_of_memory", 1), True),
         ({}, Failure("timeout", 143), False),
         ({"on": "timeout"}, Failure("timeout", 143), False),
@@ -41,8 +40,12 @@ def test_a_job_that_asks_for_nothing_is_tried_once() -> None:
         ({"on": "exit 75"}, Failure("rank_failed", 76), False),
         ({"on": "exit 7, signal kill"}, Failure("rank_failed", 137), True),
         ({"on": "signal 9"}, Failure("rank_failed", 137), True),
-        ({"on": "log /NCCL .*, timed out/"}, Failure("x", 1, "a\nNCCL op, timed out\n"), True),
-        ({"on": "log /NCCL .*, timed out/"}, Failure("x", 1, "fine"), False),
+        (
+            {"on": "log /NCCL .*, timed out/"},
+            Failure("x", 1, frozenset({"NCCL .*, timed out"})),
+            True,
+        ),
+        ({"on": "log /NCCL .*, timed out/"}, Failure("x", 1), False),
         ({"on": '["log /a,b/", "exit 2"]'}, Failure("x", 2), True),
         ({"never": "exit 1"}, Failure("rank_failed", 1), False),
         ({"never": "exit 1"}, Failure("cuda_out_of_memory", 2), True),
@@ -51,6 +54,17 @@ def test_a_job_that_asks_for_nothing_is_tried_once() -> None:
 )
 def test_what_is_tried_again(words: dict[str, str], failure: Failure, tried: bool) -> None:
     assert (retry.decide(_policy(**words), 1, failure) is not None) is tried
+
+
+def test_patterns_are_looked_for_in_lines() -> None:
+    text = "a\nNCCL op, timed out\n"
+    wanted = ["^NCCL .*, timed out$", "^op", "a\\nN", "ä"]
+    assert log_patterns.found(wanted, text) == {"^NCCL .*, timed out$", "a\\nN"}
+    assert log_patterns.found(["ä"], "größer ä\udcff") == {"ä"}
+
+
+def test_a_pattern_that_takes_for_ever_holds_up_nobody() -> None:
+    assert not log_patterns.found(["^(a+)+$"], "a" * 60 + "b", 0.5)
 
 
 def test_pauses_double_and_end_with_the_last_attempt() -> None:
@@ -77,21 +91,6 @@ def test_a_slip_of_the_pen_is_refused(properties: dict[str, Any], near: str, roo
         submit(room, properties=properties)
     assert near in refused.value.hint
     assert refused.value.at[0] == "properties"
-
-
-@pytest.fixture
-def room(tmp_path: Path, db: Database, clock: FakeClock) -> Room:
-    return rooms.make(tmp_path, db, clock)
-
-
-@pytest.fixture
-def executor() -> FakeExecutor:
-    return FakeExecutor()
-
-
-@pytest.fixture
-def scheduler(room: Room, executor: FakeExecutor) -> Scheduler:
-    return Scheduler(room, executor, "http://127.0.0.1:1")
 
 
 ASKED = {"torchyard.retry.max_attempts": 2, "torchyard.retry.backoff_s": 30}
@@ -195,3 +194,14 @@ def test_a_lost_worker_is_tried_again_too(
     # The first one's worker, should it come back, is not listened to.
     attempts.lose(room, first.id, 0)
     assert again(room, job).status is Status.STARTING
+
+
+def test_what_was_printed_decides(room: Room, scheduler: Scheduler) -> None:
+    job = submit(room, properties={**ASKED, "torchyard.retry.on": "log /ECC error/"})
+    other = submit(room, properties={**ASKED, "torchyard.retry.on": "log /ECC error/"})
+    scheduler.look()
+    scheduler.look()
+    room.logs.append(rooms.WORKSPACE, job.name, 1, "user_logs/std_log.txt", 0, b"an ECC error\n")
+    for one in (job, other):
+        Worker(room, attempt_of(room, one)).fails(9)
+    assert (again(room, job).status, again(room, other).status) == (Status.QUEUED, Status.FAILED)

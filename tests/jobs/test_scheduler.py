@@ -1,36 +1,20 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from jobs import rooms
 from jobs.rooms import Worker, again, attempt_of, submit
 from torchyard.base.clock import FakeClock
-from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidSpec, NotAuthenticated, NotFound
 from torchyard.compute import actions as computes
+from torchyard.executors.executor import Handle
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions, attempts, progress, submission, waiting
 from torchyard.jobs.room import Room
 from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.types import Status
+from torchyard.plan import LaunchPlan
 from torchyard.workspaces import actions as workspaces
-
-
-@pytest.fixture
-def room(tmp_path: Path, db: Database, clock: FakeClock) -> Room:
-    return rooms.make(tmp_path, db, clock)
-
-
-@pytest.fixture
-def executor() -> FakeExecutor:
-    return FakeExecutor()
-
-
-@pytest.fixture
-def scheduler(room: Room, executor: FakeExecutor) -> Scheduler:
-    return Scheduler(room, executor, "http://127.0.0.1:1")
 
 
 def _busy(room: Room) -> int:
@@ -68,6 +52,24 @@ def test_a_job_goes_its_way(room: Room, scheduler: Scheduler, clock: FakeClock) 
         "Post-Processing",
     ]
     assert all(span.end is not None and span.start <= span.end for span in spans)
+
+
+def test_a_round_that_takes_long_leaves_the_rest_to_the_next(room: Room, clock: FakeClock) -> None:
+    """By the room's own clock: one that stands ends no round, however slow the machine is."""
+
+    class Slow(FakeExecutor):
+        def launch(self, plan: LaunchPlan) -> Handle:
+            clock.advance(2)
+            return super().launch(plan)
+
+    scheduler = Scheduler(room, Slow(), "http://127.0.0.1:1")
+    jobs = [submit(room) for _ in range(3)]
+    for started in (1, 2, 3):
+        room.bell.clear()
+        scheduler.look()
+        statuses = [again(room, job).status for job in jobs]
+        assert statuses == [Status.STARTING] * started + [Status.QUEUED] * (3 - started)
+        assert room.bell.is_set(), "the next round is to come at once"
 
 
 def test_all_nodes_or_none_in_the_order_of_submission(

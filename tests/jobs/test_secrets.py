@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,15 @@ import pytest
 from fastapi.testclient import TestClient
 
 from jobs.rooms import Worker, attempt_of
+from postgres_server import NewDatabase
 from torchyard import app, server
 from torchyard.base.errors import InvalidSpec, Unreachable
 from torchyard.base.settings import Settings
 from torchyard.data.remote import RemoteFiles
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions, scratch, spec
+
+ONE_DATABASE = True
 
 JOBS = "/v1/workspaces/default/jobs"
 MARKED, NAMED, PLAIN = "tr0ub4dor&3", "hf_QmZxTnVbKcLp", "customer_id"
@@ -33,13 +37,29 @@ JOB: dict[str, Any] = {
 }
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase) -> Path:
+    """The folder of environments of a home where `python` is built."""
+    home = tmp_path_factory.mktemp("built")
+    parts = _parts(home, new_database(home))
+    parts.room.environments.build(parts.room.environments.resolve("python"))
+    parts.room.db.close()
+    return home / "environments"
+
+
 @pytest.fixture
-def parts(tmp_path: Path) -> Iterator[app.Parts]:
-    made = app.build(tmp_path, "http://127.0.0.1:1", os.environ, executor=FakeExecutor())
+def parts(tmp_path: Path, database_url: str, built: Path) -> Iterator[app.Parts]:
+    shutil.copytree(built, tmp_path / "environments", symlinks=True, copy_function=os.link)
+    made = _parts(tmp_path, database_url)
     server.ensure_token(made, Settings(tmp_path).token_file)
-    made.room.environments.build(made.room.environments.resolve("python"))
     yield made
     made.room.db.close()
+
+
+def _parts(home: Path, database: str) -> app.Parts:
+    return app.build(
+        home, "http://127.0.0.1:1", os.environ, executor=FakeExecutor(), database=database
+    )
 
 
 @pytest.fixture

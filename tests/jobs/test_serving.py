@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from jobs import rooms
-from torchyard.base.clock import FakeClock
-from torchyard.base.db import Database
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import attempts
 from torchyard.jobs.room import Room
 from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.types import Job, Status
-
-
-@pytest.fixture
-def room(tmp_path: Path, db: Database, clock: FakeClock) -> Room:
-    return rooms.make(tmp_path, db, clock)
 
 
 def _start(room: Room) -> tuple[Job, list[rooms.Worker]]:

@@ -16,8 +16,17 @@ from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, TorchyardError
 from torchyard.compute import actions as computes
 from torchyard.data import assets
-from torchyard.jobs import actions, attempt_store, experiment_store, progress, runs, submission
-from torchyard.jobs.history import Metric, Param, Tag
+from torchyard.jobs import (
+    actions,
+    attempt_store,
+    clusters,
+    experiment_store,
+    progress,
+    runs,
+    store,
+    submission,
+)
+from torchyard.jobs.history_records import Metric, Param, Tag
 from torchyard.jobs.room import Room
 from torchyard.workspaces import actions as workspaces
 
@@ -197,3 +206,35 @@ def test_two_schedulers_claim_a_job_once(room: Room) -> None:
     with room.db.read() as connection:
         for job in jobs:
             assert [one.number for one in attempt_store.attempts_of(connection, job.id)] == [1]
+
+
+def test_a_property_is_said_once(room: Room) -> None:
+    job = submit(room)
+
+    def say(number: int) -> str:
+        said = actions.add_properties(room, WORKSPACE, job.name, {"host": f"h{number}"})
+        return said.properties["host"]
+
+    said = at_once(say)
+    (kept,) = [one for one in said if isinstance(one, str)]
+    assert actions.get(room, WORKSPACE, job.name).properties["host"] == kept
+    assert all(isinstance(one, Conflict) for one in said if one != kept)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_cluster_goes_while_jobs_come(room: Room, force: bool) -> None:
+    def act(number: int) -> Any:
+        if number == 0:
+            return ("gone", clusters.delete(room, WORKSPACE, name, "me", force=force))
+        return submit(room, compute=name)
+
+    for round in range(6):
+        name = f"cluster-{round}"
+        computes.create(room.db, room.clock, WORKSPACE, {"name": name})
+        gone, *came = at_once(act, 3)
+        refused = [one for one in came if isinstance(one, TorchyardError)]
+        assert all("is being deleted" in str(one) or "not exist" in str(one) for one in refused)
+        with room.db.read() as connection:
+            live = store.live_at(connection, WORKSPACE, name)
+        # None is left behind that would wait for a cluster that is no more.
+        assert isinstance(gone, Conflict) if live else gone == ("gone", True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from jobs import rooms
 from jobs.rooms import ME, WORKSPACE, Worker, attempt_of, submit
 from torchyard.base.blobs import SnapshotFile
 from torchyard.base.clock import FakeClock
-from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidSpec
 from torchyard.data import assets
 from torchyard.executors.fake import FakeExecutor
@@ -20,11 +18,6 @@ from torchyard.jobs.room import Room
 from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.types import Job
 from torchyard.models import actions as models
-
-
-@pytest.fixture
-def room(tmp_path: Path, db: Database, clock: FakeClock) -> Room:
-    return rooms.make(tmp_path, db, clock)
 
 
 def snapshot(room: Room, *paths: str) -> str:

@@ -16,7 +16,7 @@ from torchyard.base.db import Database
 from torchyard.executors.executor import Handle, Status
 from torchyard.executors.fake import FakeExecutor
 from torchyard.executors.local import LocalExecutor
-from torchyard.jobs import adoption, attempt_store, attempts
+from torchyard.jobs import adoption, attempt_store, endings
 from torchyard.jobs.heartbeats import GIVEN_UP_AFTER_S
 from torchyard.jobs.logs import Logs
 from torchyard.jobs.room import Room
@@ -264,8 +264,8 @@ def test_a_report_at_each_of_two_servers_ends_the_attempt_once(home: Home) -> No
     attempt = attempt_of(home.first, job)
     for server, node in ((one, 0), (other, 1)):
         Worker(server.room, attempt, node).whole_life()
-    attempts.finish(one.room, attempt.id)
-    attempts.finish(other.room, attempt.id)
+    endings.finish(one.room, attempt.id)
+    endings.finish(other.room, attempt.id)
     assert again(home.first, job).status in ENDED
 
 

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jobs import rooms
 from jobs.rooms import WORKSPACE, submit
-from torchyard.base.clock import FakeClock
-from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound
 from torchyard.jobs import actions, runs
 from torchyard.jobs.room import Room
-
-
-@pytest.fixture
-def room(tmp_path: Path, db: Database, clock: FakeClock) -> Room:
-    return rooms.make(tmp_path, db, clock)
 
 
 def listed(room: Room, **filters: Any) -> list[str]:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from torchyard.base.blobs import Blobs
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
 from torchyard.base.errors import NotAuthenticated, NotFound
+from torchyard.base.lazy_routes import LazyRoutes
 from torchyard.data import uris
 from torchyard.data.datastores import Datastores
 from torchyard.environments.actions import Environments
@@ -175,8 +177,8 @@ def server_in(folder: Path, url: str) -> Iterator[Server]:
     runs = YardRuns(room)
     registry = Registry(db, room.clock, room.datastores, files_of(runs))
     app = FastAPI()
-    mlflow = routes.router(runs, registry, room.history, authenticate)
-    app.include_router(mlflow, prefix="/mlflow/{workspace}")
-    app.include_router(mlflow)
+    mlflow = cache(lambda: routes.router(runs, registry, room.history, authenticate))
+    app.router.routes.append(LazyRoutes([""], mlflow, within="/mlflow/{workspace}"))
+    app.router.routes.append(LazyRoutes(routes.PATHS, mlflow))
     yield Server(app, runs, room.history)
     db.close()

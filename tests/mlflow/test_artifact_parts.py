@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -50,8 +51,40 @@ def test_a_large_file_comes_in_parts(server: Server, root: str, tmp_path: Path) 
     assert whole.content == b"".join(content)
     listed = server.ask("GET", f"{_BASE}/artifacts", params={"path": root}).json()["files"]
     assert [one["path"] for one in listed] == ["model"]
-    post(server, f"complete/{root}/model", expect=404, **done, parts=told)
+    # A client whose answer was late asks again.
+    post(server, f"complete/{root}/model", **done, parts=told)
+    left = [one for one in tmp_path.rglob(".uploads/*/*") if one.stat().st_size]
+    assert not left
+
+
+def test_an_upload_is_completed_once_by_whoever_asks(
+    server: Server, root: str, tmp_path: Path
+) -> None:
+    content = [os.urandom(200_000) for _ in range(8)]
+    made = post(server, f"create/{root}", path="f", num_parts=8)
+    told = parts_of(server, made, content)
+    done = {"path": "f", "upload_id": made["upload_id"], "parts": [*told, *told]}
+    with ThreadPoolExecutor(4) as pool:
+        asked = [
+            pool.submit(server.ask, "POST", f"{_BASE}/mpu/complete/{root}", json=done)
+            for _ in range(4)
+        ]
+    assert [one.result().status_code for one in asked] == [200] * 4
+    whole = server.ask("GET", f"{_BASE}/artifacts/{root}/f")
+    assert whole.content == b"".join(content)
+    post(server, f"abort/{root}", path="f", upload_id=made["upload_id"])
     assert not list(tmp_path.rglob(".uploads/*"))
+    post(server, f"complete/{root}", expect=404, **done)
+
+
+def test_uploads_that_end_while_others_begin(server: Server, root: str) -> None:
+    def begin_and_end(_: int) -> None:
+        for _ in range(15):
+            made = post(server, f"create/{root}", path="f", num_parts=1)
+            post(server, f"abort/{root}", path="f", upload_id=made["upload_id"])
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(begin_and_end, range(6)))
 
 
 def test_an_upload_that_is_given_up(server: Server, root: str, tmp_path: Path) -> None:
@@ -149,5 +182,7 @@ def test_a_small_file_of_mlflows_page(server: Server, root: str) -> None:
         answer = server.ask("POST", path, params=fields)
         assert (answer.status_code, answer.json()["message"]) == (400, words)
     fields = {"run_uuid": run_id, "path": "t"}
+    large = server.ask("POST", path, params=fields, content=bytes((10 << 20) + 1))
+    assert (large.status_code, "too large" in large.json()["message"]) == (400, True)
     assert server.ask("POST", path, params=fields, content=b"hello").status_code == 200
     assert server.ask("GET", "/get-artifact", params=fields).content == b"hello"

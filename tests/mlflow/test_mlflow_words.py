@@ -139,7 +139,7 @@ def test_histories_of_several_runs(server: Server) -> None:
         "metrics/get-history-bulk-interval", run_ids=ids, metric_key="m", max_results=5
     )["metrics"]
     steps = {run_id: [one["step"] for one in thinned if one["run_id"] == run_id] for run_id in ids}
-    assert steps == {ids[0]: [0, 4, 8, 9], ids[1]: [0, 4, 8, 9, 12, 16, 19]}
+    assert steps == {ids[0]: [0, 2, 4, 6, 9], ids[1]: [0, 4, 8, 12, 19]}
     within = server.get(
         "metrics/get-history-bulk-interval",
         run_ids=ids,
@@ -178,3 +178,68 @@ def test_histories_that_are_asked_for_wrongly(server: Server) -> None:
     for path, fields, words in ASKED_WRONGLY:
         body = server.get(f"metrics/{path}", expect=400, **fields)
         assert words in body["message"], (path, fields)
+
+
+def test_default_is_0_wherever_it_is_told(server: Server) -> None:
+    other = server.post("experiments/create", name="other")["experiment_id"]
+    run_id = server.new_run()
+    default = server.get("experiments/get-by-name", experiment_name="Default")["experiment"]
+    assert default["experiment_id"] == "0"
+    number = default["artifact_location"].removeprefix("mlflow-artifacts:/")
+    assert number not in ("0", other)
+    for asked in ("0", number):
+        found = server.get("experiments/get", experiment_id=asked)["experiment"]
+        assert found == default
+        runs = server.post("runs/search", experiment_ids=[asked])["runs"]
+        assert [one["info"]["run_id"] for one in runs] == [run_id]
+        assert runs[0]["info"]["experiment_id"] == "0"
+        models = server.post("logged-models", experiment_id=asked, name="m")["model"]
+        assert models["info"]["experiment_id"] == "0"
+        dataset = {"name": "iris", "digest": "1", "source_type": "t", "source": "s"}
+        server.post("runs/log-inputs", run_id=run_id, datasets=[{"dataset": dataset}])
+        told = server.post("experiments/search-datasets", experiment_ids=[asked])
+        assert [one["experiment_id"] for one in told["dataset_summaries"]] == ["0"]
+        by_id = server.post("experiments/search", filter=f"experiment_id = '{asked}'")
+        assert by_id["experiments"] == [default]
+    listed = server.post("experiments/search")["experiments"]
+    assert {one["experiment_id"] for one in listed} == {other, "0"}
+    elsewhere = server.post("runs/create", experiment_id=other)["run"]["info"]
+    assert elsewhere["experiment_id"] == other
+    for said in (
+        server.get("runs/get", run_id=run_id)["run"]["info"],
+        server.post("runs/update", run_id=run_id, status="FINISHED")["run_info"],
+    ):
+        assert said["experiment_id"] == "0"
+    found = server.post("logged-models/search", experiment_ids=["0", number])["models"]
+    assert [one["info"]["experiment_id"] for one in found] == ["0", "0"]
+    # What was said of files is where they are.
+    root = runs[0]["info"]["artifact_uri"].removeprefix("mlflow-artifacts:/")
+    for path in (root, root.replace(f"{number}/", "0/", 1)):
+        put = server.ask("PUT", f"/api/2.0/mlflow-artifacts/artifacts/{path}/f", content=b"1")
+        assert put.status_code == 200
+    assert len(server.get("artifacts/list", run_id=run_id)["files"]) == 1
+
+
+def test_a_jobs_script_is_told_the_number_that_its_environment_names(server: Server) -> None:
+    location = server.get("experiments/get", experiment_id="0")["experiment"]["artifact_location"]
+    number = location.removeprefix("mlflow-artifacts:/")
+    server.runs.add_job("default", "lucky_job", int(number))
+    inside: dict[str, Any] = {"token": "yard_r_job"}
+    run = server.get("runs/get", run_id="lucky_job", **inside)["run"]["info"]
+    assert run["experiment_id"] == number
+    for asked in ("0", number):
+        found = server.get("experiments/get", experiment_id=asked, **inside)["experiment"]
+        assert found["experiment_id"] == number
+    named = server.get("experiments/get-by-name", experiment_name="Default", **inside)
+    assert named["experiment"]["experiment_id"] == number
+
+
+def test_a_default_that_was_given_another_name_has_its_number(server: Server) -> None:
+    location = server.get("experiments/get", experiment_id="0")["experiment"]["artifact_location"]
+    number = location.removeprefix("mlflow-artifacts:/")
+    server.post("experiments/update", experiment_id="0", new_name="first")
+    found = server.get("experiments/get", experiment_id=number)["experiment"]
+    assert (found["experiment_id"], found["name"]) == (number, "first")
+    made = server.post("experiments/create", name="Default")["experiment_id"]
+    assert made == "0"
+    assert server.get("experiments/get", experiment_id="0")["experiment"]["name"] == "Default"

@@ -75,6 +75,7 @@ def run_tests(checkout: Path, python: Path, folder: Path, asked: argparse.Namesp
             "PYTHONDONTWRITEBYTECODE": "1",
             "YARD_CONFORMANCE_URL": url,
             "YARD_CONFORMANCE_TOKEN": token,
+            "YARD_CONFORMANCE_HOME": str(folder / "home"),
             "YARD_CONFORMANCE_RESULTS": str(results),
             "YARD_CONFORMANCE_CHECKOUT": str(checkout),
         }

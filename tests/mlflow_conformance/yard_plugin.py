@@ -17,6 +17,7 @@ import contextlib
 import importlib
 import json
 import os
+import re
 import sys
 import uuid
 from collections.abc import Callable, Iterator
@@ -29,8 +30,11 @@ import requests
 
 _URL = os.environ["YARD_CONFORMANCE_URL"]
 _TOKEN = os.environ["YARD_CONFORMANCE_TOKEN"]
+_HOME = Path(os.environ["YARD_CONFORMANCE_HOME"])
 _RESULTS = Path(os.environ["YARD_CONFORMANCE_RESULTS"])
 _EVERYTHING = bool(os.environ.get("YARD_CONFORMANCE_EVERYTHING"))
+
+_OF_A_RUN = re.compile(r"mlflow-artifacts:/[^/]+/(?P<run>[^/]+)/artifacts(?:/(?P<path>.*))?")
 
 _asked = 0
 _databases: dict[str, str] = {}
@@ -96,14 +100,25 @@ def _take_backend(backend_store_uri: Any = None, *named: Any, **more: Any) -> No
     _OurThread.database = str(backend_store_uri)
 
 
+def _served(uri: Any) -> Any:
+    """A database's workspace; any other place stays."""
+    return _workspace_of(str(uri)) if str(uri or "").startswith("sqlite:") else uri
+
+
 def _redirect_uris() -> None:
     from mlflow.tracking._tracking_service import utils
+    from mlflow.tracking.client import MlflowClient
 
     plain: Callable[[Any], None] = utils.set_tracking_uri
+    opened = MlflowClient.__init__
 
     def set_tracking_uri(uri: Any) -> None:
-        text = str(uri) if uri else ""
-        plain(_workspace_of(text) if text.startswith("sqlite:") else uri)
+        plain(_served(uri))
+
+    def open_client(client: Any, tracking_uri: Any = None, registry_uri: Any = None) -> None:
+        opened(client, _served(tracking_uri), registry_uri)
+
+    MlflowClient.__init__ = open_client  # type: ignore[method-assign]
 
     for name in ("mlflow", "mlflow.tracking", "mlflow.tracking._tracking_service.utils"):
         module = importlib.import_module(name)
@@ -124,15 +139,18 @@ def _redirect_servers() -> None:
 
 
 def _redirect_folders(module: Any) -> None:
-    """A test that reads a run's artifacts as a folder on its own disk gets them downloaded."""
+    """A test that reads a run's artifacts as a folder on its own disk gets the server's."""
     plain = module.local_file_uri_to_path
 
     def local_file_uri_to_path(uri: str) -> str:
-        if not str(uri).startswith("mlflow-artifacts:"):
+        found = _OF_A_RUN.fullmatch(str(uri))
+        if found is None:
             return str(plain(uri))
-        from mlflow.artifacts import download_artifacts
+        import mlflow
 
-        return str(download_artifacts(artifact_uri=str(uri)))
+        workspace = mlflow.get_tracking_uri().rpartition("/")[2]
+        store = _HOME / "datastores" / workspace / "workspaceartifactstore"
+        return str(store / "ExperimentRun" / f"dcid.{found['run']}" / (found["path"] or ""))
 
     module.local_file_uri_to_path = local_file_uri_to_path
 
@@ -176,7 +194,6 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.path.insert(0, os.environ["YARD_CONFORMANCE_CHECKOUT"])
     _redirect_uris()
     _redirect_servers()
-    os.environ["MLFLOW_TRACKING_TOKEN"] = _TOKEN
     # A server that is slow or wrong shall fail a test, not hold it up for minutes.
     os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "1"
     os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = "60"
@@ -192,6 +209,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         reason = not_applicable.reason(item.nodeid)
         if reason and not _EVERYTHING:
             item.add_marker(pytest.mark.skip(reason=f"not applicable: {reason}"))
+
+
+@pytest.fixture(autouse=True)
+def _token(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what a test starts; one about a client's own settings finds none."""
+    if request.node.path.name != "test_utils.py":
+        monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", _TOKEN)
 
 
 @pytest.hookimpl(wrapper=True)

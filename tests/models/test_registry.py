@@ -14,8 +14,9 @@ from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
 from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE
-from torchyard.jobs import artifacts, history, logged_metrics, pinning
-from torchyard.jobs.history import History, ModelMetric
+from torchyard.jobs import artifacts, history_records, logged_metrics, pinning
+from torchyard.jobs.history import History
+from torchyard.jobs.history_records import ModelMetric
 from torchyard.jobs.room import Room
 from torchyard.jobs.spec_inputs import Input
 from torchyard.models import actions, documents, logged, registry
@@ -139,7 +140,7 @@ def test_what_a_job_measures_of_a_model_goes_with_the_job(room: Room) -> None:
     made = log_model(room, job.name)
     kept = History(room.db, lambda *_: None, logged_metrics.add)
     for timestamp, value in ((1, 0.5), (3, 0.7), (2, 0.6)):
-        point = history.metric("acc", value, timestamp)
+        point = history_records.metric("acc", value, timestamp)
         kept.append(job.id, [ModelMetric(made.id, "", "", point)])
     rejected = kept.receive(
         lambda run: job.id if run == job.name else None, "att", 0, 0,

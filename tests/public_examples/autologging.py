@@ -222,6 +222,11 @@ def environment_python(client: Client, requirements: list[str], suffix: str) -> 
     return Path(found[-1].strip()).parents[4] / "bin" / "python"
 
 
+def told(outcome: Outcome) -> str:
+    counted = ", ".join(f"{count} {part}" for part, count in outcome.compared.items())
+    return "\n    ".join([f"{outcome.name}: {counted}", *(outcome.differences or ["equal"])])
+
+
 def report(outcomes: list[Outcome], mlflow: str, markdown: bool) -> str:
     equal = sum(not outcome.differences for outcome in outcomes)
     lines = [f"MLflow {mlflow}: {equal} of {len(outcomes)} scripts recorded the same", ""]
@@ -235,9 +240,7 @@ def report(outcomes: list[Outcome], mlflow: str, markdown: bool) -> str:
             cells = " | ".join(counted)
             lines.append(f"| {outcome.name} | {cells} | {said.replace(chr(10), ' ')} |")
         else:
-            told = ", ".join(f"{count} {part}" for part, count in outcome.compared.items())
-            lines += [f"{outcome.name}: {told}"] + [f"    {one}" for one in outcome.differences]
-            lines += [] if outcome.differences else ["    equal"]
+            lines.append(told(outcome))
     return "\n".join(lines)
 
 
@@ -271,6 +274,7 @@ def compare(asked: argparse.Namespace, home: Path, progress: Callable[[str], Non
             for script in chosen(asked):
                 progress(script.name)
                 outcomes.append(bench.compare(script, asked.root[script.root] / script.code))
+                progress(told(outcomes[-1]))
     finally:
         embedded.stop(settings)
     return report(outcomes, asked.mlflow, asked.markdown)

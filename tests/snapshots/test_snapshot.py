@@ -170,6 +170,24 @@ def nobody() -> Iterator[Path]:
             os.seteuid(0)
 
 
+@pytest.mark.slow
+def test_folders_without_end_are_refused(folder: Path) -> None:
+    here = os.getcwd()
+    os.chdir(folder)
+    for _ in range(1100):
+        os.mkdir("d")
+        os.chdir("d")
+    try:
+        with pytest.raises(InvalidInput, match="more than can be followed"):
+            snapshot.find(folder, Limits())
+    finally:
+        # More than pytest removes.
+        for _ in range(1100):
+            os.chdir("..")
+            os.rmdir("d")
+        os.chdir(here)
+
+
 def test_what_cannot_be_read_is_named(nobody: Path) -> None:
     (nobody / "secret").write_text("x")
     (nobody / "secret").chmod(0)

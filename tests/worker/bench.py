@@ -60,12 +60,12 @@ class Bench:
         self.plans.append(plan)
         return self.executor.launch(plan)
 
-    def run(self, plan: LaunchPlan, timeout_s: float = 15.0) -> Handle:
+    def run(self, plan: LaunchPlan, timeout_s: float = 60.0) -> Handle:
         handle = self.launch(plan)
         self.wait(handle, timeout_s)
         return handle
 
-    def wait(self, handle: Handle, timeout_s: float = 15.0) -> None:
+    def wait(self, handle: Handle, timeout_s: float = 60.0) -> None:
         deadline = time.monotonic() + timeout_s
         while not self.executor.status(handle).over:
             if time.monotonic() > deadline:
@@ -96,7 +96,7 @@ class Bench:
             found += processes.family(-1, processes.mark(plan.attempt_id, node))
         return found
 
-    def wait_until_none_left(self, plan: LaunchPlan, timeout_s: float = 5.0) -> None:
+    def wait_until_none_left(self, plan: LaunchPlan, timeout_s: float = 60.0) -> None:
         self.server.wait_until(lambda: not self.left(plan), timeout_s, "processes to end")
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ class Bench:
         left = [process for plan in self.plans for process in self.left(plan)]
         for process in [*left, *self._workers()]:
             processes.send(process, signal.SIGKILL)
-        deadline = time.monotonic() + 5.0
+        deadline = time.monotonic() + 30.0
         # A guardian whose worker is gone tidies up; one that never split is simply killed.
         while guardians := self._programs():
             if time.monotonic() > deadline or not any(map(self._split, guardians)):

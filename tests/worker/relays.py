@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -42,7 +43,8 @@ class Script:
     """What runs in a job: one connection to the relay."""
 
     def __init__(self, url: str, token: str = TOKEN) -> None:
-        self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)
+        self.port = urlsplit(url).port
+        self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def __enter__(self) -> Script:
@@ -106,10 +108,11 @@ def relay_to(
 
 
 @contextmanager
-def door_to(address: str, folder: Path) -> Iterator[Script]:
+def door_to(address: str, folder: Path, **variables: str) -> Iterator[Script]:
     """A door that has little patience, and nobody behind it."""
     memory = Memory(folder / "runs.ndjson", "job-1")
-    door = Door(plan_for(address), Nothing(), memory, patience_s=0.2)
+    plan = replace(plan_for(address), variables=variables)
+    door = Door(plan, Nothing(), memory, patience_s=0.2)
     threading.Thread(target=door.serve, daemon=True).start()
     try:
         with Script(door.url) as script:

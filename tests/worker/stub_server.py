@@ -106,11 +106,11 @@ class StubServer:
         """The body of the first event of this kind."""
         return next(e["body"] for e in self.events.get(node, []) if e["kind"] == kind)
 
-    def wait_for(self, kind: str, node: int = 0, timeout_s: float = 15.0) -> dict[str, Any]:
+    def wait_for(self, kind: str, node: int = 0, timeout_s: float = 60.0) -> dict[str, Any]:
         self.wait_until(lambda: kind in self.kinds(node), timeout_s, f"event {kind} of {node}")
         return self.find(kind, node)
 
-    def wait_until(self, true: Callable[[], bool], timeout_s: float = 15.0, what: str = "") -> None:
+    def wait_until(self, true: Callable[[], bool], timeout_s: float = 60.0, what: str = "") -> None:
         deadline = time.monotonic() + timeout_s
         while not true():
             assert time.monotonic() < deadline, f"waited in vain: {what or true}; {self.events}"
@@ -232,6 +232,9 @@ class _Handler(BaseHTTPRequestHandler):
         super().setup()
         with self.stub.lock:
             self.stub._connections.add(self.connection)
+            # One that was accepted just before the end is served no more than the others.
+            if self.stub._httpd is not self.server:
+                _cut(self.connection)
 
     def finish(self) -> None:
         with self.stub.lock:
@@ -255,7 +258,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    do_GET = do_POST = do_PUT = do_DELETE = _serve
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve
 
     def _body(self) -> Iterator[bytes]:
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":

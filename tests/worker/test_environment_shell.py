@@ -81,6 +81,12 @@ def test_a_signal_ends_the_command_and_the_folder_goes(shared: Path, tmp_path: P
     assert not list(tmp_path.iterdir())
 
 
+def test_a_signal_that_comes_as_soon_as_the_command_runs(shared: Path, tmp_path: Path) -> None:
+    for _ in range(4):
+        code, said = run(shared, tmp_path, "sh", "-c", "kill -TERM $PPID; exec sleep 100")
+        assert (code, said, list(tmp_path.iterdir())) == (128 + signal.SIGTERM, "", [])
+
+
 def test_what_a_killed_one_left_is_removed_by_the_next(shared: Path, tmp_path: Path) -> None:
     with start(shared, tmp_path, "sh", "-c", "echo $$; exec sleep 100") as process:
         assert process.stdout is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator
@@ -48,8 +49,9 @@ def cgroup() -> Iterator[Path]:
         (folder / swap).write_text(str(_LIMIT_BYTES if "memsw" in swap else 0))
     yield folder
     for pid in (folder / "cgroup.procs").read_text().split():
-        (above / "cgroup.procs").write_text(pid)
-    until = time.monotonic() + 5
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            (above / "cgroup.procs").write_text(pid)
+    until = time.monotonic() + 30
     while time.monotonic() < until:
         try:
             folder.rmdir()

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from ordinary_user import as_an_ordinary_user
 from torchyard.executors.bundle import worker_zip
 from torchyard.plan import InputPlan
 from torchyard.worker import inputs, mounts
 from torchyard.worker.blobs import Blobs
+from torchyard.worker.failures import Failure
 from torchyard.worker.link import Link
 from torchyard.worker.mounts import Mount
 from worker.bench import Bench
@@ -139,6 +141,33 @@ def test_a_download_can_be_changed_and_changes_nothing_else(tmp_path: Path, data
     assert done.returncode == 0, done.stderr
     assert (data / "a.txt").read_text() == "a\n"
     assert sorted(os.listdir(data / "sub")) == ["b.txt"]
+
+
+def test_a_copy_has_what_a_mount_shows(tmp_path: Path, data: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "c.txt").write_text("c\n")
+    (data / "empty").mkdir()
+    (data / "sub" / "up").symlink_to(data)
+    (data / "far").symlink_to(elsewhere)
+    (data / "near").symlink_to("sub/b.txt")
+    (data / "gone").symlink_to("nothing")
+    os.mkfifo(data / "pipe")
+    placed = _placed(data, tmp_path / "inputs", mode="download")
+    here = Path(placed.values["data"])
+    found = sorted(str(path.relative_to(here)) for path in here.rglob("*"))
+    assert found == ["a.txt", "empty", "far", "far/c.txt", "near", "sub", "sub/b.txt"]
+    assert not any(path.is_symlink() for path in here.rglob("*"))
+
+
+def test_an_input_that_can_not_be_read_is_told_by_its_name() -> None:
+    with as_an_ordinary_user() as folder:
+        closed = folder / "data"
+        closed.mkdir()
+        (closed / "x").write_text("x")
+        os.chmod(closed / "x", 0)
+        with pytest.raises(Failure, match=r"input `data` can't be read: .*/x`: Permission denied"):
+            _placed(closed, folder / "inputs", mode="download")
 
 
 def test_without_namespaces_there_is_a_copy_and_a_notice(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import threading
 import time
@@ -385,7 +386,7 @@ def test_a_strangers_port_is_not_taken_for_ours(street: Callable[[int], Street])
         thread = threading.Thread(target=serve)
         thread.start()
         here.facts[0] = replace(here.facts[0], door=stranger.getsockname()[1])
-        around = here.round(1, answer_s=0.3)
+        around = here.round(1, answer_s=1.5)
         ways = around.knock()
         around.close()
         thread.join()
@@ -519,10 +520,13 @@ def _whole(node: int, facts: dict[str, Any]) -> dict[str, Any]:
     return {**HEALTHY.to_dict(), **{key: facts[key] for key in kept}, "machine": f"boot-{node}"}
 
 
+@pytest.mark.slow
 def test_a_clock_far_off_fails_the_job_by_name(tmp_path: Path) -> None:
     first, second = together(tmp_path, PLAN, _whole, ahead_s=3600.0)
     assert second[1] is not None and second[1].code == "clocks_apart"
-    assert second[1].message == "node 1 (127.0.0.1) has a clock 3600.0 s ahead of node 0's"
+    # Between question and answer a busy machine may do much else.
+    said = r"node 1 \(127.0.0.1\) has a clock (3599|3600)\.\d s ahead of node 0's"
+    assert re.fullmatch(said, second[1].message)
     assert second[0].codes == ["clocks_apart"]
     # Node 0 is told by the server, and here by the one that hung up.
     assert first[1] is not None and first[1].code == "preflight_timeout"
@@ -532,7 +536,7 @@ def test_a_clock_a_little_off_is_a_notice(tmp_path: Path) -> None:
     first, second = together(tmp_path, PLAN, _whole, ahead_s=30.0)
     assert (first[1], second[1], first[0].notices) == (None, None, [])
     (notice,) = second[0].notices
-    assert notice.startswith("preflight: node 1") and "30.0 s ahead" in notice
+    assert notice.startswith("preflight: node 1") and re.search(r"(29|30)\.\d s ahead", notice)
 
 
 def test_an_error_of_facts_is_the_same_on_all_nodes(tmp_path: Path) -> None:

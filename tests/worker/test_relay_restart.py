@@ -28,7 +28,7 @@ def test_a_restarted_relay_knows_what_the_last_one_knew(server: MlflowStub, tmp_
         assert script.post("/log-parameter", **fields, value="2")[0] == 400
         assert script.post("/log-parameter", **fields, value="1") == (200, {})
         server.start()
-        assert relay.finish(10.0)
+        assert relay.finish(60.0)
     assert [one["value"] for one in server.history[0]] == ["1", "1"]
 
 
@@ -44,7 +44,7 @@ def test_a_restarted_relay_listens_where_the_last_one_did(
     assert second.start() == url
     with Script(url) as script:
         script.metric(2)
-    assert second.finish(5.0)
+    assert second.finish(60.0)
     assert steps(server) == [1, 2]
 
 
@@ -54,7 +54,7 @@ def test_a_port_that_is_taken_is_no_hindrance(server: MlflowStub, tmp_path: Path
     memory.close()
     with relay_to(server, tmp_path) as (relay, script):
         script.metric(1)
-        assert relay.finish(5.0)
+        assert relay.finish(60.0)
     assert steps(server) == [1]
 
 
@@ -98,11 +98,11 @@ def test_a_server_that_was_put_back_to_a_backup_gets_the_rest_again(
     with relay_to(server, tmp_path) as (relay, script):
         for step in range(100):
             script.metric(step)
-        relay.settle(10.0)
+        relay.settle(60.0)
         assert len(steps(server)) == 100
         del server.history[0][40:]
         script.metric(100)
-        assert relay.finish(10.0)
+        assert relay.finish(60.0)
     assert steps(server) == list(range(101))
 
 
@@ -140,7 +140,7 @@ def test_a_run_that_the_server_told_of_is_known(server: MlflowStub, tmp_path: Pa
         assert script.post("/delete", run_id="of-another-node") == (200, {})
         server.answers[RUNS + "/log-metric"] = (400, {"error_code": "INVALID_PARAMETER_VALUE"})
         assert script.post("/log-metric", **fields)[0] == 400
-        assert relay.finish(5.0)
+        assert relay.finish(60.0)
     assert len(server.history[0]) == 1
     assert [asked[1] for asked in server.asked] == [
         RUNS + "/log-metric",
@@ -160,7 +160,7 @@ def test_what_mlflow_3_tells_of_a_model_travels_with_the_metric(
         assert script.post("/log-batch", run_id="job-1", metrics=batch) == (200, {})
         status, _ = script.post("/log-metric", run_id="job-1", **{**point, "model_id": 3})
         assert status == 400
-        assert relay.finish(5.0)
+        assert relay.finish(60.0)
     wanted = {"kind": "metric", "run": "job-1", **point}
     assert server.history[0] == [{**wanted, **model}, {**wanted, "model_id": "m-2"}, wanted]
 
@@ -175,5 +175,5 @@ def test_a_server_that_only_fails_is_not_waited_for_for_ever(
     assert not relay.finish(3600.0)
     assert relay.left == 1
     server.refuse = lambda *_: None
-    assert relay_of(server, tmp_path).finish(10.0)
+    assert relay_of(server, tmp_path).finish(60.0)
     assert json.dumps(steps(server)) == "[1]"

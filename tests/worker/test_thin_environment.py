@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,8 +36,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(*command: str | Path, **settings: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=True, **settings)  # type: ignore[call-overload]
+def run(*command: str | Path, **settings: Any) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=True, **settings)
     return str(done.stdout).strip()
 
 
@@ -54,6 +55,17 @@ def test_everything_runs_in_the_thin_one(shared: Path, tmp_path: Path) -> None:
     data = "import sys; print(open(sys.prefix + '/share/alpha/data').read())"
     assert run(python, "-c", data) == "data"
     run(bin_folder / "native")
+
+
+def test_a_folder_of_any_name_in_any_locale(shared: Path, tmp_path: Path) -> None:
+    moved = tmp_path / 'h\xe9 "q" $x\'y %s \udcff'
+    moved.mkdir()
+    (moved / "env").symlink_to(shared)
+    bin_folder = thin_environment.create(moved / "env", moved / "thin")
+    plain = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    for locale in (plain, {"LC_ALL": "C.UTF-8"}):
+        words = [bin_folder / "python", "-c", "import alpha, sys; print(sys.from_own_pth)"]
+        assert run(*words, env=locale) == "True"
 
 
 def test_what_is_installed_inside_wins_and_stays_inside(shared: Path, tmp_path: Path) -> None:

@@ -18,18 +18,18 @@ from torchyard.worker.whereabouts import Whereabouts
 
 
 @contextmanager
-def _server(status: int, server_id: str = "") -> Iterator[str]:
+def _server(status: int, server_id: str = "", body: bytes = b"") -> Iterator[str]:
     """Answers everything with this status, as the server of that id."""
+    content = body or json.dumps({"who": server_id}).encode()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(status)
             if server_id:
                 self.send_header("X-Torchyard-Server", server_id)
-            body = json.dumps({"who": server_id}).encode()
-            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(content)
 
         def log_message(self, format: str, *args: object) -> None:
             pass
@@ -51,6 +51,19 @@ def test_only_the_own_server_disowns_an_attempt() -> None:
     for stranger in ("theirs", ""):
         with _server(401, stranger) as url, pytest.raises(OSError, match="another server"):
             Link(url, "token", "a", Whereabouts(url, "ours")).call("GET", "/orders")
+
+
+@pytest.mark.parametrize("status", [200, 404, 409])
+def test_a_stranger_neither_takes_nor_refuses_anything(status: int) -> None:
+    with _server(status, "theirs") as url, pytest.raises(OSError, match="another server"):
+        Link(url, "token", "a", Whereabouts(url, "ours")).call("GET", "/orders")
+
+
+@pytest.mark.parametrize("body", [b"<html>hello</html>", b"[1]", b"null"])
+def test_what_is_no_answer_of_a_server_is_a_lost_one(body: bytes) -> None:
+    # A worker's thread that died of it would neither hear orders nor report any more.
+    with _server(200, body=body) as url, pytest.raises(OSError, match="no answer of a torchyard"):
+        Link(url, "token", "a").call("GET", "/orders")
 
 
 def test_another_server_of_the_home_is_asked_when_one_is_away(tmp_path: Path) -> None:

@@ -43,6 +43,21 @@ def test_many_events_arrive_in_order_once(server: StubServer, tmp_path: Path) ->
     events.close()
 
 
+@pytest.mark.parametrize("torn", [b'{"seq": 1, "ki', b"\0" * 40 + b"\n", b"\0\n{}\n", b"[]\n"])
+def test_an_heir_goes_on_behind_what_is_whole(
+    server: StubServer, tmp_path: Path, torn: bytes
+) -> None:
+    first = {"seq": 0, "at": now_text(), "kind": "node_started", "body": {}}
+    whole = json.dumps(first).encode() + b"\n"
+    (tmp_path / "events.jsonl").write_bytes(whole + torn)
+    events = _events(server, tmp_path, Orders())
+    events.post("node_exited", exit_code=1)
+    assert events.deliver()
+    assert [event["seq"] for event in server.events[0]] == [0, 1]
+    events.close()
+    assert (tmp_path / "events.jsonl").read_bytes().startswith(whole + b'{"seq": 1')
+
+
 def test_what_a_server_lost_is_sent_again(server: StubServer, tmp_path: Path) -> None:
     events = _events(server, tmp_path, Orders())
     for number in range(3):

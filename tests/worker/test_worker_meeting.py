@@ -105,7 +105,7 @@ def test_a_stop_order_ends_the_wait_for_others(bench: Bench) -> None:
     handle = bench.executor.launch(plan)
     bench.server.wait_until(lambda: len(bench.server.meeting) == 2)
     bench.server.say_stop("cancel")
-    bench.wait(handle, 8.0)
+    bench.wait(handle)
     assert bench.exit(1)["error"]["code"] == "canceled"
     assert "ranks_started" not in bench.server.kinds()
 

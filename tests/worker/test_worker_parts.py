@@ -9,13 +9,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ordinary_user import as_an_ordinary_user
 from torchyard.plan import InputPlan, LaunchPlan
 from torchyard.worker import processes, temporary, variables
 from torchyard.worker.blobs import Blobs, inside
@@ -241,8 +240,7 @@ def test_links_in_outputs_are_followed_but_not_in_circles(tmp_path: Path) -> Non
 
 def test_read_only_inputs_can_not_be_written_and_can_be_removed() -> None:
     # Only an ordinary user is held back by permissions, and only a link saves the copy.
-    with tempfile.TemporaryDirectory() as name, _as_an_ordinary_user(Path(name)):
-        home = Path(name)
+    with as_an_ordinary_user() as home:
         content = b"precious"
         blob = _put_blob(home, content)
         script = {"path": "run.sh", "sha256": blob, "size": 8, "mode": "0755"}
@@ -290,20 +288,6 @@ def test_roots_inputs_are_copies() -> None:
         blobs = Blobs(Link("http://127.0.0.1:1", "", "att"), str(home / "blobs"), lambda: False)
         Path(lay_out(plan, folders, blobs).inputs["ro"]).write_bytes(b"spoilt")
         assert (home / "blobs" / blob[:2] / blob).read_bytes() == b"precious"
-
-
-@contextmanager
-def _as_an_ordinary_user(folder: Path) -> Iterator[None]:
-    if os.geteuid() != 0:
-        yield
-        return
-    nobody = 65534
-    os.chown(folder, nobody, nobody)
-    os.seteuid(nobody)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
 
 
 def _put_blob(home: Path, content: bytes) -> str:

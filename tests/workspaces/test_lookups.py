@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from torchyard.base.clock import FakeClock
@@ -9,7 +11,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import NotAuthenticated
 from torchyard.workspaces import actions, people
 from torchyard.workspaces.lookups import KEPT_S, Lookups
-from torchyard.workspaces.types import Role
+from torchyard.workspaces.types import Identity, Role, TokenKind
 
 
 def test_what_ends_here_ends_at_once(db: Database, clock: FakeClock) -> None:
@@ -30,6 +32,21 @@ def test_what_ends_here_ends_at_once(db: Database, clock: FakeClock) -> None:
     people.revoke(db, "dan", "first")
     with pytest.raises(NotAuthenticated):
         role()
+
+
+def test_what_is_looked_up_while_it_ends_ends_with_it(db: Database, clock: FakeClock) -> None:
+    kept = Lookups()
+    identity = Identity("olga", TokenKind.ATTEMPT, "default", "a1")
+    token = actions.new_token(TokenKind.ATTEMPT)
+    with db.write() as connection:
+        actions.keep_token(connection, token, identity, clock.now())
+    with db.write() as connection:
+        actions.drop_tokens(connection, TokenKind.ATTEMPT, "a1")
+        # Another thread, which sees nothing of it yet.
+        with ThreadPoolExecutor(1) as other:
+            other.submit(actions.authenticate, db, clock, token, "", kept).result()
+    with pytest.raises(NotAuthenticated):
+        actions.authenticate(db, clock, token, "", kept)
 
 
 def test_what_ends_elsewhere_ends_within_a_second(db: Database, clock: FakeClock) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from torchyard.azureml.containers import container
+from torchyard.base import lazy_routes
 from torchyard.workspaces import rights
 from torchyard.workspaces.rights import LEAST, Right
 from torchyard.workspaces.types import Role, role_named
@@ -23,7 +24,7 @@ _TEXTS = {
     "request_id": "r", "subscription": "local", "group": "torchyard",
     "experiment": "nothing", "node": "0", "question": "details", "asset": "nothing",
     "id": "nothing", "run": "nothing", "label": "latest", "origin": "ExperimentRun",
-    "model": "nothing:1",
+    "model": "nothing:1", "compute": "nothing", "rest": "image",
     "location": "local", "container": container("default", "workspaceblobstore"),
 }  # fmt: skip
 
@@ -34,18 +35,14 @@ def site(tmp_path: Path, database_url: str) -> Iterator[Served]:
         yield made
 
 
-def _flat(routes: Any) -> Iterator[Any]:
-    for route in routes:
-        if hasattr(route, "effective_route_contexts"):
-            yield from _flat(route.effective_route_contexts())
-        elif getattr(route, "methods", None) and route.path:
-            yield route
-
-
 def every_route(site: Served) -> list[tuple[str, str]]:
     """(method, path) of all of them, MLflow's with and without a workspace."""
     app: Any = site.client.app
-    return [(method, route.path) for route in _flat(app.routes) for method in route.methods]
+    return [
+        (method, path)
+        for path, route in lazy_routes.every_route(app.routes)
+        for method in getattr(route, "methods", None) or ()
+    ]
 
 
 def filled(path: str) -> str:
@@ -168,6 +165,21 @@ def test_own_jobs_and_those_of_others(site: Served) -> None:
     error = site.refused("dan", "POST", f"{HERE}/jobs/delete", {"names": ["of-dan", "of-carl"]})
     assert "belongs to `carl`" in error["message"]
     site.ok("dan", "POST", f"{HERE}/jobs/delete", {"names": ["of-dan"]})
+
+
+def test_what_others_have_below_ones_own_job(site: Served) -> None:
+    site.ok("dan", "POST", f"{HERE}/jobs", {**JOB, "name": "above"})
+    site.ok("carl", "POST", f"{HERE}/jobs", {**JOB, "name": "below", "parent_job_name": "above"})
+    for name in ("above", "below"):
+        site.ok("carl", "POST", f"{HERE}/jobs/{name}/cancel")
+    for method, path, body in (
+        ("DELETE", "/above", None),
+        ("POST", "/delete", {"names": ["above"]}),
+    ):
+        error = site.refused("dan", method, f"{HERE}/jobs{path}", body)
+        assert "job `below` belongs to `carl`" in error["message"]
+    site.ok("dan", "GET", f"{HERE}/jobs/below")
+    assert site.ok("carl", "DELETE", f"{HERE}/jobs/above")["deleted"] == ["above", "below"]
 
 
 def test_own_runs_and_those_of_others(site: Served) -> None:

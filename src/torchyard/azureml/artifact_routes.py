@@ -26,12 +26,26 @@ from torchyard.jobs.room import Room
 from torchyard.jobs.run_files import RunFiles
 
 _HISTORY = ("/history/experiments/{experiment}", "/history/experimentids/{experiment}")
+# SDK v1 asks for the links of a run's logs so, and its notebook widget opens them by urllib, which
+# can't do an account in the host's place.
+_LOGS = ("user_logs", "system_logs")
 
 
 class Link(Protocol):
-    """A signed link to a file of a datastore, in the form that Azure's clients take for one."""
+    """A signed link to a file of a datastore, in the form that Azure's clients take for one, or
+    (`host_style` off) for any program that opens URLs; `by_v1` as in blob_links.py.
+    """
 
-    def __call__(self, call: Call, datastore: str, path: str, write: bool = False) -> str: ...
+    def __call__(
+        self,
+        call: Call,
+        datastore: str,
+        path: str,
+        write: bool = False,
+        *,
+        host_style: bool = True,
+        by_v1: bool = False,
+    ) -> str: ...
 
 
 def service(room: Room, link: Link) -> Callable[[Caller], APIRouter]:
@@ -61,8 +75,10 @@ class _Artifacts:
 
     def links(self, call: Call, origin: str, container: str, path: str) -> JSONResponse:
         place = self._place(call, origin, container, path)
+        host_style = path.strip("/") not in _LOGS
         found = [
-            self._information(call, place, one.path) for one in self._entries(call, place, path)
+            self._information(call, place, one.path, host_style=host_style)
+            for one in self._entries(call, place, path)
         ]
         return JSONResponse({"value": found, "continuationToken": None, "nextLink": None})
 
@@ -89,7 +105,9 @@ class _Artifacts:
         size = {"content-length": str(file.stat().st_size)}
         return StreamingResponse(files.chunks(opened), 200, size, "application/octet-stream")
 
-    def write_links(self, call: Call, origin: str, container: str) -> JSONResponse:
+    def write_links(
+        self, call: Call, origin: str, container: str, by_v1: bool = False
+    ) -> JSONResponse:
         """Where to write the files that the body names; they are there once they are written."""
         made, links = {}, {}
         for path in _paths(call):
@@ -97,13 +115,13 @@ class _Artifacts:
                 self._room, call.workspace.name, origin, container, path, call.identity
             )
             made[path] = _artifact(place, path)
-            links[path] = self._information(call, place, path, write=True)
+            links[path] = self._information(call, place, path, write=True, by_v1=by_v1)
         return JSONResponse({"artifacts": made, "artifactContentInformation": links, "errors": {}})
 
     def write_link(self, call: Call, origin: str, container: str, path: str) -> JSONResponse:
         """The same for one file."""
         place = places.find(self._room, call.workspace.name, origin, container, path, call.identity)
-        return JSONResponse(self._information(call, place, path, write=True))
+        return JSONResponse(self._information(call, place, path, write=True, by_v1=True))
 
     def _place(self, call: Call, origin: str, container: str, path: str) -> Place:
         return places.find(self._room, call.workspace.name, origin, container, path)
@@ -123,10 +141,19 @@ class _Artifacts:
         return place
 
     def _information(
-        self, call: Call, place: Place, path: str, write: bool = False
+        self,
+        call: Call,
+        place: Place,
+        path: str,
+        write: bool = False,
+        host_style: bool = True,
+        by_v1: bool = False,
     ) -> dict[str, Any]:
+        link = self._link(
+            call, place.datastore, place.stored(path), write, host_style=host_style, by_v1=by_v1
+        )
         return {
-            "contentUri": self._link(call, place.datastore, place.stored(path), write),
+            "contentUri": link,
             "origin": place.origin,
             "container": place.container,
             "path": path,
@@ -183,9 +210,17 @@ def _of_containers(routes: APIRouter, caller: Caller, asked: _Artifacts) -> None
     for verb, answer in answers.items():
         mount(verb, answer)
 
+    # `run.download_files()` asks for a prefix that is empty.
+    @routes.get(f"{top}/prefix/contentinfo/{named}")
+    def all_links(call: the_call, origin: str, container: str) -> JSONResponse:
+        return asked.links(call, origin, container, "")
+
     @routes.post(f"{top}/batch/metadata/{named}")
+    def write_of_v1(call: the_call, origin: str, container: str) -> JSONResponse:
+        return asked.write_links(call, origin, container, by_v1=True)
+
     @routes.post(f"{top}/{named}/batch/metadata")
-    def write(call: the_call, origin: str, container: str) -> JSONResponse:
+    def write_of_plugin(call: the_call, origin: str, container: str) -> JSONResponse:
         return asked.write_links(call, origin, container)
 
     @routes.get(f"{top}/{named}")

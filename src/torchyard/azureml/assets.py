@@ -14,8 +14,9 @@ from typing import Any, Protocol
 
 from torchyard.azureml.calls import Call
 from torchyard.azureml.resources import Ask, Made, Page, Resource, VersionVerb
+from torchyard.base import fields
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
-from torchyard.data import documents, uris, versions
+from torchyard.data import uris, versions
 from torchyard.data.uris import DatastoreUri
 
 OfBlob = Callable[[Call, str], DatastoreUri | None]
@@ -42,6 +43,43 @@ class Version:
     anonymous: bool = False
     modified_at: datetime | None = None
     of_name: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Asset(Protocol):
+    """What an asset of ours has whose version is a text."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def created_at(self) -> datetime: ...
+    @property
+    def owner(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def tags(self) -> Mapping[str, str]: ...
+    @property
+    def properties(self) -> Mapping[str, str]: ...
+    @property
+    def archived(self) -> bool: ...
+
+
+def version_of(asset: Asset, said: Mapping[str, Any], **more: Any) -> Version:
+    """What all assets of ours say alike; `more` are other fields of `Version`."""
+    return Version(
+        name=asset.name,
+        version=asset.version,
+        created_at=asset.created_at,
+        owner=asset.owner,
+        description=asset.description,
+        tags=asset.tags,
+        properties=asset.properties,
+        archived=asset.archived,
+        said=said,
+        **more,
+    )
 
 
 class Noun(Protocol):
@@ -261,7 +299,7 @@ def words(call: Call) -> dict[str, Any]:
         raise InvalidInput("`description` is no text", at=["properties", "description"])
     found: dict[str, Any] = {"description": description}
     for key in ("tags", "properties"):
-        given = documents.texts(asked, key)
+        given = fields.texts(asked, key)
         found[key] = {name: text for name, text in given.items() if asked[key][name] is not None}
     return found
 

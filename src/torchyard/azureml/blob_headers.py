@@ -28,6 +28,7 @@ _META = "x-ms-meta-"
 _META_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _META_MOST_BYTES = 8 << 10
 _RANGE = re.compile(r"bytes=(\d{1,18})-(\d{0,18})")
+_CONDITIONS = ("if-match", "if-none-match", "if-modified-since", "if-unmodified-since")
 # What a client says in a header of the first name is answered in one of the second.
 PROPERTIES = {
     "x-ms-blob-content-type": "Content-Type",
@@ -103,7 +104,7 @@ def properties_in(headers: Mapping[str, str], of_body: bool = False) -> dict[str
     for name, plain in PROPERTIES.items():
         value = headers.get(name) or (headers.get(plain.lower()) if of_body else None)
         if value:
-            found[plain] = value[:1024]
+            found[plain] = _text(value)[:1024]
     return found
 
 
@@ -127,6 +128,11 @@ def metadata_in(headers: Mapping[str, str]) -> dict[str, str]:
     if sum(len(name) + len(value.encode()) for name, value in found.items()) > _META_MOST_BYTES:
         raise Refused("the metadata is longer than 8 KiB", code="MetadataTooLarge")
     return found
+
+
+def is_conditional(headers: Mapping[str, str]) -> bool:
+    """Whether a request says for which blob it is meant, or for which not."""
+    return any(name in headers for name in _CONDITIONS)
 
 
 def check_write(headers: Mapping[str, str], blob: Blob | None) -> None:

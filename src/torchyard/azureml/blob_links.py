@@ -90,6 +90,7 @@ class Links:
         write: bool = False,
         hours: float = 12,
         host_style: bool = True,
+        by_v1: bool = False,
     ) -> str:
         """The signed address of one blob, which may not be there yet.
 
@@ -97,17 +98,23 @@ class Links:
             write: it may be read and written by it.
             host_style: with the account in the host's place, where clients look for it; otherwise
                 any program that opens URLs can use it.
+            by_v1: SDK v1 is to write by it, which takes the name out of the address as it stands,
+                and quotes it itself.
         """
         query = self.sas(call, datastore, "rcw" if write else "r", hours, blob=path)
-        return f"{self.plain_url(call, datastore, path, host_style)}?{query}"
+        quoted = _barely_quoted(path) if by_v1 else quote(path)
+        return f"{self._container_url(call, datastore, host_style)}/{quoted}?{query}"
 
     def plain_url(self, call: Call, datastore: str, path: str, host_style: bool = True) -> str:
         """As `url`, without a signature."""
+        return f"{self._container_url(call, datastore, host_style)}/{quote(path)}"
+
+    def _container_url(self, call: Call, datastore: str, host_style: bool) -> str:
         workspace = call.workspace.name
         top = call.base
         if host_style:
             top = containers.account_url(call.base, workspace, self.storage_domain)
-        return f"{top}/{containers.container(workspace, datastore)}/{quote(path)}"
+        return f"{top}/{containers.container(workspace, datastore)}"
 
     def suffix(self, call: Call) -> str:
         """What stands behind `https://ACCOUNT.blob.`, as the client reaches this server."""
@@ -174,3 +181,8 @@ def _all_of(call: Call) -> str:
     role = call.identity.role
     may_write = role is not None and role.rank >= LEAST[Right.UPLOAD].rank
     return blob_signatures.ALL if may_write else blob_signatures.READ
+
+
+def _barely_quoted(path: str) -> str:
+    """Only what would end the path of an address."""
+    return path.replace("?", "%3F").replace("#", "%23")

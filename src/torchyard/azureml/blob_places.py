@@ -86,9 +86,10 @@ class Containers:
                 for workspace in workspaces.list_all(self._db)
                 for store in datastores.list_in(self._db, self._stores, workspace.name)
             }
-        if name not in self._known:
+        found = self._known.get(name)
+        if found is None:
             raise _none(name)
-        return self._known[name]
+        return found
 
 
 def readable(name: str) -> str:

@@ -2,8 +2,8 @@
 
 Owns: which operation a request is, bodies and answers of each.
 Leaves: who may to blob_grants.py, what is done to blob_service.py, addresses to paths.py.
-Always: nothing of a body is read before the request was let in; a body goes to disk as it comes,
-and an answer as it is read.
+Always: nothing of a body is read before the request was let in; one of more than a MiB goes to disk
+as it comes, and an answer as it is read.
 
 Source: https://learn.microsoft.com/rest/api/storageservices/blob-service-rest-api
 """
@@ -175,8 +175,7 @@ class _Service:
         )
         headers = {}
         if blob is not None:
-            size = str(blob.entry.size_bytes)
-            headers = {**versions(blob), "x-ms-blob-content-length": size}
+            headers = {**versions(blob), "x-ms-blob-content-length": str(blob.entry.size_bytes)}
         whole = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{body}</BlockList>'
         return _answer(request, 200, headers, whole.encode(), "application/xml")
 
@@ -206,9 +205,13 @@ class _Service:
         if _is_folder_mark(request.headers):
             # Folders come and go with what is in them.
             return _answer(request, 201, _ENCRYPTED)
-        upload = await run_in_threadpool(Upload, self._parts, container, clean, _headers(request))
+        make = partial(Upload, self._parts, container, clean, _headers(request))
+        if _is_small(request.headers):
+            body = await _whole_body(request, _AT_ONCE_BYTES)
+            return _answer(request, 201, _written(await run_in_threadpool(_at_once, make, body)))
+        upload = await run_in_threadpool(make)
         await _pour(request, upload)
-        blob = await _ended(upload, upload.finish)
+        blob = await run_in_threadpool(_finished, upload, upload.finish)
         return _answer(request, 201, _written(blob))
 
     async def _put_block(self, request: Request, name: str, path: str) -> Response:
@@ -220,7 +223,7 @@ class _Service:
         )
         await _pour(request, staged)
         said = request.headers.get("content-md5", "")
-        md5 = await _ended(staged, lambda: staged.finish(said))
+        md5 = await run_in_threadpool(_finished, staged, partial(staged.finish, said))
         return _answer(request, 201, {"Content-MD5": md5, **_ENCRYPTED})
 
     async def _put_list(self, request: Request, name: str, path: str) -> Response:
@@ -274,8 +277,7 @@ def _of_container(container: Container) -> dict[str, str]:
 
 
 def _written(blob: Blob) -> dict[str, str]:
-    md5 = blob.properties.get("Content-MD5", "")
-    return {**versions(blob), "Content-MD5": md5, **_ENCRYPTED}
+    return {**versions(blob), "Content-MD5": blob.properties.get("Content-MD5", ""), **_ENCRYPTED}
 
 
 def _headers(request: Request) -> dict[str, str]:
@@ -304,6 +306,22 @@ def _is_folder_mark(headers: Mapping[str, str]) -> bool:
     return is_empty and headers.get("x-ms-meta-hdi_isfolder", "").lower() == "true"
 
 
+def _is_small(headers: Mapping[str, str]) -> bool:
+    """Whether the body comes at once: thousands of small files each cost one way to a thread."""
+    length = headers.get("content-length", "")
+    return length.isascii() and length.isdecimal() and int(length[:9]) <= _AT_ONCE_BYTES
+
+
+def _at_once(make: Callable[[], Upload], body: bytes) -> Blob:
+    upload = make()
+
+    def whole() -> Blob:
+        upload.write(body)
+        return upload.finish()
+
+    return _finished(upload, whole)
+
+
 async def _pour(request: Request, sink: _Sink) -> None:
     """The request's body, a MiB at a time; whatever breaks it off leaves nothing."""
     held = bytearray()
@@ -320,15 +338,12 @@ async def _pour(request: Request, sink: _Sink) -> None:
         raise
 
 
-async def _ended(sink: Upload | Staged, finish: Callable[[], _T]) -> _T:
-    def end() -> _T:
-        try:
-            return finish()
-        except BaseException as error:
-            sink.drop(error)
-            raise
-
-    return await run_in_threadpool(end)
+def _finished(sink: Upload | Staged, finish: Callable[[], _T]) -> _T:
+    try:
+        return finish()
+    except BaseException as error:
+        sink.drop(error)
+        raise
 
 
 async def _whole_body(request: Request, most_bytes: int) -> bytes:
@@ -336,7 +351,7 @@ async def _whole_body(request: Request, most_bytes: int) -> bytes:
     async for chunk in request.stream():
         parts += chunk
         if len(parts) > most_bytes:
-            raise LimitExceeded(f"the list of blocks is longer than {most_bytes >> 20} MiB")
+            raise LimitExceeded(f"the request's body is longer than {most_bytes >> 20} MiB")
     return bytes(parts)
 
 

@@ -3,7 +3,7 @@
 Owns: finding a blob with all that is said of it, writing one whole, making one of blocks, deleting.
 Leaves: headers and XML to the modules beside, files to their places, blocks to data/blocks.py.
 Always: a blob is there whole or not at all; conditions are looked at before the first byte is kept
-and again in the moment in which the blob appears; nothing is ever held whole in memory.
+and again in the moment in which the blob appears; nothing large is held whole in memory.
 
 Source: https://learn.microsoft.com/rest/api/storageservices/understanding-block-blobs--append-blobs--and-page-blobs
 """
@@ -24,6 +24,7 @@ from torchyard.azureml.blob_errors import NoBlob, Refused, in_the_way
 from torchyard.azureml.blob_headers import (
     Blob,
     check_write,
+    is_conditional,
     metadata_in,
     properties_in,
 )
@@ -95,7 +96,7 @@ class Upload:
         self._path = path
         self._headers = headers
         self._metadata = metadata_in(headers)
-        check_write(headers, find(parts, container, path))
+        _check_write(parts, container, path, headers)
         self._md5 = hashlib.md5(usedforsecurity=False) if of_body else None
         self._stack = ExitStack()
         try:
@@ -123,7 +124,7 @@ class Upload:
         """The last step, with what is to be said of the blob."""
         files, store = self._container.files, self._container.datastore.name
         with _lock(self._container, self._path):
-            check_write(self._headers, find(self._parts, self._container, self._path))
+            _check_write(self._parts, self._container, self._path, self._headers)
             self._stack.close()
             entry = files.entry(self._path)
             if entry is None:
@@ -355,6 +356,12 @@ def check_md5(said: str, found: str) -> None:
             "send them again",
             code="Md5Mismatch",
         )
+
+
+def _check_write(parts: Parts, container: Container, path: str, headers: Mapping[str, str]) -> None:
+    """As check_write, of the blob that is there; who sets no condition asks for no look at it."""
+    if is_conditional(headers):
+        check_write(headers, find(parts, container, path))
 
 
 def _blocks_of(parts: Parts, container: Container, blob: Blob | None) -> list[Block]:

@@ -8,6 +8,7 @@ Always: the subscription and resource group of the path are the workspace's own,
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.types import Identity, Workspace
 
 Authenticate = Callable[[Request], Identity]
+_METRICS = "/metric/runs/"
 
 
 @dataclass(frozen=True)
@@ -105,8 +107,34 @@ class Caller:
             request.method,
             request.url.path,
             dict(request.query_params),
-            None if _has_parts(request) else _json(body),
+            None if _has_parts(request) else _json(body, request.url.path),
         )
+
+
+def part(holder: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """A JSON object in a body; empty when it is not there.
+
+    Raises:
+        InvalidInput: it is something else.
+    """
+    found = holder.get(key)
+    if found is not None and not isinstance(found, Mapping):
+        raise InvalidInput(f"`{key}` is no JSON object", at=[key])
+    return found or {}
+
+
+def items(holder: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    """A list of JSON objects in a body; empty when it is not there.
+
+    Raises:
+        InvalidInput: it is something else.
+    """
+    found = holder.get(key)
+    if found is None:
+        return []
+    if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
+        raise InvalidInput(f"`{key}` is no list of JSON objects", at=[key])
+    return found
 
 
 def base_url(request: Request) -> str:
@@ -133,10 +161,20 @@ def _has_parts(request: Request) -> bool:
     return request.headers.get("content-type", "").startswith("multipart/")
 
 
-def _json(body: bytes) -> Any:
+def _json(body: bytes, path: str) -> Any:
     if not body.strip():
         return None
     try:
-        return json.loads(body)
+        # Only metrics may be what JSON has no numbers for; elsewhere no answer could tell it.
+        if _METRICS in path:
+            return json.loads(body)
+        return json.loads(body, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise InvalidInput("the request's body is no JSON") from error
+
+
+def _finite(text: str) -> float:
+    found = float(text)
+    if not math.isfinite(found):
+        raise InvalidInput(f"the request's body has the number `{text[:40]}`", "write it as a text")
+    return found

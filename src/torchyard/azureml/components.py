@@ -129,15 +129,8 @@ def _environment_id(call: Call, reference: str) -> str:
 
 
 def _version(call: Call, component: Component) -> Version:
-    return Version(
-        name=component.name,
-        version=component.version,
-        created_at=component.created_at,
-        owner=component.owner,
-        description=component.description,
-        tags=component.tags,
-        properties=component.properties,
-        archived=component.archived,
+    return arm.version_of(
+        component,
         said={"componentSpec": spec_of(call, component)},
         anonymous=component.anonymous,
     )

@@ -122,7 +122,7 @@ class Computes:
                 }
                 for node in nodes
             ],
-            "nextLink": None,
+            # No `nextLink`: SDK v1 follows one that is null.
         }
 
     def _of_instances(self, call: Call, name: str) -> None:

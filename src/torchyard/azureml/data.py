@@ -118,15 +118,8 @@ class Noun:
 
 
 def _version(call: Call, asset: DataAsset) -> Version:
-    return Version(
-        name=asset.name,
-        version=asset.version,
-        created_at=asset.created_at,
-        owner=asset.owner,
-        description=asset.description,
-        tags=asset.tags,
-        properties=asset.properties,
-        archived=asset.archived,
+    return arm.version_of(
+        asset,
         said={
             "dataType": asset.type,
             "dataUri": arm.long_uri(call, asset.uri),

@@ -18,10 +18,11 @@ from torchyard.azureml import containers
 from torchyard.azureml.blob_links import Links
 from torchyard.azureml.calls import Call
 from torchyard.azureml.resources import Ask, Made, Page, Resource, Verb
+from torchyard.base import fields
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput
-from torchyard.data import datastores, documents
+from torchyard.data import datastores
 from torchyard.data.datastores import BLOB_STORE, BUILT_IN
 from torchyard.data.types import Datastore
 
@@ -105,7 +106,7 @@ class DatastoreKind:
             )
         known = self._find(call, name)
         description = str(properties.get("description") or "")
-        tags = documents.texts(properties, "tags")
+        tags = fields.texts(properties, "tags")
         if name in BUILT_IN and (tags or description in ("", known.description)):
             if tags:
                 raise Conflict(f"datastore `{name}` is built in and can't be changed")
@@ -128,7 +129,7 @@ class DatastoreKind:
         if credentials:
             document["credentials"] = credentials
         document["description"] = str(properties.get("description") or "")
-        document["tags"] = documents.texts(properties, "tags")
+        document["tags"] = fields.texts(properties, "tags")
         return {key: value for key, value in document.items() if value not in (None, "", {})}
 
     def _resource(self, call: Call, found: Datastore) -> Resource:

@@ -21,6 +21,7 @@ from torchyard.azureml import containers, errors
 from torchyard.azureml.calls import Authenticate, base_url
 from torchyard.base.clock import Clock
 from torchyard.base.errors import Conflict, InvalidInput, NotAuthenticated, TorchyardError
+from torchyard.worker import azure_addresses
 from torchyard.workspaces import jwts
 from torchyard.workspaces.jwts import Signer
 from torchyard.workspaces.types import Identity
@@ -45,6 +46,9 @@ class Way(Protocol):
 
 OpenTls = Callable[[str], Way]
 """From what a client calls the server by (empty when it has TLS already) to its way in by TLS."""
+
+PATHS = ("/metadata", "/discovery", "/registrymanagement", "/msi", "/v1/client-env")
+"""What the routes here are below."""
 
 
 def router(
@@ -78,7 +82,7 @@ def router(
 
     @routes.get("/discovery")
     async def discovery(request: Request) -> dict[str, Any]:
-        return services(base_url(request))
+        return azure_addresses.services(base_url(request))
 
     @routes.get("/registrymanagement/{path:path}")
     async def registries(path: str) -> JSONResponse:
@@ -195,15 +199,6 @@ def cloud(base: str, tenant: str, storage: str) -> dict[str, Any]:
         "vmImageAliasDoc": f"{base}/",
         "activeDirectoryDataLake": f"{base}/",
     }
-
-
-def services(base: str) -> dict[str, str]:
-    """Where each of Azure ML's services is: all are this server."""
-    names = (
-        "api", "experimentation", "history", "hyperdrive", "modelmanagement", "notebooks",
-        "pipelines", "studio", "catalog", "registry",
-    )  # fmt: skip
-    return dict.fromkeys(names, base)
 
 
 def _literal(host: str) -> str:

@@ -184,15 +184,8 @@ def said(call: Call, definition: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _own(call: Call, asset: EnvironmentAsset) -> Version:
-    return Version(
-        name=asset.name,
-        version=asset.version,
-        created_at=asset.created_at,
-        owner=asset.owner,
-        description=asset.description,
-        tags=asset.tags,
-        properties=asset.properties,
-        archived=asset.archived,
+    return arm.version_of(
+        asset,
         said={**said(call, asset.definition), "environmentType": "UserCreated"},
         anonymous=asset.name == assets.ANONYMOUS,
     )

@@ -51,6 +51,7 @@ _DURATION = re.compile(
     re.IGNORECASE,
 )
 _UNIT_S = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
+_LONGEST_S = 1000 * 366 * 86_400
 _SNAPSHOT = re.compile(r"^azureml:(snapshot:[0-9a-f]{64})\Z")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _COMMON_RUNTIME = "AZUREML_COMPUTE_USE_COMMON_RUNTIME"
@@ -194,6 +195,8 @@ def duration_s(text: str, at: tuple[str, ...] = ()) -> int:
     if match is None or not any(match.groupdict().values()):
         raise InvalidSpec(f"`{text[:40]}` is no duration", "for example `PT1H30M`", at=at)
     found = sum(float(match[unit] or 0) * each_s for unit, each_s in _UNIT_S.items())
+    if found > _LONGEST_S:
+        raise InvalidSpec(f"`{text[:40]}` is longer than a thousand years", "shorten it", at=at)
     return round(found)
 
 
@@ -274,7 +277,7 @@ def _queue_settings(reader: Reader, value: Any) -> dict[str, Any]:
         found["job_tier"] = tier
     priority = given.get("priority")
     if priority is not None:
-        if isinstance(priority, bool) or priority not in PRIORITIES:
+        if type(priority) is not int or priority not in PRIORITIES:
             raise InvalidSpec(
                 f"`priority` is `{str(priority)[:40]}`",
                 "1 is low, 2 medium, 3 high",

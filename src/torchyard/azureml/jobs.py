@@ -15,7 +15,7 @@ from typing import Any
 from torchyard.azureml import assets, job_resources
 from torchyard.azureml.calls import Call
 from torchyard.azureml.job_documents import NOT_SERVED, Reader
-from torchyard.azureml.resources import Ask, Made, Page, Resource, Verb
+from torchyard.azureml.resources import Ask, Made, Page, Resource, Verb, mark_of
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs import actions, deletion, removal, resubmission, store, submission
 from torchyard.jobs.room import Room
@@ -48,15 +48,13 @@ class Jobs:
         kind = assets.asked_of(call, "jobtype").lower()
         if kind in NOT_SERVED:
             return Page([])
-        if ask.after and not ask.after.isdecimal():
-            raise InvalidInput(f"`$skip` is `{ask.after[:40]}`", "take it from `nextLink`")
         tag = assets.asked_of(call, "tag")
         found = actions.list_in(
             self.room,
             call.workspace.name,
             archived=_view(call),
             tags=[tag] if tag else (),
-            before=int(ask.after) if ask.after else None,
+            before=mark_of(ask.after),
             limit=ask.most,
             type=_COMMAND,
         )
@@ -93,7 +91,7 @@ class Jobs:
 
     def delete(self, call: Call, name: str) -> None:
         choice = deletion.Choice(names=[name])
-        deletion.delete(self.room, call.workspace.name, choice, call.identity.user)
+        deletion.delete_by(self.room, call.workspace.name, choice, call.identity)
         removal.work(self.room)
         self.room.bell.set()
 

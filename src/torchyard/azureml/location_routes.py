@@ -30,7 +30,9 @@ def router(room: Room, authenticate: Authenticate) -> APIRouter:
 
     @routes.get("/vmsizes")
     def vm_sizes(identity: person, subscription: str, location: str) -> dict[str, Any]:
-        return {"value": [_size(one) for one in sizes.known(room.home).values()]}
+        known = [_size(one) for one in sizes.known(room.home).values()]
+        # SDK v1 reads the second.
+        return {"value": known, "amlCompute": known}
 
     @routes.get("/usages")
     def usages(identity: person, subscription: str, location: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Annotated, Any, Protocol
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Depends, Response
 from fastapi.responses import JSONResponse
@@ -122,10 +122,15 @@ class VersionedKind(Protocol):
     def delete(self, call: Call, name: str, version: str) -> None: ...
 
 
+def path_of(type: str) -> str:
+    """Where the resources of a type are, below the workspace's path."""
+    return f"/{ARM}/{type.lower()}"
+
+
 def mount(routes: APIRouter, kind: Kind, caller: Callable[..., Any]) -> None:
     """The routes of a type with names."""
     the_call = Annotated[Call, Depends(caller)]
-    top = f"/{ARM}/{kind.type.lower()}"
+    top = path_of(kind.type)
 
     @routes.get(top)
     def list_all(call: the_call) -> JSONResponse:
@@ -152,7 +157,7 @@ def mount(routes: APIRouter, kind: Kind, caller: Callable[..., Any]) -> None:
 def mount_versioned(routes: APIRouter, kind: VersionedKind, caller: Callable[..., Any]) -> None:
     """The routes of a type with names and versions."""
     the_call = Annotated[Call, Depends(caller)]
-    top = f"/{ARM}/{kind.type.lower()}"
+    top = path_of(kind.type)
     one = f"{top}/{{name}}/versions/{{version}}"
 
     @routes.get(top)
@@ -224,19 +229,36 @@ def ask_of(call: Call) -> Ask:
     """
     given = {key.lower().lstrip("$"): value for key, value in call.query.items()}
     top = given.get("top") or given.get("maxpagesize") or given.get("count") or ""
-    if top and not (top.isdigit() and len(top) < 9 and int(top) > 0):
+    if top and not (top.isascii() and top.isdecimal() and len(top) < 9 and int(top) > 0):
         raise InvalidInput(f"`$top` is `{top[:20]}`", "a number from 1 up")
     most = min(int(top), _MOST) if top else _PAGE
-    return Ask(given.get("skiptoken") or given.get("skip") or "", most)
+    after = given.get("skiptoken") or given.get("skip") or given.get("continuationtoken") or ""
+    return Ask(after, most)
+
+
+def mark_of(after: str) -> int | None:
+    """The id behind which a page goes on, as the page before told it; None for the first.
+
+    Raises:
+        InvalidInput: no page told it.
+    """
+    if not after:
+        return None
+    if not (after.isascii() and after.isdecimal() and len(after) < 19):
+        raise InvalidInput(
+            f"`{after[:40]}` is no place to go on from", "begin the list again, and follow its link"
+        )
+    return int(after)
 
 
 def _page(call: Call, page: Page) -> JSONResponse:
     body: dict[str, Any] = {"value": [to_json(call, one) for one in page.value]}
     if page.next:
         kept = {k: v for k, v in call.query.items() if k.lower() not in ("$skiptoken", "$skip")}
-        path = call.path.partition(f"/{ARM}")[2]
+        # Behind `/azureml/{workspace}/arm`.
+        path = quote("/".join(call.path.split("/")[4:]))
         query = urlencode({**kept, "$skipToken": page.next})
-        body["nextLink"] = f"{call.base}{call.workspace_id}{path}?{query}"
+        body["nextLink"] = f"{call.base}{call.workspace_id}/{path}?{query}"
     return JSONResponse(body)
 
 

@@ -6,6 +6,7 @@ Always: what Azure ML has and torchyard has not is refused by name, in Azure's e
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -13,9 +14,10 @@ from fastapi.responses import JSONResponse
 
 from torchyard.azureml.calls import Authenticate, Call, Caller
 from torchyard.azureml.errors import ALL_METHODS, AzureRoute, NotServed
-from torchyard.azureml.resources import Kind, VersionedKind, mount, mount_versioned
+from torchyard.azureml.resources import Kind, VersionedKind, mount, mount_versioned, path_of
 from torchyard.base.db import Database
 from torchyard.base.errors import NotFound
+from torchyard.base.lazy_routes import LazyRoutes, add_routes
 
 # Types that torchyard does not have yet, and what to tell of them.
 NOT_SERVED = {
@@ -31,39 +33,51 @@ NOT_SERVED = {
     "pipelines": "pipelines",
     "studioservice": "pipelines",
     "jasmine": "automated machine learning",
+    "checkcomputenameavailability": "compute instances",
+    "linkedservices": "linked services",
+    "resynckeys": "keys of storage accounts",
 }
 
 
-def router(
+def groups(
     db: Database,
     authenticate: Authenticate,
     kinds: Sequence[Kind],
     versioned: Sequence[VersionedKind],
     services: Sequence[Callable[[Caller], APIRouter]],
-) -> APIRouter:
+) -> list[LazyRoutes]:
     """Everything below `/azureml/{workspace}`, after paths.py.
 
     Args:
         authenticate: from a request to who asks; reads the workspace in `path_params`.
-        services: makers of the data plane's routes (history, artifact …).
+        services: makers of the data plane's routes (history, artifact …); their paths are mixed.
     """
-    routes = APIRouter(
-        prefix="/azureml/{workspace}", route_class=AzureRoute, include_in_schema=False
-    )
     caller = Caller(db, authenticate)
     the_call = Annotated[Call, Depends(caller)]
-    for kind in kinds:
-        mount(routes, kind, caller)
-    for one in versioned:
-        mount_versioned(routes, one, caller)
-    for service in services:
-        routes.include_router(service(caller))
 
     def absent(call: the_call, request: Request, path: str) -> JSONResponse:
         raise _absent(request.method, path)
 
-    routes.add_api_route("/{path:path}", absent, methods=ALL_METHODS)
-    return routes
+    def group(fill: Callable[[APIRouter], object], path: str) -> LazyRoutes:
+        def make() -> APIRouter:
+            routes = APIRouter(route_class=AzureRoute)
+            fill(routes)
+            routes.add_api_route("/{path:path}", absent, methods=ALL_METHODS)
+            return routes
+
+        return LazyRoutes([path], make, within="/azureml/{workspace}")
+
+    def add_services(routes: APIRouter) -> None:
+        add_routes(routes, *(one(caller) for one in services))
+
+    return [
+        *(group(partial(mount, kind=kind, caller=caller), path_of(kind.type)) for kind in kinds),
+        *(
+            group(partial(mount_versioned, kind=kind, caller=caller), path_of(kind.type))
+            for kind in versioned
+        ),
+        group(add_services, ""),
+    ]
 
 
 def _absent(method: str, path: str) -> NotFound | NotServed:

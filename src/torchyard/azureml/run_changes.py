@@ -14,10 +14,11 @@ from typing import Any
 from torchyard.azureml.calls import Call
 from torchyard.base.clock import from_text
 from torchyard.base.errors import InvalidInput
-from torchyard.jobs import actions, runs, spec_values
+from torchyard.jobs import actions, local_runs, runs, spec_values
 from torchyard.jobs.room import Room
-from torchyard.jobs.types import Job, Status
+from torchyard.jobs.types import Job, JobError, Status
 
+_LONGEST_MESSAGE = 10_000
 _EVENTS = {
     "start": Status.RUNNING,
     "end": Status.COMPLETED,
@@ -62,7 +63,7 @@ def put(room: Room, call: Call, name: str, experiment: str) -> Job:
     hidden = asked.get("hidden")
     if isinstance(hidden, bool) and hidden != job.archived:
         actions.archive(room, workspace, name, hidden)
-    if job.type == runs.RUN and asked.get("status"):
+    if _is_clients(job) and asked.get("status"):
         status = actions.status_named(str(asked["status"]))
         if status is not job.status:
             runs.change_run(
@@ -90,10 +91,17 @@ def note_event(room: Room, call: Call, name: str) -> None:
     word = str(call.document.get("name") or "").rpartition(".")[2].lower()
     status = _EVENTS.get(word)
     job = actions.get(room, call.workspace.name, name)
-    if status is not None and job.type == runs.RUN and status is not job.status:
+    if _is_clients(job) and (error := _error(call.document.get("data"))) is not None:
+        runs.change_run(room, call.workspace.name, name, status=Status.FAILED, error=error)
+    elif status is not None and _is_clients(job) and status is not job.status:
         runs.change_run(room, call.workspace.name, name, status=status)
     elif status is Status.CANCELED and not job.status.ended:
         actions.cancel(room, call.workspace.name, name)
+
+
+def _is_clients(job: Job) -> bool:
+    """Whether its status is the client's to say: a local run's is its program's."""
+    return job.type == runs.RUN and not local_runs.is_local(job)
 
 
 def _made(room: Room, call: Call, name: str, experiment: str) -> Job:
@@ -117,6 +125,19 @@ def _made(room: Room, call: Call, name: str, experiment: str) -> Job:
         tags={},
         name=name,
     )
+
+
+def _error(data: Any) -> JobError | None:
+    """What a client says that went wrong, for example by `run.fail(error_details=…)`."""
+    found: Any = data if isinstance(data, Mapping) else {}
+    for word in ("errorresponse", "error"):
+        found = next((value for key, value in found.items() if key.lower() == word), None)
+        if not isinstance(found, Mapping):
+            return None
+    message = str(found.get("message") or "")
+    if not message:
+        return None
+    return JobError(str(found.get("code") or "UserError")[:100], message[:_LONGEST_MESSAGE])
 
 
 def _texts(asked: Mapping[str, Any], key: str) -> dict[str, str]:

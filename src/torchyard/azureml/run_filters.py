@@ -9,15 +9,18 @@ Source: https://docs.oasis-open.org/odata/odata/v4.01/odata-v4.01-part2-url-conv
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from torchyard.base.errors import InvalidInput
 
 Condition = Callable[[Mapping[str, Any]], bool]
 
-_TOKEN = re.compile(r"\s*(\(|\)|'(?:[^']|'')*'|[^\s()]+)")
+# SDK v1 writes the values of tags as JSON does.
+_TOKEN = re.compile(r"""\s*(\(|\)|'(?:[^']|'')*'|"(?:[^"\\]|\\.)*"|[^\s()]+)""")
 _COMPARISONS: dict[str, Callable[[str, str], bool]] = {
     "eq": lambda held, wanted: held == wanted,
     "ne": lambda held, wanted: held != wanted,
@@ -99,13 +102,17 @@ def _comparison(
 def _held(run: Mapping[str, Any], key: str) -> str | None:
     top, slash, below = key.partition("/")
     if slash and top.lower() in _MAPS:
-        value = run[_MAPS[top.lower()]].get(below)
+        # An experiment has no properties.
+        value = (run.get(_MAPS[top.lower()]) or {}).get(below)
     else:
         value = next((one for name, one in run.items() if name.lower() == key.lower()), None)
     return None if value is None else str(value)
 
 
 def _plain(value: str) -> str:
+    if value.startswith('"') and len(value) > 1:
+        with suppress(ValueError):
+            return str(json.loads(value))
     return value[1:-1].replace("''", "'") if value.startswith("'") and len(value) > 1 else value
 
 

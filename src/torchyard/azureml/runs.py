@@ -20,7 +20,7 @@ from torchyard.azureml.resources import timestamp
 from torchyard.base.errors import TorchyardError
 from torchyard.data.datastores import ARTIFACT_STORE, artifacts_of
 from torchyard.data.types import DATA_TYPES
-from torchyard.jobs import actions, artifacts, secrets, spec
+from torchyard.jobs import actions, artifacts, local_runs, secrets, spec
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Job, JobError
 
@@ -56,6 +56,7 @@ def to_json(call: Call, job: Job) -> dict[str, Any]:
         "userTenantId": None,
         "upn": job.owner,
     }
+    is_script = job.type == "command" or local_runs.is_local(job)
     body = {
         "runNumber": job.id,
         "runId": job.name,
@@ -78,9 +79,9 @@ def to_json(call: Call, job: Job) -> dict[str, Any]:
         "description": job.description,
         "dataContainerId": container(job.name),
         "hidden": job.archived,
-        "runType": "azureml.scriptrun" if job.type == "command" else "azureml.interactiverun",
+        "runType": "azureml.scriptrun" if is_script else "azureml.interactiverun",
         "runTypeV2": {
-            "orchestrator": "Execution" if job.type == "command" else None,
+            "orchestrator": "Execution" if is_script else None,
             "traits": [],
             "attribution": None,
             "computeType": None,
@@ -88,7 +89,7 @@ def to_json(call: Call, job: Job) -> dict[str, Any]:
         "tags": job.tags,
         "properties": job.properties,
         "parameters": {},
-        "target": job.compute or None,
+        "target": _target(job),
         "primaryMetricName": None,
         "services": {},
         "inputDatasets": [],
@@ -117,7 +118,7 @@ def details(room: Room, call: Call, job: Job, link: Link) -> dict[str, Any]:
     ]
     body = {
         "runId": job.name,
-        "target": job.compute or None,
+        "target": _target(job),
         "status": job.status.value,
         "parentRunId": job.parent or None,
         "createdTimeUtc": timestamp(job.created_at),
@@ -143,6 +144,10 @@ def details(room: Room, call: Call, job: Job, link: Link) -> dict[str, Any]:
         for path, _ in artifacts.logs_of(room, job)
     }
     return {**_masked(job, body), "logFiles": logs}
+
+
+def _target(job: Job) -> str | None:
+    return local_runs.TARGET if local_runs.is_local(job) else job.compute or None
 
 
 def error_json(call: Call, job: Job) -> dict[str, Any] | None:

@@ -1,4 +1,10 @@
-"""SDK v1's compute service: the same computes as Resource Manager's, at another address."""
+"""SDK v1's compute service: the same computes as Resource Manager's, at another address.
+
+Owns: the name by which SDK v1 can mean this machine's compute.
+Leaves: computes to computes.py, jobs on them to v1_execution.py.
+Always: to SDK v1 `local` is where it runs things itself, without a server; `local-cluster` is our
+`local` there, unless somebody has made a cluster of that name.
+"""
 
 from typing import Annotated, Any
 
@@ -10,8 +16,22 @@ from torchyard.azureml.computes import Computes
 from torchyard.azureml.errors import AzureRoute
 from torchyard.azureml.paths import ARM
 from torchyard.azureml.resources import OPERATIONS, Ask, Resource, to_json
+from torchyard.base.errors import NotFound
+from torchyard.compute.types import LOCAL
 
 _ALL = 1000
+LOCAL_CLUSTER = "local-cluster"
+
+
+def is_local(computes: Computes, call: Call, name: str) -> bool:
+    """Whether this name means the compute `local`."""
+    if name.lower() != LOCAL_CLUSTER:
+        return False
+    try:
+        computes.get(call, name)
+    except NotFound:
+        return True
+    return False
 
 
 def routes(computes: Computes, caller: Caller) -> APIRouter:
@@ -22,10 +42,15 @@ def routes(computes: Computes, caller: Caller) -> APIRouter:
     @found.get("/rp/computes")
     def list_all(call: the_call) -> JSONResponse:
         page = computes.list(call, Ask(most=_ALL))
-        return JSONResponse({"value": [_json(call, one) for one in page.value]})
+        found = {one["name"]: one for one in (_json(call, each) for each in page.value)}
+        if LOCAL in found and LOCAL_CLUSTER not in found:
+            found[LOCAL_CLUSTER] = _renamed(found.pop(LOCAL))
+        return JSONResponse({"value": list(found.values())})
 
     @found.get("/rp/computes/{name}")
     def get(call: the_call, name: str) -> JSONResponse:
+        if is_local(computes, call, name):
+            return JSONResponse(_renamed(_json(call, computes.get(call, LOCAL))))
         return JSONResponse(_json(call, computes.get(call, name)))
 
     @found.delete("/rp/computes/{name}")
@@ -45,3 +70,8 @@ def _json(call: Call, resource: Resource) -> dict[str, Any]:
     # The client looks into these without asking whether they are there.
     found["properties"]["properties"]["userAccountCredentials"] = {}
     return {key: value for key, value in found.items() if key not in ("identity", "sku")}
+
+
+def _renamed(found: dict[str, Any]) -> dict[str, Any]:
+    top = str(found["id"]).rpartition("/")[0]
+    return {**found, "name": LOCAL_CLUSTER, "id": f"{top}/{LOCAL_CLUSTER}"}

@@ -8,6 +8,7 @@ a dataset.
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -15,16 +16,18 @@ import yaml
 from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse
 
-from torchyard.azureml.calls import Call, Caller
+from torchyard.azureml.calls import Call, Caller, part
 from torchyard.azureml.errors import AzureRoute
 from torchyard.azureml.resources import timestamp
-from torchyard.base.errors import Conflict, InvalidInput, TorchyardError
+from torchyard.base import fields
+from torchyard.base.errors import Conflict, InvalidInput, NotFound, TorchyardError
 from torchyard.data import actions as data
 from torchyard.data import assets, saved_datasets, uris
 from torchyard.data.assets import Request
 from torchyard.data.saved_datasets import SavedDataset
 from torchyard.data.types import DataAsset
 from torchyard.jobs.room import Room
+from torchyard.workspaces import actions as workspaces
 
 _SAVED = "azureml.v1.dataset"
 _FILE, _TABULAR = "file", "tabular"
@@ -70,6 +73,9 @@ class Datasets:
         if kind not in (_FILE, _TABULAR) or not dataflow:
             raise InvalidInput("a dataset has no definition, or is neither `file` nor `tabular`")
         id = saved_datasets.id_of(workspace, kind, dataflow)
+        # Lists come here for each of their data.
+        with suppress(NotFound):
+            return self.saved(workspace, id)
         made = SavedDataset(workspace, id, kind, dataflow, self.room.clock.now(), dict(said))
         with self.room.db.write() as connection:
             saved_datasets.save(connection, made)
@@ -84,7 +90,8 @@ class Datasets:
         if asset.properties.get(_SAVED):
             return self.saved(asset.workspace, asset.properties[_SAVED])
         key = {"uri_file": "file", "mltable": "folder"}.get(asset.type, "pattern")
-        path = asset.uri.rstrip("/") + ("/**" if key == "pattern" else "")
+        path = self._theirs(asset.workspace, asset.uri.rstrip("/"))
+        path += "/**" if key == "pattern" else ""
         table = yaml.safe_dump({"type": "mltable", "paths": [{key: path}]})
         dataflow = json.dumps({"blocks": [], "meta": {"RsDataflow": table}})
         return self.save(asset.workspace, _FILE, dataflow, {})
@@ -92,14 +99,13 @@ class Datasets:
     def register(self, call: Call) -> DataAsset:
         """A name and a version for a definition."""
         body, workspace = call.document, call.workspace.name
-        latest = body.get("latest") or {}
+        latest = part(body, "latest")
         kind = str(body.get("datasetType") or _FILE)
-        saved = self.save(
-            workspace, kind, str(latest.get("dataflow") or ""), latest.get("properties") or {}
-        )
+        dataflow = str(latest.get("dataflow") or "")
+        saved = self.save(workspace, kind, dataflow, part(latest, "properties"))
         query = {key.lower(): value.lower() for key, value in call.query.items()}
         name = str(body.get("name") or "")
-        known = assets.list_in(self.room.db, workspace, name, archived=None) if name else []
+        known = assets.list_in(self.room.db, workspace, name) if name else []
         if known and query.get("updatedefinitionifexists") != "true":
             same = [one for one in known if one.properties.get(_SAVED) == saved.id]
             if same and query.get("ifexistsok") == "true":
@@ -111,7 +117,7 @@ class Datasets:
             path=path,
             type=type,
             description=str(body.get("description") or ""),
-            tags={key: str(value) for key, value in (body.get("tags") or {}).items()},
+            tags=fields.texts(body, "tags"),
             properties={_SAVED: saved.id},
         )
         assets.read_document({"name": name, "path": path, "type": type})
@@ -153,6 +159,38 @@ class Datasets:
             return f"azureml:{saved.id}", "mltable"
         return self._looked_at(saved.workspace, self._ours(path), type)
 
+    def change(self, call: Call, id: str) -> DataAsset:
+        """Say something else of a registered dataset: description and tags."""
+        workspace, body = call.workspace.name, call.document
+        names = {
+            saved_datasets.id_of(workspace, "name", one.name): one.name
+            for one in assets.list_in(self.room.db, workspace)
+        }
+        if id.lower() not in names:
+            raise NotFound(f"dataset `{id[:60]}` is not registered in workspace `{workspace}`")
+        said, version = fields.texts(body, "tags"), str(part(body, "latest").get("versionId") or "")
+        there = assets.get(self.room.db, workspace, names[id.lower()], version or assets.LATEST)
+        return assets.describe(
+            self.room.db,
+            workspace,
+            there.name,
+            there.version,
+            str(body.get("description") or ""),
+            said,
+            there.properties,
+        )
+
+    def _theirs(self, workspace: str, path: str) -> str:
+        """The long form of a path in a datastore: the client reads no other."""
+        mark = "azureml://datastores/"
+        if not path.startswith(mark):
+            return path
+        there = workspaces.get(self.room.db, workspace)
+        return (
+            f"azureml://subscriptions/{there.subscription_id}/resourcegroups/"
+            f"{there.resource_group}/workspaces/{there.name}/datastores/{path.removeprefix(mark)}"
+        )
+
     def _ours(self, path: str) -> str:
         """The short form of a path in a datastore."""
         found = uris.datastore(path, "") if "/subscriptions/" not in path else None
@@ -172,7 +210,8 @@ def routes(datasets: Datasets, caller: Caller) -> APIRouter:
     def save(call: the_call) -> JSONResponse:
         body = call.document
         kind, dataflow = str(body.get("datasetType") or ""), str(body.get("dataflowJson") or "")
-        made = datasets.save(call.workspace.name, kind, dataflow, body.get("properties") or {})
+        said = part(body, "properties")
+        made = datasets.save(call.workspace.name, kind, dataflow, said)
         return JSONResponse(_saved_json(made))
 
     @found.get("/dataset/saveddatasets/{id}")
@@ -190,12 +229,23 @@ def routes(datasets: Datasets, caller: Caller) -> APIRouter:
         value = [datasets.to_json(one) for one in there]
         return JSONResponse({"value": value, "continuationToken": None, "nextLink": None})
 
+    @found.put("/dataset/datasets/{id}")
+    def change(call: the_call, id: str) -> JSONResponse:
+        return JSONResponse(datasets.to_json(datasets.change(call, id)))
+
+    @found.delete("/dataset/datasets/{name}")
+    def unregister(call: the_call, name: str) -> JSONResponse:
+        assets.archive(db, call.workspace.name, name)
+        return JSONResponse({})
+
     @found.get("/dataset/datasets/query/{question}")
     def query(call: the_call, question: str) -> JSONResponse:
         word, _, wanted = question.partition("=")
         if word == "name":
             version = call.query.get("versionId") or assets.LATEST
             asset = assets.get(db, call.workspace.name, wanted, version)
+            if asset.archived and version == assets.LATEST:
+                raise NotFound(f"dataset `{asset.name}` is not registered any more")
             return JSONResponse(datasets.to_json(asset))
         there = [
             one

@@ -5,6 +5,7 @@ Leaves: names, versions and content to environments/.
 Always: an environment that comes back from the client as it was given is the one it was.
 """
 
+import json
 from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any
@@ -13,7 +14,7 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse
 
 from torchyard.azureml.calls import Call, Caller
-from torchyard.azureml.errors import AzureRoute
+from torchyard.azureml.errors import AzureRoute, NotServed
 from torchyard.base import azureml_environment
 from torchyard.base.clock import Clock
 from torchyard.base.errors import InvalidInput, NotFound, TorchyardError
@@ -28,6 +29,9 @@ _PYPI = (
     "--find-links https://pypi.python.org/simple/index.html",
     "--extra-index-url https://pypi.python.org/simple",
 )
+_SNAPSHOT = "snapshot:"
+# A run gets its variables with its own configuration; here they wait to be got again.
+_BESIDE, _KEPT = ("environmentVariables", "inferencingStackVersion"), "torchyard.sdk_v1"
 _IMAGE = "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04"
 
 
@@ -63,9 +67,27 @@ def routes(room: Environments, clock: Clock, caller: Caller) -> APIRouter:
     @found.put("/{name}")
     @found.put("/{name}/versions/{version}")
     def register(call: the_call, name: str, version: str = "") -> JSONResponse:
-        made = registered(room, clock, call, {**call.document, "name": name}, version)
+        try:
+            made = registered(room, clock, call, {**call.document, "name": name}, version)
+        except TorchyardError as error:
+            body = _keys_lowered(call.document)
+            # `build` registers what it was given, whatever that is.
+            if error.at[:1] != ("name",) or not _is_published_as_is(
+                room, call.workspace.name, name, body
+            ):
+                raise
+            return JSONResponse(told(call.workspace.name, name))
         return JSONResponse(told(call.workspace.name, made.name, made.version))
 
+    def no_image(call: the_call, name: str) -> JSONResponse:
+        raise NotServed(
+            f"environment `{name}` is no image in a registry: it is built on the server's machine "
+            "by the first run that needs it, and kept",
+            f"build it now with `yard environment build -n {name}`",
+        )
+
+    # What else is asked about an environment is about its image: `image`, `recipe` and their kin.
+    found.add_api_route("/{name}/{rest:path}", no_image, methods=["GET", "POST"])
     return found
 
 
@@ -73,16 +95,21 @@ def registered(
     room: Environments, clock: Clock, call: Call, asked: Mapping[str, Any], version: str = ""
 ) -> EnvironmentAsset:
     """The version that holds what was asked; a new one, unless the newest holds it already."""
-    document = definition_of(asked)
-    request = assets.read_document({**document, "name": asked.get("name")})
+    document = {
+        **definition_of(room, asked),
+        "name": asked.get("name"),
+        "properties": _kept(asked),
+    }
+    request = assets.read_document(document)
     workspace = call.workspace.name
-    if not version:
+    if version:
+        request = assets.read_document({**document, "version": version})
+    else:
         known = assets.list_in(room.db, workspace, request.name)
-        same = [one for one in known if one.definition == request.definition]
+        wanted = request.definition, request.properties
+        same = [one for one in known if (one.definition, one.properties) == wanted]
         if same:
             return same[0]
-    if version:
-        request = assets.read_document({**document, "name": asked.get("name"), "version": version})
     return assets.register(
         room.db,
         clock,
@@ -99,44 +126,78 @@ def for_job(room: Environments, clock: Clock, call: Call, asked: Mapping[str, An
     An environment that was got by a curated or published name is meant by that name. One with a
     name of its own is registered by being used, as in Azure.
     """
-    name = str(asked.get("name") or "")
-    if _is_published(room, call.workspace.name, name):
+    body = _keys_lowered(asked)
+    name = str(body.get("name") or "")
+    if _is_published_as_is(room, call.workspace.name, name, body) is not False:
         # Azure's version numbers are not ours; ours come back as they were given.
         return f"azureml:{name}"
     try:
-        made = registered(room, clock, call, _keys_lowered(asked))
+        made = registered(room, clock, call, body)
     except TorchyardError as error:
         if error.at[:1] != ("name",):
             raise
-        return definition_of(_keys_lowered(asked))
+        return definition_of(room, body)
     return f"azureml:{made.name}:{made.version}"
 
 
-def definition_of(asked: Mapping[str, Any]) -> dict[str, Any]:
+def definition_of(room: Environments, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Our definition of what the JSON of an Environment holds.
 
     Raises:
         InvalidInput: it holds parts that exclude each other.
+        NotServed: a build context elsewhere, or a registry's password.
     """
     body = _keys_lowered(asked)
     docker, python = _part(body, "docker"), _part(body, "python")
-    if docker.get("baseDockerfile"):
-        raise InvalidInput(
-            "a Dockerfile's text is not taken from SDK v1",
-            "put it into a folder: `yard environment create -f` with `build: {path: …}`",
-        )
-    if docker.get("buildContext"):
-        raise InvalidInput(
-            "an environment with a build context in Git or a storage account is not served",
-            "give a base image, conda dependencies or a Dockerfile",
-        )
-    image = str(docker.get("baseImage") or "") or _IMAGE
-    if python.get("userManagedDependencies"):
-        return {"image": image}
+    found = _base(room, docker)
     conda = python.get("condaDependencies")
-    if not isinstance(conda, Mapping):
-        return {"image": image}
-    return {"image": image, "conda_file": _without_pypi(conda)}
+    if python.get("userManagedDependencies") or not isinstance(conda, Mapping):
+        return found
+    return {**found, "conda_file": _without_pypi(conda)}
+
+
+def _kept(asked: Mapping[str, Any]) -> dict[str, str]:
+    """What an environment of SDK v1 says and ours has no place for, as a property."""
+    body = _keys_lowered(asked)
+    found = {key: body[key] for key in _BESIDE if body.get(key)}
+    return {_KEPT: json.dumps(found, sort_keys=True)} if found else {}
+
+
+def _base(room: Environments, docker: Mapping[str, Any]) -> dict[str, Any]:
+    """What packages are put into: an image, or what a Dockerfile makes."""
+    image, text = str(docker.get("baseImage") or ""), str(docker.get("baseDockerfile") or "")
+    context = _part(docker, "buildContext")
+    if [bool(image), bool(text), bool(context)].count(True) > 1:
+        raise InvalidInput(
+            "an environment has more than one of `base_image`, `base_dockerfile` and "
+            "`build_context`",
+            "set the others to None",
+        )
+    if text:
+        return {"build": {"path": room.images.context_of(text)}}
+    if context:
+        path = str(context.get("location") or "")
+        if not path.startswith(_SNAPSHOT):
+            raise NotServed(
+                "a build context in Git or a storage account is not served for SDK v1",
+                "give `base_dockerfile`, or send the folder along: `yard environment create -f` "
+                "with `build: {path: …}`",
+            )
+        file = context.get("dockerfilePath") or "Dockerfile"
+        return {"build": {"path": path, "dockerfile_path": str(file)}}
+    return {"image": _with_registry(image, _part(docker, "baseImageRegistry")) or _IMAGE}
+
+
+def _with_registry(image: str, registry: Mapping[str, Any]) -> str:
+    address = str(registry.get("address") or "").rstrip("/")
+    if registry.get("username") or registry.get("password") or registry.get("registryIdentity"):
+        raise NotServed(
+            f"what opens the registry `{address}` is not taken from an environment",
+            "log in once on the server's machine, as its user: `podman login`",
+        )
+    if not image or not address or image.startswith(f"{address}/"):
+        return image
+    return f"{address}/{image}"
 
 
 def shown(
@@ -146,18 +207,19 @@ def shown(
     own = names.bare(name)
     if curated.named(own) is None and not _is_published(room, workspace, name):
         asset = assets.get(room.db, workspace, name, version)
-        return to_json(asset.name, asset.version, asset.definition)
+        found = to_json(room, asset.name, asset.version, asset.definition)
+        return {**found, **json.loads(asset.properties.get(_KEPT, "{}"))}
     reference = name if version == versions.LATEST else f"{name}:{version}"
-    found = showing.resolved(room, workspace, reference)
-    pinned = [one for one in found.get("packages", found["requirements"])]
-    python = f"python={found['python']}" if found["python"] else "python"
+    seen = showing.resolved(room, workspace, reference)
+    pinned = [one for one in seen.get("packages", seen["requirements"])]
+    python = f"python={seen['python']}" if seen["python"] else "python"
     conda = {
         "name": "project_environment",
         "channels": ["conda-forge"],
-        "dependencies": [python, "pip", {"pip": pinned or list(found["requirements"])}],
+        "dependencies": [python, "pip", {"pip": pinned or list(seen["requirements"])}],
     }
-    version = found["ref"].rpartition(":")[2] if version == versions.LATEST else version
-    return to_json(name, version, {"image": _IMAGE, "conda_file": conda})
+    version = seen["ref"].rpartition(":")[2] if version == versions.LATEST else version
+    return to_json(room, name, version, {"image": _IMAGE, "conda_file": conda})
 
 
 def _is_published(room: Environments, workspace: str, name: str) -> bool:
@@ -171,7 +233,27 @@ def _is_published(room: Environments, workspace: str, name: str) -> bool:
     return True
 
 
-def to_json(name: str, version: str, definition: Mapping[str, Any]) -> dict[str, Any]:
+def _is_published_as_is(
+    room: Environments, workspace: str, name: str, asked: Mapping[str, Any]
+) -> bool | None:
+    """Whether it is what a curated or published name stands for; None where that can't be had.
+
+    Somebody's own environment may have such a name (`pytorch-1.6-gpu`), and one that was got by it
+    may have been changed since.
+    """
+    if not _is_published(room, workspace, name):
+        return False
+    try:
+        known = shown(room, workspace, name)
+    except TorchyardError:
+        # Whoever creates a job of it, or registers it, says why.
+        return None
+    return definition_of(room, asked) == definition_of(room, known)
+
+
+def to_json(
+    room: Environments, name: str, version: str, definition: Mapping[str, Any]
+) -> dict[str, Any]:
     """The keys of azureml.core.Environment, in its own serialization."""
     conda = definition.get("conda_file")
     if isinstance(conda, str):
@@ -181,16 +263,24 @@ def to_json(name: str, version: str, definition: Mapping[str, Any]) -> dict[str,
     if conda is None and definition.get("pip_requirements"):
         lines = str(definition["pip_requirements"]).splitlines()
         conda = {"dependencies": ["python", {"pip": [one for one in lines if one.strip()]}]}
-    image = None if definition.get("build") else definition.get("image")
+    build = definition.get("build")
+    image = None if build else definition.get("image")
     found = azureml_environment.document(name, version, image, conda is None)
     found["python"]["condaDependencies"] = conda
+    if build:
+        text = room.images.text_alone(build["path"])
+        file = build.get("dockerfile_path") or "Dockerfile"
+        context = {"locationType": None, "location": build["path"], "dockerfilePath": file}
+        found["docker"] |= {"baseDockerfile": text} if text else {"buildContext": context}
     return found
 
 
 def _without_pypi(conda: Mapping[str, Any]) -> dict[str, Any]:
     found = {key: value for key, value in conda.items() if key != "name"}
-    dependencies = []
-    for one in found.get("dependencies") or []:
+    dependencies, given = [], found.get("dependencies") or []
+    if not isinstance(given, list):
+        raise InvalidInput("the environment's conda `dependencies` are no list")
+    for one in given:
         if isinstance(one, Mapping) and isinstance(one.get("pip"), list):
             one = {"pip": [line for line in one["pip"] if line not in _PYPI]}
         dependencies.append(one)

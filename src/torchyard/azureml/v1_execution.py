@@ -1,7 +1,7 @@
 """SDK v1's execution service: a ScriptRunConfig becomes a job.
 
 Owns: reading the request, the answers about its start and end.
-Leaves: the configuration to v1_run_configs.py, the job to jobs/.
+Leaves: the configuration to v1_run_configs.py, the job to jobs/, the target `local` to v1_local.py.
 Always: the run has the id that the client chose; asked again it is the same run.
 """
 
@@ -12,19 +12,16 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse
 
-from torchyard.azureml import v1_environments, v1_run_configs
+from torchyard.azureml import v1_computes, v1_environments, v1_run_configs
 from torchyard.azureml.calls import Call, Caller
+from torchyard.azureml.computes import Computes
 from torchyard.azureml.errors import AzureRoute, NotServed
 from torchyard.azureml.v1_datasets import Datasets
 from torchyard.azureml.v1_snapshots import Snapshots
 from torchyard.base.errors import InvalidInput
+from torchyard.compute.types import LOCAL
 from torchyard.jobs import actions, submission
 from torchyard.jobs.room import Room
-
-_LOCAL = NotServed(
-    "a run on the target `local` of SDK v1 is not served: it would run outside the server",
-    "name a compute target: `local-cluster`, or one of `ws.compute_targets`",
-)
 
 
 def routes(room: Room, snapshots: Snapshots, datasets: Datasets, caller: Caller) -> APIRouter:
@@ -43,11 +40,6 @@ def routes(room: Room, snapshots: Snapshots, datasets: Datasets, caller: Caller)
             "a run that only prepares its target is not served",
             "build the environment with `yard environment build`",
         )
-
-    @found.post("/localrun")
-    @found.post("/localprepare")
-    def local(call: the_call, experiment: str) -> JSONResponse:
-        raise _LOCAL
 
     @found.post("/startrun")
     def zipped(call: the_call, experiment: str) -> JSONResponse:
@@ -72,7 +64,7 @@ def submit(
     if not isinstance(configuration, Mapping):
         raise InvalidInput("the request has no `Configuration`")
     if str(configuration.get("target") or "local").lower() == "local":
-        raise _LOCAL
+        raise _outside()
     workspace = call.workspace.name
     asked = configuration.get("environment")
     environment = v1_environments.for_job(
@@ -84,6 +76,8 @@ def submit(
         partial(datasets.of_configuration, workspace),
         partial(datasets.of_reference, workspace),
     )
+    if v1_computes.is_local(Computes(room), call, document["compute"]):
+        document["compute"] = LOCAL
     document["name"] = call.query.get("runId") or None
     document["experiment_name"] = experiment
     snapshot_id = str(call.document.get("SnapshotId") or "")
@@ -95,3 +89,10 @@ def submit(
     document = {key: value for key, value in document.items() if value is not None}
     job, _ = submission.create(room, workspace, document, call.identity)
     return job.name
+
+
+def _outside() -> NotServed:
+    return NotServed(
+        "a run on the target `local` is not the server's to start: the client starts it itself",
+        "submit it by `Experiment.submit`, or name a compute target",
+    )

@@ -1,12 +1,12 @@
 """SDK v1's metric service: what `run.log` and its kin send, and what `get_metrics` asks for.
 
-Owns: which of it is a number of the run history, and which a row.
-Leaves: numbers to jobs/history.py, rows to jobs/metric_rows.py.
+Owns: the routes, and the form of what they tell.
+Leaves: reading what was logged to worker/azure_records.py, for the relay reads it too; numbers to
+jobs/history.py, rows to jobs/metric_rows.py.
 Always: a number that `run.log` sends is the same metric that MLflow and `yard job metrics` show;
 what is sent again is stored once.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Annotated, Any
@@ -18,16 +18,17 @@ from torchyard.azureml.calls import Call, Caller
 from torchyard.azureml.errors import AzureRoute
 from torchyard.azureml.resources import timestamp
 from torchyard.base.errors import InvalidInput, NotFound
-from torchyard.jobs import actions, history, metric_rows
+from torchyard.jobs import actions, history_records, metric_rows
 from torchyard.jobs.actions import job_key
-from torchyard.jobs.history import Metric, Record
+from torchyard.jobs.history_records import Record
 from torchyard.jobs.metric_rows import Row
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Job
+from torchyard.worker import azure_records
+from torchyard.worker.relay_records import Invalid
 
 _SCALAR = "azureml.v1.scalar"
-_NUMBERS = ("double", "float", "int", "integer", "long", "bool", "boolean")
-_MOST = 1000
+_FLOATS = ("float", "double")
 
 
 def routes(room: Room, caller: Caller) -> APIRouter:
@@ -38,15 +39,14 @@ def routes(room: Room, caller: Caller) -> APIRouter:
     @found.post("/metric/runs/{name}/batch")
     def log(call: the_call, name: str) -> JSONResponse:
         job = actions.get(room, call.workspace.name, name)
-        values = call.document.get("values")
-        if not isinstance(values, list):
-            raise InvalidInput("the request's `values` is no list")
-        records, rows = _read(values)
+        try:
+            told = azure_records.logged(name, call.document)
+        except Invalid as error:
+            raise InvalidInput(str(error)) from error
+        records, errors = _valid(told)
         room.history.append(job.id, records)
-        with room.db.write() as connection:
-            metric_rows.add(connection, job.id, rows)
         room.signals.notify(job_key(job))
-        return JSONResponse({"errors": []})
+        return JSONResponse({"errors": errors})
 
     @found.post("/metric/runs/{name}/list")
     def keys(call: the_call, name: str) -> JSONResponse:
@@ -79,51 +79,50 @@ def routes(room: Room, caller: Caller) -> APIRouter:
     return found
 
 
-def _read(values: Sequence[Any]) -> tuple[list[Record], list[Row]]:
-    """(numbers, rows) of what a client sends at once."""
-    numbers: list[tuple[datetime, Metric]] = []
-    rows: list[Row] = []
-    for metric in values:
-        if not isinstance(metric, Mapping):
-            raise InvalidInput("a metric is no JSON object")
-        key, columns = str(metric.get("name") or ""), metric.get("columns") or {}
-        kind = str((metric.get("properties") or {}).get("uxMetricType") or _SCALAR)
-        for value in metric.get("value") or []:
-            data, at = value.get("data") or {}, _time(value.get("createdUtc"))
-            step = value.get("step")
-            if _is_number(kind, key, columns, data):
-                moment = int(at.timestamp() * 1000)
-                numbers.append((at, history.metric(key, data[key], moment, step or 0)))
-                continue
-            row_id = str(value.get("metricId") or "")[:64]
-            if not key or not row_id:
-                raise InvalidInput("a metric has no `name` or no `metricId`")
-            types = {str(name): str(type) for name, type in columns.items()}
-            rows.append(Row(row_id, key[:250], kind[:64], types, _finite(data), at, step))
-    return _records(numbers), rows
+def _columns(rows: Sequence[Row]) -> dict[str, str]:
+    """Types by name; the client makes a number of all that stands in a column of numbers."""
+    columns: dict[str, str] = {}
+    for row in rows:
+        columns.update(row.columns)
+    for name, type in columns.items():
+        values = [row.values[name] for row in rows if name in row.values]
+        if type.lower() in _FLOATS and not all(map(_is_number, values)):
+            columns[name] = "string"
+    return columns
 
 
-def _records(numbers: Sequence[tuple[datetime, Metric]]) -> list[Record]:
-    """Points by their time, no two of a key and step in one millisecond.
+def _cell(row: Row, name: str, type: str) -> Any:
+    """What is missing in a column of numbers has to be one for the client."""
+    value = row.values.get(name)
+    return "NaN" if value is None and type.lower() in _FLOATS else value
 
-    A quick loop logs several in one; the history would lose their order and all but one of those
-    that are equal. Sent again, they get the same times.
+
+def _is_number(value: Any) -> bool:
+    return value is None or isinstance(value, (int, float)) or value in ("nan", "inf", "-inf")
+
+
+def _valid(told: Sequence[Mapping[str, Any]]) -> tuple[list[Record], list[dict[str, Any]]]:
+    """What can be stored, and what the client prints of the rest: one does not hold up others.
+
+    Raises:
+        InvalidInput: nothing of it can be stored.
     """
     found: list[Record] = []
-    newest: dict[tuple[str, int], int] = {}
-    for _, one in sorted(numbers, key=lambda pair: pair[0]):
-        moment = max(one.timestamp, newest.get((one.key, one.step), -1) + 1)
-        newest[one.key, one.step] = moment
-        found.append(one._replace(timestamp=moment))
-    return found
-
-
-def _is_number(kind: str, key: str, columns: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
-    if kind != _SCALAR or set(data) != {key}:
-        return False
-    value = data[key]
-    is_text = isinstance(value, str) and value not in ("NaN", "Infinity", "-Infinity")
-    return str(columns.get(key, "")).lower() in _NUMBERS and not is_text and value is not None
+    refused: list[tuple[str, InvalidInput]] = []
+    for one in told:
+        try:
+            found.append(history_records.read(one)[1])
+        except InvalidInput as error:
+            refused.append((str(one.get("key"))[:250], error))
+    if refused and not found:
+        raise refused[0][1]
+    return found, [
+        {
+            "metric": {"name": key},
+            "errorResponse": {"error": {"code": "UserError", "message": error.message}},
+        }
+        for key, error in refused
+    ]
 
 
 def _numbers(room: Room, job: Job, key: str) -> dict[str, Any] | None:
@@ -136,7 +135,7 @@ def _numbers(room: Room, job: Job, key: str) -> dict[str, Any] | None:
             "metricId": f"{key}-{place}",
             "createdUtc": timestamp(datetime.fromtimestamp(one.timestamp / 1000, timezone.utc)),
             "step": one.step,
-            "data": {key: history.number_json(one.value)},
+            "data": {key: history_records.number_json(one.value)},
         }
         for place, one in enumerate(points)
     ]
@@ -152,39 +151,14 @@ def _rows(room: Room, job: Job, key: str) -> dict[str, Any] | None:
         rows = metric_rows.of_job(connection, job.id, key)
     if not rows:
         return None
-    columns: dict[str, str] = {}
-    for row in rows:
-        columns.update(row.columns)
+    columns = _columns(rows)
     value = [
         {
             "metricId": row.row_id,
             "createdUtc": timestamp(row.at),
             "step": row.step,
-            "data": {name: row.values.get(name) for name in columns},
+            "data": {name: _cell(row, name, type) for name, type in columns.items()},
         }
         for row in rows
     ]
     return {"columns": columns, "value": value, "properties": {"uxMetricType": rows[0].kind}}
-
-
-def _finite(data: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON has no NaN, and a database keeps none."""
-    return {
-        str(name): str(value) if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in data.items()
-    }
-
-
-def _time(text: Any) -> datetime:
-    try:
-        moment = datetime.fromisoformat(_shortened(str(text)))
-    except ValueError:
-        return datetime.now(timezone.utc)
-    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
-
-
-def _shortened(text: str) -> str:
-    """Python 3.10 reads six digits of a second and no `Z`."""
-    head, _, rest = text.replace("Z", "+00:00").partition(".")
-    digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
-    return f"{head}.{digits[:6].ljust(6, '0')}{rest[len(digits) :]}" if digits else head

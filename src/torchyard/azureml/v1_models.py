@@ -9,15 +9,16 @@ import base64
 import json
 from collections.abc import Mapping
 from typing import Annotated, Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlencode
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse
 
 from torchyard.azureml.artifact_places import REGISTERED
-from torchyard.azureml.calls import Call, Caller
-from torchyard.azureml.errors import AzureRoute, NotServed
-from torchyard.azureml.resources import ask_of, timestamp
+from torchyard.azureml.calls import Call, Caller, items
+from torchyard.azureml.errors import AzureRoute, Handle, NotServed
+from torchyard.azureml.resources import ask_of, mark_of, timestamp
+from torchyard.base import fields
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.data.datastores import ARTIFACT_STORE
 from torchyard.jobs import model_sources
@@ -29,9 +30,34 @@ _RUN = "ExperimentRun/dcid."
 _SAID = "azureml.v1."
 
 
+class ModelRoute(AzureRoute):
+    """A route whose errors have, beside Azure's envelope, what azureml.core.Model reads of them."""
+
+    def get_route_handler(self) -> Handle:
+        handle = super().get_route_handler()
+
+        async def answering(request: Request) -> Response:
+            response = await handle(request)
+            if response.status_code < 400:
+                return response
+            body = json.loads(bytes(response.body))
+            code, message = body["error"]["code"], body["error"].get("message") or ""
+            told = {
+                "code": code,
+                "statusCode": response.status_code,
+                "message": message,
+                "details": [{"code": code, "message": message}],
+                # All that the client shows of an error that it does not expect.
+                "correlation": {"message": message},
+            }
+            return JSONResponse({**body, **told}, response.status_code)
+
+        return answering
+
+
 def routes(room: Room, caller: Caller) -> APIRouter:
     """`/modelmanagement/v1.0`, the requests of azureml.core.Model."""
-    found = APIRouter(prefix="/modelmanagement", route_class=AzureRoute)
+    found = APIRouter(prefix="/modelmanagement", route_class=ModelRoute)
     the_call = Annotated[Call, Depends(caller)]
 
     @found.post("/assets")
@@ -57,7 +83,7 @@ def routes(room: Room, caller: Caller) -> APIRouter:
     @found.patch("/models/{model}")
     def patch(call: the_call, model: str) -> JSONResponse:
         there = _find(room, call, model)
-        changes = _changes(call.body)
+        changes = _changes(call.body, there)
         workspace, version = call.workspace.name, str(there.version)
         changed = actions.update(room.db, room.clock, workspace, there.name, version, changes)
         return JSONResponse(_json(changed))
@@ -71,6 +97,7 @@ def routes(room: Room, caller: Caller) -> APIRouter:
         return JSONResponse({})
 
     @found.get("/services")
+    @found.get("/images")
     def services(call: the_call) -> JSONResponse:
         # The client follows `nextLink` wherever it is.
         return JSONResponse({"value": []})
@@ -78,8 +105,13 @@ def routes(room: Room, caller: Caller) -> APIRouter:
     @found.post("/services")
     @found.post("/images")
     @found.post("/environments")
+    @found.post("/packages")
+    @found.post("/profiles")
     def deploy(call: the_call) -> JSONResponse:
-        raise NotServed("web services are not served yet", "see docs/reference/azure-ml.md")
+        raise NotServed(
+            "torchyard does not serve web services and their images yet",
+            "`model.download` gives you the files, for a server of your own",
+        )
 
     return found
 
@@ -94,11 +126,8 @@ def _registered(room: Room, call: Call) -> Model:
         "name": body.get("name"),
         "path": _source(places[0]),
         "description": body.get("description") or "",
-        "tags": {key: str(value) for key, value in (body.get("kvTags") or {}).items()},
-        "properties": {
-            **{key: str(value) for key, value in (body.get("properties") or {}).items()},
-            **_said(body),
-        },
+        "tags": fields.texts(body, "kvTags"),
+        "properties": {**fields.texts(body, "properties"), **_said(body)},
     }
     workspace = call.workspace.name
     request = documents.read({k: v for k, v in asked.items() if v})
@@ -120,9 +149,22 @@ def _said(body: Mapping[str, Any]) -> dict[str, str]:
     said = {f"{_SAID}{key}": str(body[key]) for key in keys if body.get(key)}
     if body.get("unpack"):
         said[f"{_SAID}unpack"] = "true"
+    if body.get("datasets"):
+        said[f"{_SAID}datasets"] = _datasets(body["datasets"])
     if body.get("resourceRequirements"):
         said[f"{_SAID}resourceRequirements"] = json.dumps(body["resourceRequirements"])
     return said
+
+
+def _datasets(given: Any, known: str = "[]") -> str:
+    """References to datasets, those of `known` first, as text."""
+    found = json.loads(known)
+    for one in given if isinstance(given, list) else [None]:
+        if not isinstance(one, Mapping) or not one.get("id"):
+            raise InvalidInput("a dataset of a model has a `name` and an `id`", at=["datasets"])
+        reference = {"name": str(one.get("name") or ""), "id": str(one["id"])}
+        found += [reference] if reference not in found else []
+    return json.dumps(found)
 
 
 def _listed(room: Room, call: Call) -> dict[str, Any]:
@@ -135,6 +177,9 @@ def _listed(room: Room, call: Call) -> dict[str, Any]:
     if query.get("framework"):
         framework = query["framework"]
         found = [one for one in found if one.properties.get(f"{_SAID}framework") == framework]
+    if query.get("datasetid"):
+        mark = json.dumps(query["datasetid"])
+        found = [one for one in found if mark in one.properties.get(f"{_SAID}datasets", "")]
     for kind in ("tags", "properties", "tag"):
         if query.get(kind):
             found = [one for one in found if _has(one, kind, query[kind])]
@@ -145,15 +190,14 @@ def _listed(room: Room, call: Call) -> dict[str, Any]:
                 newest[one.name] = one
         found = list(newest.values())
     ask = ask_of(call)
-    start = int(ask.after) if ask.after.isdecimal() else 0
+    start = mark_of(ask.after) or 0
     page = found[start : start + ask.most]
     body: dict[str, Any] = {"value": [_json(one) for one in page], "nextLink": None}
     if start + ask.most < len(found):
-        body["nextLink"] = (
-            f"{call.base}/modelmanagement/v1.0{call.workspace_id}/models?"
-            + "&".join(f"{k}={v}" for k, v in call.query.items() if k.lower() != "$skiptoken")
-            + f"&$skipToken={start + ask.most}"
-        )
+        kept = {k: v for k, v in call.query.items() if k.lower() != "$skiptoken"}
+        going_on = urlencode({**kept, "$skipToken": str(start + ask.most)})
+        top = f"{call.base}/modelmanagement/v1.0{call.workspace_id}/models"
+        body["nextLink"] = f"{top}?{going_on}"
     return body
 
 
@@ -188,7 +232,7 @@ def _json(model: Model) -> dict[str, Any]:
         "version": model.version,
         "framework": said.get("framework") or "Custom",
         "frameworkVersion": said.get("frameworkVersion"),
-        "datasets": [],
+        "datasets": json.loads(said.get("datasets") or "[]"),
         "url": f"aml://asset/{_asset_id([_place_of(model)])}",
         "mimeType": said.get("mimeType") or "application/json",
         "description": model.description or None,
@@ -220,19 +264,25 @@ def _folder_name(model: Model) -> str:
     return model.source.rstrip("/").rpartition("/")[2] or model.name
 
 
-def _changes(body: Any) -> dict[str, Any]:
-    """From a JSON patch of tags, properties and description."""
+def _changes(body: Any, model: Model) -> dict[str, Any]:
+    """From a JSON patch of tags, properties, datasets and description."""
     changes: dict[str, Any] = {}
-    for one in body if isinstance(body, list) else []:
+    for one in items({"patch": body}, "patch"):
         parts = str(one.get("path") or "").strip("/").split("/", 1)
         word = {"kvTags": "tags", "properties": "properties"}.get(parts[0])
         value = None if one.get("op") == "remove" else one.get("value")
         if parts[0] == "description":
             changes["description"] = value or ""
+        elif parts == ["datasets"]:
+            key = f"{_SAID}datasets"
+            known = model.properties.get(key) or "[]"
+            changes.setdefault("properties", {})[key] = _datasets(value, known)
         elif word and len(parts) == 2:
             key = parts[1].replace("~1", "/").replace("~0", "~")
             changes.setdefault(word, {})[key] = None if value is None else str(value)
         elif word and isinstance(value, Mapping):
+            if word == "tags" and one.get("op") == "replace":
+                changes.setdefault(word, {}).update(dict.fromkeys(model.tags))
             changes.setdefault(word, {}).update({k: str(v) for k, v in value.items()})
         else:
             raise InvalidInput(f"`{str(one.get('path'))[:100]}` of a model can't be changed")
@@ -268,9 +318,9 @@ def _places_of(asset: str) -> list[dict[str, str]]:
 
 def _places(document: Mapping[str, Any]) -> list[dict[str, str]]:
     found = []
-    for one in document.get("artifacts") or []:
+    for one in items(document, "artifacts"):
         for key in ("id", "prefix"):
-            if isinstance(one, Mapping) and isinstance(one.get(key), str) and one[key]:
+            if isinstance(one.get(key), str) and one[key]:
                 found.append({key: one[key]})
                 break
     if not found:

@@ -17,8 +17,11 @@ from torchyard.azureml.errors import NotServed
 from torchyard.base.errors import InvalidInput
 
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))", re.ASCII)
-_DATASET = re.compile(r"DatasetConsumptionConfig:([A-Za-z_]\w*)", re.ASCII)
+_REFERENCE = re.compile(r"\$AZUREML_DATAREFERENCE_(\w+)", re.ASCII)
+DATASET = re.compile(r"DatasetConsumptionConfig:([A-Za-z_]\w*)", re.ASCII)
 _OUTPUT = re.compile(r"DatasetOutputConfig:([A-Za-z_]\w*)", re.ASCII)
+_SIZE = re.compile(r"\d+(\.\d+)?\s*[bkmgt]?", re.IGNORECASE)
+_MOST = 10**9
 _PYTORCH = ("nccl", "gloo")
 _MPI = ("mpi", "openmpi", "intelmpi")
 _MODES = {"mount": "ro_mount", "download": "download", "direct": "direct", "hdfs": "direct"}
@@ -43,18 +46,19 @@ def job_document(
         InvalidInput: a part contradicts another.
         NotServed: a part that torchyard does not have.
     """
-    inputs, variables = _inputs(configuration, find_dataset, find_reference)
+    inputs, variables = inputs_of(configuration, find_dataset, find_reference)
+    ids = ids_of_direct(configuration)
     outputs = {
-        name: _output(name, one) for name, one in _mapping(configuration, "outputData").items()
+        name: _output(name, one) for name, one in members(configuration, "outputData").items()
     }
-    nodes = int(configuration.get("nodeCount") or 1)
+    nodes = count(configuration, "nodeCount", "node_count", 1)
     document: dict[str, Any] = {
         "type": "command",
-        "command": _command(configuration, variables),
+        "command": _command(configuration, variables, ids),
         "environment": environment,
         "compute": _compute(configuration),
         "resources": {"instance_count": nodes},
-        "environment_variables": _variables(configuration),
+        "environment_variables": variables_of(configuration),
     }
     if inputs:
         document["inputs"] = inputs
@@ -63,11 +67,14 @@ def job_document(
     distribution = _distribution(configuration, nodes)
     if distribution:
         document["distribution"] = distribution
-    if configuration.get("maxRunDurationSeconds"):
-        document["limits"] = {"timeout": int(configuration["maxRunDurationSeconds"])}
-    docker = _mapping(configuration, "docker")
+    limit = count(configuration, "maxRunDurationSeconds", "max_run_duration_seconds", 0)
+    if limit:
+        document["limits"] = {"timeout": limit}
+    docker = mapping(configuration, "docker")
+    if docker.get("shmSize") and not _SIZE.fullmatch(str(docker["shmSize"])):
+        raise InvalidInput(f"`shm_size` is `{str(docker['shmSize'])[:40]}`", "write it as `2g`")
     if docker.get("arguments"):
-        document["resources"]["docker_args"] = " ".join(map(str, docker["arguments"]))
+        document["resources"]["docker_args"] = " ".join(map(str, listed(docker, "arguments")))
     return document
 
 
@@ -86,34 +93,47 @@ def quoted(argument: Any) -> str:
     return "".join(parts)
 
 
-def _command(configuration: Mapping[str, Any], variables: Mapping[str, str]) -> str:
-    script, command = configuration.get("script"), configuration.get("command")
-    if script and command:
-        raise InvalidInput(
-            "a run has a script and a command", "give ScriptRunConfig one of the two"
-        )
-    if not script and not command:
-        raise InvalidInput(
-            "a run has neither a script nor a command", "give ScriptRunConfig one of the two"
-        )
+def _command(
+    configuration: Mapping[str, Any], variables: Mapping[str, str], ids: Mapping[str, str]
+) -> str:
+    script, text = script_or_command(configuration)
     settings = "".join(f'{name}="{value}" ' for name, value in variables.items())
-    if command:
-        text = command if isinstance(command, str) else " ".join(map(str, command))
-        arguments = [_data_argument(one) for one in _list(configuration, "arguments")]
+    if text:
+        arguments = [_data_argument(one, ids) for one in listed(configuration, "arguments")]
         exports = f"export {settings.strip()}\n" if settings else ""
-        return exports + " ".join([_with_data(text), *arguments])
-    words = [_data_argument(one) for one in _list(configuration, "arguments")]
-    return settings + " ".join(["python", shlex.quote(str(script)), *words])
+        return exports + " ".join([_with_data(text, ids), *arguments])
+    words = [_data_argument(one, ids) for one in listed(configuration, "arguments")]
+    return settings + " ".join(["python", shlex.quote(script), *words])
 
 
-def _data_argument(argument: Any) -> str:
+def script_or_command(configuration: Mapping[str, Any]) -> tuple[str, str]:
+    """One of the two; the other is empty.
+
+    Raises:
+        InvalidInput: both are given, or none.
+    """
+    script, command = configuration.get("script"), configuration.get("command")
+    if bool(script) == bool(command):
+        both = "a script and a command" if script else "neither a script nor a command"
+        raise InvalidInput(f"a run has {both}", "give ScriptRunConfig one of the two")
+    if not command:
+        return str(script), ""
+    return "", command if isinstance(command, str) else " ".join(map(str, command))
+
+
+def _data_argument(argument: Any, ids: Mapping[str, str]) -> str:
     """An argument may be a dataset, whose place is known when the job starts."""
     text = str(argument)
-    return _with_data(text) if _with_data(text) != text else quoted(text)
+    placed = _with_data(text, ids)
+    return placed if placed != text else quoted(text)
 
 
-def _with_data(text: str) -> str:
-    text = _DATASET.sub(lambda found: f'"${{{{inputs.{found[1]}}}}}"', text)
+def _with_data(text: str, ids: Mapping[str, str]) -> str:
+    def told(name: str) -> str:
+        return shlex.quote(ids[name]) if name in ids else f'"${{{{inputs.{name}}}}}"'
+
+    text = DATASET.sub(lambda found: told(found[1]), text)
+    text = _REFERENCE.sub(lambda found: told(_reference(found[1])), text)
     return _OUTPUT.sub(lambda found: f'"${{{{outputs.{found[1]}}}}}"', text)
 
 
@@ -127,9 +147,9 @@ def _compute(configuration: Mapping[str, Any]) -> str:
     return target
 
 
-def _variables(configuration: Mapping[str, Any]) -> dict[str, str]:
-    of_environment = _mapping(_mapping(configuration, "environment"), "environmentVariables")
-    own = _mapping(configuration, "environmentVariables")
+def variables_of(configuration: Mapping[str, Any]) -> dict[str, str]:
+    of_environment = mapping(mapping(configuration, "environment"), "environmentVariables")
+    own = mapping(configuration, "environmentVariables")
     return {key: str(value) for key, value in {**of_environment, **own}.items()}
 
 
@@ -137,16 +157,19 @@ def _distribution(configuration: Mapping[str, Any], nodes: int) -> dict[str, Any
     communicator = str(configuration.get("communicator") or "").lower()
     framework = str(configuration.get("framework") or "").lower()
     if communicator in _MPI:
-        each = int(_mapping(configuration, "mpi").get("processCountPerNode") or 1)
+        mpi = mapping(configuration, "mpi")
+        each = count(mpi, "processCountPerNode", "process_count_per_node", 1)
         return {"type": "mpi", "process_count_per_instance": each}
     if communicator in _PYTORCH or (framework == "pytorch" and communicator not in ("", "none")):
-        return _pytorch(_mapping(configuration, "pytorch"), communicator, nodes)
+        return _pytorch(mapping(configuration, "pytorch"), communicator, nodes)
     if communicator == "parameterserver":
-        counts = _mapping(configuration, "tensorflow")
+        counts = mapping(configuration, "tensorflow")
         return {
             "type": "tensorflow",
-            "worker_count": int(counts.get("workerCount") or 1),
-            "parameter_server_count": int(counts.get("parameterServerCount") or 0),
+            "worker_count": count(counts, "workerCount", "worker_count", 1),
+            "parameter_server_count": count(
+                counts, "parameterServerCount", "parameter_server_count", 0, least=0
+            ),
         }
     if communicator in ("", "none"):
         return {}
@@ -157,7 +180,7 @@ def _distribution(configuration: Mapping[str, Any], nodes: int) -> dict[str, Any
 
 
 def _pytorch(asked: Mapping[str, Any], communicator: str, nodes: int) -> dict[str, Any]:
-    total = int(asked.get("processCount") or nodes)
+    total = count(asked, "processCount", "process_count", nodes)
     if total % nodes:
         raise InvalidInput(
             f"`process_count={total}` can't be spread evenly over `node_count={nodes}`",
@@ -170,21 +193,43 @@ def _pytorch(asked: Mapping[str, Any], communicator: str, nodes: int) -> dict[st
     return found
 
 
-def _inputs(
+def inputs_of(
     configuration: Mapping[str, Any], find_dataset: FindData, find_reference: FindData
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """(inputs of the job, variables that tell the script where they are)."""
     inputs: dict[str, Any] = {}
     variables: dict[str, str] = {}
-    for name, one in _mapping(configuration, "data").items():
-        path, type = find_dataset(_mapping(_mapping(one, "dataLocation"), "dataset"))
+    ids, modes = ids_of_direct(configuration), []
+    for name, one in members(configuration, "data").items():
+        path, type = find_dataset(mapping(mapping(one, "dataLocation"), "dataset"))
         inputs[name] = _input(name, path, type, one.get("mechanism"), one.get("pathOnCompute"))
-        variables[one.get("environmentVariableName") or name] = f"${{{{inputs.{name}}}}}"
-    for name, one in _mapping(configuration, "dataReferences").items():
+        variable = str(one.get("environmentVariableName") or name)
+        variables[variable] = ids.get(name) or f"${{{{inputs.{name}}}}}"
+        modes.append(f"{variable}:{'direct' if name in ids else inputs[name]['mode']}")
+    if modes:
+        # What `run.input_datasets` reads.
+        variables["AZUREML_DATASET_ENVIRONMENT_VARS"] = ",".join(modes)
+    for name, one in members(configuration, "dataReferences").items():
         path, type = find_reference(one)
-        inputs[name] = _input(name, path, type, one.get("mode"), None)
-        variables[f"AZUREML_DATAREFERENCE_{name}"] = f"${{{{inputs.{name}}}}}"
+        ours = _reference(name)
+        inputs[ours] = _input(ours, path, type, one.get("mode"), None)
+        variables[f"AZUREML_DATAREFERENCE_{name}"] = f"${{{{inputs.{ours}}}}}"
     return inputs, variables
+
+
+def ids_of_direct(configuration: Mapping[str, Any]) -> dict[str, str]:
+    """By input, of those that the script is given as a `Dataset` instead of a place."""
+    found = {}
+    for name, one in members(configuration, "data").items():
+        dataset = mapping(mapping(one, "dataLocation"), "dataset")
+        if str(one.get("mechanism")).lower() == "direct" and dataset.get("id"):
+            found[name] = str(dataset["id"])
+    return found
+
+
+def _reference(name: str) -> str:
+    """The input that a DataReference becomes; one that nobody named has a number for a name."""
+    return f"reference_{name}" if name[:1].isdigit() else name
 
 
 def _input(name: str, path: str, type: str, mode: Any, place: Any) -> dict[str, Any]:
@@ -206,22 +251,50 @@ def _output(name: str, asked: Mapping[str, Any]) -> dict[str, Any]:
             f"the mode `{mode}` of output `{name}` is not served", "use mount or upload"
         )
     found: dict[str, Any] = {"type": "uri_folder", "mode": _OUTPUT_MODES[mode]}
-    location = _mapping(_mapping(asked, "outputLocation"), "dataPath")
+    location = mapping(mapping(asked, "outputLocation"), "dataPath")
     if location.get("datastoreName"):
         path = str(location.get("relativePath") or "").strip("/")
         path = path.replace("{run-id}", "${{name}}").replace("{output-name}", "${{output_name}}")
         found["path"] = f"azureml://datastores/{location['datastoreName']}/paths/{path}"
-    options = _mapping(_mapping(asked, "additionalOptions"), "registrationOptions")
+    options = mapping(mapping(asked, "additionalOptions"), "registrationOptions")
     if options.get("name"):
         found["name"] = options["name"]
     return found
 
 
-def _mapping(holder: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def count(holder: Mapping[str, Any], key: str, name: str, default: int, *, least: int = 1) -> int:
+    """A whole number, under its name in the SDK's classes."""
+    given = holder.get(key)
+    if given is None:
+        return default
+    try:
+        found = int(given)
+    except (TypeError, ValueError, OverflowError):
+        found = least - 1
+    if not least <= found <= _MOST or isinstance(given, bool) or found != float(given):
+        raise InvalidInput(
+            f"`{name}` is `{str(given)[:40]}`", f"give a whole number, {least} or more"
+        )
+    return found
+
+
+def mapping(holder: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     found = holder.get(key)
     return found if isinstance(found, Mapping) else {}
 
 
-def _list(holder: Mapping[str, Any], key: str) -> Sequence[Any]:
+def members(holder: Mapping[str, Any], key: str) -> Mapping[str, Mapping[str, Any]]:
+    """
+    Raises:
+        InvalidInput: one of them is no JSON object.
+    """
+    found = mapping(holder, key)
+    for name, one in found.items():
+        if not isinstance(one, Mapping):
+            raise InvalidInput(f"`{name[:80]}` in `{key}` of the run is no JSON object")
+    return found
+
+
+def listed(holder: Mapping[str, Any], key: str) -> Sequence[Any]:
     found = holder.get(key)
     return found if isinstance(found, list) else []

@@ -14,9 +14,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchyard.azureml import v1_environments
+from torchyard.azureml.v1_computes import LOCAL_CLUSTER
 from torchyard.base import refs
 from torchyard.base.errors import TorchyardError
+from torchyard.compute.types import LOCAL
 from torchyard.environments.actions import Environments
+from torchyard.jobs import local_runs
 from torchyard.jobs.types import Job
 
 _SETTING = re.compile(r"[A-Za-z_]\w*=\S*", re.ASCII)
@@ -29,6 +32,8 @@ _KINDS = {"inputs": "DatasetConsumptionConfig", "outputs": "DatasetOutputConfig"
 
 def of(room: Environments, job: Job) -> dict[str, Any] | None:
     """None for a run that is no job."""
+    if local_runs.is_local(job):
+        return _of_local(job)
     if job.type != "command":
         return None
     spec = job.spec
@@ -43,7 +48,7 @@ def of(room: Environments, job: Job) -> dict[str, Any] | None:
         "arguments": arguments,
         "framework": {"pytorch": "PyTorch", "tensorflow": "TensorFlow"}.get(kind, "Python"),
         "communicator": _communicator(kind, distribution),
-        "target": job.compute,
+        "target": LOCAL_CLUSTER if job.compute == LOCAL else job.compute,
         "nodeCount": job.node_count,
         "maxRunDurationSeconds": (spec.get("limits") or {}).get("timeout"),
         "environmentVariables": spec.get("environment_variables") or {},
@@ -59,6 +64,27 @@ def of(room: Environments, job: Job) -> dict[str, Any] | None:
             "snapshotProject": bool(spec.get("code")),
         },
         "docker": {"useDocker": False, "sharedVolumes": True, "arguments": [], "shmSize": "2g"},
+    }
+
+
+def _of_local(job: Job) -> dict[str, Any]:
+    asked = local_runs.asked(job)
+    return {
+        "script": asked["script"],
+        "command": asked["command"],
+        "useAbsolutePath": False,
+        "arguments": asked["arguments"],
+        "framework": "Python",
+        "communicator": "None",
+        "target": local_runs.TARGET,
+        "nodeCount": 1,
+        "maxRunDurationSeconds": asked["limit_s"] or None,
+        "environmentVariables": job.spec["environment_variables"],
+        "history": {
+            "outputCollection": asked["keeps_outputs"],
+            "directoriesToWatch": ["logs"],
+            "snapshotProject": True,
+        },
     }
 
 
@@ -92,7 +118,7 @@ def _environment(room: Environments, job: Job) -> dict[str, Any] | None:
     asked = job.spec.get("environment")
     try:
         if isinstance(asked, Mapping):
-            return v1_environments.to_json("", "", asked)
+            return v1_environments.to_json(room, "", "", asked)
         ref = refs.parse(str(asked))
         return v1_environments.shown(room, job.workspace, ref.name, ref.version or "latest")
     except TorchyardError:

@@ -16,8 +16,11 @@ from torchyard.azureml import (
     v1_environments,
     v1_execution,
     v1_hyperdrive,
+    v1_local,
+    v1_metric_queries,
     v1_metrics,
     v1_models,
+    v1_secrets,
     v1_snapshots,
 )
 from torchyard.azureml.blob_links import Links
@@ -25,20 +28,24 @@ from torchyard.azureml.calls import Caller
 from torchyard.azureml.computes import Computes
 from torchyard.azureml.v1_datasets import Datasets
 from torchyard.azureml.v1_snapshots import Snapshots
+from torchyard.environments.builds import Builds
 from torchyard.jobs.room import Room
 
 
-def services(room: Room, links: Links) -> list[Callable[[Caller], APIRouter]]:
+def services(room: Room, links: Links, builds: Builds) -> list[Callable[[Caller], APIRouter]]:
     """Makers of the routes of every service of SDK v1."""
     snapshots, datasets = Snapshots(room.blobs, room.datastores), Datasets(room)
     return [
         partial(v1_computes.routes, Computes(room)),
         partial(v1_environments.routes, room.environments, room.clock),
-        partial(v1_datastores.routes, room.db, room.datastores, links),
+        partial(v1_datastores.routes, room.db, room.clock, room.datastores, links),
         partial(v1_snapshots.routes, snapshots, links),
         partial(v1_execution.routes, room, snapshots, datasets),
+        partial(v1_local.routes, room, datasets, links, builds),
         partial(v1_metrics.routes, room),
+        partial(v1_metric_queries.routes, room),
         v1_hyperdrive.routes,
+        v1_secrets.routes,
         partial(v1_models.routes, room),
         partial(v1_datasets.routes, datasets),
     ]

@@ -17,13 +17,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse
 
 from torchyard.azureml.blob_links import Links
-from torchyard.azureml.calls import Call, Caller
+from torchyard.azureml.calls import Call, Caller, items, part
 from torchyard.azureml.errors import AzureRoute, NotServed
 from torchyard.base import files
 from torchyard.base.blobs import Blobs, Snapshot, SnapshotFile
@@ -69,7 +69,7 @@ class Snapshots:
         staged: Mapping[str, str],
         parent: str,
     ) -> Snapshot:
-        """Put a snapshot together.
+        """Put a snapshot together; asked again, because the answer was lost, it is the same one.
 
         Args:
             tree: its folder as the client writes it, names below `children`.
@@ -80,11 +80,16 @@ class Snapshots:
             InvalidInput: a file of the tree is in neither.
             NotFound: the parent is gone.
         """
+        paths = list(_paths(tree))
+        with suppress(NotFound):
+            known = self.find(workspace, snapshot_id)
+            if {one.path for one in known.files} == set(paths):
+                return known
         earlier = {}
         if parent and parent != _NONE:
             earlier = {one.path: one for one in self.find(workspace, parent).files}
         found, folders = [], set()
-        for path in _paths(tree):
+        for path in paths:
             if path in staged:
                 place = self.datastores.file(workspace, BLOB_STORE, _checked(staged[path]))
                 found.append(self._kept_file(path, place))
@@ -157,9 +162,10 @@ def routes(room: Snapshots, links: Links, caller: Caller) -> APIRouter:
             raise InvalidInput(f"`FileNames` must be a list of at most {_MOST_FILES} paths")
         folder = f"{_FOLDER}/staged-{uuid.uuid4().hex}"
         nodes = []
-        for name in names:
-            path = files.safe_relative(str(name).replace("\\", "/"))
-            uri = links.url(call, BLOB_STORE, f"{folder}/{path}", write=True)
+        for number, name in enumerate(names):
+            files.safe_relative(str(name).replace("\\", "/"))
+            # By a number: the client quotes names that it takes out of addresses once more.
+            uri = links.url(call, BLOB_STORE, f"{folder}/{number}", write=True)
             nodes.append({"fullName": name, "blobUri": uri})
         return JSONResponse({"fileNodes": nodes})
 
@@ -180,10 +186,9 @@ def routes(room: Snapshots, links: Links, caller: Caller) -> APIRouter:
         if not _ID.fullmatch(snapshot_id):
             raise InvalidInput(f"`{snapshot_id[:60]}` is no snapshot's id", "it is a GUID")
         body = call.document
-        nodes = (body.get("FileRevisionList") or {}).get("FileNodes") or []
         staged = {
-            files.safe_relative(str(one["FullName"]).replace("\\", "/")): _in_datastore(one)
-            for one in nodes
+            files.safe_relative(str(one.get("FullName")).replace("\\", "/")): _in_datastore(one)
+            for one in items(part(body, "FileRevisionList"), "FileNodes")
         }
         parent = str(body.get("ParentSnapshotId") or "")
         room.create(call.workspace.name, snapshot_id, body.get("DirTreeNode") or {}, staged, parent)
@@ -200,7 +205,7 @@ def _paths(node: Any, above: str = "") -> Iterator[str]:
     """Every file of a tree; children come as a mapping or as a list."""
     children = node.get("children") if isinstance(node, Mapping) else None
     below = list(children.values()) if isinstance(children, Mapping) else children or []
-    for child in below:
+    for child in below if isinstance(below, list) else [below]:
         if not isinstance(child, Mapping) or not isinstance(child.get("name"), str):
             raise InvalidInput("the snapshot's `DirTreeNode` is not one")
         path = files.safe_relative(f"{above}{child['name']}".replace("\\", "/"))
@@ -212,7 +217,7 @@ def _paths(node: Any, above: str = "") -> Iterator[str]:
 
 def _in_datastore(node: Mapping[str, Any]) -> str:
     """Where the client put a file, from the URL that it was given for it."""
-    path = unquote(urlsplit(str(node.get("BlobUri"))).path)
+    path = urlsplit(str(node.get("BlobUri"))).path
     found = ""
     with suppress(ValueError):
         found = path[path.index(f"/{_FOLDER}/") + 1 :]

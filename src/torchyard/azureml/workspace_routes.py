@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Depends, Request, Response
 from fastapi.responses import JSONResponse
 
-from torchyard.azureml.calls import Authenticate, Call, Caller, base_url, resource_id
+from torchyard.azureml.calls import Authenticate, Call, Caller, base_url, part, resource_id
 from torchyard.azureml.containers import account, workspace_guid
 from torchyard.azureml.errors import ALL_METHODS, AzureRoute, NotServed
 from torchyard.azureml.paths import ABOVE, ARM, KEY, PROVIDER, Asked
@@ -77,7 +77,7 @@ def inside(site: Site) -> Callable[[Caller], APIRouter]:
 
         @routes.patch(f"/{ARM}")
         def update(call: the_call) -> JSONResponse:
-            description = (call.document.get("properties") or {}).get("description")
+            description = part(call.document, "properties").get("description")
             changes = {} if description is None else {"description": description}
             changed = workspaces.update(site.db, call.workspace.name, changes)
             return JSONResponse(site.shown(changed, call.base))
@@ -88,9 +88,8 @@ def inside(site: Site) -> Callable[[Caller], APIRouter]:
             return Response(status_code=200)
 
         @routes.put(f"/{ARM}")
-        def create(
-            request: Request, identity: administrator, workspace: str, document: Document
-        ) -> JSONResponse:
+        def create(request: Request, identity: administrator, document: Document) -> JSONResponse:
+            workspace = request.path_params["workspace"]
             asked: Asked = request.scope.get(KEY) or Asked(request.url.path)
             wanted = _wanted(workspace, asked.subscription, asked.resource_group, document)
             known = _known(site.db, workspace, asked.subscription, asked.resource_group)
@@ -142,6 +141,13 @@ def above(site: Site) -> APIRouter:
         raise NotFound(
             f"there is no resource group `{group}` in subscription `{subscription}` here",
             _SEE_CONFIG,
+        )
+
+    # Where workspaces can be: what SDK v1 asks before it makes one.
+    @routes.get(f"/subscriptions/{{subscription}}/providers/{PROVIDER.lower()}")
+    def provider(identity: person, subscription: str) -> dict[str, Any]:
+        raise NotServed(
+            "SDK v1 can't create workspaces here", "`yard workspace create` does, and SDK v2"
         )
 
     @routes.get(f"/subscriptions/{{subscription}}/providers/{PROVIDER.lower()}/workspaces")
@@ -217,6 +223,10 @@ def to_json(workspace: Workspace, base: str, server_id: str) -> dict[str, Any]:
             "creationTime": made_at,
             "storageAccount": f"{group}/providers/Microsoft.Storage/storageAccounts/"
             f"{account(workspace.name)}",
+            # There are none; code of SDK v1 looks them up without asking.
+            "keyVault": "",
+            "applicationInsights": "",
+            "containerRegistry": "",
             "discoveryUrl": f"{base}/discovery",
             "mlFlowTrackingUri": f"azureml://{base.partition('://')[2]}/mlflow/v1.0{path}",
             "provisioningState": "Succeeded",

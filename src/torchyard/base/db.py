@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -39,6 +39,7 @@ metadata = MetaData(
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
+_AFTER = "torchyard.after"
 _MODE_TRIES, _MODE_PAUSE_S = 100, 0.1
 
 
@@ -119,10 +120,16 @@ class Database:
             DatabaseAway: the database does not answer; if it was lost at the very end, what was
                 written may be there all the same, so whoever asks again has to be recognised.
         """
-        with _translated(), self._turn, self._writing.begin() as connection:
-            if self._is_postgres:
-                postgres.hold(connection, alone)
-            yield connection
+        after: list[Callable[[], None]] = []
+        try:
+            with _translated(), self._turn, self._writing.begin() as connection:
+                connection.info[_AFTER] = after
+                if self._is_postgres:
+                    postgres.hold(connection, alone)
+                yield connection
+        finally:
+            for act in after:
+                act()
 
     def upgrade(self) -> None:
         """Bring the schema to `SCHEMA_VERSION`; Alembic is imported only when it is behind.
@@ -181,6 +188,11 @@ def _translated() -> Iterator[None]:
         if postgres.is_away(error):
             raise postgres.trouble(error) from error
         raise
+
+
+def afterwards(connection: Connection, act: Callable[[], None]) -> None:
+    """Have `act` called once the write transaction has ended, whichever way: others see it then."""
+    connection.info[_AFTER].append(act)
 
 
 def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:

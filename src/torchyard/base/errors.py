@@ -144,14 +144,9 @@ _BY_STATUS: dict[int, type[TorchyardError]] = {
 }
 
 
-def from_answer(http_status: int, body: Mapping[str, Any] | None) -> TorchyardError:
-    """The error that an HTTP answer carries; `body` is None when it was no JSON object."""
+def from_answer(http_status: int, error: Mapping[str, Any]) -> TorchyardError:
+    """The error that an HTTP answer carries, of what `to_json` wrote below `error`."""
     kind = _BY_STATUS.get(http_status, InvalidInput if http_status < 500 else Internal)
-    error = (body or {}).get("error")
-    if not isinstance(error, Mapping):
-        return kind(
-            f"the server answered {http_status}", "see what it says with `yard server logs`"
-        )
     return kind(
         str(error.get("message", f"the server answered {http_status}")),
         str(error.get("hint") or ""),
@@ -165,5 +160,5 @@ def nearest(word: str, known: Sequence[str]) -> str:
     import difflib
 
     by_lower = {name.lower(): name for name in known}
-    found = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    found = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.65)
     return by_lower[found[0]] if found else ""

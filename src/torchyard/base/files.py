@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -24,6 +25,7 @@ from torchyard.base.errors import Conflict, InvalidInput
 _NAME_MOST_BYTES = 255
 _PATH_MOST_BYTES = 3000
 _CHUNK_BYTES = 1 << 20
+_DRAFT = re.compile(r"\..+\.[0-9a-f]{8,12}\.part\Z")
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,16 @@ def inside(folder: Path, path: str) -> Path:
     return target
 
 
+def draft_name(name: str) -> str:
+    """What a file is called in its folder until it is whole."""
+    return f".{name[:50]}.{secrets.token_hex(6)}.part"
+
+
+def is_draft(name: str) -> bool:
+    """Whether a file of this name is one that is not whole."""
+    return _DRAFT.match(name) is not None
+
+
 class Writing:
     """A file on its way: bytes go to a temporary name, and their hash is kept."""
 
@@ -119,9 +131,10 @@ def _whole(target: Path, mode: int, guard: AbstractContextManager[None]) -> Iter
         raise _in_the_way(target) from error
     if target.is_dir():
         raise _in_the_way(target)
-    temporary = target.with_name(f".{target.name[:50]}.{secrets.token_hex(6)}.part")
+    temporary = target.with_name(draft_name(target.name))
     try:
-        with open(temporary, "wb") as file:
+        # Whoever may read it in the end, nobody else does before: it may be a key or a token.
+        with open(temporary, "wb", opener=_for_its_owner) as file:
             yield Writing(file)
         os.chmod(temporary, mode)
         with guard:
@@ -129,6 +142,10 @@ def _whole(target: Path, mode: int, guard: AbstractContextManager[None]) -> Iter
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _for_its_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _in_the_way(target: Path) -> Conflict:
@@ -164,7 +181,7 @@ def walk(folder: Path) -> Iterator[tuple[str, int]]:
     found = []
     for root, _, names in os.walk(folder):
         for name in names:
-            if name.startswith(".") and name.endswith(".part"):
+            if is_draft(name):
                 continue
             path = Path(root) / name
             try:
@@ -174,3 +191,19 @@ def walk(folder: Path) -> Iterator[tuple[str, int]]:
             if stat.S_ISREG(known.st_mode):
                 found.append((path.relative_to(folder).as_posix(), known.st_size))
     return iter(sorted(found))
+
+
+def remove(folder: Path) -> bool:
+    """Remove a folder with all that is in it; whether it is gone.
+
+    Folders without write bits go too, and such as lie deeper than Python reaches.
+    """
+    import shutil  # Here because commands read this module, and none removes anything by it.
+    import subprocess
+
+    with suppress(RecursionError):
+        shutil.rmtree(folder, ignore_errors=True)
+    if folder.is_dir() and not folder.is_symlink():
+        for words in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
+            subprocess.run([*words, "--", str(folder)], capture_output=True, check=False)
+    return not folder.exists()

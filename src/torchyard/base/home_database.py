@@ -8,8 +8,10 @@ Always: a home has one database and a database one home; a password is never wri
 from __future__ import annotations
 
 import json
+import os
 import socket
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -132,6 +134,8 @@ def connect(url: URL, shared: bool = False) -> Database:
     Raises:
         InvalidInput: as `open_for`.
     """
+    if url.get_backend_name() == "sqlite":
+        _keep_private(Path(url.database or ""))
     db = Database(url, shared)
     try:
         with db.engine.connect() as connection:
@@ -146,6 +150,18 @@ def connect(url: URL, shared: bool = False) -> Database:
         db.close()
         raise
     return db
+
+
+def _keep_private(file: Path) -> None:
+    """Jobs' secrets are in it: its owner alone reads it, in whatever home and with whatever umask.
+
+    SQLite gives the files that it puts beside it the same mode.
+    """
+    with suppress(OSError):  # what is wrong with it, opening it says
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        for one in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm"))):
+            if one.exists() and one.stat().st_mode & 0o077:
+                one.chmod(0o600)
 
 
 def _refused(url: URL, error: DBAPIError) -> TorchyardError:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import IO, Any
 from urllib.parse import urlencode, urlsplit
 
-from torchyard.base.errors import InvalidInput, Unreachable, from_answer
+from torchyard.base.errors import InvalidInput, TorchyardError, Unreachable, from_answer
 
 Body = bytes | IO[bytes] | Iterable[bytes]
 
@@ -38,6 +38,10 @@ class Transport:
         elsewhere: Callable[[str], str] | None = None,
     ) -> None:
         self._move(url)
+        if not (token.isascii() and token.isprintable()):
+            raise InvalidInput(
+                "the token for the server is no token", "it is one word that begins with `yard_p_`"
+            )
         self.token = token
         self._timeout_s = timeout_s
         self._ca_cert = ca_cert
@@ -72,8 +76,7 @@ class Transport:
         content = b"" if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"} if body is not None else {}
         answer = self._ask(method, path, query, content, headers)
-        text = answer.read()
-        return json.loads(text) if text else None
+        return self._read(answer)
 
     def send(
         self,
@@ -89,8 +92,7 @@ class Transport:
         if size_bytes is not None:
             headers["Content-Length"] = str(size_bytes)
         answer = self._ask(method, path, query, body, headers, retry=isinstance(body, bytes))
-        text = answer.read()
-        return json.loads(text) if text else None
+        return self._read(answer)
 
     @contextmanager
     def stream(
@@ -135,11 +137,13 @@ class Transport:
             answer = self._exchange(method, target, body, all_headers)
         except (http.client.HTTPException, OSError) as error:
             self.close()
-            # A kept connection that the server closed meanwhile is no news; a fresh one is.
+            # A kept connection that the server closed meanwhile is no news; a fresh one is, and a
+            # silence: a server that is slow is at what it was asked.
+            is_news = fresh or isinstance(error, TimeoutError)
             moved = self._go_elsewhere()
             # One that broke off may have acted on what it was asked.
             unheard = isinstance(error, ConnectionRefusedError) or method != "POST"
-            if not retry or (fresh and not (moved and unheard)):
+            if not retry or (is_news and not (moved and unheard)):
                 raise self._unreachable(error) from error
             try:
                 answer = self._exchange(method, target, body, all_headers)
@@ -147,12 +151,43 @@ class Transport:
                 self.close()
                 raise self._unreachable(second) from second
         if answer.status >= 400:
-            raise from_answer(answer.status, _json_object(answer.read()))
+            raise self._error(answer)
         return answer
+
+    def _read(self, answer: http.client.HTTPResponse) -> Any:
+        text = answer.read()
+        try:
+            return json.loads(text) if text else None
+        except ValueError as error:
+            raise self._foreign(answer.status) from error
+
+    def _error(self, answer: http.client.HTTPResponse) -> TorchyardError:
+        body = _json_object(answer.read())
+        if body is not None and isinstance(body.get("error"), Mapping):
+            return from_answer(answer.status, body["error"])
+        if answer.status < 500:
+            return self._foreign(answer.status)
+        return Unreachable(
+            f"`{self.url}` answers {answer.status} {answer.reason}",
+            "it may be a proxy's word, or the server's: see its log, `yard server logs`",
+        )
+
+    def _foreign(self, http_status: int) -> Unreachable:
+        return Unreachable(
+            f"what answers at `{self.url}` is no torchyard server (it says {http_status})",
+            "check the address: TORCHYARD_URL counts before `yard login`",
+            code="foreign_server",
+        )
 
     def _move(self, url: str) -> None:
         self.url = url.rstrip("/")
-        self._parts = urlsplit(self.url)
+        try:
+            self._parts = urlsplit(self.url)
+            _ = self._parts.port  # it is read only here
+        except ValueError as error:
+            raise InvalidInput(
+                f"`{url}` is no server's address ({error})", "write `https://host:8766`"
+            ) from error
 
     def _go_elsewhere(self) -> bool:
         """Whether another server is asked from now on."""
@@ -191,7 +226,8 @@ class Transport:
             )
         return Unreachable(
             f"no torchyard server answers at `{self.url}` ({error or type(error).__name__})",
-            "start one with `yard server start`, or see `yard server status`",
+            "check the address, and that the server runs there; on this machine see "
+            "`yard server status`",
         )
 
 

@@ -119,6 +119,6 @@ def is_set(name: str, environ: Mapping[str, str] | None = None) -> bool:
 
 def _number(values: Mapping[str, str], name: str, default: int) -> int:
     text = values.get(name) or str(default)
-    if not text.isdigit():
+    if not text.isdecimal():
         raise InvalidInput(f"`{name}` is `{text}`", "set it to a whole number, or unset it")
     return int(text)

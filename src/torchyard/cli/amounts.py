@@ -22,7 +22,7 @@ def seconds(text: str) -> int:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw]?)", text.strip())
     if found is None:
         raise InvalidInput(f"`{text}` is no length of time", "write `30m`, `2h` or `7d`")
-    return int(float(found[1]) * _TIMES_S[found[2] or "s"])
+    return _whole(float(found[1]) * _TIMES_S[found[2] or "s"], text)
 
 
 def size_bytes(text: str) -> int:
@@ -32,13 +32,20 @@ def size_bytes(text: str) -> int:
         raise InvalidInput(f"`{text}` is no size", "write `500MB`, `20GB` or `1TB`")
     unit = found[2].upper()
     scale = 1024 ** " KMGT".index(unit or " ") if found[3] else _SIZES[unit]
-    return int(float(found[1]) * scale)
+    return _whole(float(found[1]) * scale, text)
 
 
 def number(text: str) -> int:
-    if not text.strip().isdigit():
+    if not text.strip().isdecimal():
         raise InvalidInput(f"`{text}` is no whole number", "write `4`, or `none`")
     return int(text)
+
+
+def _whole(value: float, text: str) -> int:
+    """What a database and JSON of 64 bits hold."""
+    if value >= 2**63:
+        raise InvalidInput(f"`{text[:40]}` is too much", "write a smaller one")
+    return int(value)
 
 
 def later(text: str, now: datetime | None = None) -> str | None:

@@ -24,7 +24,12 @@ _COLUMNS: list[tables.Column] = [
 @click.option("--user", default="", metavar="NAME", help="Only what this person did.")
 @click.option("--since", default="", metavar="TIME", help="`2h`, `7d`, or a date.")
 @click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="The newest."
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    metavar="COUNT",
+    show_default=True,
+    help="The newest.",
 )
 @click.option("--here", is_flag=True, help="Only this workspace, whose owners may ask.")
 @common

@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from urllib.parse import urlsplit
 
 from torchyard.base.settings import Settings
-from torchyard.cli.checks import Finding
+from torchyard.cli.findings import Finding
 
 _VARIABLE = "ARM_CLOUD_METADATA_URL"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")

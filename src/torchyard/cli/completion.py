@@ -20,7 +20,7 @@ _OFFERED = 100
 
 
 @click.command("completion")
-@click.argument("shell", type=click.Choice(SHELLS))
+@click.argument("shell", metavar="SHELL", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
     """Print the lines that make a shell complete `yard`'s words and names.
 

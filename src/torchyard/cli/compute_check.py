@@ -40,6 +40,7 @@ _GIB, _MIB = 1 << 30, 1 << 20
 @click.option(
     "--nodes",
     type=click.IntRange(min=1),
+    metavar="COUNT",
     default=None,
     help="How many; all that it may have when left out.",
 )
@@ -52,6 +53,7 @@ _GIB, _MIB = 1 << 30, 1 << 20
 @click.option(
     "--size-mb",
     type=click.IntRange(1, 4096),
+    metavar="MIB",
     default=64,
     show_default=True,
     help="Of what is reduced between the nodes, in MiB.",

@@ -268,7 +268,7 @@ _IN_WORDS = {
 
 
 def _cost(usage: list[dict[str, Any]]) -> list[tuple[str, Any]]:
-    """Node-hours today, in the last 30 days and in all."""
+    """Node-hours in the last 30 days of use, and in all."""
 
     def told(days: list[dict[str, Any]]) -> str:
         there = sum(day["node_hours"] for day in days)

@@ -11,8 +11,8 @@ import os
 
 import click
 
-from torchyard.cli import certificate_check, checks, tables
-from torchyard.cli.checks import Finding
+from torchyard.cli import checks, tables
+from torchyard.cli.findings import Finding
 from torchyard.cli.group import Verb
 from torchyard.cli.options import Session, common
 
@@ -28,10 +28,7 @@ def doctor(session: Session) -> int:
 
     Example: yard doctor
     """
-    found = checks.all_of(
-        session.settings,
-        certificate=lambda: certificate_check.certificate(session.settings, os.environ),
-    )
+    found = checks.all_of(session.settings, os.environ)
     form = session.form
     if form.kind == "table":
         for finding in found:

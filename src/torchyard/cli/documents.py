@@ -24,6 +24,7 @@ from torchyard.base.errors import InvalidInput, InvalidSpec, TorchyardError
 LIMIT_BYTES = 1 << 20
 _LIMIT_VALUES = 100_000
 _LIMIT_DEPTH = 100
+_FLATTER = f"write it with less than {_LIMIT_DEPTH} levels"
 _MERGE = "tag:yaml.org,2002:merge"
 _TAG = "tag:yaml.org,2002:"
 # Mappings from names to texts: no name below them leads any further.
@@ -41,7 +42,10 @@ At = tuple[str | int, ...]
 
 @dataclass
 class Document:
-    """A YAML file as read. `places` says where each key and list item stands, `job.yml:7:3`."""
+    """A YAML file as read. `places` says where each key and list item stands, `job.yml:7:3`.
+
+    `name` is empty where no file is named and options fill the document.
+    """
 
     name: str
     folder: Path
@@ -60,9 +64,9 @@ class Document:
         # What the server refuses comes back by its code, not by its class.
         if not error.at and error.code != InvalidSpec.code:
             return error
-        located = type(error)(
-            f"{self.place(error.at)}: {error.message}", error.hint, code=error.code, at=error.at
-        )
+        place = self.place(error.at)
+        message = f"{place}: {error.message}" if place else error.message
+        located = type(error)(message, error.hint, code=error.code, at=error.at)
         located.__cause__ = error
         return located
 
@@ -104,9 +108,9 @@ class Document:
                 self.places[(key,)] = f"--{key.replace('_', '-')}"
 
 
-def empty(name: str, folder: Path) -> Document:
-    """A document that only options fill."""
-    return Document(name, folder, {})
+def empty(folder: Path) -> Document:
+    """A document that only options fill; paths in it are relative to `folder`."""
+    return Document("", folder, {})
 
 
 def read(file: str | Path) -> Document:
@@ -124,7 +128,7 @@ def read(file: str | Path) -> Document:
     except yaml.YAMLError as error:
         raise _syntax_error(name, text, error) from error
     except RecursionError as error:
-        raise InvalidSpec(f"{name}:1:1: the document is nested too deeply") from error
+        raise InvalidSpec(f"{name}:1:1: the document is nested too deeply", _FLATTER) from error
     if node is None:
         raise InvalidSpec(f"{name}:1:1: the file is empty", "write the document into it")
     if not isinstance(node, MappingNode):
@@ -183,6 +187,8 @@ def _syntax_error(name: str, text: str, error: yaml.YAMLError) -> InvalidSpec:
     problem = str(getattr(error, "problem", None) or error).strip()
     if mark is None:
         return InvalidSpec(f"{name}:1:1: {problem}", "correct the YAML at this place")
+    # Half a sentence of libyaml's, whose first half is about the place before.
+    problem = problem.removeprefix("but ")
     lines = text.splitlines()
     line = lines[mark.line] if mark.line < len(lines) else ""
     indent = line[: len(line) - len(line.lstrip())]
@@ -220,9 +226,11 @@ class _Reading:
                 node, "the document's aliases stand for too many values", "write it without them"
             )
         if any(outer is node for outer in self._open):
-            raise self._wrong(node, "an alias stands for something it is inside of")
+            raise self._wrong(
+                node, "an alias stands for something it is inside of", "write it without the alias"
+            )
         if len(self._open) > _LIMIT_DEPTH:
-            raise self._wrong(node, "the document is nested too deeply")
+            raise self._wrong(node, "the document is nested too deeply", _FLATTER)
         self.places.setdefault(at, _mark(self._name, node))
         if isinstance(node, ScalarNode):
             return self._scalar(node)
@@ -285,7 +293,7 @@ class _Reading:
             raise self._wrong(node, f"the number `{text[:30]}` is too large", "put it in quotes")
         return value
 
-    def _wrong(self, node: Node, problem: str, hint: str = "") -> InvalidSpec:
+    def _wrong(self, node: Node, problem: str, hint: str) -> InvalidSpec:
         return InvalidSpec(f"{_mark(self._name, node)}: {problem}", hint)
 
 
@@ -316,7 +324,7 @@ def _descend(parent: Any, step: str | int, following: str | int, path: str) -> A
         if parent.get(key) is None:
             parent[key] = [] if isinstance(following, int) else {}
         return parent[key]
-    if isinstance(parent, list) and str(step).isdigit() and int(step) < len(parent):
+    if isinstance(parent, list) and str(step).isdecimal() and int(step) < len(parent):
         return parent[int(step)]
     raise _no_step(step, path)
 

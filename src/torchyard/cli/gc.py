@@ -12,11 +12,11 @@ from typing import Any
 
 import click
 
-from torchyard.cli import tables
+from torchyard.base.errors import InvalidInput
+from torchyard.cli import amounts, tables
 from torchyard.cli.group import Verb
 from torchyard.cli.options import Session, common
 
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _TIMES_S = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 # A budget that is asked to be none, as `--budget none`: other than one that is not given.
 _NONE = -1
@@ -41,10 +41,10 @@ class _Size(click.ParamType):  # type: ignore[type-arg]
     def convert(self, value: Any, param: Any, ctx: Any) -> int:
         if value == "none":
             return _NONE
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", str(value), re.IGNORECASE)
-        if found is None:
-            self.fail(f"`{value}` is no size: write `50GB`, or `none`", param, ctx)
-        return int(float(found[1]) * _UNITS[found[2].upper()])
+        try:
+            return amounts.size_bytes(str(value))
+        except InvalidInput as error:
+            self.fail(f"{error.message}: write `50GB`, or `none`", param, ctx)
 
 
 class _Time(click.ParamType):  # type: ignore[type-arg]

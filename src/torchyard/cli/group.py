@@ -9,6 +9,7 @@ interrupt, 141 a reader that went away.
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import re
 import sys
@@ -43,6 +44,7 @@ _MODULES = {
     "doctor": "torchyard.cli.doctor",
     "gc": "torchyard.cli.gc",
     "client-env": "torchyard.cli.client_env",
+    "jupyterlab": "torchyard.cli.jupyterlab",
     "completion": "torchyard.cli.completion",
 }
 # az's options that take several values behind one name: `--set a=1 b=2`.
@@ -55,20 +57,39 @@ class Verb(click.Command):
     """A command that reads `--set a=1 b=2` as `az` does."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, _spread(args))
+        try:
+            return super().parse_args(ctx, _spread(args))
+        except click.UsageError as error:
+            # click's parser names no command for an option without its value.
+            error.ctx = error.ctx or ctx
+            raise
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """The file first, then what is the verb's own, last what every verb takes."""
-        ranks = {"file": -1, "help": 2} | dict.fromkeys(_COMMON, 1)
-        return sorted(
-            super().get_params(ctx), key=lambda parameter: ranks.get(parameter.name or "", 0)
-        )
+        ranks = {"file": -1} | dict.fromkeys(_COMMON, 1)
+
+        def rank(parameter: click.Parameter) -> int:
+            return 2 if "--help" in parameter.opts else ranks.get(parameter.name or "", 0)
+
+        return sorted(super().get_params(ctx), key=rank)
 
 
 class Noun(click.Group):
     """A group whose unknown verbs get a hint."""
 
     command_class = Verb
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Whole sentences: click cuts them at the width of the terminal."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [
+            (name, command.get_short_help_str(limit=200))
+            for name, command in commands
+            if command is not None and not command.hidden
+        ]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -132,6 +153,7 @@ def noun(name: str) -> click.Group:
 
 def run(arguments: list[str]) -> int:
     """Run a command line; returns the exit code."""
+    _print_what_can_be()
     colour = False if settings.without_colour() else None
     try:
         code = yard.main(
@@ -160,8 +182,13 @@ def run(arguments: list[str]) -> int:
     except OSError as error:
         if "--debug" in arguments:
             traceback.print_exc()
-        where = f"`{error.filename}`: " if error.filename else ""
-        say(f"{where}{error.strerror or error}", "check the path, its permissions and the disk")
+        say(*_system_error(error))
+        return 2
+    except UnicodeEncodeError as error:
+        if "--debug" in arguments:
+            traceback.print_exc()
+        text = str(error.object)[:80].encode("utf-8", "backslashreplace").decode()
+        say(f"`{text}` holds bytes that are no text in UTF-8", "write it in UTF-8")
         return 2
     except Exception as error:
         if "--debug" in arguments:
@@ -171,6 +198,24 @@ def run(arguments: list[str]) -> int:
             "this is a fault of torchyard; `yard --debug …` shows where it is",
         )
         return 1
+
+
+def _print_what_can_be() -> None:
+    """A terminal or file of another encoding than UTF-8 gets `\\u65e5` for what it can't hold."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _system_error(error: OSError) -> tuple[str, str]:
+    if error.filename:
+        what = f"`{error.filename}`: {error.strerror or error}"
+        return what, "check the path, its permissions and the disk"
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return "the folder that this shell is in is gone", "`cd` into one that is there"
+    return str(error.strerror or error), "check the path, its permissions and the disk"
 
 
 def say(message: str, hint: str) -> None:
@@ -222,6 +267,8 @@ def _usage(error: click.UsageError) -> tuple[str, str]:
         # click lists the choices on lines of their own.
         message = " ".join(message.split()).replace(". Choose from:", ": one of")
     message = re.sub(r"(?<!\w)'([^']*)'", r"`\1`", message)
+    message = re.sub(r"a valid integer( range)?", "a whole number", message)
+    message = re.sub(r"Directory (`[^`]*`) is a file", r"\1 is a file, not a folder", message)
     hint = str(getattr(error, "hint", "")) or help_hint
     return message[:1].lower() + message[1:], hint
 

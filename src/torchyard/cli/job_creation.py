@@ -34,6 +34,9 @@ def create(
     try:
         with progress.uploading() as sent:
             return client.jobs.create(document.value, document.folder, name=name, progress=sent)
+    except KeyboardInterrupt:
+        click.echo("\nThe job may have been submitted: see `yard job list`.", err=True)
+        raise
     except TorchyardError as error:
         raise document.locate(error) from error.__cause__
 

@@ -31,7 +31,12 @@ _COLUMNS: list[tables.Column] = [
 
 @click.command("delete", cls=Verb)
 @many_names("job", "jobs")
-@click.option("--experiment", "experiment_name", default="", metavar="NAME", help="Of this one.")
+@click.option(
+    *("--experiment-name", "--experiment", "experiment_name"),
+    default="",
+    metavar="NAME",
+    help="Of this one.",
+)
 @click.option("--status", default="", metavar="STATUS", help="With this status.")
 @click.option("--older-than", default="", metavar="AGE", help="Ended longer ago: 30d, 12h, 2w.")
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
@@ -53,7 +58,7 @@ def delete(
 
     \b
     Example: yard job delete brave-otter
-             yard job delete --experiment digits --status Failed --older-than 30d
+             yard job delete --experiment-name digits --status Failed --older-than 30d
     """
     choice: dict[str, Any] = {
         "experiment_name": experiment_name,
@@ -63,7 +68,7 @@ def delete(
     choice = {key: value for key, value in choice.items() if value not in ("", None)}
     if bool(names) == bool(choice):
         raise click.UsageError(
-            "Name jobs, or choose them with '--experiment', '--status', '--older-than'."
+            "Name jobs, or choose them with '--experiment-name', '--status', '--older-than'."
         )
     if names:
         choice = {"names": list(names)}

@@ -7,11 +7,10 @@ Always: what is printed to something that is no terminal has no colours and is p
 
 from __future__ import annotations
 
-import math
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,15 +33,7 @@ _HEIGHT, _SMALL_HEIGHT = 18, 10
 # Without keys, each has its own chart; more than these are not looked at.
 _MOST_CHARTS = 12
 _MOST_LINES = 16
-
-_COLUMNS: list[tables.Column] = [
-    ("KEY", lambda row: row["key"]),
-    ("LAST", lambda row: tables.number(row["value"])),
-    ("STEP", lambda row: row["step"]),
-    ("MIN", lambda row: tables.number(row["min"])),
-    ("MAX", lambda row: tables.number(row["max"])),
-    ("COUNT", lambda row: row["count"]),
-]
+_STEP = click.IntRange(-(2**63), 2**63 - 1)
 
 
 class _WithPlot(Verb):
@@ -66,8 +57,15 @@ class _WithPlot(Verb):
 @click.option(
     "--x", type=click.Choice(["step", "time"]), default="step", help="What a chart runs along."
 )
-@click.option("--from", "start", type=int, default=None, help="The first step (or ms since 1970).")
-@click.option("--to", "end", type=int, default=None, help="The last one.")
+@click.option(
+    "--from",
+    "start",
+    type=_STEP,
+    default=None,
+    metavar="STEP",
+    help="The first step of a chart or file (with `--x time`, ms since 1970).",
+)
+@click.option("--to", "end", type=_STEP, default=None, metavar="STEP", help="The last one.")
 @click.option("--export", default="", metavar="FILE", help="Write every point: .csv or .parquet.")
 @click.option("--follow", is_flag=True, help="Draw again until the jobs have ended.")
 @common
@@ -93,11 +91,21 @@ def metrics(
         raise click.UsageError("The job's name is missing: write it before '--plot'.")
     if export and (plot or follow):
         raise click.UsageError("'--export' writes a file; leave out '--plot' and '--follow'.")
+    for_programs = session.form.kind != "table" or session.form.query
+    if follow and for_programs:
+        raise click.UsageError("'--follow' draws for people; leave out '-o' and '--query'.")
+    if start is not None and end is not None and start > end:
+        raise click.UsageError(f"'--from {start}' lies behind '--to {end}'.")
+    if not (plot or export) and (start is not None or end is not None or x != "step"):
+        raise click.UsageError(
+            "'--from', '--to' and '--x' are about a chart or a file: write '--plot' or '--export', "
+            "too."
+        )
     client = session.client()
     if export:
         return _export(session, client, names, keys, export, x, start, end)
     asked = _Asked(names, keys, x, start, end)
-    if session.form.kind != "table" or session.form.query:
+    if for_programs:
         _answer(session, client, asked, plot)
         return 0
     if not follow:
@@ -145,24 +153,22 @@ def _answer(session: Session, client: Client, asked: _Asked, plot: bool) -> None
     if plot:
         keys = asked.keys or sorted({row["key"] for row in rows})
         lines = client.jobs.chart(asked.names, keys, **asked.axis) if keys else []
-        tables.rows(session.form, _for_json(lines), [("JOB", lambda line: line["job"])])
+        tables.rows(session.form, tables.for_json(lines), [("JOB", lambda line: line["job"])])
     else:
-        tables.rows(session.form, _for_json(rows), _columns(asked))
+        # A program gets every digit, `-o tsv` too.
+        tables.rows(session.form, tables.for_json(rows), _columns(asked, lambda value: value))
 
 
-def _for_json(found: Any) -> Any:
-    """JSON has no NaN and no infinity: as the server says them, in text."""
-    if isinstance(found, dict):
-        return {key: _for_json(value) for key, value in found.items()}
-    if isinstance(found, (list, tuple)):
-        return [_for_json(value) for value in found]
-    if isinstance(found, float) and not math.isfinite(found):
-        return "NaN" if found != found else "Infinity" if found > 0 else "-Infinity"
-    return found
-
-
-def _columns(asked: _Asked) -> list[tables.Column]:
-    return _COLUMNS if len(asked.names) == 1 else [("JOB", lambda row: row["job"]), *_COLUMNS]
+def _columns(asked: _Asked, number: Callable[[Any], Any]) -> list[tables.Column]:
+    columns: list[tables.Column] = [
+        ("KEY", lambda row: row["key"]),
+        ("LAST", lambda row: number(row["value"])),
+        ("STEP", lambda row: row["step"]),
+        ("MIN", lambda row: number(row["min"])),
+        ("MAX", lambda row: number(row["max"])),
+        ("COUNT", lambda row: row["count"]),
+    ]
+    return columns if len(asked.names) == 1 else [("JOB", lambda row: row["job"]), *columns]
 
 
 def _rows(client: Client, asked: _Asked) -> list[dict[str, Any]]:
@@ -194,7 +200,7 @@ def _page(client: Client, asked: _Asked, plot: bool, most_lines: int = 0) -> str
     if not rows:
         return "There are no metrics yet."
     if not plot:
-        return tables.table_text(rows, _columns(asked))
+        return tables.table_text(rows, _columns(asked, tables.number))
     if asked.keys:
         return _chart(client, asked, list(asked.keys), _height(most_lines, 1))
     keys = list(dict.fromkeys(row["key"] for row in rows))

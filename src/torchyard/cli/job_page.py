@@ -19,7 +19,7 @@ def page(job: Job) -> str:
         tables.fields(
             [
                 ("Name", job["name"]),
-                ("Display name", job.get("display_name")),
+                ("Display name", tables.plain(job.get("display_name"))),
                 ("Status", tables.status(job["status"])),
                 ("Waits for", job.get("waiting")),
                 ("Experiment", job.get("experiment_name")),
@@ -34,7 +34,7 @@ def page(job: Job) -> str:
     ]
     sections: list[tuple[str, str]] = [
         ("Stages", _stages(job)),
-        ("Notices", "\n".join(f"  {notice}" for notice in job.get("notices") or [])),
+        ("Notices", "\n".join(f"  {tables.plain(one)}" for one in job.get("notices") or [])),
         ("Tags", _pairs(job.get("tags"), str)),
         ("Parameters", _pairs(job.get("params"), str)),
         ("Metrics", _pairs(job.get("metrics"), tables.number)),
@@ -64,7 +64,10 @@ def _stages(job: Job) -> str:
 
 
 def _pairs(values: dict[str, Any] | None, shown: Callable[[Any], str]) -> str:
-    return tables.fields((f"  {key}", shown(value)) for key, value in (values or {}).items())
+    return tables.fields(
+        (f"  {tables.plain(key)}", tables.plain(shown(value)))
+        for key, value in (values or {}).items()
+    )
 
 
 def _outputs(job: Job) -> str:

@@ -1,9 +1,8 @@
 """`yard job …`: the verbs that look at jobs and change them.
 
 Owns: the verbs, their options.
-Leaves: creating to job_creation.py, one job's page to job_page.py, streams to streaming.py,
-metrics to job_metrics.py, comparing to job_comparison.py, deleting to
-job_deletion.py, requests to client/.
+Leaves: creating to job_creation.py, one job's page to job_page.py, streams to streaming.py, metrics
+to job_metrics.py, comparing to job_comparison.py, deleting to job_deletion.py, requests to client/.
 Always: a verb is one question to the client.
 """
 
@@ -14,6 +13,7 @@ from typing import Any
 
 import click
 
+from torchyard.base.errors import InvalidInput
 from torchyard.cli import job_comparison, job_deletion, job_metrics, tables
 from torchyard.cli.group import noun
 from torchyard.cli.options import Session, archivable, changes_from, common, named, tagged, warn
@@ -24,10 +24,14 @@ _COLUMNS: list[tables.Column] = [
     ("NAME", lambda job: job["name"]),
     ("STATUS", lambda job: job["status"]),
     ("EXPERIMENT", lambda job: job["experiment_name"]),
-    ("DISPLAY NAME", lambda job: job.get("display_name")),
+    ("DISPLAY NAME", lambda job: _of_its_own(job)),
     ("CREATED", lambda job: tables.moment(job.get("created_at"))),
     ("TOOK", lambda job: tables.since(job.get("started_at"), job.get("ended_at"))),
 ]
+_NAMES = (
+    'a name with dots goes in quotes: `inputs."a.b"=1`. All behind `properties.` and `tags.` is '
+    "one name."
+)
 _CHANGEABLE = ("display_name", "description", "tags")
 
 
@@ -39,9 +43,7 @@ _CHANGEABLE = ("display_name", "description", "tags")
     "assignments",
     multiple=True,
     metavar="A.B=VALUE",
-    help="Set a key of the file; "
-    'a name with dots goes in quotes: `inputs."a.b"=1`. All behind `properties.` and `tags.` is '
-    "one name.",
+    help=f"Set a key of the file; {_NAMES}",
 )
 @click.option("-n", "--name", default="", help="The job's name; made up when absent.")
 @click.option("-s", "--stream", "streamed", is_flag=True, help="Follow the job to its end.")
@@ -76,11 +78,18 @@ def create(
         raise click.UsageError(f"Two job files are given, '{file}' and '{given}'.")
     if not (given or file):
         raise click.UsageError("The job file is missing: write '-f FILE'.")
+    if save_as and (not Path(save_as).absolute().parent.is_dir() or Path(save_as).is_dir()):
+        # Before there is a job, not after.
+        raise InvalidInput(f"nothing can be written to `{save_as}`", "name a file in a folder")
     job = job_creation.create(session, file or given or "", assignments, name, rehearse_on_cpu)
     if save_as:
         import json
 
-        Path(save_as).write_text(json.dumps(job, indent=2, ensure_ascii=False) + "\n")
+        text = json.dumps(job, indent=2, ensure_ascii=False) + "\n"
+        try:
+            Path(save_as).write_text(text, encoding="utf-8")
+        except OSError as error:
+            warn(f"the job is submitted, but `{save_as}` can't be written ({error.strerror})")
     _warn_of_web(web, job["name"], streamed)
     if skip_validation:
         warn("`--skip-validation` is ignored: the server checks every job before it takes it")
@@ -98,9 +107,7 @@ def create(
     "assignments",
     multiple=True,
     metavar="A.B=VALUE",
-    help="Set a key of each file; "
-    'a name with dots goes in quotes: `inputs."a.b"=1`. All behind `properties.` and `tags.` is '
-    "one name.",
+    help=f"Set a key of each file; {_NAMES}",
 )
 @common
 def validate(
@@ -124,9 +131,13 @@ def validate(
 @click.option("--experiment-name", default="", metavar="NAME", help="Only this experiment's.")
 @click.option("--status", default="", metavar="STATUS", help="Only those with this status.")
 @click.option(
+    "-p", "--parent-job-name", default="", metavar="NAME", help="Only the children of this job."
+)
+@click.option(
     "-r",
     "--max-results",
     type=click.IntRange(min=1),
+    metavar="COUNT",
     default=50,
     show_default=True,
     help="At most so many, the newest.",
@@ -138,6 +149,7 @@ def list_jobs(
     session: Session,
     experiment_name: str,
     status: str,
+    parent_job_name: str,
     max_results: int,
     all_results: bool,
     archived: str,
@@ -149,6 +161,7 @@ def list_jobs(
     found = session.client().jobs.list(
         experiment_name=experiment_name,
         status=status,
+        parent_job_name=parent_job_name,
         max_results=None if all_results else max_results,
         archived=archived == "too",
         only_archived=archived == "only",
@@ -207,7 +220,11 @@ def code(session: Session, name: str, download_path: Path | None, overwrite: boo
 @group.command("stream")
 @named("job", "jobs")
 @click.option(
-    "--rank", type=click.IntRange(min=0), default=None, help="Only this rank's output, as it is."
+    "--rank",
+    type=click.IntRange(min=0),
+    default=None,
+    metavar="RANK",
+    help="Only this rank's output, as it is.",
 )
 @common
 def stream(session: Session, name: str, rank: int | None) -> int:
@@ -338,9 +355,7 @@ def update(
     "assignments",
     multiple=True,
     metavar="A.B=VALUE",
-    help="What is to be different; "
-    'a name with dots goes in quotes: `inputs."a.b"=1`. All behind `properties.` and `tags.` is '
-    "one name.",
+    help=f"What is to be different; {_NAMES}",
 )
 @click.option("-s", "--stream", "streamed", is_flag=True, help="Follow the new job to its end.")
 @common
@@ -384,6 +399,12 @@ def _print(session: Session, job: Any) -> None:
     from torchyard.cli import job_page
 
     tables.one(session.form, job, lambda: job_page.page(job))
+
+
+def _of_its_own(job: Any) -> str | None:
+    """The display name, where somebody gave one."""
+    shown: str | None = job.get("display_name")
+    return None if shown == job["name"] else shown
 
 
 def _warn_of_web(web: bool, name: str, streamed: bool) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from torchyard.base import logins
-from torchyard.base.errors import InvalidInput, NotAuthenticated
+from torchyard.base.errors import InvalidInput, NotAuthenticated, Unreachable
 from torchyard.base.http import Transport
 from torchyard.cli import tables
 from torchyard.cli.group import Verb
@@ -144,7 +144,9 @@ def _asked(address: str, token_file: str) -> str:
             token = Path(token_file).read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "it is no text"
-            raise InvalidInput(f"`{token_file}` can't be read ({reason})") from error
+            raise InvalidInput(
+                f"`{token_file}` can't be read ({reason})", "check the path and its permissions"
+            ) from error
     elif sys.stdin.isatty():
         token = str(click.prompt(f"Token for {address}", hide_input=True, err=True)).strip()
     else:
@@ -164,6 +166,10 @@ def _tried(session: Session, made: logins.Login) -> dict[str, Any]:
     try:
         meant = session.workspace or workspace_meant(session.settings, Path.cwd())
         found: dict[str, Any] = transport.get("/v1/whoami", {"workspace": meant})
+        if not isinstance(found, dict) or "user" not in found:
+            raise Unreachable(
+                f"what answers at `{made.url}` is no torchyard server", "check the address"
+            )
         return found
     finally:
         transport.close()

@@ -28,6 +28,7 @@ VERBS = {
     "logout": "Forget a shared server.",
     "whoami": "Say who you are there, and what you may do.",
     "client-env": "Print the variables that bring Azure ML's own SDKs here.",
+    "jupyterlab": "Have JupyterLab show Azure ML's notebook widget.",
     "audit": "Say who did what, for owners.",
     "gc": "Make room on the server's disk.",
     "doctor": "Say what is wrong with this machine, and what to do.",
@@ -74,9 +75,17 @@ def main() -> None:
 
         sys.stdout.write(f"yard {__version__}\n")
     else:
+        sys.exit(_run(arguments))
+
+
+def _run(arguments: list[str]) -> int:
+    try:
         from torchyard.cli.group import run
 
-        sys.exit(run(arguments))
+        return run(arguments)
+    except KeyboardInterrupt:  # that came while modules were still imported
+        sys.stderr.write("\nerror: interrupted\n")
+        return 130
 
 
 if __name__ == "__main__":

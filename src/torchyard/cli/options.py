@@ -150,14 +150,13 @@ def many_names(noun: str, complete: str = "") -> Callable[[Command], Command]:
 
 def versioned(command: Command) -> Command:
     """Take `-v VERSION` or `-l LABEL`."""
-
-    @click.option("-v", "--version", default="", help="The version; the latest when absent.")
-    @click.option("-l", "--label", default="", metavar="LABEL", help="Instead: latest or an alias.")
-    @functools.wraps(command)
-    def with_version(*arguments: Any, **options: Any) -> Any:
-        return command(*arguments, **options)
-
-    return with_version  # type: ignore[return-value]
+    version = click.option(
+        "-v", "--version", default="", help="The version; the latest when absent."
+    )
+    label = click.option(
+        "-l", "--label", default="", metavar="LABEL", help="Instead: latest or an alias."
+    )
+    return version(label(command))
 
 
 def version_of(name: str, version: str, label: str) -> tuple[str, str]:
@@ -226,15 +225,14 @@ def at_most(rows: Any, archived: str, max_results: int | None) -> Any:
 
 def many(command: Command) -> Command:
     """Take `-r COUNT`."""
-
-    @click.option(
-        "-r", "--max-results", type=click.IntRange(min=1), default=None, help="At most so many."
-    )
-    @functools.wraps(command)
-    def with_max(*arguments: Any, **options: Any) -> Any:
-        return command(*arguments, **options)
-
-    return with_max  # type: ignore[return-value]
+    return click.option(
+        "-r",
+        "--max-results",
+        type=click.IntRange(min=1),
+        default=None,
+        metavar="COUNT",
+        help="At most so many.",
+    )(command)
 
 
 def tagged(tags: tuple[str, ...]) -> dict[str, str] | None:
@@ -252,7 +250,7 @@ def document_from(file: str, assignments: tuple[str, ...]) -> Document:
     """The file, or an empty document of this folder, with every `--set` applied."""
     from torchyard.cli import documents
 
-    document = documents.read(file) if file else documents.empty("the command", Path.cwd())
+    document = documents.read(file) if file else documents.empty(Path.cwd())
     for assignment in assignments:
         document.set(assignment)
     return document

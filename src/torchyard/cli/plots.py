@@ -54,7 +54,7 @@ def draw(lines: Sequence[Line], look: Look, title: str = "", unit: str = "") -> 
         unit: what the horizontal axis counts, written behind its numbers.
     """
     kept = [(number, line) for number, line in enumerate(lines) if _finite(line)]
-    text = [click.style(title, bold=True)] if title else []
+    text = [click.style(_plain(title), bold=True)] if title else []
     if not kept:
         return "\n".join([*text, "  there is nothing to draw yet"])
     xs = [x for _, line in kept for x, _, _ in _finite(line)]
@@ -179,7 +179,7 @@ def _legend(lines: Sequence[Line], look: Look, letters: bool, room: int) -> list
     found, width = [margin], room + 2
     for number, line in enumerate(lines):
         mark = _LETTERS[number % len(_LETTERS)] if letters else "━━"
-        shown = line.label if _finite(line) else f"{line.label} (nothing)"
+        shown = _plain(line.label) + ("" if _finite(line) else " (nothing)")
         size = len(mark) + len(shown) + 4
         if width + size > look.width and found[-1].strip():
             found.append(margin)
@@ -187,6 +187,11 @@ def _legend(lines: Sequence[Line], look: Look, letters: bool, room: int) -> list
         found[-1] += click.style(mark, fg=_colour(number)) + f" {shown}   "
         width += size
     return [line.rstrip() for line in found]
+
+
+def _plain(name: str) -> str:
+    """A name that a script gave, in one line that says nothing to the terminal."""
+    return "".join(c if c.isprintable() else "�" for c in name)
 
 
 def _labels(axis: _Axis, height: int) -> dict[int, str]:

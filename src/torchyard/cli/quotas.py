@@ -80,6 +80,9 @@ def set_limits(session: Session, limits: tuple[str, ...], user: str, each_user: 
     client = session.client()
     found = client.quotas.set(wanted, "*" if each_user else user)
     columns = [column for column in _COLUMNS if column[0] != "USED"]
+    if not found and session.form.kind == "table":
+        click.echo("No limit is left there.", err=True)
+        return
     tables.rows(session.form, found, columns)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from torchyard.base.errors import Conflict, NotFound
+from torchyard.base.errors import Conflict, Internal, NotFound
 from torchyard.base.machine import host_of
 from torchyard.cli import tables
 from torchyard.cli.group import noun
@@ -21,7 +21,13 @@ _LOOK_S = 0.2
 
 
 @group.command("start")
-@click.option("--port", type=click.IntRange(1, 65535), default=None, help="Which port; kept after.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=None,
+    metavar="PORT",
+    help="Which port; kept after.",
+)
 @common
 def start(session: Session, port: int | None) -> None:
     """Start the server of this machine, if it does not run.
@@ -124,6 +130,8 @@ def _health(url: str, ca_cert: str) -> dict[str, Any]:
         return {"url": url, "status": "not answering"}
     finally:
         transport.close()
+    if not isinstance(health, dict) or not {"pid", "version"} <= set(health):
+        return {"url": url, "status": "no torchyard server"}
     found = {"url": url, "status": "running", "pid": health["pid"], "version": health["version"]}
     if health.get("trouble"):
         found |= {"status": "in trouble", "trouble": health["trouble"]}
@@ -133,7 +141,12 @@ def _health(url: str, ca_cert: str) -> dict[str, Any]:
 @group.command("logs")
 @click.option("-f", "--follow", is_flag=True, help="Go on as the log grows.")
 @click.option(
-    "--lines", type=click.IntRange(min=1), default=100, show_default=True, help="The last so many."
+    "--lines",
+    type=click.IntRange(min=1),
+    default=100,
+    metavar="COUNT",
+    show_default=True,
+    help="The last so many.",
 )
 @common
 def logs(session: Session, follow: bool, lines: int) -> None:
@@ -152,9 +165,10 @@ def logs(session: Session, follow: bool, lines: int) -> None:
         click.echo(text)
     while follow:
         with open(file, "rb") as log:
-            log.seek(offset)
+            # Somebody who cut it short made room, and what follows begins anew.
+            log.seek(offset if log.seek(0, 2) >= offset else 0)
             content = log.read()
-        offset += len(content)
+            offset = log.tell()
         sys.stdout.flush()
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
@@ -206,6 +220,11 @@ def _run_backups(session: Session, *arguments: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "torchyard.backups", arguments[0]]
     command += ["--home", str(session.settings.home), *arguments[1:]]
     ended = subprocess.run(command, stdout=subprocess.PIPE)
+    if ended.returncode < 0:
+        raise Internal(
+            f"the {arguments[0]} was killed by signal {-ended.returncode}",
+            "nothing of it is there; try again, and see whether memory ran out (`dmesg`)",
+        )
     if ended.returncode != 0:
         raise SystemExit(ended.returncode)
     done: dict[str, Any] = json.loads(ended.stdout)

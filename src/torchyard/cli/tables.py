@@ -9,6 +9,8 @@ jmespath only when there is a query.
 from __future__ import annotations
 
 import json
+import math
+import re
 import shutil
 import sys
 import unicodedata
@@ -31,6 +33,9 @@ Column = tuple[str, Callable[[Any], Any]]
 """A heading, and what stands below it for one row."""
 
 _NARROWEST = 8
+# Of a list of texts within one field.
+_MOST_SHOWN = 20
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 _COLOURS = {"Completed": "green", "Failed": "red", "Canceled": "yellow", "Running": "cyan"}
 
 
@@ -95,8 +100,8 @@ def done(form: Form, found: Mapping[str, Any], text: str) -> None:
 def fields(pairs: Iterable[tuple[str, Any]]) -> str:
     """`name  value` lines, aligned; empty values left out."""
     kept = [(name, _shown(value)) for name, value in pairs if value not in (None, "", [], {})]
-    width = max((len(name) for name, _ in kept), default=0)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in kept)
+    width = max((_width(name) for name, _ in kept), default=0)
+    return "\n".join(f"{name}{' ' * (width - _width(name))}  {value}" for name, value in kept)
 
 
 def titled(found: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -111,8 +116,10 @@ def _worded(key: str, value: Any) -> Any:
     if isinstance(value, dict) and not any(isinstance(v, (dict, list)) for v in value.values()):
         return ", ".join(f"{inner}={_shown(v)}" for inner, v in value.items())
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        return ", ".join(value)
-    return value
+        more = len(value) - _MOST_SHOWN
+        shown = ", ".join(value[:_MOST_SHOWN])
+        return f"{shown} and {more} more: see `-o json`" if more > 0 else shown
+    return plain(value) if isinstance(value, str) else value
 
 
 def status(text: str) -> str:
@@ -140,7 +147,20 @@ def since(start: str | None, end: str | None) -> str:
 
 def number(value: Any) -> str:
     """A metric's value, short."""
+    if value is None:
+        return "-"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def for_json(found: Any) -> Any:
+    """JSON has no NaN and no infinity: as the server says them, in text."""
+    if isinstance(found, dict):
+        return {key: for_json(value) for key, value in found.items()}
+    if isinstance(found, (list, tuple)):
+        return [for_json(value) for value in found]
+    if isinstance(found, float) and not math.isfinite(found):
+        return "NaN" if found != found else "Infinity" if found > 0 else "-Infinity"
+    return found
 
 
 def _whole(kind: str, found: Any) -> None:
@@ -244,6 +264,8 @@ def _fit(widths: list[int], columns: int) -> None:
 
 
 def _cut(text: str, width: int) -> str:
+    if len(text) > width and _MOMENT.fullmatch(text):
+        text = text[: 16 if width >= 16 else 10]  # to the minute, or the day
     missing = width - _width(text)
     if missing >= 0:
         return text + " " * missing
@@ -267,8 +289,14 @@ def _width(text: str) -> int:
 
 def _flat(value: Any) -> str:
     """One line, in which nothing speaks to the terminal."""
-    text = " ".join(_shown(value).split())
-    return text if text.isprintable() else "".join(c if c.isprintable() else "�" for c in text)
+    return plain(" ".join(_shown(value).split()))
+
+
+def plain(text: str | None) -> str:
+    """What somebody else wrote, and which must not speak to the terminal."""
+    if not text or text.isprintable():
+        return text or ""
+    return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
 
 
 def _shown(value: Any) -> str:

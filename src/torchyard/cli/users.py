@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import click
 
+from torchyard.base.errors import TorchyardError
 from torchyard.cli import amounts, tables
 from torchyard.cli.group import Noun, noun
 from torchyard.cli.options import Session, common, confirm, named
@@ -61,7 +63,13 @@ def create(
     if no_token:
         tables.one(session.form, made, lambda: _page(made))
         return
-    token = client.users.create_token(name, token_name, expires_at)
+    try:
+        token = client.users.create_token(name, token_name, expires_at)
+    except TorchyardError:
+        # Who is let in without a token can't come, and is in the way of the next try.
+        with suppress(TorchyardError):
+            client.users.remove(name)
+        raise
     found = {**made, "token": token["token"], "expires_at": token["expires_at"]}
     tables.one(session.form, found, lambda: f"{_page(made)}\n\n{_told(client, token)}")
 

@@ -59,7 +59,6 @@ HINTS = {
     "logs": "write `yard job stream NAME`, or `yard server logs`",
     "status": "write `yard job list`, or `yard server status`",
     "diagnose": "write `yard doctor`",
-    "component": "components are not there yet; a job file says the same in one piece",
     "online-endpoint": "endpoints are not there yet",
     "batch-endpoint": "endpoints are not there yet",
     "registry": "there are no registries; `azureml://registries/…` names in job files are read",

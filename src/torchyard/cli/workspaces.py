@@ -69,8 +69,9 @@ def show(session: Session, given: str | None, name: str) -> None:
 
     Example: yard workspace show
     """
+    wanted = _one_name(name, given)
     client = session.client()
-    _print(session, client.workspaces.get(name or given or client.workspace))
+    _print(session, client.workspaces.get(wanted or client.workspace))
 
 
 @group.command("list")
@@ -133,8 +134,9 @@ def update(
     """
     keys = ("description", "retention_days", "rehearse_on_cpu", "allow_substitutes")
     changes = changes_from(assignments, options, keys)
+    wanted = _one_name(name, given)
     client = session.client()
-    workspace = name or given or client.workspace
+    workspace = wanted or client.workspace
     days = changes.get("retention_days")
     if isinstance(days, int) and days:
         confirm(f"Delete jobs of workspace `{workspace}` {days} days after their end?", yes)
@@ -203,6 +205,12 @@ def unmap_url(session: Session, prefix: str) -> None:
     client = session.client()
     client.workspaces.unmap_url(client.workspace, prefix)
     tables.done(session.form, {"prefix": prefix}, f"`{prefix}` is mapped no more.")
+
+
+def _one_name(name: str, given: str | None) -> str:
+    if name and given and name != given:
+        raise click.UsageError(f"Two names are given, '{name}' and '{given}'.")
+    return name or given or ""
 
 
 def _print(session: Session, workspace: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from torchyard.base import settings as base_settings
-from torchyard.base.errors import NotAuthenticated
+from torchyard.base.errors import InvalidInput, NotAuthenticated
 from torchyard.base.http import Transport
 from torchyard.base.settings import DEFAULT_WORKSPACE, Settings
 
@@ -204,6 +204,10 @@ def _log_in(settings: Settings) -> str:
 
 def _transport(settings: Settings, on_start: Callable[[], None] | None) -> Transport:
     if settings.url:
+        if not settings.url.startswith(("http://", "https://")):
+            raise InvalidInput(
+                f"`{settings.url}` is no server's address", "write `https://host:8766`"
+            )
         if not settings.token:
             raise NotAuthenticated(
                 f"no token for the server `{settings.url}`",

@@ -63,7 +63,9 @@ class JobHistory:
 
             client.jobs.metrics("brave-otter")["val_acc"][-1]
         """
-        wanted = [one["key"] for one in self.metric_keys(name)] if keys is None else keys
+        wanted = _list(keys)
+        if wanted is None:
+            wanted = [one["key"] for one in self.metric_keys(name)]
         found: dict[str, Number] = {}
         for key in wanted:
             values = [point.value for point in self.history(name, key)]
@@ -217,7 +219,7 @@ class JobHistory:
             `duration_s`, `params.*`, `metrics.*` (last values), `inputs.*`, `environment`,
             `code` and other parts of the job file, `tags.*`.
         """
-        sides = [flat(self.get(name)) for name in names]
+        sides = [flat(self.get(name)) for name in _list(names) or ()]
         keys = sorted({key for side in sides for key in side}, key=_rank)
         return [(key, [side.get(key) for side in sides]) for key in keys]
 
@@ -229,7 +231,7 @@ class JobHistory:
         """
         pandas = _pandas()
         columns = dict(self.compare(names))
-        return pandas.DataFrame(columns, index=pandas.Index(list(names), name="name"))
+        return pandas.DataFrame(columns, index=pandas.Index(_list(names), name="name"))
 
     def _of(self, name: str) -> str:
         return f"{self._here}/{quote(name, safe='')}"

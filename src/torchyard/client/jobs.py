@@ -1,8 +1,7 @@
 """Jobs of the workspace, over HTTP.
 
 Owns: which request each verb is, the order of a submission.
-Leaves: local files to snapshots/, streams to follow.py and printing.py, metrics to
-job_history.py.
+Leaves: local files to snapshots/, streams to follow.py and printing.py, metrics to job_history.py.
 Always: nothing is uploaded or cloned before the server has found the document valid.
 """
 
@@ -124,6 +123,7 @@ class Jobs(JobHistory):
         *,
         experiment_name: str = "",
         status: str = "",
+        parent_job_name: str = "",
         max_results: int | None = 50,
         archived: bool = False,
         only_archived: bool = False,
@@ -131,6 +131,7 @@ class Jobs(JobHistory):
         """The newest jobs, newest first.
 
         Args:
+            parent_job_name: only the children of this job.
             max_results: None for all.
             archived: archived ones too.
             only_archived: no others.
@@ -138,23 +139,24 @@ class Jobs(JobHistory):
         found: Records[JobSummary] = Records()
         before = None
         while max_results is None or len(found) < max_results:
-            left = _PAGE if max_results is None or only_archived else max_results - len(found)
+            left = _PAGE if max_results is None else max_results - len(found)
             answer = self._transport.get(
                 self._here,
                 {
                     "experiment_name": experiment_name or None,
                     "status": status or None,
-                    "archived": "true" if archived or only_archived else None,
+                    "parent": parent_job_name or None,
+                    "archived": "only" if only_archived else "true" if archived else None,
                     "limit": min(left, _PAGE),
                     "before": before,
                 },
             )
             page = answer["value"]
-            found += [JobSummary(job) for job in page if not only_archived or job.get("archived")]
+            found += [JobSummary(job) for job in page]
             before = answer.get("next")
             if not before or not page:
                 break
-        return found if max_results is None else found[:max_results]
+        return found
 
     def update(self, name: str, changes: Mapping[str, Any]) -> Job:
         """Change `display_name`, `description` or `tags` (merged; None takes one away)."""

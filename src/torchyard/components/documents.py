@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from torchyard.base import fields
 from torchyard.base.errors import InvalidSpec, nearest
 from torchyard.data import documents
 
@@ -68,7 +69,7 @@ def read(document: Mapping[str, Any]) -> Request:
         InvalidSpec: what is wrong, and where.
     """
     kind = _type(document.get("type"))
-    documents.refuse_unknown(document, (*_KEYS, *_SAID))
+    fields.refuse_unknown(document, (*_KEYS, *_SAID))
     name = documents.name_of(document, "a component", "component")
     if not isinstance(document.get("command"), str) or not document["command"].strip():
         raise InvalidSpec("the component has no `command`", "say what it runs", at=["command"])
@@ -87,7 +88,7 @@ def read(document: Mapping[str, Any]) -> Request:
     for key, read_one in (("inputs", _input), ("outputs", _output)):
         given = document.get(key) or {}
         if not isinstance(given, Mapping):
-            raise InvalidSpec(f"`{key}` is no mapping", at=[key])
+            raise InvalidSpec(f"`{key}` is no mapping", "write `name: {type: number}`", at=[key])
         if given:
             found[key] = {one: read_one(one, given[one], (key, one)) for one in given}
     return Request(
@@ -96,8 +97,8 @@ def read(document: Mapping[str, Any]) -> Request:
         definition={**found, "type": kind},
         version=documents.version_of(document),
         description=str(document.get("description") or ""),
-        tags=documents.texts(document, "tags"),
-        properties=documents.texts(document, "properties"),
+        tags=fields.texts(document, "tags"),
+        properties=fields.texts(document, "properties"),
     )
 
 
@@ -142,12 +143,7 @@ def _port(
         raise InvalidSpec(f"`{name}` is no mapping", "say its `type`", at=at)
     for key in given:
         if key not in keys:
-            near = nearest(str(key), keys)
-            raise InvalidSpec(
-                f"unknown key `{key}` of `{name}`",
-                f"did you mean `{near}`?" if near else f"known keys: {', '.join(keys)}",
-                at=[*at, str(key)],
-            )
+            raise fields.unknown_key(str(key), keys, at, inside=name)
     kind = str(given.get("type") or "").lower()
     if kind not in types:
         near = nearest(kind, types)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Body
 
+from torchyard.base import fields
 from torchyard.base.blobs import Blobs
 from torchyard.base.clock import Clock, to_text
 from torchyard.base.db import Database
@@ -14,8 +15,6 @@ from torchyard.components import actions
 from torchyard.components.types import Component
 from torchyard.workspaces.access import Person
 
-Archived = Literal["", "true", "false", "only"]
-_WHICH: dict[str, bool | None] = {"": False, "false": False, "true": None, "only": True}
 _SNAPSHOT = "snapshot:"
 
 
@@ -26,17 +25,16 @@ def router(db: Database, clock: Clock, blobs: Blobs) -> APIRouter:
     def create(
         workspace: str, identity: Person, document: Annotated[Any, Body()]
     ) -> dict[str, Any]:
-        if not isinstance(document, dict):
-            raise InvalidSpec("the component's document is no mapping of keys to values")
-        _code_exists(blobs, document.get("code"))
-        made, _ = actions.register(db, clock, workspace, document, identity.user)
+        asked = fields.mapping(document, "the component's document")
+        _code_exists(blobs, asked.get("code"))
+        made, _ = actions.register(db, clock, workspace, asked, identity.user)
         return to_json(made)
 
     @routes.get("")
     def list_components(
-        workspace: str, identity: Person, name: str = "", archived: Archived = ""
+        workspace: str, identity: Person, name: str = "", archived: str = ""
     ) -> dict[str, Any]:
-        found = actions.list_in(db, workspace, name, _WHICH[archived])
+        found = actions.list_in(db, workspace, name, fields.archived(archived))
         return {"value": [to_json(one) for one in found]}
 
     @routes.get("/{name}/versions/{version}")

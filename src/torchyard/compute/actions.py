@@ -7,7 +7,7 @@ Always: a cluster that is being deleted takes no job, and is gone when its last 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -143,14 +143,24 @@ def _use(compute: Compute, there: list[Node]) -> Use:
     counts = dict.fromkeys(_STATES, 0)
     for node in there:
         counts[node.state(compute.max_instances)] += 1
-    running = len(there) - counts["idle"]
-    return Use(counts, scaling.target(compute, len(there), running))
+    return Use(counts, scaling.target(compute, len(there)))
 
 
-def delete(db: Database, clock: Clock, workspace: str, name: str, *, force: bool = False) -> bool:
+def delete(
+    db: Database,
+    clock: Clock,
+    workspace: str,
+    name: str,
+    *,
+    force: bool = False,
+    look: Callable[[Connection], None] = lambda connection: None,
+) -> bool:
     """Delete a cluster; with `force` also one that jobs hold nodes of, once they have ended.
 
     Returns whether it is gone already. Ending those jobs is for the caller.
+
+    Args:
+        look: called in the same transaction before anything goes; what it raises keeps the cluster.
 
     Raises:
         NotFound: there is none of that name.
@@ -158,11 +168,15 @@ def delete(db: Database, clock: Clock, workspace: str, name: str, *, force: bool
     """
     get(db, workspace, name)
     if name == LOCAL:
-        raise Conflict("compute `local` is built in and can't be deleted")
+        raise Conflict(
+            "compute `local` is built in and can't be deleted",
+            "it holds nothing while no job runs; `yard compute update -n local` changes it",
+        )
     with db.write() as connection:
         compute = store.get(connection, workspace, name)
         if compute is None:
             return True
+        look(connection)
         busy = store.count_held(connection, workspace, name)
         if busy and not force:
             raise Conflict(

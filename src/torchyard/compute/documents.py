@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from torchyard.base import fields
 from torchyard.base.errors import InvalidSpec, nearest
 from torchyard.compute import sizes
 from torchyard.compute.sizes import Size
@@ -49,7 +50,7 @@ def read(
     _check_keys(document)
     for key in _TEXTS:
         if key in document and not isinstance(document[key], str):
-            raise InvalidSpec(f"`{key}` must be text", at=[key])
+            raise InvalidSpec(f"`{key}` must be text", f"for example `{key}: local`", at=[key])
     _check_name(document.get("name", ""))
     _choice(document, "type", "amlcompute", ("amlcompute",), "use `type: amlcompute`")
     _check_engine(document)
@@ -78,7 +79,7 @@ def read(
         max_instances=most,
         idle_time_before_scale_down=_number(document, "idle_time_before_scale_down", 120),
         description=document.get("description", ""),
-        tags=_tags(document),
+        tags=fields.texts(document, "tags"),
         cores=size.cores if size else None,
         memory_bytes=size.memory_bytes if size else None,
         gpus=size.gpus if size else None,
@@ -94,9 +95,7 @@ def _check_keys(document: Mapping[str, Any]) -> None:
             why = _REFUSED.get(key) or _SATISFIED[key]
             raise InvalidSpec(f"`{key}` is not served: {why}", "leave it out", at=[key])
         if key not in _SATISFIED:
-            near = nearest(str(key), _KEYS)
-            hint = f"did you mean `{near}`?" if near else f"known keys: {', '.join(_KEYS)}"
-            raise InvalidSpec(f"unknown key `{key}`", hint, at=[key])
+            raise fields.unknown_key(str(key), _KEYS)
 
 
 def _check_name(name: str) -> None:
@@ -136,16 +135,13 @@ def _number(document: Mapping[str, Any], key: str, default: int) -> int:
     if value is None:
         return default
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InvalidSpec(f"`{key}` must be a whole number of 0 or more, not `{value}`", at=[key])
+        raise InvalidSpec(
+            f"`{key}` must be a whole number of 0 or more, not `{value}`",
+            f"for example `{key}: 4`",
+            at=[key],
+        )
     if key.endswith("_instances") and value > _MOST_NODES:
         raise InvalidSpec(f"`{key}` is {value}", f"{_MOST_NODES:,} at the most", at=[key])
     if value > 2**31 - 1:
         raise InvalidSpec(f"`{key}` is {value}", "68 years at the most", at=[key])
     return value
-
-
-def _tags(document: Mapping[str, Any]) -> dict[str, str]:
-    tags = document.get("tags") or {}
-    if not isinstance(tags, Mapping):
-        raise InvalidSpec("`tags` must be a mapping of texts", at=["tags"])
-    return {str(key): str(value) for key, value in tags.items()}

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body
 
+from torchyard.base import fields
 from torchyard.base.clock import Clock, to_text
 from torchyard.base.db import Database
-from torchyard.base.errors import InvalidSpec
 from torchyard.compute import actions, promises, sizes
 from torchyard.compute.types import Compute, Use
 from torchyard.executors.machine import Machine
@@ -36,11 +36,8 @@ def router(db: Database, clock: Clock, home: Path, machine: Machine) -> APIRoute
     def create(
         workspace: str, name: str, identity: Person, document: Annotated[Any, Body()]
     ) -> dict[str, Any]:
-        if not isinstance(document, dict):
-            raise InvalidSpec("the compute's document is no mapping of keys to values")
-        if document.setdefault("name", name) != name:
-            raise InvalidSpec(f"the document names `{document['name']}`, the path `{name}`")
-        made = actions.create(db, clock, workspace, document, home=home, owner=identity.user)
+        asked = fields.named(fields.mapping(document, "the compute's document"), name)
+        made = actions.create(db, clock, workspace, asked, home=home, owner=identity.user)
         return {**answer(made), "notices": promises.notices(made, machine)}
 
     @routes.get("/computes/{name}/history")

@@ -77,11 +77,11 @@ def note(
     connection: Connection, compute: Compute, current: int, running: int, reason: str, now: datetime
 ) -> None:
     """Write down how many nodes there are from now on."""
-    sample = Sample(now, current, running, target(compute, current, running), reason)
+    sample = Sample(now, current, running, target(compute, current), reason)
     store.add_sample(connection, compute.workspace, compute.name, sample)
 
 
-def target(compute: Compute, current: int, running: int) -> int:
+def target(compute: Compute, current: int) -> int:
     """How many nodes there shall be: what is there, within the limits, as idle ones wait their
     time out; a node above the maximum leaves with its job.
     """

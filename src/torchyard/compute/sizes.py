@@ -173,7 +173,7 @@ def _own(file: Path) -> dict[str, Size]:
         return {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         said = " ".join(str(error).split())
-        raise InvalidInput(f"the sizes in `{file}` can't be read: {said}") from error
+        raise InvalidInput(f"the sizes in `{file}` can't be read: {said}", _EXAMPLE) from error
     if not isinstance(body, dict):
         raise InvalidInput(f"`{file}` is no mapping of names to sizes", _EXAMPLE)
     found = {}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from sqlalchemy import Connection
 
@@ -20,8 +20,9 @@ from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound, TorchyardError, Unreachable
 from torchyard.base.files import Stored
 from torchyard.data import assets, datastores, property_store, store, uris, url_maps
+from torchyard.data.connections import EXTRAS, REFUSED
 from torchyard.data.datastores import Datastores
-from torchyard.data.remote import EXTRAS, REFUSED, RemoteFiles
+from torchyard.data.remote import RemoteFiles
 from torchyard.data.types import DATA_TYPES, DataAsset, DataFile, Datastore, Files, Pinned
 from torchyard.data.web import WebFiles
 
@@ -208,7 +209,7 @@ def _of_url(db: Database, stores: Datastores, workspace: str, protocol: str, url
 
 def _system_of(protocol: str, url: str) -> tuple[str, dict[str, Any], str, str]:
     """(fsspec's protocol, its options, the path in it, the URL as datastores write theirs)."""
-    parts = urlsplit(url)
+    parts = _parts(url)
     if protocol in ("http", "https"):
         host = parts.hostname or ""
         if host.endswith(_AZURE_HOSTS):
@@ -224,15 +225,25 @@ def _system_of(protocol: str, url: str) -> tuple[str, dict[str, Any], str, str]:
         root = f"{container}{parts.path}"
         return "abfs", {**options, "anon": True}, root, f"abfs://{root}"
     if protocol in ("sftp", "ssh", "smb", "ftp"):
-        options = {"host": parts.hostname or ""}
-        for key in ("port", "username", "password"):
-            if getattr(parts, key):
-                options[key] = getattr(parts, key)
-        return protocol, options, parts.path, url
+        if not parts.hostname:
+            raise InvalidInput(f"`{url}` names no host", f"write `{protocol}://host/path`")
+        login = {"username": parts.username, "password": parts.password}
+        options = {key: unquote(said) for key, said in login.items() if said}
+        port = {"port": parts.port} if parts.port else {}
+        return protocol, {"host": parts.hostname, **port, **options}, parts.path, url
     if protocol not in EXTRAS:
         _check_known(protocol, url)
     root = url.partition("://")[2]
     return protocol, {}, root, f"{protocol}://{root}"
+
+
+def _parts(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # Read as a number only when it is asked for.
+    except ValueError as error:
+        raise InvalidInput(f"`{url}` is no URL: {error}", "check its host and port") from error
+    return parts
 
 
 def _covers(

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Body
 from fastapi.responses import FileResponse
 
+from torchyard.base import fields
 from torchyard.base.blobs import Blobs
 from torchyard.base.clock import Clock, to_text
 from torchyard.base.db import Database
-from torchyard.base.errors import InvalidSpec, NotFound
+from torchyard.base.errors import NotFound
 from torchyard.data import actions, assets, datastores, url_maps
 from torchyard.data.datastores import BLOB_STORE, BUILT_IN, Datastores
 from torchyard.data.fetching import Fetcher
 from torchyard.data.types import DataAsset, Datastore, UrlMap
 from torchyard.workspaces.access import Person
-
-Archived = Literal["", "true", "false", "only"]
-_WHICH: dict[str, bool | None] = {"": False, "false": False, "true": None, "only": True}
 
 
 def router(
@@ -54,9 +52,7 @@ def _datastore_routes(routes: APIRouter, db: Database, clock: Clock, stores: Dat
     def put_datastore(
         workspace: str, name: str, identity: Person, document: Annotated[Any, Body()]
     ) -> dict[str, Any]:
-        asked = _mapping(document, "the datastore's document")
-        if asked.setdefault("name", name) != name:
-            raise InvalidSpec(f"the document names `{asked['name']}`, the path `{name}`")
+        asked = fields.named(fields.mapping(document, "the datastore's document"), name)
         return datastore_to_json(datastores.put(db, clock, stores, workspace, asked))
 
     @routes.delete("/datastores/{name}")
@@ -98,15 +94,15 @@ def _asset_routes(
     def create(
         workspace: str, identity: Person, document: Annotated[Any, Body()]
     ) -> dict[str, Any]:
-        asked = assets.read_document(_mapping(document, "the data asset's document"))
+        asked = assets.read_document(fields.mapping(document, "the data asset's document"))
         made = assets.create(db, clock, stores, blobs, resolve, workspace, asked, identity.user)
         return asset_to_json(made)
 
     @routes.get("/data")
     def list_data(
-        workspace: str, identity: Person, name: str = "", archived: Archived = ""
+        workspace: str, identity: Person, name: str = "", archived: str = ""
     ) -> dict[str, Any]:
-        found = assets.list_in(db, workspace, name, _WHICH[archived])
+        found = assets.list_in(db, workspace, name, fields.archived(archived))
         return {"value": [asset_to_json(asset) for asset in found]}
 
     @routes.get("/data/{name}/versions/{version}")
@@ -174,9 +170,3 @@ def url_map_to_json(made: UrlMap) -> dict[str, Any]:
         "target": made.target,
         "created_at": to_text(made.created_at),
     }
-
-
-def _mapping(document: Any, what: str) -> dict[str, Any]:
-    if not isinstance(document, dict):
-        raise InvalidSpec(f"{what} is no mapping of keys to values")
-    return document

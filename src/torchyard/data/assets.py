@@ -16,13 +16,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from torchyard.base import files
+from torchyard.base import fields, files
 from torchyard.base.blobs import Blobs, Snapshot
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidSpec, nearest
 from torchyard.data import datastores, documents, store, versions
-from torchyard.data.datastores import BLOB_STORE, Datastores, upload_folder
+from torchyard.data.datastores import BLOB_STORE, BUILT_IN, Datastores, upload_folder
 from torchyard.data.types import DATA_TYPES, DataAsset
 from torchyard.data.uris import DatastoreUri
 
@@ -56,7 +56,7 @@ def read_document(document: Mapping[str, Any]) -> Request:
     Raises:
         InvalidSpec: what is wrong, and where.
     """
-    documents.refuse_unknown(document, _KEYS)
+    fields.refuse_unknown(document, _KEYS)
     path = "name a local file or folder, a URL, or `azureml://datastores/<name>/paths/<path>`"
     return Request(
         name=documents.name_of(document, "data", "data asset"),
@@ -65,8 +65,8 @@ def read_document(document: Mapping[str, Any]) -> Request:
         version=documents.version_of(document),
         datastore=str(document.get("datastore") or "").removeprefix("azureml:"),
         description=str(document.get("description") or ""),
-        tags=documents.texts(document, "tags"),
-        properties=documents.texts(document, "properties"),
+        tags=fields.texts(document, "tags"),
+        properties=fields.texts(document, "properties"),
     )
 
 
@@ -224,7 +224,7 @@ def _keep(
         path = f"{folder}/{file.path}"
         if there.get(file.path) != file.size:
             source, target = blobs.path(file.sha256), place.local(path)
-            if target is not None:
+            if target is not None and found.name in BUILT_IN:
                 _link(source, target)
             else:
                 with place.writing(path) as writing, open(source, "rb") as reader:
@@ -263,7 +263,7 @@ def _suits(asked: Request, snapshot: Snapshot) -> None:
 
 
 def _link(source: Path, target: Path) -> None:
-    """One file under two names; a blob is never changed in place, so neither is this."""
+    """One file under two names; nobody changes files of a built-in datastore in place."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         target.unlink(missing_ok=True)

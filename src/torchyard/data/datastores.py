@@ -29,6 +29,7 @@ ARTIFACT_STORE = "workspaceartifactstore"
 BLOB_STORE = "workspaceblobstore"
 BUILT_IN = (BLOB_STORE, ARTIFACT_STORE)
 _ALWAYS = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_OWN = "make one of your own with `yard datastore create`"
 
 
 def artifacts_of(job: str) -> str:
@@ -78,7 +79,7 @@ class Datastores:
         """
         found = files.inside(self.root(workspace, store), path)
         if not found.is_file():
-            raise NotFound(f"`{path}` does not exist in datastore `{store}`")
+            raise NotFound(f"`{path}` does not exist in datastore `{store}`", "check the path")
         return found
 
     def list(self, workspace: str, store: str, prefix: str) -> Iterator[tuple[str, int]]:
@@ -114,7 +115,7 @@ def put(
     """
     made = kinds.read_document(document, workspace, clock.now())
     if made.name in BUILT_IN:
-        raise Conflict(f"datastore `{made.name}` is built in and can't be changed")
+        raise Conflict(f"datastore `{made.name}` is built in and can't be changed", _OWN)
     if made.url.startswith("file://") and stores.touches(Path(made.url.removeprefix("file://"))):
         raise InvalidSpec(
             f"`{document['path']}` holds what the server itself keeps",
@@ -143,7 +144,7 @@ def describe(
     """
     found = get(db, stores, workspace, name)
     if name in BUILT_IN:
-        raise Conflict(f"datastore `{name}` is built in and can't be changed")
+        raise Conflict(f"datastore `{name}` is built in and can't be changed", _OWN)
     made = replace(found, description=description, tags=dict(tags))
     with db.write() as connection:
         store.put_datastore(connection, made)
@@ -158,7 +159,7 @@ def drop(db: Database, stores: Datastores, workspace: str, name: str) -> None:
         Conflict: it is one of those that are always there.
     """
     if get(db, stores, workspace, name).name in BUILT_IN:
-        raise Conflict(f"datastore `{name}` is built in and can't be deleted")
+        raise Conflict(f"datastore `{name}` is built in and can't be deleted", "leave it there")
     with db.write() as connection:
         store.drop_datastore(connection, workspace, name)
 

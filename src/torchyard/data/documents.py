@@ -1,38 +1,20 @@
 """What the documents of data, models and environments have in common.
 
-Owns: unknown keys, names, versions, mappings of texts, and what to say when one is wrong.
-Leaves: every other key to who reads the document.
+Owns: names, paths and versions, and what to say when one is wrong.
+Leaves: every other key to who reads the document, with base/fields.py.
 Always: a name that is taken here can be written in a reference, `azureml:name:version`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.base.errors import InvalidSpec
 from torchyard.base.refs import NAME_PATTERN
 
 _VERSION = re.compile(r"[a-zA-Z0-9][\w.-]{0,63}", re.ASCII)
-
-
-def refuse_unknown(
-    document: Mapping[str, Any], keys: Sequence[str], unnamed: Sequence[str] = ("$schema",)
-) -> None:
-    """
-    Args:
-        unnamed: those of `keys` that the hint does not list.
-
-    Raises:
-        InvalidSpec: a key that is not among `keys`, with the nearest.
-    """
-    for key in document:
-        if key not in keys:
-            near = nearest(str(key), keys)
-            listed = ", ".join(name for name in keys if name not in unnamed)
-            hint = f"did you mean `{near}`?" if near else f"known keys: {listed}"
-            raise InvalidSpec(f"unknown key `{key}`", hint, at=[str(key)])
 
 
 def name_of(document: Mapping[str, Any], noun: str, thing: str) -> str:
@@ -79,14 +61,3 @@ def version_of(document: Mapping[str, Any]) -> str:
             f"`{version}` is no version", "up to 64 letters, digits, `.`, `-`", at=["version"]
         )
     return str(version)
-
-
-def texts(document: Mapping[str, Any], key: str) -> dict[str, str]:
-    """
-    Raises:
-        InvalidSpec: it is no mapping.
-    """
-    values = document.get(key) or {}
-    if not isinstance(values, Mapping):
-        raise InvalidSpec(f"`{key}` must be a mapping of texts", at=[key])
-    return {str(name): str(value) for name, value in values.items()}

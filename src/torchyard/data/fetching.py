@@ -14,6 +14,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -30,6 +31,7 @@ _GROUP = 200
 _KEY_DIGITS = 32
 _GROUP_BYTES = 256 << 20
 _FOLDER_TYPES = ("uri_folder", "mltable")
+_GONE = "check the path, and whether the files were moved"
 
 
 class FetchCanceled(Exception):
@@ -81,7 +83,7 @@ class Fetcher:
         local = place.files.local(place.path)
         if local is not None:
             if not local.exists():
-                raise NotFound(f"there is nothing at `{place.uri}` any more")
+                raise NotFound(f"there is nothing at `{place.uri}` any more", _GONE)
             _fits(type, place, local.is_file())
             return local
         single = None if type in _FOLDER_TYPES else place.files.entry(place.path)
@@ -94,17 +96,14 @@ class Fetcher:
             targets = [entry.path for entry in entries]
             if not entries:
                 _fits(type, place, place.files.entry(place.path) is not None)
-                raise NotFound(f"there is nothing at `{place.uri}`")
+                raise NotFound(f"there is nothing at `{place.uri}`", _GONE)
             _fits(type, place, False)
-        key = _key(place, entries)
-        folder = self._folder / key
-        with self._only_one(key, cancelled):
-            if not folder.exists() or any(not entry.mark for entry in entries):
-                self._copy(workspace, place, entries, targets, folder, cancelled)
+        file = targets[0] if single is not None else "."
+        with self._here(workspace, place, entries, targets, cancelled) as folder:
             # When it was last asked for: what was not for long may be removed.
             os.utime(folder, (now.timestamp(), now.timestamp()))
-            self._remember(workspace, path, key, targets[0] if single is not None else ".", now)
-        return folder / (targets[0] if single is not None else ".")
+            self._remember(workspace, path, folder.name, file, now)
+        return folder / file
 
     def file(self, workspace: str, place: Place, path: str) -> Path:
         """One file below a place, on this machine.
@@ -125,10 +124,7 @@ class Fetcher:
             raise NotFound(f"`{path}` does not exist in `{place.uri}`")
         name = inner.rpartition("/")[2] or "file"
         entries = [Entry("", entry.size_bytes, entry.mark)]
-        folder = self._folder / _key(one, entries)
-        with self._only_one(folder.name):
-            if not folder.exists() or not entry.mark:
-                self._copy(workspace, one, entries, [name], folder, lambda: False)
+        with self._here(workspace, one, entries, [name], lambda: False) as folder:
             os.utime(folder)
         return folder / name
 
@@ -149,16 +145,45 @@ class Fetcher:
             _remove(draft)
         return True
 
+    @contextmanager
+    def _here(
+        self,
+        workspace: str,
+        place: Place,
+        entries: Sequence[Entry],
+        targets: Sequence[str],
+        cancelled: Callable[[], bool],
+    ) -> Iterator[Path]:
+        """The folder with the copies, which nobody removes in the block."""
+        folder = self._folder / _key(place, entries)
+        draft = folder.with_name(f"{folder.name}.part")
+        with self._only_one(folder.name, cancelled):
+            if all(entry.mark for entry in entries):
+                if not folder.exists():
+                    self._copy(workspace, place, entries, targets, draft, cancelled)
+                    os.rename(draft, folder)
+                yield folder
+                return
+            # Only its bytes tell whether it is another; jobs may still read what came before.
+            self._copy(workspace, place, entries, targets, draft, cancelled)
+            folder = self._folder / _key(place, _summed(entries, targets, draft))
+            with self._only_one(folder.name, cancelled):
+                if folder.exists():
+                    _remove(draft)
+                else:
+                    os.rename(draft, folder)
+                yield folder
+
     def _copy(
         self,
         workspace: str,
         place: Place,
         entries: Sequence[Entry],
         targets: Sequence[str],
-        folder: Path,
+        draft: Path,
         cancelled: Callable[[], bool],
     ) -> None:
-        draft = folder.with_name(f"{folder.name}.part")
+        """Into a folder that is not there yet, or was left by a killed program."""
         _remove(draft)
         draft.mkdir(parents=True)
         checksums = actions.checksums_of(self._db, workspace, place)
@@ -177,13 +202,10 @@ class Fetcher:
                 for entry, target in group:
                     _check(place, entry, target, checksums.get(entry.path, ("", "")))
             _seal(draft)
-            if folder.exists():
-                _remove(folder)
-            os.rename(draft, folder)
         except BaseException as error:
             _remove(draft)
             if isinstance(disk.meaning(error), DiskFull):
-                raise _no_room(place, entries, folder.parent) from error
+                raise _no_room(place, entries, draft.parent) from error
             raise
 
     def _remember(self, workspace: str, path: str, key: str, file: str, now: datetime) -> None:
@@ -210,6 +232,22 @@ def _key(place: Place, entries: Sequence[Entry]) -> str:
     said = [(entry.path, entry.size_bytes, entry.mark) for entry in entries]
     text = json.dumps([place.source or place.uri, place.path, sorted(said)])
     return hashlib.sha256(text.encode()).hexdigest()[:_KEY_DIGITS]
+
+
+def _summed(entries: Sequence[Entry], targets: Sequence[str], folder: Path) -> list[Entry]:
+    """With the sha256 of what came in place of the mark that was not told."""
+    return [
+        replace(entry, size_bytes=(folder / target).stat().st_size, mark=_sum(folder / target))
+        for entry, target in zip(entries, targets, strict=True)
+    ]
+
+
+def _sum(file: Path) -> str:
+    with open(file, "rb") as reader:
+        digest = hashlib.sha256()
+        while chunk := reader.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def _groups(pairs: Sequence[tuple[Entry, Path]]) -> Iterator[list[tuple[Entry, Path]]]:
@@ -239,14 +277,11 @@ def _check(place: Place, entry: Entry, target: Path, known: tuple[str, str]) -> 
     sha256, written_as = known
     if not sha256 or (entry.mark and entry.mark != written_as):
         return  # nobody told its sum, or it was changed by others since
-    digest = hashlib.sha256()
-    with open(target, "rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    if digest.hexdigest() != sha256:
+    came = _sum(target)
+    if came != sha256:
         raise Unreachable(
             f"`{entry.path or target.name}` of `{place.uri}` arrived damaged: its sha256 is "
-            f"`{digest.hexdigest()[:12]}…`, not `{sha256[:12]}…`",
+            f"`{came[:12]}…`, not `{sha256[:12]}…`",
             "the datastore may have lost data; write it again",
             code="checksum_mismatch",
         )

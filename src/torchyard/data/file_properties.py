@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
@@ -99,14 +100,7 @@ def wrote(
         "size_bytes": stored.size_bytes,
         "mark": entry.mark,
     }
-    row = {
-        "workspace": workspace,
-        "datastore": datastore,
-        "path": entry.path,
-        "mark": entry.mark,
-        **vars(said),
-        "blocks": [[block.id, block.size_bytes] for block in blocks],
-    }
+    row = _row(workspace, datastore, entry, said, blocks)
     with db.write() as connection:
         store.put_checksums(connection, [checksum])
         property_store.put(connection, row)
@@ -134,14 +128,7 @@ def change(
         properties=dict(said.properties if properties is None else properties),
         metadata=dict(said.metadata if metadata is None else metadata),
     )
-    row = {
-        "workspace": workspace,
-        "datastore": datastore,
-        "path": entry.path,
-        "mark": entry.mark,
-        **vars(said),
-        "blocks": [[block.id, block.size_bytes] for block in blocks],
-    }
+    row = _row(workspace, datastore, entry, said, blocks)
     with db.write() as connection:
         property_store.put(connection, row)
     return said
@@ -151,3 +138,16 @@ def forget(db: Database, workspace: str, datastore: str, path: str) -> None:
     """Of a file that is gone."""
     with db.write() as connection:
         property_store.drop(connection, workspace, datastore, path)
+
+
+def _row(
+    workspace: str, datastore: str, entry: Entry, said: Said, blocks: Sequence[Block]
+) -> dict[str, Any]:
+    return {
+        "workspace": workspace,
+        "datastore": datastore,
+        "path": entry.path,
+        "mark": entry.mark,
+        **vars(said),
+        "blocks": [[block.id, block.size_bytes] for block in blocks],
+    }

@@ -22,7 +22,9 @@ class FolderFiles:
 
     def entry(self, path: str) -> Entry | None:
         found = self.local(path)
-        return _entry(found, path) if found.is_file() else None
+        with suppress(FileNotFoundError):  # it went meanwhile
+            return _entry(found, path) if found.is_file() else None
+        return None
 
     def is_folder(self, path: str) -> bool:
         return self.local(path).is_dir()
@@ -30,7 +32,8 @@ class FolderFiles:
     def walk(self, prefix: str) -> Iterator[Entry]:
         top = self.local(prefix)
         for path, _ in files.walk(top):
-            yield _entry(top / path, path)
+            with suppress(FileNotFoundError):  # it went meanwhile
+                yield _entry(top / path, path)
 
     def fetch(self, wanted: Sequence[tuple[str, Path]]) -> None:
         for path, target in wanted:
@@ -117,7 +120,7 @@ def _names(folder: Path) -> list[str]:
                 if entry.is_dir():
                     if not entry.is_symlink():
                         found.append(f"{name}/")
-                elif entry.is_file() and not (name.startswith(".") and name.endswith(".part")):
+                elif entry.is_file() and not files.is_draft(name):
                     found.append(name)
     except (FileNotFoundError, NotADirectoryError):
         return []

@@ -14,8 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from torchyard.base import fields
 from torchyard.base.errors import InvalidSpec, nearest
-from torchyard.data import documents
 from torchyard.data.types import Datastore
 
 _NAME = re.compile(r"^[a-z0-9][a-z0-9_-]{0,254}\Z", re.IGNORECASE)
@@ -215,16 +215,20 @@ def read_document(document: Mapping[str, Any], workspace: str, now: datetime) ->
     known = (*_COMMON, *kind.needs, *kind.takes)
     for key, value in document.items():
         if key not in known:
-            raise _unknown(str(key), known, [str(key)])
+            raise fields.unknown_key(str(key), known)
         if key in (*kind.needs, *kind.takes) and not isinstance(value, (str, int, bool)):
-            raise InvalidSpec(f"`{key}` must be text", at=[str(key)])
+            raise InvalidSpec(f"`{key}` must be text", f"not `{value}`", at=[str(key)])
     for key in kind.needs:
         if not document.get(key):
-            raise InvalidSpec(f"a datastore of type `{kind_name}` needs `{key}`", at=[key])
+            raise InvalidSpec(
+                f"a datastore of type `{kind_name}` needs `{key}`",
+                f"write it into the file, or say `--set {key}=…`",
+                at=[key],
+            )
     credentials = _credentials(document, kind)
     url, options = kind.mean(document, credentials)
     shown = {key: document[key] for key in (*kind.needs, *kind.takes) if key in document}
-    shown["credentials"] = {key: "********" for key in credentials}
+    shown["credentials"] = dict.fromkeys(credentials, "********")
     return Datastore(
         workspace=workspace,
         name=name,
@@ -234,7 +238,7 @@ def read_document(document: Mapping[str, Any], workspace: str, now: datetime) ->
         options=options,
         document=shown,
         description=str(document.get("description") or ""),
-        tags=documents.texts(document, "tags"),
+        tags=fields.texts(document, "tags"),
     )
 
 
@@ -269,15 +273,13 @@ def _by_url(document: Mapping[str, Any]) -> str:
 def _credentials(document: Mapping[str, Any], kind: Kind) -> dict[str, str]:
     given = document.get("credentials") or {}
     if not isinstance(given, Mapping):
-        raise InvalidSpec("`credentials` must be a mapping", at=["credentials"])
+        shown = ", ".join(kind.credentials) or "none"
+        raise InvalidSpec(
+            "`credentials` must be a mapping", f"its keys: {shown}", at=["credentials"]
+        )
     for key in given:
         if key not in kind.credentials:
-            raise _unknown(str(key), kind.credentials, ["credentials", str(key)])
+            raise fields.unknown_key(
+                str(key), kind.credentials, ["credentials"], inside="credentials"
+            )
     return {str(key): str(value) for key, value in given.items() if value}
-
-
-def _unknown(key: str, known: tuple[str, ...], at: list[str | int]) -> InvalidSpec:
-    near = nearest(key, known)
-    shown = ", ".join(sorted(name for name in known if name != "$schema")) or "none"
-    hint = f"did you mean `{near}`?" if near else f"known keys: {shown}"
-    return InvalidSpec(f"unknown key `{key}`", hint, at=at)

@@ -1,72 +1,36 @@
 """Files behind an fsspec file system.
 
-Owns: opening a file system, its errors in our words, which extra brings which protocol.
-Leaves: credentials to kinds.py, what is kept where to datastores.py.
+Owns: paths, whole files, a file system's errors in our words.
+Leaves: connections to connections.py, credentials to kinds.py, what is kept where to datastores.py.
 Always: a file appears whole or not at all; fsspec's own caches are never trusted.
 """
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from torchyard.base import files
-from torchyard.base.errors import Forbidden, InvalidInput, NotFound, TorchyardError, Unreachable
+from torchyard.base.errors import Forbidden, NotFound, TorchyardError, Unreachable
+from torchyard.data import sftp_files
+from torchyard.data.connections import Connections, open_file_system
 from torchyard.data.types import Entry
 from torchyard.worker import secret_values
 from torchyard.worker.masking import Masker
 
-# Which of our extras brings a protocol; what is not here needs a package of another name.
-EXTRAS = {
-    "abfs": "azure", "abfss": "azure", "az": "azure", "wasb": "azure", "wasbs": "azure",
-    "s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "sftp": "sftp", "ssh": "sftp", "smb": "smb",
-}  # fmt: skip
-# They read this machine's own disk or memory, or wrap another protocol.
-REFUSED = (
-    "file", "local", "memory", "dir", "zip", "tar", "libarchive", "cached", "blockcache",
-    "filecache", "simplecache", "reference", "generic", "data", "git", "async_wrapper",
-)  # fmt: skip
 # A file that is half written is seen by readers there, so it gets another name until it is whole.
 _NOT_ATOMIC = ("sftp", "ssh", "smb", "ftp")
+_SFTP = ("sftp", "ssh")
 _NOT_SECRET = (
     "account_name", "account_host", "endpoint_url", "region_name", "host", "username", "type",
     "client_id", "tenant_id", "key_filename", "project_id", "client_email", "token_uri", "auth_uri",
 )  # fmt: skip
+_CONNECTIONS = Connections()
 _TIMES = ("LastModified", "last_modified", "updated", "mtime", "last_write_time")
 _MARKS = ("ETag", "etag", "md5Hash", "LastModified", "last_modified", "mtime", "last_write_time")
-
-
-def open_file_system(protocol: str, options: Mapping[str, Any]) -> Any:
-    """
-    Raises:
-        InvalidInput: the protocol is not known, or its package is missing.
-    """
-    import fsspec  # Here because most servers only use their own disk.
-
-    if protocol in REFUSED:
-        raise InvalidInput(
-            f"`{protocol}://` would read the server's own disk",
-            "upload the data, or make a datastore: `yard datastore create --help`",
-        )
-    try:
-        return fsspec.filesystem(protocol, **options)
-    except ImportError as error:
-        extra = EXTRAS.get(protocol)
-        package = f"torchyard[{extra}]" if extra else str(error)
-        raise InvalidInput(
-            f"`{protocol}://` needs a package that the server lacks",
-            f"install it where the server runs: `pip install '{package}'`" if extra else package,
-            code="extra_missing",
-        ) from error
-    except ValueError as error:
-        raise InvalidInput(
-            f"`{protocol}://` can't be used: {error}",
-            "known ones: http, https, " + ", ".join(sorted(EXTRAS)),
-        ) from error
 
 
 class RemoteFiles:
@@ -92,8 +56,7 @@ class RemoteFiles:
             open_file_system(self._protocol, {})
 
     def entry(self, path: str) -> Entry | None:
-        with self._told(path):
-            system = self._system()
+        with self._system(path) as system:
             try:
                 info = system.info(self._at(path))
             except FileNotFoundError:
@@ -101,76 +64,99 @@ class RemoteFiles:
         return _entry(info, path) if info.get("type") == "file" else None
 
     def is_folder(self, path: str) -> bool:
-        with self._told(path):
-            return bool(self._system().isdir(self._at(path)))
+        with self._system(path) as system:
+            return bool(system.isdir(self._at(path)))
 
     def walk(self, prefix: str) -> Iterator[Entry]:
         top = self._at(prefix)
-        with self._told(prefix):
-            found = self._system().find(top, detail=True)
+        with self._system(prefix) as system:
+            found = system.find(top, detail=True)
         start = len(top.lstrip("/")) + 1
+        drafts = self._protocol in _NOT_ATOMIC
         entries = []
         for name, info in found.items():
             path = name.lstrip("/")[start:]
-            if path and not path.endswith("/") and info.get("type", "file") == "file":
+            is_file = path and not path.endswith("/") and info.get("type", "file") == "file"
+            if is_file and not (drafts and files.is_draft(path.rpartition("/")[2])):
                 entries.append(_entry(info, path))
         return iter(sorted(entries, key=lambda entry: entry.path))
 
     def fetch(self, wanted: Sequence[tuple[str, Path]]) -> None:
-        with self._told(wanted[0][0] if wanted else ""):
+        with self._system(wanted[0][0] if wanted else "") as system:
             sources = [self._at(path) for path, _ in wanted]
-            self._system().get(sources, [str(target) for _, target in wanted])
+            system.get(sources, [str(target) for _, target in wanted])
 
     def read(self, path: str, start: int = 0, most: int | None = None) -> Iterator[bytes]:
-        with self._told(path):
-            file = self._system().open(self._at(path), "rb", block_size=4 << 20)
-            file.seek(start)
-        return self._chunks(path, file, most)
+        chunks = self._chunks(path, start, most)
+        next(chunks)  # Opens it, so that an error comes before the first chunk is asked for.
+        return chunks
 
-    def _chunks(self, path: str, file: Any, most: int | None) -> Iterator[bytes]:
-        chunks = files.chunks(file, most)
-        while True:
-            with self._told(path):
-                chunk = next(chunks, None)
-            if chunk is None:
+    def _chunks(self, path: str, start: int, most: int | None) -> Iterator[bytes]:
+        with self._system(path) as system:
+            if self._protocol in _SFTP:
+                size = int(system.info(self._at(path))["size"])
+                with closing(system.open(self._at(path), "rb")) as file:
+                    yield b""
+                    end = size if most is None else min(size, start + most)
+                    yield from sftp_files.chunks(file, start, end)
                 return
-            yield chunk
+            with closing(system.open(self._at(path), "rb", block_size=4 << 20)) as file:
+                file.seek(start)
+                yield b""
+                yield from files.chunks(file, most)
 
     @contextmanager
     def writing(self, path: str) -> Iterator[files.Writing]:
-        target = self._at(files.safe_relative(path))
-        draft = target
+        target = draft = self._at(files.safe_relative(path))
         if self._protocol in _NOT_ATOMIC:
             folder, _, name = target.rpartition("/")
-            draft = f"{folder}/.{name[:100]}.{secrets.token_hex(6)}.part"
-        with self._told(path):
-            system = self._system()
-            if draft != target:
-                system.makedirs(draft.rpartition("/")[0], exist_ok=True)
-            file = system.open(draft, "wb", block_size=8 << 20)
-        try:
-            yield _Writing(file, lambda: self._told(path))
+            draft = f"{folder}/{files.draft_name(name)}"
+        with ExitStack() as held:
             with self._told(path):
-                file.close()
+                system = held.enter_context(_CONNECTIONS.borrowed(self._protocol, self._options))
                 if draft != target:
-                    with suppress(FileNotFoundError):
-                        system.rm_file(target)
-                    system.mv(draft, target)
-        except BaseException:
-            _discard(system, file, draft, target)
-            raise
+                    _make_folder(system, folder)
+                if self._protocol in _SFTP:
+                    file = sftp_files.Pipelined(system.open(draft, "wb"))
+                else:
+                    file = system.open(draft, "wb", block_size=8 << 20)
+            try:
+                yield _Writing(file, lambda: self._told(path))
+                with self._told(path):
+                    file.close()
+                    if draft != target:
+                        self._put_in_place(system, draft, target)
+            except BaseException:
+                _discard(file)
+                if draft != target:
+                    self._remove_draft(file, draft)
+                raise
+
+    def _put_in_place(self, system: Any, draft: str, target: str) -> None:
+        if self._protocol not in _SFTP:  # Its rename replaces what is there.
+            with suppress(FileNotFoundError):
+                system.rm_file(target)
+        system.mv(draft, target)
+
+    def _remove_draft(self, file: Any, draft: str) -> None:
+        """On a connection of its own: the writer's may be what broke."""
+        with suppress(Exception):
+            file.close()
+        with suppress(Exception), self._system(draft) as system:
+            system.rm_file(draft)
 
     def delete(self, path: str) -> None:
-        with self._told(path), suppress(FileNotFoundError):
-            self._system().rm(self._at(path), recursive=True)
+        with self._system(path) as system, suppress(FileNotFoundError):
+            system.rm(self._at(path), recursive=True)
 
     def local(self, path: str) -> Path | None:
         return None
 
-    def _system(self) -> Any:
-        system = open_file_system(self._protocol, self._options)
-        system.invalidate_cache()
-        return system
+    @contextmanager
+    def _system(self, path: str) -> Iterator[Any]:
+        """The file system, for a block whose errors are told as being about `path`."""
+        with self._told(path), _CONNECTIONS.borrowed(self._protocol, self._options) as system:
+            yield system
 
     def _at(self, path: str) -> str:
         clean = path.strip("/")
@@ -257,15 +243,23 @@ def _modified_at(info: Mapping[str, Any]) -> datetime | None:
     return None
 
 
-def _discard(system: Any, file: Any, draft: str, target: str) -> None:
+def _make_folder(system: Any, folder: str) -> None:
+    """With those above it; another may make any of them at the same time."""
+    for _ in folder.split("/"):
+        try:
+            system.makedirs(folder, exist_ok=True)
+        except (PermissionError, TimeoutError):
+            raise
+        except OSError:
+            continue
+        return
+    system.makedirs(folder, exist_ok=True)
+
+
+def _discard(file: Any) -> None:
     """Leave nothing of a file whose writing broke off."""
     with suppress(Exception):
         file.discard()
     # fsspec's buffered files commit what they hold when they are collected.
     with suppress(Exception):
         file.closed = True
-    if draft != target:
-        with suppress(Exception):
-            file.close()
-        with suppress(Exception):
-            system.rm_file(draft)

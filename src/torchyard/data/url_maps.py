@@ -51,7 +51,10 @@ def drop(db: Database, workspace: str, prefix: str) -> None:
     with db.write() as connection:
         dropped = store.drop_url_map(connection, workspace, prefix)
     if not dropped:
-        raise NotFound(f"`{prefix}` is not mapped in workspace `{workspace}`")
+        raise NotFound(
+            f"`{prefix}` is not mapped in workspace `{workspace}`",
+            "list what is with `yard workspace map-url`",
+        )
 
 
 def list_in(db: Database, workspace: str) -> list[UrlMap]:

@@ -1,4 +1,4 @@
-"""What data assets and models have in common: versions of a name.
+"""What data assets, models, environments and components have in common: versions of a name.
 
 Owns: finding the version that a text asks for, and what to say when there is none.
 Leaves: the rows to the stores.

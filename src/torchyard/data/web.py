@@ -75,7 +75,9 @@ class WebFiles:
         except urllib.error.HTTPError as error:
             error.close()
             if error.code in (404, 410):
-                raise NotFound(f"`{self._url}` does not exist (it answers {error.code})") from error
+                raise NotFound(
+                    f"`{self._url}` does not exist (it answers {error.code})", "check the URL"
+                ) from error
             if method == "HEAD" and error.code in (403, 405, 501):
                 raise _NoHead from error  # signed URLs are good for one method
             raise Unreachable(

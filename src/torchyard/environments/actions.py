@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,13 +31,16 @@ from torchyard.environments import (
     caches,
     definition,
     image_folder,
+    layers,
     machine_config,
+    names,
     sealed,
     store,
     substitutes,
 )
 from torchyard.environments.build import Places
 from torchyard.environments.image_actions import Images
+from torchyard.environments.pythons import Pythons
 from torchyard.environments.substitutes import Judge
 from torchyard.environments.types import (
     Build,
@@ -87,6 +91,7 @@ class Environments:
         self._platform = platform
         self._variables = dict(variables)
         self.images = Images(home, self._variables)
+        self._pythons = Pythons(self._variables)
 
     @property
     def platform(self) -> Platform:
@@ -107,24 +112,20 @@ class Environments:
             InvalidSpec: it can't be honoured; `at` says which part of it.
             NotFound: no environment has the name.
         """
-        sources = self.images.sources()
-        if not workspace:
-            return definition.resolve(asked, self.platform, sources=sources)
-        return definition.resolve(
-            asked,
-            self.platform,
-            owned=assets.owned(self.db, workspace),
-            judge=self._judge(workspace) if is_judged else substitutes.taken,
-            sources=sources,
-        )
+        judge = self._judge(workspace) if workspace and is_judged else substitutes.taken
+        owned = assets.owned(self.db, workspace) if workspace else names.nobody
+        found = definition.resolve(asked, self.platform, (), owned, judge, self.images.sources())
+        return self._pythons.settled(found, judge)
 
     def refuse_impossible(self, spec: EnvironmentSpec) -> None:
         """
         Raises:
             BuildFailed: it is not built, and this machine has nothing that could build it.
         """
-        if self.is_built(spec) is None:
-            self.images.refuse(spec)
+        if self.is_built(spec) is not None:
+            return
+        for refuse in (self.images.refuse, self._pythons.refuse, layers.refuse):
+            refuse(spec)
 
     def _judge(self, workspace: str) -> Judge:
         allowed = workspaces.allows_substitutes(self.db, workspace)
@@ -257,11 +258,23 @@ class Environments:
 
     def last_build(self, spec: EnvironmentSpec) -> Build | None:
         """What is known of its last build."""
-        return self._last(spec)
+        return self.last_by_hash(spec.hash)
 
     def last_by_hash(self, hash: str) -> Build | None:
+        """One that ended with its server, and that nobody has begun again, was broken off."""
         with self.db.read() as connection:
-            return store.get(connection, hash)
+            last = store.get(connection, hash)
+        if last is None or last.status != "building":
+            return last
+        self._root.mkdir(parents=True, exist_ok=True)
+        with locks.held_if_free(Places(self._root, hash).mutex) as is_free:
+            if not is_free:
+                return last
+            with self.db.read() as connection:
+                last = store.get(connection, hash)
+        if last is None or last.status != "building":
+            return last
+        return replace(last, status="canceled")
 
     def log_size(self, hash: str) -> int:
         """Bytes of its build log, over all its builds."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from torchyard.base import fields
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidSpec
@@ -57,8 +58,8 @@ def read_document(document: Mapping[str, Any]) -> Request:
             if key not in ("$schema", "name", "version", *_SAID)
         },
         description=str(document.get("description") or ""),
-        tags=documents.texts(document, "tags"),
-        properties=documents.texts(document, "properties"),
+        tags=fields.texts(document, "tags"),
+        properties=fields.texts(document, "properties"),
     )
 
 

@@ -8,8 +8,6 @@ Always: the caller holds the environment's lock; the final folder appears whole,
 from __future__ import annotations
 
 import os
-import re
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import distributions
@@ -21,6 +19,7 @@ from torchyard.environments import (
     image_folder,
     layers,
     lock,
+    pythons,
     sealed,
     torchvision_hook,
 )
@@ -103,7 +102,7 @@ def _install_packages(
     )
     if wants_pip and pip is not None:
         shown = "uv pip install pip (the one that comes with Python)"
-        _install(["--quiet", "--compile-bytecode", str(pip)], uv, working, shown)
+        _install(["--quiet", *_compiling(python), str(pip)], uv, working, shown)
     text = conda_build.without(known_lock)
     if not text:
         extra = ("pip",) if wants_pip and pip is None else ()
@@ -112,6 +111,12 @@ def _install_packages(
             text = lock.resolve(spec, extra, python, uv, working, there)
     if lock.pins(text):
         _install_lock(text, python, uv, working)
+    if not _compiling(python):
+        uv.run_program(
+            ["venv/bin/python", "-m", "compileall", "-qq", "-j", "0", str(packages)],
+            working,
+            "python -m compileall (uv compiles for Python 3.7 and later)",
+        )
     if torchvision_hook.needed(lock.pins(text)):
         uv.say("torchvision is PyPI's and torch is a CPU build: a hook lets it be imported")
         torchvision_hook.put(packages)
@@ -145,7 +150,7 @@ def site_packages(venv: Path) -> Path:
 
 def _make_venv(spec: EnvironmentSpec, uv: Uv, working: Path) -> str:
     """Make `working`/venv; the version of its Python as `3.11`."""
-    wanted = _interpreter(spec.python)
+    wanted = pythons.interpreter(spec.python)
     outcome = uv.run(
         ["venv", "--quiet", "--relocatable", "--no-project", "--python", wanted, "venv"],
         working,
@@ -163,47 +168,6 @@ def _make_venv(spec: EnvironmentSpec, uv: Uv, working: Path) -> str:
 
 def _python_version(venv: Path) -> str:
     return ".".join(_configuration(venv)["version_info"].split(".")[:2])
-
-
-def _interpreter(wanted: str) -> str:
-    """A Python for uv: by its path where one is at hand, so that uv need not look for it."""
-    if python_fits(wanted, sys.version_info[:3]):
-        return str(Path(getattr(sys, "_base_executable", "") or sys.executable).resolve())
-    # Tools that keep several Pythons (pyenv, uv, asdf) keep each in a folder named by version.
-    minor = re.fullmatch(r"(3\.\d+)(?:\.\d+)?", wanted)
-    if minor:
-        for found in sorted(Path(sys.base_prefix).parent.glob(f"*/bin/python{minor[1]}")):
-            if re.search(rf"(?<!\d){re.escape(wanted)}(?!\d)", found.parent.parent.name):
-                return str(found)
-    return wanted
-
-
-def python_fits(wanted: str, version: tuple[int, ...]) -> bool:
-    """Whether `version` is what `wanted` (`3.11`, `3.11.4`, `>=3.9,<3.12`) asks for."""
-    return all(_clause_fits(clause, version) for clause in wanted.split(","))
-
-
-def _clause_fits(clause: str, version: tuple[int, ...]) -> bool:
-    found = re.fullmatch(r"\s*(==|!=|>=|<=|~=|>|<|=)?\s*(\d+(?:\.\d+)*)", clause)
-    if found is None:
-        return False
-    number = tuple(int(part) for part in found[2].split("."))
-    same = version[: len(number)] == number
-    match found[1]:
-        case None | "=" | "==":
-            return same
-        case "!=":
-            return not same
-        case ">=":
-            return version >= number
-        case "<=":
-            return version <= number or same
-        case ">":
-            return version > number and not same
-        case "<":
-            return version < number
-        case _:
-            return version >= number and version[: len(number) - 1] == number[:-1]
 
 
 def _pip_wheel(venv: Path) -> Path | None:
@@ -224,6 +188,11 @@ def _configuration(venv: Path) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
+def _compiling(python: str) -> tuple[str, ...]:
+    """uv's word for byte-compiling, which it can't do with the oldest Pythons."""
+    return () if python == "3.6" else ("--compile-bytecode",)
+
+
 def _install(arguments: list[str], uv: Uv, working: Path, shown: str) -> None:
     # A Python of conda's may be marked as one that pip shall not write to; this one is ours.
     words = ["pip", "install", "--python", "venv/bin/python", "--break-system-packages"]
@@ -234,9 +203,11 @@ def _install(arguments: list[str], uv: Uv, working: Path, shown: str) -> None:
 
 def _install_lock(text: str, python: str, uv: Uv, working: Path) -> None:
     (working / "install.txt").write_text(text, encoding="utf-8")
-    arguments = ["--requirements", "install.txt", "--compile-bytecode"]
+    compiling = _compiling(python)
+    arguments = ["--requirements", "install.txt", *compiling]
     arguments += lock.torch_source(text, python, uv, working)
-    _install(arguments, uv, working, "uv pip install --compile-bytecode (what the lock says)")
+    words = ["uv pip install", *compiling, "(what the lock says)"]
+    _install(arguments, uv, working, " ".join(words))
 
 
 def _publish(working: Path, places: Places, text: str) -> None:

@@ -10,84 +10,30 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.base import fields
+from torchyard.base.errors import InvalidSpec
 from torchyard.environments import requirements
 
 At = tuple[str | int, ...]
 
-# Conda names whose package on PyPI holds the same, with PyPI's name where it differs.
+_SAME_NAME = """
+    adlfs azure-identity bokeh click cloudpickle dask datasets dill distributed fastparquet
+    flask fsspec gcsfs gensim h5py imbalanced-learn ipykernel jinja2 joblib
+    jupyter-server-proxy jupyterlab lightgbm lightning matplotlib mlflow mlflow-skinny networkx
+    nltk notebook numba numpy onnx openpyxl optuna packaging pandas pillow plotly protobuf
+    psutil pyarrow pytest python-dateutil pytorch-lightning pytz pyyaml requests s3fs
+    scikit-image scikit-learn scikit-optimize scipy seaborn sentencepiece setuptools shap six
+    sqlalchemy statsmodels sympy tabulate tensorboard tokenizers torchaudio torchmetrics
+    torchvision tqdm transformers wheel xgboost
+"""
+# Conda names whose package on PyPI holds the same, with PyPI's name.
 ALIKE: Mapping[str, str] = {
-    "numpy": "numpy",
-    "scipy": "scipy",
-    "pandas": "pandas",
-    "matplotlib": "matplotlib",
-    "scikit-learn": "scikit-learn",
-    "scikit-image": "scikit-image",
+    **{name: name for name in _SAME_NAME.split()},
     "pytorch": "torch",
     "pytorch-cpu": "torch",
-    "torchvision": "torchvision",
-    "torchaudio": "torchaudio",
-    "pytorch-lightning": "pytorch-lightning",
-    "lightning": "lightning",
-    "torchmetrics": "torchmetrics",
-    "tensorboard": "tensorboard",
-    "mlflow": "mlflow",
-    "mlflow-skinny": "mlflow-skinny",
-    "pillow": "pillow",
-    "pyyaml": "pyyaml",
-    "requests": "requests",
-    "tqdm": "tqdm",
-    "joblib": "joblib",
-    "seaborn": "seaborn",
-    "psutil": "psutil",
-    "transformers": "transformers",
-    "datasets": "datasets",
-    "setuptools": "setuptools",
-    "wheel": "wheel",
-    "ipykernel": "ipykernel",
-    "pytest": "pytest",
-    "cloudpickle": "cloudpickle",
-    "protobuf": "protobuf",
-    "h5py": "h5py",
-    "onnx": "onnx",
-    "adlfs": "adlfs",
-    "azure-identity": "azure-identity",
-    "bokeh": "bokeh",
-    "click": "click",
-    "dask": "dask",
-    "dill": "dill",
-    "distributed": "distributed",
-    "fastparquet": "fastparquet",
-    "flask": "flask",
-    "fsspec": "fsspec",
-    "gcsfs": "gcsfs",
-    "gensim": "gensim",
-    "imbalanced-learn": "imbalanced-learn",
-    "jinja2": "jinja2",
-    "jupyterlab": "jupyterlab",
-    "lightgbm": "lightgbm",
-    "networkx": "networkx",
-    "nltk": "nltk",
-    "notebook": "notebook",
-    "numba": "numba",
-    "openpyxl": "openpyxl",
-    "optuna": "optuna",
-    "plotly": "plotly",
-    "pyarrow": "pyarrow",
-    "s3fs": "s3fs",
-    "scikit-optimize": "scikit-optimize",
-    "sentencepiece": "sentencepiece",
-    "shap": "shap",
-    "sqlalchemy": "sqlalchemy",
-    "statsmodels": "statsmodels",
-    "sympy": "sympy",
-    "tabulate": "tabulate",
-    "tokenizers": "tokenizers",
-    "xgboost": "xgboost",
-    "jupyter-server-proxy": "jupyter-server-proxy",
 }
 
 # What conda needs to choose a build, and a build of torch from an index carries or leaves out.
@@ -104,6 +50,10 @@ _CLAUSE = re.compile(r"(?P<how>===?|~=|!=|<=|>=|=|<|>|)\s*(?P<version>[\w.+!-]+?
 # `pkg_resources` for granted, which later ones lack.
 _WITH_PIP = "setuptools<81"
 _SETUPTOOLS = re.compile(r"setuptools\b(?!-)", re.IGNORECASE)
+# They import pkg_resources, and leave it to conda's pip to bring it.
+_SDK_V1 = re.compile(
+    r"azureml[-_](core|defaults|sdk|train|pipeline|widgets|automl|interpret)", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -132,9 +82,7 @@ def read(document: Any, at: At) -> Contents:
         raise InvalidSpec("`conda_file` is not a mapping", "it needs a key `dependencies`", at=at)
     for key in document:
         if key not in _KEYS:
-            guess = nearest(str(key), _KEYS)
-            hint = f"did you mean `{guess}`?" if guess else f"keys are {', '.join(_KEYS)}"
-            raise InvalidSpec(f"unknown key `{key}` in `conda_file`", hint, at=(*at, str(key)))
+            raise fields.unknown_key(str(key), _KEYS, at, inside="conda_file")
     if document.get("variables"):
         raise InvalidSpec(
             "`variables` in `conda_file` are not supported",
@@ -143,44 +91,63 @@ def read(document: Any, at: At) -> Contents:
         )
     listed = document.get("dependencies") or []
     if not isinstance(listed, list):
-        raise InvalidSpec("`dependencies` is not a list", at=(*at, "dependencies"))
-    channels = _channels(document.get("channels") or [], (*at, "channels"))
-    python, lines, notices, with_pip = "", [], [], False
-    packages: dict[str, At] = {}
+        raise InvalidSpec(
+            "`dependencies` is not a list", "write `- python=3.11`", at=(*at, "dependencies")
+        )
+    found = _Sorted(_channels(document.get("channels") or [], (*at, "channels")))
     for position, entry in enumerate(listed):
-        here = (*at, "dependencies", position)
+        found.take(entry, (*at, "dependencies", position))
+    found.complete()
+    _check_extra(found.packages)
+    return Contents(
+        found.python,
+        tuple(found.lines),
+        tuple(found.notices),
+        tuple(sorted(found.packages)),
+        tuple(found.channels) if found.packages else (),
+    )
+
+
+@dataclass
+class _Sorted:
+    """The entries of `dependencies`, by where each is had from."""
+
+    channels: list[str]
+    python: str = ""
+    lines: list[str] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    packages: dict[str, At] = field(default_factory=dict)
+    has_pip: bool = False
+
+    def take(self, entry: Any, at: At) -> None:
         if isinstance(entry, Mapping) and set(entry) == {"pip"}:
-            lines += requirements.read(entry["pip"] or [], (*here, "pip"))
-            continue
-        channel, name, version = _split(entry, here)
+            self.lines += requirements.read(entry["pip"] or [], (*at, "pip"))
+            return
+        channel, name, version = _split(entry, at)
         if name == "python":
-            python = python_version(version, here)
+            self.python = python_version(version, at)
         elif name in DROPPED:
-            notices.append(
+            self.notices.append(
                 f"conda package `{name}` is left out: the node decides the build of torch"
             )
         elif name in ALIKE:
-            line = ALIKE[name] + _pip_version(version, here)
-            lines.append(line)
-            notices.append(f"conda package `{name}` comes from PyPI as `{line}`")
+            line = ALIKE[name] + _pip_version(version, at)
+            self.lines.append(line)
+            self.notices.append(f"conda package `{name}` comes from PyPI as `{line}`")
         elif name != "pip":
-            packages[_words(channel, name, version)] = here
-            if channel and channel not in channels:
-                channels.append(channel)
+            self.packages[_words(channel, name, version)] = at
+            if channel and channel not in self.channels:
+                self.channels.append(channel)
         elif version:
-            lines.append("pip" + _pip_version(version, here))
-            with_pip = True
-    if with_pip and not any(_SETUPTOOLS.match(line) for line in lines):
-        lines.append(_WITH_PIP)
-        notices.append(f"`{_WITH_PIP}` comes with conda's `pip`, so it comes here, too")
-    _check_extra(packages)
-    return Contents(
-        python,
-        tuple(lines),
-        tuple(notices),
-        tuple(sorted(packages)),
-        tuple(channels) if packages else (),
-    )
+            self.lines.append("pip" + _pip_version(version, at))
+            self.has_pip = True
+
+    def complete(self) -> None:
+        """Add what conda's pip brings."""
+        wanted = self.has_pip or any(_SDK_V1.match(line) for line in self.lines)
+        if wanted and not any(_SETUPTOOLS.match(line) for line in self.lines):
+            self.lines.append(_WITH_PIP)
+            self.notices.append(f"`{_WITH_PIP}` comes with conda's `pip`, so it comes here, too")
 
 
 def _check_extra(packages: Mapping[str, At]) -> None:

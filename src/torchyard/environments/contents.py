@@ -58,8 +58,8 @@ def cuda_of(packages: Mapping[str, str]) -> str:
 def differences(said: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
     """In words, where `contents.json` says something else than a build; sizes may differ."""
     told = []
-    for key in ("python", "torch", "cuda"):
-        if key != "python" and said.get(key) != found.get(key):
+    for key in ("torch", "cuda"):
+        if said.get(key) != found.get(key):
             told.append(f"{key}: `{said.get(key)}` is said, `{found.get(key)}` was found")
     before, now = said.get("packages", {}), found["packages"]
     for name in sorted({*before, *now}):

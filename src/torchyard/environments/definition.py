@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.base import fields
+from torchyard.base.errors import InvalidSpec
 from torchyard.environments import (
     conda,
     image_definition,
@@ -68,7 +69,11 @@ def resolve(
             return resolve(name, platform, line, owned, judge, sources)
 
         empty = EnvironmentSpec("", (), str(platform))
-        return image_definition.of_build(definition["build"], empty, named, sources, at)
+        built = image_definition.of_build(definition["build"], empty, named, sources, at)
+        if "conda_file" not in definition:
+            return built
+        inner = _of_conda(definition["conda_file"], "", [], platform, at)
+        return replace(inner, image=built.image, notices=(*built.notices, *inner.notices))
     python, lines, notices = "", [], []
     variables: tuple[tuple[str, str], ...] = ()
     foreign = ""
@@ -86,18 +91,23 @@ def resolve(
         asked = requirements.read(definition["pip_requirements"], (*at, "pip_requirements"))
         lines = requirements.over(lines, asked)
     if "conda_file" in definition:
-        contents = conda.read(definition["conda_file"], (*at, "conda_file"))
-        python = contents.python or python
         # Azure makes it an environment of its own beside what is in the image.
-        lines = list(contents.requirements)
-        notices += contents.notices
-        spec = _spec(python, lines, notices, platform)
-        spec = replace(spec, conda=contents.packages, channels=contents.channels)
+        spec = _of_conda(definition["conda_file"], python, notices, platform, at)
         return image_definition.put_into(foreign, spec, at) if foreign else spec
     if foreign and not lines:
         return image_definition.put_into(foreign, EnvironmentSpec("", (), str(platform)), at)
     spec = replace(_spec(python, lines, notices, platform), variables=variables)
     return image_definition.put_into(foreign, spec, at) if foreign else spec
+
+
+def _of_conda(
+    file: Any, python: str, notices: list[str], platform: Platform, at: At
+) -> EnvironmentSpec:
+    """What a conda file asks for; `python` is taken where it names none."""
+    contents = conda.read(file, (*at, "conda_file"))
+    told = [*notices, *contents.notices]
+    spec = _spec(contents.python or python, list(contents.requirements), told, platform)
+    return replace(spec, conda=contents.packages, channels=contents.channels)
 
 
 def _named(
@@ -129,10 +139,9 @@ def _check_keys(definition: Mapping[str, Any], at: At) -> None:
     known = (*_SAID_OF_IT, *_CONTENT)
     for key in definition:
         if key not in known:
-            guess = nearest(str(key), known)
-            hint = f"did you mean `{guess}`?" if guess else _HINT
-            raise InvalidSpec(f"unknown key `{key}` in `environment`", hint, at=(*at, str(key)))
-    beside = [key for key in _CONTENT if key in definition and key != "build"]
+            raise fields.unknown_key(str(key), known, at, inside="environment", otherwise=_HINT)
+    # Azure's own: a conda file goes into the image that is built, as into one that is named.
+    beside = [key for key in ("image", "pip_requirements") if key in definition]
     if "build" in definition and beside:
         raise InvalidSpec(
             f"`build` and `{beside[0]}` can't stand together",

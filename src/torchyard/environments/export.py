@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torchyard.base.errors import InvalidInput, nearest
-from torchyard.environments import conda_build
-from torchyard.environments.build import python_fits
+from torchyard.environments import conda_build, pythons
 from torchyard.environments.requirements import normal
 from torchyard.environments.types import EnvironmentSpec, platform_python
 
@@ -113,7 +112,7 @@ def _asked_python(spec: EnvironmentSpec) -> str:
     if not spec.python or re.fullmatch(r"[\d.]+", spec.python):
         return spec.python or platform_python()
     here = tuple(int(part) for part in platform_python().split("."))
-    if python_fits(spec.python, here):
+    if pythons.fits(spec.python, here):
         return platform_python()
     found = re.search(r"\d+(?:\.\d+)*", spec.python)
     return found[0] if found else platform_python()

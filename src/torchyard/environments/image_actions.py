@@ -32,6 +32,7 @@ from torchyard.plan import ImagePlan
 # For so long an answer on engines is good: an owner may install one while the server runs.
 _GOOD_S = 30.0
 _MOST_BYTES = 1 << 20
+_SNAPSHOT, _DOCKERFILE = "snapshot:", "Dockerfile"
 
 FindEngine = Callable[[ContainerSettings, Mapping[str, str]], Found]
 
@@ -57,6 +58,20 @@ class Images:
 
     def sources(self) -> Sources:
         return Sources(self._text, lambda: containers.read(self._home).os_image)
+
+    def context_of(self, dockerfile: str) -> str:
+        """A build context, as documents write it, that holds nothing but this Dockerfile."""
+        content = dockerfile.encode()
+        file = {"path": _DOCKERFILE, "sha256": self._blobs.put_bytes(content), "size": len(content)}
+        return f"{_SNAPSHOT}{self._blobs.put_snapshot({'files': [file]}).id}"
+
+    def text_alone(self, context: str) -> str:
+        """The Dockerfile of a build context that holds nothing else; empty for any other."""
+        if not context.startswith(_SNAPSHOT):
+            return ""
+        id = context.removeprefix(_SNAPSHOT)
+        files = self._blobs.snapshot(id).files
+        return self._text(id, _DOCKERFILE) if [one.path for one in files] == [_DOCKERFILE] else ""
 
     def engine(self) -> Found:
         """What was found; asked anew now and then."""

@@ -126,7 +126,11 @@ class _Making:
         tag = f"{PREFIX}:{spec.hash[:24]}"
         self.engine.build(file, context, tag, self.machine, self.log, f"({image.dockerfile})")
         self.tags.append(tag)
-        return tag
+        if not spec.python:
+            return tag
+        built = self.engine.facts(tag)
+        assert built is not None
+        return self._over(tag, built, replace(spec, image=None, ref=""))
 
     def _there(self, image: str) -> tuple[str, ImageFacts]:
         """The image by the name that the engine has it under, pulled if need be."""

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from torchyard.base.errors import InvalidSpec, NotFound, TorchyardError, nearest
+from torchyard.base import fields
+from torchyard.base.errors import InvalidSpec, NotFound, TorchyardError
 from torchyard.environments import dockerfile, images
 from torchyard.environments.containers import DEFAULT_OS_IMAGE
 from torchyard.environments.engine import is_name
@@ -77,9 +78,7 @@ def of_build(
         raise InvalidSpec("`build` is not a mapping", _HINT, at=at)
     for key in build:
         if key not in _KEYS:
-            near = nearest(str(key), _KEYS)
-            hint = f"did you mean `{near}`?" if near else _HINT
-            raise InvalidSpec(f"unknown key `{key}` in `build`", hint, at=(*at, str(key)))
+            raise fields.unknown_key(str(key), _KEYS, at, inside="build", otherwise=_HINT)
     path = build.get("path")
     if not isinstance(path, str) or not path.startswith((_SNAPSHOT, _LOCAL)):
         raise InvalidSpec(

@@ -9,14 +9,18 @@ so in a notice, and in the version that `pip list` shows.
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchyard.base.errors import Internal
+from torchyard.base.errors import BuildFailed, Internal
 from torchyard.environments.requirements import package_name
+from torchyard.environments.types import EnvironmentSpec
 
+_OLDEST = (3, 8)
+_VERSION = re.compile(r"(\d+)\.(\d+)")
 _PACKAGE = Path(__file__).parent / "layers"
 _CHECKOUT = Path(__file__).parents[3] / "compat"
 
@@ -58,6 +62,21 @@ def split(lines: Sequence[str]) -> tuple[list[str], tuple[str, ...], list[str]]:
         names.append(layer.name)
         notices.append(f"package `{line}` {layer.why}")
     return kept, tuple(sorted(set(names))), notices
+
+
+def refuse(spec: EnvironmentSpec) -> None:
+    """
+    Raises:
+        BuildFailed: one of its layers does not run on its Python.
+    """
+    found = _VERSION.match(spec.python)
+    if spec.layers and found is not None and (int(found[1]), int(found[2])) < _OLDEST:
+        raise BuildFailed(
+            f"package `{spec.layers[0]}` can't be had for Python {spec.python}: torchyard's layer, "
+            f"which takes its place, runs on {_OLDEST[0]}.{_OLDEST[1]} and later",
+            "ask for a newer Python and torch, or name a curated environment "
+            "(`acpt-pytorch-2.13-cpu`), which holds it",
+        )
 
 
 def fingerprint(names: Sequence[str]) -> str:

@@ -79,7 +79,23 @@ def resolve(
         # Another build of torch only helps where torch is what does not fit.
         if not _OF_TORCH.search(outcome.words):
             break
+    else:
+        old = _with_torch_of_pypi(spec, there, uv, folder) if ways[-1].backend == "cpu" else ""
+        if old:
+            return old
     raise _no_lock(outcome, ways)
+
+
+def _with_torch_of_pypi(spec: EnvironmentSpec, there: tuple[str, ...], uv: Uv, folder: Path) -> str:
+    """The lock, where PyPI's own torch fits and brings no packages for a GPU, as before 1.13."""
+    if _compile(_Way(there=there), (), uv, folder).code != 0:
+        return ""
+    lock = (folder / "lock.txt").read_text(encoding="utf-8")
+    return "" if accelerators.gpu_packages(pins(lock)) else _with_options(spec, lock)
+
+
+def _with_options(spec: EnvironmentSpec, lock: str) -> str:
+    return "".join(line + "\n" for line in spec.options) + lock
 
 
 def torch_source(lock: str, python: str, uv: Uv, folder: Path) -> list[str]:
@@ -89,6 +105,8 @@ def torch_source(lock: str, python: str, uv: Uv, folder: Path) -> list[str]:
         # `==2.13.0` means 2.13.0+cpu as well, and that counts as newer.
         near = accelerators.local_torches(uv.config, python)
         lines = [f"torch!={one}\n" for one in near if one.partition("+")[0] == version]
+        if not lines:
+            return []
         (folder / "not-these.txt").write_text("".join(lines), encoding="utf-8")
         return ["--constraint", "not-these.txt"]
     if "+rocm" in version:
@@ -145,7 +163,7 @@ def _without_gpu_packages(spec: EnvironmentSpec, way: _Way, uv: Uv, folder: Path
         found = pins(lock)
         gpu = [name for name in accelerators.gpu_packages(found) if name not in asked]
         if not gpu or not spec.platform.endswith("-cpu"):
-            return "".join(line + "\n" for line in spec.options) + lock
+            return _with_options(spec, lock)
         torch = found.get("torch", "")
         if (torch and "cpu" not in torch) or set(gpu) <= set(left_out):
             raise BuildFailed(

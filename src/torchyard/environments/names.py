@@ -41,7 +41,10 @@ _ID = re.compile(
     r"/environments/(?P<name>[^/\s]+)(?:/(?P<how>versions|labels)/(?P<which>[^/\s]+))?",
     re.IGNORECASE,
 )
-_HINT = "name `python@latest`, or give `conda_file` or `pip_requirements`"
+_HINT = (
+    "name one of `yard environment list`, as `python@latest`, or give `conda_file` or "
+    "`pip_requirements`"
+)
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,9 @@ def read(lines: Any, at: At) -> list[str]:
     if isinstance(lines, str):
         lines = lines.replace("\\\n", " ").splitlines()
     if not isinstance(lines, list | tuple):
-        raise InvalidSpec("pip requirements are not a list of lines", at=at)
+        raise InvalidSpec(
+            "pip requirements are not a list of lines", "write `- torch==2.13.0`", at=at
+        )
     kept = []
     for position, line in enumerate(lines):
         here = (*at, position)

@@ -8,19 +8,16 @@ Always: nothing is decided here.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Body
 
+from torchyard.base import fields
 from torchyard.base.clock import Clock
-from torchyard.base.errors import InvalidSpec
 from torchyard.environments import assets, copying, shown
 from torchyard.environments.actions import Environments
 from torchyard.environments.builds import Builds
 from torchyard.workspaces.access import Person
-
-Archived = Literal["", "true", "false", "only"]
-_WHICH: dict[str, bool | None] = {"": False, "false": False, "true": None, "only": True}
 
 
 def router(
@@ -50,18 +47,16 @@ def _asset_routes(
 ) -> None:
     @routes.get("")
     def list_environments(
-        workspace: str, identity: Person, name: str = "", archived: Archived = ""
+        workspace: str, identity: Person, name: str = "", archived: str = ""
     ) -> dict[str, Any]:
         hashes = asked_for(workspace)
-        return {"value": shown.every(room, workspace, hashes, name, _WHICH[archived])}
+        return {"value": shown.every(room, workspace, hashes, name, fields.archived(archived))}
 
     @routes.post("", status_code=201)
     def create(
         workspace: str, identity: Person, document: Annotated[Any, Body()]
     ) -> dict[str, Any]:
-        if not isinstance(document, dict):
-            raise InvalidSpec("the environment's document is no mapping of keys to values")
-        asked = assets.read_document(document)
+        asked = assets.read_document(fields.mapping(document, "the environment's document"))
         made = assets.register(
             room.db,
             clock,
@@ -131,11 +126,9 @@ def _build_routes(routes: APIRouter, room: Environments, builds: Builds) -> None
 def _archive_routes(routes: APIRouter, room: Environments, verb: str, archived: bool) -> None:
     @routes.post(f"/{{name}}/{verb}", name=f"{verb}_environment")
     def all_versions(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        return shown.asset_to_json(
-            room, assets.archive(room.db, workspace, name, archived=archived)
-        )
+        return shown.asset_to_json(assets.archive(room.db, workspace, name, archived=archived))
 
     @routes.post(f"/{{name}}/versions/{{version}}/{verb}", name=f"{verb}_environment_version")
     def one_version(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
         exact = assets.get(room.db, workspace, name, version).version
-        return shown.asset_to_json(room, assets.archive(room.db, workspace, name, exact, archived))
+        return shown.asset_to_json(assets.archive(room.db, workspace, name, exact, archived))

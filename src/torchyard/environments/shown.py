@@ -35,7 +35,7 @@ def every(
     """
     own = assets.list_in(room.db, workspace, name, archived)
     shown = [curated_to_json(one) for one in curated.every() if name in ("", one.name)]
-    shown += [asset_to_json(room, one) for one in own]
+    shown += [asset_to_json(one) for one in own]
     named = set(_hashes(room, workspace, own))
     for known in room.builds():
         if known.hash in asked_for and known.hash not in named and not name:
@@ -59,7 +59,7 @@ def one(room: Environments, workspace: str, name: str, version: str) -> dict[str
     if known is not None and version in (versions.LATEST, known.version):
         return {**curated_to_json(known), **_build_of(room, room.resolve(known.name))}
     asset = assets.get(room.db, workspace, name, version)
-    return {**asset_to_json(room, asset), **_build_of(room, _spec_of(room, workspace, asset))}
+    return {**asset_to_json(asset), **_build_of(room, _spec_of(room, workspace, asset))}
 
 
 def resolved(room: Environments, workspace: str, asked: Any) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def curated_to_json(known: Curated) -> dict[str, Any]:
     }
 
 
-def asset_to_json(room: Environments, asset: EnvironmentAsset) -> dict[str, Any]:
+def asset_to_json(asset: EnvironmentAsset) -> dict[str, Any]:
     said = {key: value for key, value in vars(asset).items() if key != "definition"}
     return {
         **asset.definition,

@@ -169,8 +169,8 @@ class Uv:
             start_new_session=True,
         )
         try:
-            words = self._follow(process)
-            return Outcome(process.wait(), words)
+            said = self._follow(process)
+            return Outcome(process.wait(), said)
         finally:
             _end(process)
 
@@ -186,9 +186,12 @@ class Uv:
                     self.say("cancelled")
                     raise BuildCanceled("the build was cancelled")
                 next_look = max(next_look, time.monotonic() + _POLL_S)
-                if not waiting.select(_POLL_S):
+                data = b""
+                if waiting.select(_POLL_S):
+                    data = os.read(stream.fileno(), 65536)
+                elif process.poll() is None:
                     continue
-                data = os.read(stream.fileno(), 65536)
+                # Else it is over: what it has left running may hold on to the pipe for ever.
                 *whole, rest = (rest + data).split(b"\n")
                 if not data and rest:
                     whole.append(rest)

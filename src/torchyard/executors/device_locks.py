@@ -184,7 +184,8 @@ def _check_folder(place: Path) -> None:
         there = os.stat(place, follow_symlinks=False)
     except FileNotFoundError:
         try:
-            os.mkdir(place, 0o700)
+            # Sticky from its first moment, for others who look before the next step.
+            os.mkdir(place, _FOR_ALL)
         except FileExistsError:
             pass
         there = os.stat(place, follow_symlinks=False)

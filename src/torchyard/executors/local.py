@@ -145,10 +145,12 @@ class LocalExecutor:
         scratch = Path(handle.body["scratch"])
         if not self._sees(handle):
             count = len(handle.body["nodes"])
-            return Status(tuple(_told_state(scratch / f"node-{k}") for k in range(count)), False)
+            return Status(
+                tuple(_told_state(_folder(scratch, node)) for node in range(count)), False
+            )
         return Status(
             tuple(
-                _node_state(scratch / f"node-{number}", launched)
+                _node_state(_folder(scratch, number), launched)
                 for number, launched in enumerate(handle.body["nodes"])
             )
         )
@@ -183,7 +185,7 @@ class LocalExecutor:
         return self._spawn(plan_file, node, locks)
 
     def _start_heir(self, plan_file: Path, node: int) -> dict[str, int]:
-        folder = plan_file.parent / f"node-{node}"
+        folder = _folder(plan_file.parent, node)
         left = _who(folder)
         if left is None:
             return _receipt({})
@@ -192,7 +194,7 @@ class LocalExecutor:
         )
 
     def _spawn(self, plan_file: Path, node: int, locks: Sequence[int] = ()) -> dict[str, int]:
-        folder = plan_file.parent / f"node-{node}"
+        folder = _folder(plan_file.parent, node)
         folder.mkdir(mode=0o700, exist_ok=True)
         program = [self._python, "-I", "-S", str(self._worker_zip())]
         pid = os.posix_spawn(
@@ -286,7 +288,7 @@ def _lives(who: Mapping[str, Any]) -> bool:
 def _signal(handle: Handle, signum: int) -> None:
     scratch = Path(handle.body["scratch"])
     for number, launched in enumerate(handle.body["nodes"]):
-        who = _who(scratch / f"node-{number}") or launched
+        who = _who(_folder(scratch, number)) or launched
         processes.send(int(who["pid"]), int(who["start_time"]), signum)
 
 

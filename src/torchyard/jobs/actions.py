@@ -155,18 +155,18 @@ def add_properties(room: Room, workspace: str, name: str, properties: Mapping[st
     """
     job = get(room, workspace, name)
     given = merged({}, properties)
-    new = {key: value for key, value in given.items() if job.properties.get(key) != value}
-    for key in new:
-        if key in job.properties or key.startswith(own_properties.PREFIX):
-            raise Conflict(
-                f"property `{key}` of job `{name}` can't be changed",
-                "properties stay as they were when the job was made; use a tag",
-                at=("properties", key),
-            )
-    if not new:
-        return job
     with room.db.write() as connection:
         job = store.job_by_id(connection, job.id)
+        new = {key: value for key, value in given.items() if job.properties.get(key) != value}
+        for key in new:
+            if key in job.properties or key.startswith(own_properties.PREFIX):
+                raise Conflict(
+                    f"property `{key}` of job `{name}` can't be changed",
+                    "properties stay as they were when the job was made; use a tag",
+                    at=("properties", key),
+                )
+        if not new:
+            return job
         values = {"properties": {**new, **job.properties}}
         store.change_job(connection, job.id, **secrets.without(job, values))
         return store.job_by_id(connection, job.id)
@@ -213,7 +213,9 @@ def merged(old: Mapping[str, str], changes: Any) -> dict[str, str]:
         InvalidSpec: the changes are no mapping of texts and numbers.
     """
     if not isinstance(changes, Mapping):
-        raise InvalidSpec("`tags` must be a mapping of texts", at=("tags",))
+        raise InvalidSpec(
+            "`tags` must be a mapping of texts", "for example `tags: {team: vision}`", at=("tags",)
+        )
     kept: dict[str, str] = dict(old)
     for key, value in changes.items():
         if value is None:
@@ -222,7 +224,9 @@ def merged(old: Mapping[str, str], changes: Any) -> dict[str, str]:
             kept[str(key)] = spec_values.literal(value)
         else:
             raise InvalidSpec(
-                f"the value of `tags.{key}` must be text or a number", at=("tags", str(key))
+                f"the value of `tags.{key}` must be text or a number",
+                f"write `{key}: some words`",
+                at=("tags", str(key)),
             )
     return kept
 
@@ -277,7 +281,7 @@ def _text(value: Any, key: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str) or len(value) > limit:
-        raise InvalidSpec(f"`{key}` must be text of up to {limit} characters", at=(key,))
+        raise InvalidSpec(f"`{key}` must be text", f"of up to {limit} characters", at=(key,))
     return value
 
 

@@ -32,12 +32,7 @@ class Artifact:
 
 def list_of(room: Room, job: Job) -> list[Artifact]:
     """Everything a job left, sorted by path."""
-    found = {
-        path: size
-        for path, size in room.datastores.list(
-            job.workspace, ARTIFACT_STORE, artifacts_of(job.name)
-        )
-    }
+    found = dict(room.datastores.list(job.workspace, ARTIFACT_STORE, artifacts_of(job.name)))
     for log in room.logs.list(job.workspace, job.name):
         found[_shown(job, log)] = log.size_bytes
     return [Artifact(path, size) for path, size in sorted(found.items())]

@@ -31,7 +31,7 @@ from sqlalchemy import (
 )
 
 from torchyard.base.db import Instant, metadata
-from torchyard.jobs.types import Attempt, AttemptNode, JobError
+from torchyard.jobs.types import Attempt, AttemptNode, JobError, NodeState
 
 attempts = Table(
     "attempts",
@@ -80,7 +80,7 @@ def add_attempt(connection: Connection, attempt: Attempt) -> None:
             "node": node,
             "next_seq": 0,
             "seen_at": attempt.created_at,
-            "state": "launched",
+            "state": NodeState.LAUNCHED.value,
             "address": "",
         }
         for node in range(attempt.node_count)
@@ -161,7 +161,12 @@ def nodes_of(connection: Connection, attempt_id: str) -> list[AttemptNode]:
         .where(attempt_nodes.c.attempt_id == attempt_id)
         .order_by(attempt_nodes.c.node)
     )
-    return [AttemptNode(**{**row._mapping, "error": error_of(row.error)}) for row in rows]
+    return [_node(row) for row in rows]
+
+
+def _node(row: Row[Any]) -> AttemptNode:
+    values = {**row._mapping, "state": NodeState(row.state), "error": error_of(row.error)}
+    return AttemptNode(**values)
 
 
 def change_node(connection: Connection, attempt_id: str, node: int, **values: Any) -> None:

@@ -1,8 +1,9 @@
 """What a worker can do with its attempt.
 
-Owns: reports, the meeting of nodes, orders, the end of an attempt.
-Leaves: starting attempts to scheduler.py, the worker's files and history to their routes.
-Always: a repeated report changes nothing; the earliest failure is the job's error.
+Owns: reports, the meeting of nodes, orders, workers that are gone.
+Leaves: starting attempts to scheduler.py, their end to endings.py, the worker's files and history
+to their routes.
+Always: a repeated report changes nothing.
 """
 
 from __future__ import annotations
@@ -16,21 +17,13 @@ from sqlalchemy import Connection
 
 from torchyard.base.clock import from_text
 from torchyard.base.errors import InvalidInput, NotAuthenticated
-from torchyard.compute import actions as computes
-from torchyard.jobs import attempt_store, output_assets, progress, retry, scratch, store, verdicts
+from torchyard.jobs import attempt_store, endings, progress, scratch, store, verdicts
 from torchyard.jobs.actions import attempt_key, job_key
 from torchyard.jobs.room import Room
-from torchyard.jobs.types import Attempt, AttemptNode, Job, JobError, Stage, Status
+from torchyard.jobs.types import Attempt, AttemptNode, Job, JobError, NodeState, Stage, Status
 
-_EXITED = "exited"
-_FINALIZING = "finalizing"
-_RUNNING = "running"
-# Nothing but parameter servers runs there.
-_SERVING = "serving"
 # A stopped node's own words must not hide the failure that stopped it.
 _STOPPED = ("stopped", "canceled", verdicts.PREEMPTED)
-# Of each rank's log, where a retry policy looks for its patterns.
-_LAST_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -69,6 +62,8 @@ def get(room: Room, attempt_id: str) -> tuple[Attempt, Job]:
 def report(room: Room, attempt_id: str, node: int, events: Sequence[Mapping[str, Any]]) -> int:
     """Take a node's events in their order; returns the number of the next one expected.
 
+    Those of an attempt that has ended meanwhile change nothing: its job may be in the next one.
+
     Raises:
         InvalidInput: an event is not one, or one is missing before it.
     """
@@ -82,39 +77,18 @@ def report(room: Room, attempt_id: str, node: int, events: Sequence[Mapping[str,
             if seq > expected:
                 raise InvalidInput(f"event {expected} of node {node} is missing before {seq}")
             if seq == expected:
-                _apply(connection, room, attempt, node, event)
+                if attempt.ended_at is None:
+                    _apply(connection, room, attempt, node, event)
                 expected += 1
         attempt_store.change_node(
             connection, attempt_id, node, next_seq=expected, seen_at=room.clock.now()
         )
         job = store.job_by_id(connection, attempt.job_id)
-    finish(room, attempt_id)
+    endings.finish(room, attempt_id)
     if events:
         room.signals.notify(job_key(job))
         room.signals.notify(attempt_key(attempt_id))
     return expected
-
-
-def finish(room: Room, attempt_id: str) -> None:
-    """End an attempt once all its nodes have; what outputs carry a name is registered before.
-
-    Whoever sees its job Completed finds the assets. Safe to call at any time, and again.
-    """
-    with room.db.read() as connection:
-        attempt = attempt_store.attempt_by_id(connection, attempt_id)
-        assert attempt is not None
-        nodes = attempt_store.nodes_of(connection, attempt_id)
-        job = store.job_by_id(connection, attempt.job_id)
-    if attempt.ended_at is not None or not all(node.state == _EXITED for node in nodes):
-        return
-    if verdicts.culprit(nodes) is None and attempt.order_reason != "cancel":
-        output_assets.register(room, job)
-    with room.db.write() as connection:
-        ended = _end_if_done(connection, room, attempt)
-    if ended:
-        room.signals.notify(job_key(job))
-        room.signals.notify(attempt_key(attempt_id))
-        room.bell.set()
 
 
 def order(room: Room, attempt_id: str) -> Order:
@@ -157,7 +131,7 @@ def orphan(room: Room, attempt_id: str, node: int) -> None:
         if attempt is None or attempt.ended_at is not None:
             return
         told = _node(attempt_store.nodes_of(connection, attempt_id), node)
-        if told.failed_at is not None or told.state == _EXITED:
+        if told.failed_at is not None or told.state is NodeState.EXITED:
             return
         attempt_store.change_node(connection, attempt_id, node, failed_at=room.clock.now())
         _order_stop(connection, attempt, "failed")
@@ -171,12 +145,12 @@ def lose(room: Room, attempt_id: str, node: int, error: JobError | None = None) 
         if attempt is None or attempt.ended_at is not None:
             return
         told = _node(attempt_store.nodes_of(connection, attempt_id), node)
-        if told.state == _EXITED:
+        if told.state is NodeState.EXITED:
             return
         now = room.clock.now()
         error = error or JobError(
             "worker_lost",
-            f"the worker of node {node} died while it was {told.state}",
+            f"the worker of node {node} died while it was {told.state.value}",
             "it may have been killed for memory: see `dmesg` on that machine, and "
             f"`system_logs/node-{node}.log` among the job's files",
         )
@@ -184,29 +158,16 @@ def lose(room: Room, attempt_id: str, node: int, error: JobError | None = None) 
             connection,
             attempt_id,
             node,
-            state=_EXITED,
+            state=NodeState.EXITED.value,
             exit_code=1,
             error=vars(error),
             failed_at=told.failed_at or now,
         )
         _order_stop(connection, attempt, "failed")
         job = store.job_by_id(connection, attempt.job_id)
-    finish(room, attempt_id)
+    endings.finish(room, attempt_id)
     room.signals.notify(job_key(job))
     room.signals.notify(attempt_key(attempt_id))
-
-
-def fail(room: Room, attempt: Attempt, error: JobError) -> None:
-    """End an attempt that never got as far as a worker."""
-    with room.db.write() as connection:
-        job = store.job_by_id(connection, attempt.job_id)
-        if not job.status.ended and not _try_again(
-            connection, room, job, attempt, error, 1, attempt_store.nodes_of(connection, attempt.id)
-        ):
-            now = room.clock.now()
-            progress.end(connection, job, Status.FAILED, now, error=error, attempt=attempt)
-    room.signals.notify(job_key(job))
-    room.bell.set()
 
 
 def put_back(room: Room, attempt: Attempt, why: str) -> None:
@@ -231,7 +192,7 @@ def _apply(
     job = store.job_by_id(connection, attempt.job_id)
     now = room.clock.now()
     if kind == "ranks_started":
-        attempt_store.change_node(connection, attempt.id, node, state=_RUNNING)
+        attempt_store.change_node(connection, attempt.id, node, state=NodeState.RUNNING.value)
         if job.status is Status.STARTING:
             progress.move(connection, job, Status.RUNNING, now)
     elif kind == "rank_exited":
@@ -243,7 +204,7 @@ def _apply(
     elif kind == verdicts.HANG:
         _order_stop(connection, attempt, verdicts.HANG)
     elif kind == "node_serving":
-        attempt_store.change_node(connection, attempt.id, node, state=_SERVING)
+        attempt_store.change_node(connection, attempt.id, node, state=NodeState.SERVING.value)
         _stop_if_served(connection, attempt)
     elif kind == "node_stopping":
         # The other nodes tell where their ranks stood, too.
@@ -256,7 +217,7 @@ def _apply(
     elif kind == "notice":
         progress.notice(connection, job, str(body.get("message", "")), now)
     elif kind == "node_finalizing":
-        attempt_store.change_node(connection, attempt.id, node, state=_FINALIZING)
+        attempt_store.change_node(connection, attempt.id, node, state=NodeState.FINALIZING.value)
         _stop_if_served(connection, attempt)
         _finalize_if_all(connection, attempt, job, now)
     elif kind == "node_exited":
@@ -279,7 +240,7 @@ def _node_exited(
     error = body.get("error")
     exit_code = int(body.get("exit_code") or 0)
     told = _node(attempt_store.nodes_of(connection, attempt.id), node)
-    values: dict[str, Any] = {"state": _EXITED, "exit_code": exit_code}
+    values: dict[str, Any] = {"state": NodeState.EXITED.value, "exit_code": exit_code}
     if error:
         told_error = verdicts.error_of(error)
         values["error"] = vars(told_error)
@@ -291,13 +252,14 @@ def _node_exited(
 
 def _stop_if_served(connection: Connection, attempt: Attempt) -> None:
     states = {one.state for one in attempt_store.nodes_of(connection, attempt.id)}
-    if _SERVING in states and states <= {_SERVING, _FINALIZING, _EXITED}:
+    done = {NodeState.SERVING, NodeState.FINALIZING, NodeState.EXITED}
+    if NodeState.SERVING in states and states <= done:
         _order_stop(connection, attempt, "served")
 
 
 def _finalize_if_all(connection: Connection, attempt: Attempt, job: Job, now: datetime) -> None:
     nodes = attempt_store.nodes_of(connection, attempt.id)
-    if not all(node.state in (_FINALIZING, _EXITED) for node in nodes):
+    if not all(node.state in (NodeState.FINALIZING, NodeState.EXITED) for node in nodes):
         return
     progress.start_stage(connection, job, Stage.POST_PROCESSING, now)
     if job.status in (Status.STARTING, Status.RUNNING, Status.NOT_RESPONDING):
@@ -308,106 +270,6 @@ def _order_stop(connection: Connection, attempt: Attempt, reason: str) -> None:
     current = attempt_store.attempt_by_id(connection, attempt.id)
     if current is not None and not current.order:
         attempt_store.change_attempt(connection, attempt.id, order="stop", order_reason=reason)
-
-
-def _end_if_done(connection: Connection, room: Room, attempt: Attempt) -> bool:
-    nodes = attempt_store.nodes_of(connection, attempt.id)
-    if not all(node.state == _EXITED for node in nodes):
-        return False
-    job = store.job_by_id(connection, attempt.job_id)
-    if job.status.ended:
-        return False
-    current = attempt_store.attempt_by_id(connection, attempt.id)
-    assert current is not None
-    if current.ended_at is not None:
-        return False
-    culprit = verdicts.culprit(nodes)
-    canceled = current.order_reason == "cancel"
-    if culprit is not None and current.order_reason == verdicts.PREEMPTED:
-        progress.preempted(connection, job, room.clock.now(), culprit.exit_code, current)
-        return True
-    if canceled:
-        status = Status.CANCELED
-    else:
-        status = Status.COMPLETED if culprit is None else Status.FAILED
-    if status is Status.FAILED:
-        assert culprit is not None
-        error = culprit.error or JobError("failed", f"node {culprit.node} failed")
-        if _try_again(connection, room, job, current, error, culprit.exit_code or 1, nodes):
-            return True
-    progress.end(
-        connection,
-        job,
-        status,
-        room.clock.now(),
-        exit_code=culprit.exit_code if culprit else None if canceled else 0,
-        error=current.error if canceled else culprit.error if culprit else None,
-        attempt=attempt,
-    )
-    return True
-
-
-def _try_again(
-    connection: Connection,
-    room: Room,
-    job: Job,
-    attempt: Attempt,
-    error: JobError,
-    exit_code: int,
-    nodes: Sequence[AttemptNode],
-) -> bool:
-    """Queue the job again if its policy says so; False when this failure is its end."""
-    policy = retry.read(job.properties)
-    preempted = _preempted(connection, job)
-    number = attempt.number - preempted
-    if policy.max_attempts <= number:
-        return False
-    text = _last_words(room, attempt) if policy.reads_logs else ""
-    decision = retry.decide(policy, number, retry.Failure(error.code, exit_code, text))
-    if decision is None:
-        return False
-    avoided: list[int] = []
-    if decision.elsewhere:
-        slots = computes.slots_of(connection, attempt.id)
-        failed = [node.node for node in nodes if _is_at_fault(node)]
-        avoided = sorted({*(job.avoided_slots or ()), *(slots[node] for node in failed)})
-    progress.try_again(
-        connection,
-        job,
-        room.clock.now(),
-        exit_code=exit_code,
-        error=error,
-        attempt=attempt,
-        of=policy.max_attempts + preempted,
-        pause_s=decision.pause_s,
-        avoided_slots=avoided,
-    )
-    return True
-
-
-def _preempted(connection: Connection, job: Job) -> int:
-    """Attempts that no retry policy counts: they did not fail."""
-    tries = attempt_store.attempts_of(connection, job.id)
-    codes = [one.error.code for one in tries if one.ended_at is not None and one.error is not None]
-    return codes.count(verdicts.PREEMPTED)
-
-
-def _is_at_fault(node: AttemptNode) -> bool:
-    """Not one that only suffered from what another did."""
-    consequence = node.error is not None and node.error.details.get("consequence")
-    return node.failed_at is not None and not consequence
-
-
-def _last_words(room: Room, attempt: Attempt) -> str:
-    """The end of what every rank printed, and its error."""
-    ends = []
-    for log in room.logs.list(attempt.workspace, attempt.job_name):
-        if log.attempt == attempt.number and log.path.startswith("user_logs/"):
-            file = room.logs.file(attempt.workspace, attempt.job_name, log.attempt, log.path)
-            with open(file, "rb") as opened:
-                opened.seek(max(0, log.size_bytes - _LAST_BYTES))
-                ends.append(opened.read(_LAST_BYTES).decode("utf-8", "replace"))
-    return "\n".join(ends)
 
 
 def _node(nodes: Sequence[AttemptNode], number: int) -> AttemptNode:

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, func, select
 
-from torchyard.jobs import metric_blocks
+from torchyard.jobs import arrival_order, metric_blocks
 from torchyard.jobs.charts import Line, Span
 from torchyard.jobs.history_store import metric_blocks_table, metrics
 from torchyard.jobs.metric_blocks import NAN
@@ -70,11 +70,15 @@ class Summary:
 def head(connection: Connection, job_id: int, key: str) -> Head | None:
     """None when the job has no such key."""
     row = connection.execute(
-        select(metrics.c.blocks, metrics.c.tail).where(
+        select(metrics.c.blocks, metrics.c.points, metrics.c.tail).where(
             metrics.c.job_id == job_id, metrics.c.key == key
         )
     ).one_or_none()
-    return None if row is None else Head(row.blocks, Points(*metric_blocks.arrays(row.tail)))
+    if row is None:
+        return None
+    timestamps, steps, values = metric_blocks.arrays(row.tail)
+    steps = arrival_order.shown_steps(steps, row.points - len(steps))
+    return Head(row.blocks, Points(timestamps, steps, values))
 
 
 def spans(connection: Connection, job_id: int, key: str, blocks: int, window: Window) -> list[Span]:

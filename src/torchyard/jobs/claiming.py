@@ -9,19 +9,23 @@ waits.
 
 from __future__ import annotations
 
+import logging
 import threading
-import time
 import uuid
+from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import timedelta
 
 from sqlalchemy import Connection
 
+from torchyard.base.errors import TorchyardError
 from torchyard.compute import actions as computes
 from torchyard.jobs import (
     allowances,
     attempt_store,
     gpus,
     machine,
+    one_by_one,
     preemption,
     progress,
     queue,
@@ -31,12 +35,14 @@ from torchyard.jobs import (
 )
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.launching import Launcher
+from torchyard.jobs.queue_store import Queued
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Attempt, Job, Stage, Status
 from torchyard.jobs.walk import Walk
 
+_log = logging.getLogger(__name__)
 # Whoever runs must be looked after, too: what is left is for the next round.
-_ROUND_S = 1.0
+_ROUND = timedelta(seconds=1)
 
 
 @dataclass(frozen=True)
@@ -48,22 +54,33 @@ class Claim:
 
 
 class Claimer:
-    """One look at the queue after the other."""
+    """One look at the queue after the other.
 
-    def __init__(self, room: Room, launcher: Launcher, stopping: threading.Event) -> None:
+    Args:
+        never_clean: attempts whose folders stay for good: no later one waits for these.
+    """
+
+    def __init__(
+        self,
+        room: Room,
+        launcher: Launcher,
+        stopping: threading.Event,
+        never_clean: Collection[str] = (),
+    ) -> None:
         self._room = room
         self._launcher = launcher
         self._stopping = stopping
+        self._never_clean = never_clean
 
     def claim(self) -> None:
         """One round: start whoever may start, then make room for who comes next."""
-        until_s = time.monotonic() + _ROUND_S
+        until = self._room.clock.now() + _ROUND
         walk = Walk(self._room.db, self._room.clock.now(), machine.bounds(self._room))
         while not self._stopping.is_set():
             job = walk.next()
             if job is None:
                 break
-            claim = self.claim_one(job.id)
+            claim = self._claimed(job)
             if claim.attempt is not None:
                 walk.started(job)
                 self._launcher.launch(claim.attempt)
@@ -73,10 +90,33 @@ class Claimer:
                 walk.gone(job)
             else:
                 walk.waits(job)
-            if time.monotonic() > until_s:
+            if self._room.clock.now() > until:
                 self._room.bell.set()
                 break
         preemption.make_room(self._room, walk)
+
+    def _claimed(self, job: Queued) -> Claim:
+        """What can't be said of a job is its end, and holds up no other."""
+        try:
+            return self.claim_one(job.id)
+        except TorchyardError as error:
+            if not one_by_one.is_own(error):
+                raise
+            self._fail(job.id, error)
+        except Exception as error:
+            if not one_by_one.is_own(error):
+                raise
+            _log.exception("job %s could not be looked at; the next round does", job.name)
+        return Claim(why_not="gone")
+
+    def _fail(self, job_id: int, error: TorchyardError) -> None:
+        """As when its cluster is of another size by now."""
+        with self._room.db.write() as connection:
+            job = store.job_if_any(connection, job_id)
+            if job is None or job.status is not Status.QUEUED:
+                return
+            progress.end(connection, job, Status.FAILED, self._room.clock.now(), error=error)
+        self._room.signals.notify(job_key(job))
 
     def claim_one(self, job_id: int) -> Claim:
         room = self._room
@@ -87,10 +127,11 @@ class Claimer:
                 return Claim(why_not="gone")
             # What an earlier attempt left is brought into the store when it is cleaned up.
             if job.attempt and not all(
-                before.clean for before in attempt_store.attempts_of(connection, job.id)
+                before.clean or before.id in self._never_clean
+                for before in attempt_store.attempts_of(connection, job.id)
             ):
                 return Claim(why_not="waits")
-            if allowances.why_not(connection, room, job):
+            if allowances.why_not(connection, job):
                 return Claim(why_not="quota")
             if gpus.why_not(room, connection, job) or not self._machine_has_room(connection, job):
                 return Claim(why_not="waits")

@@ -8,16 +8,19 @@ Always: a cluster that is deleted by force takes its jobs with it, and each says
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+
+from sqlalchemy import Connection
 
 from torchyard.base.errors import Conflict
 from torchyard.compute import actions as computes
 from torchyard.compute import scaling
 from torchyard.jobs import actions, attempt_store, store, waiting
 from torchyard.jobs.room import Room
-from torchyard.jobs.types import JobError
+from torchyard.jobs.types import Job, JobError
 
 _MOST_WAITING = 20
 
@@ -100,6 +103,16 @@ def waiting_at(room: Room, workspace: str, name: str) -> tuple[list[WaitingView]
     return views, len(queued)
 
 
+def _busy(name: str, live: Sequence[Job]) -> Conflict:
+    some = ", ".join(f"`{job.name}`" for job in live[:3]) + (" …" if len(live) > 3 else "")
+    return Conflict(
+        f"compute `{name}` has {len(live)} {'job' if len(live) == 1 else 'jobs'} that "
+        f"{'has' if len(live) == 1 else 'have'} not ended: {some}",
+        "wait for them, or give `--force`: then they are canceled",
+        code="compute_busy",
+    )
+
+
 def delete(room: Room, workspace: str, name: str, who: str, *, force: bool = False) -> bool:
     """Delete a cluster; with `force` its jobs are canceled. Returns whether it is gone already.
 
@@ -107,18 +120,15 @@ def delete(room: Room, workspace: str, name: str, who: str, *, force: bool = Fal
         NotFound: there is none of that name.
         Conflict: it is the built-in one, or jobs run on it or wait for it.
     """
-    computes.get(room.db, workspace, name)
-    with room.db.read() as connection:
-        live = store.live_at(connection, workspace, name)
-    if live and not force:
-        some = ", ".join(f"`{job.name}`" for job in live[:3]) + (" …" if len(live) > 3 else "")
-        raise Conflict(
-            f"compute `{name}` has {len(live)} {'job' if len(live) == 1 else 'jobs'} that "
-            f"{'has' if len(live) == 1 else 'have'} not ended: {some}",
-            "wait for them, or give `--force`: then they are canceled",
-            code="compute_busy",
-        )
-    gone = computes.delete(room.db, room.clock, workspace, name, force=force)
+    live: list[Job] = []
+
+    def look(connection: Connection) -> None:
+        # Whoever submits a job from now on finds the cluster going.
+        live[:] = store.live_at(connection, workspace, name)
+        if live and not force:
+            raise _busy(name, live)
+
+    gone = computes.delete(room.db, room.clock, workspace, name, force=force, look=look)
     error = JobError(
         "compute_deleted",
         f"compute `{name}` was deleted by `{who}`",

@@ -35,7 +35,7 @@ def find(room: Room, workspace: str, path: str) -> str:
     job = actions.get(room, workspace, named.job)
     if named.output in _ARTIFACTS:
         return str(DatastoreUri(ARTIFACT_STORE, _join(artifacts_of(job.name), named.path)))
-    return str(_of_output(room, job, named))
+    return str(_of_output(job, named))
 
 
 def pin(room: Room, workspace: str, type: str, path: str, mode: str = "ro_mount") -> Pinned:
@@ -50,7 +50,7 @@ def pin(room: Room, workspace: str, type: str, path: str, mode: str = "ro_mount"
     return data.pin(room.db, room.datastores, workspace, type, path, mode)
 
 
-def _of_output(room: Room, job: Job, named: uris.JobUri) -> DatastoreUri:
+def _of_output(job: Job, named: uris.JobUri) -> DatastoreUri:
     places = outputs.places(job)
     found = places.get(named.output)
     if found is None:

@@ -16,11 +16,13 @@ from typing import Any
 from torchyard.base.errors import Conflict, NotFound, TorchyardError
 from torchyard.data import assets, uris
 from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE, artifacts_of
-from torchyard.jobs import actions, experiment_store, removal_store, store
+from torchyard.jobs import actions, experiment_store, owners, removal_store, store
 from torchyard.jobs.removal_store import Mark
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import ENDED, Job, Status
 from torchyard.models import registry
+from torchyard.workspaces.access import refuse_foreign
+from torchyard.workspaces.types import Identity
 
 _ARTIFACTS = artifacts_of("")
 _OUTPUTS = "azureml/"
@@ -114,6 +116,18 @@ def delete(
         marks = [Mark(job.id, workspace, job.name, now, asked_by) for job in still]
         removal_store.mark(connection, marks)
     return Plan(still, found.kept)
+
+
+def delete_by(room: Room, workspace: str, choice: Choice, identity: Identity) -> Plan:
+    """As `delete`, for a person: whoever reaches their own jobs only deletes no other's with them.
+
+    Raises:
+        Forbidden: one of the jobs, or of those below them, is another's; nothing was deleted.
+    """
+    if identity.own_only:
+        for job in plan(room, workspace, choice).jobs:
+            refuse_foreign(identity, owners.of(job), f"job `{job.name}`")
+    return delete(room, workspace, choice, identity.user)
 
 
 def needs(room: Room, workspace: str) -> dict[str, str]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body
 
-from torchyard.base.errors import InvalidInput, InvalidSpec, nearest
-from torchyard.jobs import deletion, owners, removal
+from torchyard.base import fields
+from torchyard.base.errors import InvalidInput, InvalidSpec
+from torchyard.jobs import deletion, removal
 from torchyard.jobs.deletion import Choice, Plan
 from torchyard.jobs.room import Room
-from torchyard.workspaces.access import Person, refuse_foreign
+from torchyard.workspaces.access import Person
 
 _KEYS = ("names", "experiment_name", "status", "older_than_s", "dry_run")
 # More than these are taken away in the background.
@@ -29,39 +29,34 @@ def router(room: Room) -> APIRouter:
         if only_told:
             found = deletion.plan(room, workspace, choice)
             return _told(room, found)
-        if identity.own_only:
-            for job in deletion.plan(room, workspace, choice).jobs:
-                refuse_foreign(identity, owners.of(job), f"job `{job.name}`")
-        return _deleted(room, deletion.delete(room, workspace, choice, identity.user))
+        return _deleted(room, deletion.delete_by(room, workspace, choice, identity))
 
     @routes.delete("/{name}")
     def delete_one(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        return _deleted(room, deletion.delete(room, workspace, Choice([name]), identity.user))
+        return _deleted(room, deletion.delete_by(room, workspace, Choice([name]), identity))
 
     return routes
 
 
 def _choice(room: Room, asked: Any) -> tuple[Choice, bool]:
-    if not isinstance(asked, Mapping):
-        raise InvalidSpec("what to delete must be a mapping of keys to values")
-    for key in asked:
-        if key not in _KEYS:
-            near = nearest(str(key), _KEYS)
-            hint = f"did you mean `{near}`?" if near else f"known keys: {', '.join(_KEYS)}"
-            raise InvalidSpec(f"unknown key `{key}`", hint, at=[str(key)])
+    fields.refuse_unknown(fields.mapping(asked, "what to delete"), _KEYS)
     names, age_s = asked.get("names") or [], asked.get("older_than_s")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise InvalidSpec("`names` must be a list of names", at=["names"])
+        raise InvalidSpec("`names` must be a list of names", '`["a", "b"]`', at=["names"])
     if age_s is not None and (isinstance(age_s, bool) or not isinstance(age_s, (int, float))):
-        raise InvalidSpec("`older_than_s` must be a number of seconds", at=["older_than_s"])
-    for key in ("experiment_name", "status"):
-        if not isinstance(asked.get(key) or "", str):
-            raise InvalidSpec(f"`{key}` must be text", at=[key])
+        raise InvalidSpec(
+            "`older_than_s` must be a number of seconds", "86400 is a day", at=["older_than_s"]
+        )
+    experiment, status = (fields.text(asked, key) for key in ("experiment_name", "status"))
     try:
         before = None if age_s is None else room.clock.now() - timedelta(seconds=age_s)
     except OverflowError:
-        raise InvalidSpec("`older_than_s` is no such time", at=["older_than_s"]) from None
-    choice = Choice(names, asked.get("experiment_name") or "", asked.get("status") or "", before)
+        raise InvalidSpec(
+            "`older_than_s` reaches back before the calendar",
+            "name a later time",
+            at=["older_than_s"],
+        ) from None
+    choice = Choice(names, experiment, status, before)
     conditions = bool(choice.experiment_name or choice.status or before)
     if conditions == bool(names):
         raise InvalidInput(

@@ -78,12 +78,12 @@ def check(
             code="no_gpu" if not there else "too_many_gpus",
             at=("compute",) if PROPERTY not in properties else ("properties", PROPERTY),
         )
-    if compute.gpus is None and PROPERTY not in properties and not rehearsed:
-        if there and each < processes_per_node:
-            return [
-                f"{node_count} x {processes_per_node} processes share {_gpus(there)} of this "
-                f"machine: each node gets {each}"
-            ]
+    is_dealt = compute.gpus is None and PROPERTY not in properties and not rehearsed
+    if is_dealt and 0 < there and each < processes_per_node:
+        return [
+            f"{node_count} x {processes_per_node} processes share {_gpus(there)} of this "
+            f"machine: each node gets {each}"
+        ]
     return []
 
 

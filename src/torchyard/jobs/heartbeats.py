@@ -12,15 +12,22 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from torchyard.executors.executor import Executor, Handle
-from torchyard.jobs import adoption, attempt_store, attempts, progress, round_store, store
+from torchyard.jobs import (
+    adoption,
+    attempt_store,
+    attempts,
+    one_by_one,
+    progress,
+    round_store,
+    store,
+)
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.room import Room
-from torchyard.jobs.types import Attempt, AttemptNode, JobError, Status
+from torchyard.jobs.types import Attempt, AttemptNode, JobError, NodeState, Status
 
 # A worker is heard of every 5 seconds.
 MISSED_AFTER_S = 30.0
 GIVEN_UP_AFTER_S = 600.0
-_EXITED = "exited"
 
 
 class Heartbeats:
@@ -52,16 +59,17 @@ class Heartbeats:
             every = attempt_store.open_attempts(connection) if wanted else []
             running = adoption.owned(self._room, [one for one in every if one.id in wanted])
             nodes = {one.id: attempt_store.nodes_of(connection, one.id) for one in running}
-        for attempt in running:
-            if attempt.handle is not None:
-                self._look_at(attempt, self._silent(nodes[attempt.id], now), now)
+        one_by_one.each(
+            (attempt for attempt in running if attempt.handle is not None),
+            lambda attempt: self._look_at(attempt, self._silent(nodes[attempt.id], now), now),
+        )
 
     def _silent(self, nodes: Sequence[AttemptNode], now: datetime) -> dict[int, float]:
         """Seconds without a word, by node, of those that missed heartbeats."""
         silences = {
             node.node: (now - max(node.seen_at, self._listening_since)).total_seconds()
             for node in nodes
-            if node.state != _EXITED
+            if node.state is not NodeState.EXITED
         }
         return {node: s for node, s in silences.items() if s >= self._missed_after_s}
 

@@ -1,67 +1,40 @@
 """What runs tell of themselves: metrics, parameters, tags.
 
-Owns: what a valid record is, that a parameter keeps its value, repeats from workers.
-Leaves: tables to history_store.py; where tags are kept to the one who passes `set_tags`.
+Owns: that a parameter keeps its value, repeats from workers, writing and reading them.
+Leaves: what a valid record is to history_records.py; tables to history_store.py; where tags
+are kept to the one who passes `set_tags`.
 Always: the records of one call are stored in one transaction; equal points are stored once; of
 what a worker sends, one bad record never holds up the others.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import Connection
 
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput
 from torchyard.jobs import history_store as store
-from torchyard.jobs import metric_blocks
-from torchyard.jobs.metric_blocks import INT64_MAX, INT64_MIN, Point
-
-KEY_MAX_LENGTH = 250
-TEXT_MAX_LENGTH = 1_000_000
-# What may stand beside a metric of a logged model, and how long it may be.
-_MODEL_FIELDS = {"model_id": 64, "dataset_name": 500, "dataset_digest": 128}
-_NUMBER_NAMES = {"NaN": metric_blocks.NAN, "Infinity": math.inf, "-Infinity": -math.inf}
+from torchyard.jobs import metric_rows
+from torchyard.jobs.history_records import (
+    Metric,
+    ModelMetric,
+    Param,
+    Property,
+    Record,
+    is_storable,
+    read,
+)
+from torchyard.jobs.metric_blocks import Point
+from torchyard.jobs.metric_rows import Row
 
 SetTags = Callable[[Connection, int, Mapping[str, str]], None]
+AddProperties = Callable[[Connection, int, Mapping[str, str]], Mapping[str, str]]
 
 
-class Metric(NamedTuple):
-    """One point of one key; `timestamp` in ms since 1970."""
-
-    key: str
-    timestamp: int
-    step: int
-    value: float
-
-
-@dataclass(frozen=True)
-class Param:
-    key: str
-    value: str
-
-
-@dataclass(frozen=True)
-class Tag:
-    key: str
-    value: str
-
-
-@dataclass(frozen=True)
-class ModelMetric:
-    """A point that was measured of a logged model, maybe on a data set; the run has it too."""
-
-    model_id: str
-    dataset_name: str
-    dataset_digest: str
-    metric: Metric
-
-
-Record = Metric | Param | Tag | ModelMetric
 AddModelMetrics = Callable[[Connection, int, Sequence[ModelMetric]], None]
 
 
@@ -80,6 +53,8 @@ class _Sheaf:
     points: dict[str, list[Point]] = field(default_factory=dict)
     params: list[tuple[int, Param]] = field(default_factory=list)
     tags: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, tuple[int, str]] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
     model_metrics: list[ModelMetric] = field(default_factory=list)
 
     def add(self, place: int, record: Record) -> None:
@@ -92,6 +67,10 @@ class _Sheaf:
             self.points.setdefault(record.key, []).append(kept)
         elif isinstance(record, Param):
             self.params.append((place, record))
+        elif isinstance(record, Row):
+            self.rows.append(record)
+        elif isinstance(record, Property):
+            self.properties.setdefault(record.key, (place, record.value))
         else:
             self.tags[record.key] = record.value
 
@@ -102,6 +81,7 @@ class History:
     Args:
         set_tags: merges tags into a job's own, in the transaction it is given.
         add_model_metrics: keeps what was measured of logged models, likewise.
+        add_properties: adds to a job's own, likewise; says why it refused which.
     """
 
     def __init__(
@@ -109,10 +89,12 @@ class History:
         db: Database,
         set_tags: SetTags,
         add_model_metrics: AddModelMetrics | None = None,
+        add_properties: AddProperties | None = None,
     ) -> None:
         self._db = db
         self._set_tags = set_tags
         self._add_model_metrics = add_model_metrics
+        self._add_properties = add_properties
 
     def append(self, job_id: int, records: Sequence[Record]) -> None:
         """Store all of the records, made by `metric`, `param` and `tag`, or none.
@@ -160,7 +142,7 @@ class History:
             known = max(0, expected - seq)
             sheaves, rejected = _sorted(jobs, records, known)
             for job_id, sheaf in sheaves.items():
-                rejected += self._store(connection, job_id, sheaf)
+                rejected += self._store(connection, job_id, sheaf, counted=True)
             if seq > expected:
                 rejected.append((0, f"{seq - expected:,} records of node {node} are lost"))
             following = max(expected, seq + len(records))
@@ -173,7 +155,9 @@ class History:
             ],
         }
 
-    def _store(self, connection: Connection, job_id: int, sheaf: _Sheaf) -> list[tuple[int, str]]:
+    def _store(
+        self, connection: Connection, job_id: int, sheaf: _Sheaf, counted: bool = False
+    ) -> list[tuple[int, str]]:
         refused = []
         if sheaf.params:
             stored = {key: value for _, key, value in store.params_of(connection, [job_id])}
@@ -186,9 +170,15 @@ class History:
                     refused.append((place, param_changed(record.key, old, record.value)))
             store.add_params(connection, job_id, added)
         if sheaf.points:
-            store.add_points(connection, job_id, sheaf.points)
+            store.add_points(connection, job_id, sheaf.points, counted)
+        if sheaf.rows:
+            metric_rows.add(connection, job_id, sheaf.rows)
         if sheaf.tags:
             self._set_tags(connection, job_id, sheaf.tags)
+        if sheaf.properties and self._add_properties is not None:
+            given = {key: value for key, (_, value) in sheaf.properties.items()}
+            for key, why in self._add_properties(connection, job_id, given).items():
+                refused.append((sheaf.properties[key][0], why))
         if sheaf.model_metrics and self._add_model_metrics is not None:
             self._add_model_metrics(connection, job_id, sheaf.model_metrics)
         return refused
@@ -229,83 +219,6 @@ class History:
             store.drop(connection, job_id)
 
 
-def metric(key: Any, value: Any, timestamp: Any, step: Any = 0) -> Metric:
-    """A metric record from what a client sent.
-
-    Raises:
-        InvalidInput: names the field that is wrong.
-    """
-    _check_key(key, "metric")
-    return Metric(
-        key,
-        _integer(timestamp, "timestamp", key),
-        _integer(step, "step", key),
-        number(value, key),
-    )
-
-
-def of_model(point: Metric, fields: Mapping[str, Any]) -> Metric | ModelMetric:
-    """The point with the logged model and the data set that `fields` may name besides.
-
-    Raises:
-        InvalidInput: one of them is no text, or too long.
-    """
-    if not fields.get("model_id"):
-        return point
-    names = []
-    for name, limit in _MODEL_FIELDS.items():
-        text = fields.get(name) or ""
-        if not isinstance(text, str) or len(text) > limit or not _is_storable(text):
-            raise InvalidInput(f"metric `{point.key}`: `{name}` is no text of up to {limit}")
-        names.append(text)
-    return ModelMetric(names[0], names[1], names[2], point)
-
-
-def param(key: Any, value: Any) -> Param:
-    """A parameter record from what a client sent.
-
-    Raises:
-        InvalidInput: names the field that is wrong.
-    """
-    _check_key(key, "parameter")
-    return Param(key, _text(value, "parameter", key))
-
-
-def tag(key: Any, value: Any) -> Tag:
-    """A tag record from what a client sent.
-
-    Raises:
-        InvalidInput: names the field that is wrong.
-    """
-    _check_key(key, "tag")
-    return Tag(key, _text(value, "tag", key))
-
-
-def number(value: Any, key: str) -> float:
-    """A float from a JSON number or the name of one that JSON lacks; every NaN the same object.
-
-    Raises:
-        InvalidInput: it is neither.
-    """
-    if isinstance(value, str):
-        if value in _NUMBER_NAMES:
-            return _NUMBER_NAMES[value]
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        try:
-            converted = float(value)
-        except OverflowError:
-            raise InvalidInput(f"metric `{key}`: the value does not fit a 64-bit float") from None
-        return converted if converted == converted else metric_blocks.NAN
-    raise InvalidInput(f"metric `{key}`: value `{str(value)[:100]}` is no number")
-
-
-def number_json(value: float) -> float | str:
-    """A float as JSON can say it: `number` reads it back."""
-    if math.isfinite(value):
-        return value
-    return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
-
-
 def param_changed(key: str, old: str, new: str) -> str:
     """Why a parameter is refused."""
     return (
@@ -328,7 +241,7 @@ def _jobs_of(
         for record in records
         if isinstance(record, dict) and isinstance(record.get("run"), str)
     }
-    return {run: job_id_of(run) for run in runs if _is_storable(run)}
+    return {run: job_id_of(run) for run in runs if is_storable(run)}
 
 
 def _sorted(
@@ -343,7 +256,7 @@ def _sorted(
     rejected: list[tuple[int, str]] = []
     for place, body in enumerate(records):
         try:
-            run, record = _read(body)
+            run, record = read(body)
         except InvalidInput as error:
             rejected.append((place, error.message))
             continue
@@ -353,63 +266,6 @@ def _sorted(
         elif place >= known or isinstance(record, Param):
             sheaves.setdefault(job_id, _Sheaf()).add(place, record)
     return sheaves, rejected
-
-
-def _read(body: Any) -> tuple[str, Record]:
-    if not isinstance(body, dict):
-        raise InvalidInput("a record is no JSON object")
-    run, kind = body.get("run"), body.get("kind")
-    if not isinstance(run, str) or not _is_storable(run):
-        raise InvalidInput("a record names no run")
-    key, value = body.get("key"), body.get("value")
-    if kind == "metric":
-        point = metric(key, value, body.get("timestamp"), body.get("step", 0))
-        return run, of_model(point, body)
-    if kind == "param":
-        return run, param(key, value)
-    if kind == "tag":
-        return run, tag(key, value)
-    raise InvalidInput(f"kind `{str(kind)[:50]}` is not metric, param or tag")
-
-
-def _check_key(key: Any, kind: str) -> None:
-    if not isinstance(key, str) or not key:
-        raise InvalidInput(f"a {kind} has no key")
-    if len(key) > KEY_MAX_LENGTH:
-        raise InvalidInput(
-            f"{kind} key `{key[:50]}…` has {len(key)} characters, {KEY_MAX_LENGTH} at the most"
-        )
-    if not _is_storable(key):
-        raise InvalidInput(f"{kind} key {key[:50]!a} holds characters that are no text")
-
-
-def _text(value: Any, kind: str, key: str) -> str:
-    if not isinstance(value, str):
-        raise InvalidInput(f"{kind} `{key}`: the value is no text")
-    if len(value) > TEXT_MAX_LENGTH:
-        raise InvalidInput(
-            f"{kind} `{key}`: the value has {len(value)} characters, {TEXT_MAX_LENGTH} at the most"
-        )
-    if not _is_storable(value):
-        raise InvalidInput(f"{kind} `{key}`: the value holds characters that are no text")
-    return value
-
-
-def _is_storable(text: str) -> bool:
-    """JSON can say half a surrogate pair and NUL, which databases refuse."""
-    if text.isascii():
-        return "\0" not in text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\0" not in text
-
-
-def _integer(value: Any, field_name: str, key: str) -> int:
-    if type(value) is not int or not INT64_MIN <= value <= INT64_MAX:
-        raise InvalidInput(f"metric `{key}`: {field_name} `{str(value)[:50]}` is no 64-bit integer")
-    return value
 
 
 def _in_pieces(job_ids: list[int], size: int = 500) -> list[list[int]]:

@@ -18,7 +18,7 @@ from torchyard.base.errors import InvalidInput, NotFound, nearest
 from torchyard.jobs import actions, chart_store, charts, exact_history, exports
 from torchyard.jobs.chart_store import By, Points, Window
 from torchyard.jobs.charts import Chart, Line
-from torchyard.jobs.history import number_json
+from torchyard.jobs.history_records import number_json
 from torchyard.jobs.metric_blocks import INT64_MAX, INT64_MIN
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Job

@@ -1,14 +1,15 @@
 """The tables of run history: metrics in packed blocks, parameters, how far workers have come.
 
 Owns: SQL of run history, storing equal points once.
-Leaves: what a valid record is to history.py.
+Leaves: what a valid record is to history_records.py.
 Always: the points of a key are its blocks by number, then its tail, in order of arrival.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -31,9 +32,9 @@ from sqlalchemy import (
 )
 
 from torchyard.base.db import metadata
-from torchyard.jobs import metric_blocks
+from torchyard.jobs import arrival_order, metric_blocks
 from torchyard.jobs.attempt_store import attempts
-from torchyard.jobs.metric_blocks import NAN, POINT_BYTES, TAIL_POINTS, Point
+from torchyard.jobs.metric_blocks import NAN, POINT_BYTES, Point
 
 # Databases bound the number of parameters in one statement.
 _KEYS_A_QUERY = 400
@@ -111,9 +112,16 @@ class Latest(NamedTuple):
 
 
 def add_points(
-    connection: Connection, job_id: int, points_by_key: Mapping[str, Sequence[Point]]
+    connection: Connection,
+    job_id: int,
+    points_by_key: Mapping[str, Sequence[Point]],
+    counted: bool = False,
 ) -> None:
-    """Append what is not there yet; points made by `metric_blocks.point`."""
+    """Append what is not there yet; points made by `metric_blocks.point`.
+
+    Args:
+        counted: the sender counts what it sends, so that nothing comes twice.
+    """
     known = _metrics_of(connection, job_id, list(points_by_key))
     inserts: list[dict[str, Any]] = []
     updates: list[dict[str, Any]] = []
@@ -124,16 +132,16 @@ def add_points(
         fresh = list(dict.fromkeys(points))
         if row is not None:
             fresh = _unseen(connection, row, tail, fresh)
+            if not counted:
+                fresh = _unsettled(connection, row, tail, fresh)
         if not fresh:
             continue
-        values = _grown(row, fresh)
-        tail += fresh
-        if len(tail) >= TAIL_POINTS:
-            for piece in metric_blocks.cut(tail):
-                blocks.append(_block(job_id, key, values["blocks"], piece))
-                values["blocks"] += 1
-            tail = []
-        values["tail"] = metric_blocks.pack(tail)
+        laid = arrival_order.add(tail, fresh, 0 if row is None else row.points - len(tail))
+        values = _grown(row, len(fresh), laid.shown)
+        for piece in metric_blocks.cut(laid.finished):
+            blocks.append(_block(job_id, key, values["blocks"], piece))
+            values["blocks"] += 1
+        values["tail"] = metric_blocks.pack(laid.tail)
         if row is None:
             inserts.append({"job_id": job_id, "key": key, **values})
         else:
@@ -180,7 +188,37 @@ def _unseen(
     return [one for one in points if one not in seen]
 
 
-def _grown(row: Row[Any] | None, fresh: list[Point]) -> dict[str, Any]:
+def _unsettled(
+    connection: Connection, row: Row[Any], tail: list[Point], points: list[Point]
+) -> list[Point]:
+    """Without points that have got their numbers since they were sent first."""
+    oldest = tail[0].step if tail and arrival_order.waits(tail[0]) else None
+    late = [
+        one
+        for one in points
+        if one.timestamp <= row.max_timestamp
+        and arrival_order.waits(one)
+        and (oldest is None or one.step < oldest)
+    ]
+    if not late:
+        return points
+    table = metric_blocks_table.c
+    query = select(table.data).where(
+        table.job_id == row.job_id,
+        table.key == row.key,
+        table.min_timestamp <= max(one.timestamp for one in late),
+        table.max_timestamp >= min(one.timestamp for one in late),
+    )
+    settled = {
+        (one.timestamp, one.value)
+        for (data,) in connection.execute(query)
+        for one in metric_blocks.unpack(data)
+    }
+    gone = {one for one in late if (one.timestamp, one.value) in settled}
+    return [one for one in points if one not in gone]
+
+
+def _grown(row: Row[Any] | None, count: int, fresh: list[Point]) -> dict[str, Any]:
     newest = metric_blocks.latest(fresh)
     box = metric_blocks.bounds(fresh)
     points, blocks, max_step, max_timestamp = 0, 0, box.max_step, box.max_timestamp
@@ -190,7 +228,7 @@ def _grown(row: Row[Any] | None, fresh: list[Point]) -> dict[str, Any]:
         before = Point(row.latest_timestamp, row.latest_step, _value(row.latest_value))
         newest = metric_blocks.latest((before, newest))
     return {
-        "points": points + len(fresh),
+        "points": points + count,
         "blocks": blocks,
         "latest_step": newest.step,
         "latest_timestamp": newest.timestamp,
@@ -215,30 +253,38 @@ def points_of(
     connection: Connection, job_id: int, key: str, offset: int, limit: int | None
 ) -> list[Point]:
     """`limit` points from `offset` on, in order of arrival."""
-    return list(islice(_points_from(connection, job_id, key, offset), limit))
+    return list(islice(_points_from(connection, job_id, key, offset, limit), limit))
 
 
-def _points_from(connection: Connection, job_id: int, key: str, offset: int) -> Iterator[Point]:
+def _points_from(
+    connection: Connection, job_id: int, key: str, offset: int, limit: int | None
+) -> Iterator[Point]:
+    """From `offset` on; those beyond `limit` may be missing."""
     table = metric_blocks_table.c
     place = (table.job_id == job_id) & (table.key == key)
-    first, skip = 0, offset
-    if offset:
-        counts = connection.execute(select(table.count).where(place).order_by(table.number))
-        for (count,) in counts.all():
-            if skip < count:
-                break
-            first, skip = first + 1, skip - count
-    query = select(table.data).where(place, table.number >= first).order_by(table.number)
-    rows = connection.execute(query)
-    for (data,) in rows:
+    query = select(table.data).where(place).order_by(table.number)
+    skip = offset
+    if offset or limit is not None:
+        # PostgreSQL's driver fetches all that a query finds, and a page is a small part of it.
+        rows = connection.execute(select(table.count).where(place).order_by(table.number)).all()
+        ends = list(accumulate(count for (count,) in rows))
+        first = bisect_right(ends, offset)
+        skip -= ends[first - 1] if first else 0
+        query = query.where(table.number >= first)
+        if limit is not None:
+            query = query.where(table.number <= bisect_left(ends, offset + limit))
+    for (data,) in connection.execute(query):
         points = metric_blocks.unpack(data)
         yield from points[skip:] if skip else points
         skip = 0
-    tail = connection.execute(
-        select(metrics.c.tail).where(metrics.c.job_id == job_id, metrics.c.key == key)
-    ).scalar()
-    if tail and skip * POINT_BYTES < len(tail):
-        yield from metric_blocks.unpack(tail)[skip:]
+    row = connection.execute(
+        select(metrics.c.points, metrics.c.tail).where(
+            metrics.c.job_id == job_id, metrics.c.key == key
+        )
+    ).one_or_none()
+    if row is not None and skip * POINT_BYTES < len(row.tail):
+        before = row.points - len(row.tail) // POINT_BYTES
+        yield from arrival_order.shown(metric_blocks.unpack(row.tail), before)[skip:]
 
 
 def latest_of(connection: Connection, job_ids: Collection[int]) -> list[Latest]:

@@ -140,7 +140,10 @@ def _check_table(room: Room, name: str, given: Input, found: Path | None = None)
         file = found / "MLTable" if found is not None else _in_snapshot(room, given)
         table = yaml.safe_load(file.read_text())
         paths = [str(value) for entry in table["paths"] for value in entry.values()]
-    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+    except (
+        *(OSError, ValueError, yaml.YAMLError, RecursionError),
+        *(KeyError, TypeError, AttributeError),
+    ) as error:
         raise InvalidInput(
             f"input `{name}` has no file `MLTable` with `paths`",
             "add it, or use `type: uri_folder`",

@@ -16,7 +16,7 @@ from torchyard.base import disk
 from torchyard.base.errors import DatabaseAway
 from torchyard.environments.types import from_json as environment_from_json
 from torchyard.executors.executor import DevicesTaken, Executor, Handle
-from torchyard.jobs import attempt_store, attempts, inputs, planner, spec, store
+from torchyard.jobs import attempt_store, attempts, endings, inputs, planner, spec, store
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Attempt, JobError
 from torchyard.plan import LaunchPlan
@@ -55,7 +55,7 @@ class Launcher:
                 raise  # so is this one
             _log.exception("attempt %s could not be launched", attempt.id)
             message = f"the job could not be launched: {error}"
-            attempts.fail(
+            endings.fail(
                 self._room, attempt, JobError("launch_failed", message, "see `yard server logs`")
             )
             return

@@ -16,10 +16,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchyard.base import locks
+from torchyard.base import files, locks
 
 _BUILD = re.compile(r"\.building-([0-9a-f]+)-\d+\Z")
-_DRAFT = re.compile(r"\..+\.[0-9a-f]{8,12}\.part\Z")
 _UPLOADS = ".uploads"
 
 
@@ -79,7 +78,7 @@ def _drafts(top: Path) -> Iterator[Leftover]:
             for path in _children(Path(current, _UPLOADS)):
                 yield Leftover(path, "an upload in parts")
         for name in names:
-            if _DRAFT.match(name):
+            if files.is_draft(name):
                 yield Leftover(Path(current, name), "an upload")
 
 

@@ -1,26 +1,47 @@
 """How much of what a job prints is kept.
 
-Owns: the last line of a log that is cut, telling the user.
+Owns: taking a piece of a log, the last line of one that is cut, telling the user.
 Leaves: the bytes to logs.py, the property to own_properties.py.
 Always: the job itself goes on; a cut log says so at its end, and the job says it once.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.jobs import own_properties, progress, store
-from torchyard.jobs.logs import Logs
-from torchyard.jobs.types import Attempt, Event, Job
+from torchyard.jobs import actions, own_properties, progress, store
+from torchyard.jobs.logs import LogGap, Logs
+from torchyard.jobs.room import Room
+from torchyard.jobs.types import Event, Job
 
 
-def append(logs: Logs, attempt: Attempt, job: Job, path: str, offset: int, content: bytes) -> int:
+def answer(
+    room: Room, job: Job, attempt: int, path: str, offset: int, content: bytes
+) -> tuple[int, dict[str, Any]]:
+    """Take a piece of a log; the HTTP status and the body that its sender goes on by.
+
+    Args:
+        attempt: its number; 0 for a run without attempts.
+    """
+    try:
+        size = append(room.logs, job, attempt, path, offset, content)
+    except LogGap as gap:
+        return gap.http_status, {**gap.to_json(), "size": gap.size_bytes}
+    if size < 0:
+        tell(room.db, room.clock, job)
+    room.signals.notify(actions.job_key(job))
+    return 200, {"size": size} if size >= 0 else {"size": offset, "full": True}
+
+
+def append(logs: Logs, job: Job, attempt: int, path: str, offset: int, content: bytes) -> int:
     """As `Logs.append`; -1 when the log is cut and takes no more."""
     quota_mb = own_properties.log_quota_mb(job.properties)
     return logs.append_within(
-        attempt.workspace,
-        attempt.job_name,
-        attempt.number,
+        job.workspace,
+        job.name,
+        attempt,
         path,
         offset,
         content,

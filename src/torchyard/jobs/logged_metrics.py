@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from sqlalchemy import Connection
 
 from torchyard.jobs import store
-from torchyard.jobs.history import ModelMetric
+from torchyard.jobs.history_records import ModelMetric
 from torchyard.models import logged
 from torchyard.models.types import LoggedMetric
 

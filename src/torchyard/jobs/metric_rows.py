@@ -3,14 +3,14 @@
 Owns: the table of such rows, their SQL.
 Leaves: numbers with a name to history.py, files to artifacts.py, protocols to azureml/.
 Always: a row is kept once, known by the id that its client gave it; rows of a name come back in
-the order in which they arrived.
+the order in which they were logged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from sqlalchemy import (
@@ -27,6 +27,9 @@ from sqlalchemy import (
 )
 
 from torchyard.base.db import Instant, insert_new, metadata
+from torchyard.base.errors import InvalidInput
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 metric_rows = Table(
     "metric_rows",
@@ -59,6 +62,32 @@ class Row:
     step: int | None = None
 
 
+def read(body: Mapping[str, Any]) -> Row:
+    """A row from a record, as worker/azure_records.py makes them.
+
+    Raises:
+        InvalidInput: names what is wrong.
+    """
+    key, row_id, moment_us = body.get("key"), body.get("id"), body.get("moment_us")
+    columns, values, step = body.get("columns"), body.get("values"), body.get("step")
+    if not isinstance(key, str) or not key or not isinstance(row_id, str) or not row_id:
+        raise InvalidInput("a row of a metric has no name or no id")
+    if not isinstance(columns, dict) or not isinstance(values, dict):
+        raise InvalidInput(f"metric `{key[:100]}`: a row without `columns` or `values`")
+    if type(moment_us) is not int or not (step is None or _is_int64(step)):
+        raise InvalidInput(f"metric `{key[:100]}`: a row's time or step is no whole number")
+    try:
+        at = _EPOCH + timedelta(microseconds=moment_us)
+    except OverflowError:
+        raise InvalidInput(f"metric `{key[:100]}`: a row's time is out of range") from None
+    kind = str(body.get("type") or "")[:64]
+    return Row(row_id[:64], key[:250], kind, columns, values, at, step)
+
+
+def _is_int64(value: object) -> bool:
+    return type(value) is int and -(1 << 63) <= value < 1 << 63
+
+
 def add(connection: Connection, job_id: int, rows: Sequence[Row]) -> None:
     """Add those that are not there yet."""
     for row in rows:
@@ -66,11 +95,12 @@ def add(connection: Connection, job_id: int, rows: Sequence[Row]) -> None:
 
 
 def of_job(connection: Connection, job_id: int, key: str = "") -> list[Row]:
-    """In order of arrival; those of one key, or all."""
+    """In the order in which they were logged; those of one key, or all."""
     query = select(metric_rows).where(metric_rows.c.job_id == job_id)
     if key:
         query = query.where(metric_rows.c.key == key)
-    found = connection.execute(query.order_by(metric_rows.c.number)).mappings()
+    # Clients send several batches at once; the rows of a list have one moment.
+    found = connection.execute(query.order_by(metric_rows.c.at, metric_rows.c.number)).mappings()
     return [
         Row(**{name: value for name, value in row.items() if name not in ("number", "job_id")})
         for row in found

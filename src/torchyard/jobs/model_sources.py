@@ -92,7 +92,7 @@ def _of_data(room: Room, workspace: str, path: str, folder: Path) -> Source:
         top = f"{place.path.rstrip('/')}/" if place.path.strip("/") else ""
         wanted = [(f"{top}{entry.path}", entry.path) for entry in place.files.walk(place.path)]
     if not wanted:
-        raise NotFound(f"there is nothing at `{path}`", at=["path"])
+        raise NotFound(f"there is nothing at `{path}`", "check the path", at=["path"])
     found = tuple((inside, folder / str(number)) for number, (_, inside) in enumerate(wanted))
     place.files.fetch(
         [(source, target) for (source, _), (_, target) in zip(wanted, found, strict=True)]

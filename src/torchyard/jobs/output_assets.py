@@ -22,6 +22,12 @@ from torchyard.jobs.types import Job
 from torchyard.models import actions as models
 
 _log = logging.getLogger(__name__)
+_LOCKS = 16
+
+
+def are_named(job: Job) -> bool:
+    """Whether anything of the job is to be registered."""
+    return any(output.name for output in spec.read(job.spec).outputs.values())
 
 
 def register(room: Room, job: Job) -> None:
@@ -33,8 +39,8 @@ def register(room: Room, job: Job) -> None:
             continue
         places = places or outputs.places(job)
         try:
-            # The last report of an attempt and a scheduler's look may come at once.
-            with locks.held(room.lock("outputs")):
+            # A server that takes over may come while the one before it is at work still.
+            with locks.held(room.lock(f"outputs-{job.id % _LOCKS}")):
                 _register(room, job, name, output, places[name])
         except TorchyardError as error:
             _tell(room, job, f"output `{name}` could not be registered: {error.message}")

@@ -144,6 +144,26 @@ def variables(
     workspace: Workspace, job: Job, attempt: Attempt, run_token: str, server_url: str
 ) -> dict[str, str]:
     """The variables of REST.md section 8 that do not depend on node or rank."""
+    names = whereabouts(workspace, job, server_url)
+    scope = names["AZUREML_WORKSPACE_SCOPE"]
+    return {
+        **names,
+        "AZUREML_RUN_TOKEN": run_token,
+        **_framework(spec.read(job.spec).distribution),
+        "AZUREML_TARGET_TYPE": "batchai",
+        "AZUREML_COMPUTE_USE_COMMON_RUNTIME": "true",
+        "AZUREML_CR_AZUREML_CONTEXT": json.dumps(
+            {"run_id": job.name, "experiment_name": job.experiment_name, "workspace": scope}
+        ),
+        # The address would be the relay's, which ends with the job.
+        "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+        "TORCHYARD_JOB": job.name,
+        "TORCHYARD_ATTEMPT_NUMBER": str(attempt.number),
+    }
+
+
+def whereabouts(workspace: Workspace, job: Job, server_url: str) -> dict[str, str]:
+    """Which run a script is, and where it is recorded, in Azure's and MLflow's variables."""
     scope = (
         f"/subscriptions/{workspace.subscription_id}/resourceGroups/{workspace.resource_group}"
         f"/providers/Microsoft.MachineLearningServices/workspaces/{workspace.name}"
@@ -162,21 +182,10 @@ def variables(
         "AZUREML_ARM_RESOURCEGROUP": workspace.resource_group,
         "AZUREML_ARM_WORKSPACE_NAME": workspace.name,
         "AZUREML_ARM_PROJECT_NAME": job.experiment_name,
-        "AZUREML_RUN_TOKEN": run_token,
         "AZUREML_SERVICE_ENDPOINT": server_url,
         "AZUREML_DISCOVERY_SERVICE_ENDPOINT": f"{server_url}/discovery",
         "AZUREML_RUN_HISTORY_SERVICE_ENDPOINT": server_url,
-        **_framework(spec.read(job.spec).distribution),
-        "AZUREML_TARGET_TYPE": "batchai",
-        "AZUREML_COMPUTE_USE_COMMON_RUNTIME": "true",
-        "AZUREML_CR_AZUREML_CONTEXT": json.dumps(
-            {"run_id": job.name, "experiment_name": job.experiment_name, "workspace": scope}
-        ),
         "MLFLOW_EXPERIMENT_ID": str(job.experiment_id),
         "MLFLOW_EXPERIMENT_NAME": job.experiment_name,
         "MLFLOW_RUN_ID": job.name,
-        # The address would be the relay's, which ends with the job.
-        "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-        "TORCHYARD_JOB": job.name,
-        "TORCHYARD_ATTEMPT_NUMBER": str(attempt.number),
     }

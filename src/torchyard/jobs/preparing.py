@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 
 from torchyard.base.errors import DatabaseAway, TorchyardError
@@ -19,14 +19,23 @@ from torchyard.data import datastores, remote
 from torchyard.data.fetching import FetchCanceled
 from torchyard.environments.types import BuildCanceled, EnvironmentSpec
 from torchyard.environments.types import from_json as environment_from_json
-from torchyard.jobs import build_logs, inputs, progress, round_store, secrets, spec, store
+from torchyard.jobs import (
+    build_logs,
+    inputs,
+    one_by_one,
+    progress,
+    round_store,
+    secrets,
+    spec,
+    store,
+)
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Job, JobError, Stage, Status
 
 _log = logging.getLogger(__name__)
 # A round ends after so long or so many: what was prepared may start meanwhile.
-_ROUND_S = 0.5
+_ROUND = timedelta(seconds=0.5)
 _MOST = 1000
 _ALL = 1 << 31
 
@@ -50,7 +59,7 @@ class Preparer:
 
     def prepare(self) -> None:
         """One round; jobs that wait for one environment are looked at together."""
-        until_s = time.monotonic() + _ROUND_S
+        until = self._room.clock.now() + _ROUND
         with self._room.db.read() as connection:
             wanted = round_store.environments_wanted(connection)
         for one in wanted:
@@ -59,19 +68,32 @@ class Preparer:
             environment = environment_from_json(pinned)
             built = self._room.environments.is_built(environment) is not None
             for job in self._next(one, None if built else Status.NOT_STARTED):
-                if not built:
-                    self._build(job, environment)
-                elif self._has_inputs(job):
-                    self._keep_log(job)
-                    self._prepared(job.id)
-                else:
-                    self._fetch(job)
-                if time.monotonic() > until_s:
+                try:
+                    self._look_at(job, environment, built)
+                except Exception as error:
+                    self._refuse(job, error)
+                if self._room.clock.now() > until:
                     # Those that are queued by now may start meanwhile.
                     self._room.bell.set()
                     return
             if not built:
                 self._start_build(environment)
+
+    def _look_at(self, job: Job, environment: EnvironmentSpec, built: bool) -> None:
+        if not built:
+            self._build(job, environment)
+        elif self._has_inputs(job):
+            self._keep_log(job)
+            self._prepared(job.id)
+        else:
+            self._fetch(job)
+
+    def _refuse(self, job: Job, error: Exception) -> None:
+        """What can't be said of a job is its end, and holds up no other."""
+        if not one_by_one.is_own(error):
+            raise error
+        _log.error("job %s can't be prepared", job.name, exc_info=error)
+        self._fail(job, JobError("internal", f"the job can't be prepared: {error!r}"))
 
     def _next(self, wanted: round_store.Waiting, status: Status | None) -> Iterator[Job]:
         """The jobs of one environment that something can be done for now, one by one."""
@@ -179,12 +201,15 @@ class Preparer:
     def _build_failed(self, environment: EnvironmentSpec, error: TorchyardError | JobError) -> None:
         for job in self._preparing(environment):
             build_logs.keep(self._room, job)
-            with self._room.db.write() as connection:
-                current = store.job_by_id(connection, job.id)
-                if current.status is Status.PREPARING:
-                    now = self._room.clock.now()
-                    progress.end(connection, current, Status.FAILED, now, error=error)
-            self._room.signals.notify(job_key(job))
+            self._fail(job, error)
+
+    def _fail(self, job: Job, error: TorchyardError | JobError) -> None:
+        with self._room.db.write() as connection:
+            current = store.job_by_id(connection, job.id)
+            if current.status in (Status.NOT_STARTED, Status.PREPARING):
+                now = self._room.clock.now()
+                progress.end(connection, current, Status.FAILED, now, error=error)
+        self._room.signals.notify(job_key(job))
 
     def _has_inputs(self, job: Job) -> bool:
         if job.id in self._fetching:
@@ -218,25 +243,17 @@ class Preparer:
             self._room.bell.set()
 
     def _bring(self, job: Job) -> None:
-        error: TorchyardError | JobError | None = None
         try:
             inputs.bring(self._room, job, lambda: self._stopping.is_set() or self._has_ended(job))
         except FetchCanceled:
             pass
         except DatabaseAway:
-            return  # the next round begins anew
-        except TorchyardError as failure:
-            error = failure
-        except Exception as failure:
+            pass  # the next round begins anew
+        except TorchyardError as error:
+            self._fail(job, error)
+        except Exception as error:
             _log.exception("the inputs of %s could not be fetched", job.name)
-            error = JobError("internal", f"the inputs could not be fetched: {failure!r}")
-        if error is not None:
-            with self._room.db.write() as connection:
-                current = store.job_by_id(connection, job.id)
-                if current.status is Status.PREPARING:
-                    now = self._room.clock.now()
-                    progress.end(connection, current, Status.FAILED, now, error=error)
-            self._room.signals.notify(job_key(job))
+            self._fail(job, JobError("internal", f"the inputs could not be fetched: {error!r}"))
 
     def _has_ended(self, job: Job) -> bool:
         with self._room.db.read() as connection:

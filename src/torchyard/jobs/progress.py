@@ -1,7 +1,7 @@
 """How a job moves: statuses, stages, notices, its end.
 
 Owns: the one way to change a status, the timeline, what the end of an attempt gives back.
-Leaves: why it moves to actions.py, attempts.py and scheduler.py.
+Leaves: why it moves to actions.py, attempts.py, endings.py and scheduler.py.
 Always: runs inside the caller's write transaction; a move that `MOVES` does not list is our own
 mistake and raises; a job that has ended stays as it is.
 """
@@ -91,7 +91,10 @@ def end(
     error: JobError | TorchyardError | None = None,
     attempt: Attempt | None = None,
 ) -> None:
-    """Bring the job to its end and give back what it held."""
+    """Bring the job to its end and give back what it held.
+
+    Runs below it that its scripts have left running end as it does: nobody else will end them.
+    """
     if isinstance(error, TorchyardError):
         error = JobError(error.code, error.message, error.hint)
     if attempt is not None:
@@ -101,7 +104,16 @@ def end(
     store.change_job(
         connection, job.id, exit_code=exit_code, error=None if error is None else vars(error)
     )
+    _end_runs_below(connection, job, status, now)
     move(connection, job, status, now)
+
+
+def _end_runs_below(connection: Connection, job: Job, status: Status, now: datetime) -> None:
+    left = store.running_runs(connection, job.workspace, [job.name])
+    while left:
+        for run in left:
+            store.change_job(connection, run.id, status=status.value, ended_at=now)
+        left = store.running_runs(connection, job.workspace, [run.name for run in left])
 
 
 def try_again(

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from sqlalchemy import select
 
+from torchyard.base import files
 from torchyard.base.errors import Conflict
 from torchyard.environments import caches
 from torchyard.jobs import leftovers, references, store
@@ -30,6 +31,7 @@ DAY_S = 86_400.0
 # Blobs of an upload that is under way are named by nothing; none takes this long.
 _UPLOAD_S = DAY_S
 _LEAST_S = 600.0
+_CLIENTS = "the command's own: the hashes of what it has uploaded from here"
 
 
 @dataclass(frozen=True)
@@ -209,7 +211,8 @@ def _caches(room: Room, wishes: Wishes) -> Iterator[Thing]:
             continue  # copies of inputs, and removals: told of elsewhere
         size, used_at_s = _size(folder), folder.stat().st_mtime
         if folder != uv:
-            yield Thing("cache", folder.name, size, False, "not made by torchyard", used_at_s)
+            why = _CLIENTS if folder.name == "snapshots" else "not made by torchyard"
+            yield Thing("cache", folder.name, size, False, why, used_at_s)
             continue
         goes, why = _by_age(room, wishes, used_at_s)
         if not goes and wishes.caches_bytes is not None and size > wishes.caches_bytes:
@@ -253,7 +256,10 @@ def _scratch(room: Room, wishes: Wishes) -> Iterator[Thing]:
     now_s = room.clock.now().timestamp()
     top = room.home / "scratch"
     for folder in sorted(top.iterdir()) if top.exists() else ():
-        used_at_s = folder.stat().st_mtime
+        try:
+            used_at_s = folder.stat().st_mtime
+        except FileNotFoundError:
+            continue  # cleaned up since it was listed
         goes, why = True, "its attempt is gone"
         if folder.name in owned:
             goes, why = False, f"job `{owned[folder.name]}` is not cleaned up yet"
@@ -273,8 +279,7 @@ def _remove_scratch(room: Room, name: str) -> bool:
     with room.db.read() as connection:
         if name in references.attempts_with_folder(connection):
             return False
-    shutil.rmtree(folder, ignore_errors=True)
-    return True
+    return files.remove(folder)
 
 
 # Logs

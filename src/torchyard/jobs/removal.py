@@ -17,6 +17,7 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from torchyard.base import files, locks
+from torchyard.base.errors import DatabaseAway, TorchyardError
 from torchyard.data import actions as data
 from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE, artifacts_of, output_of
 from torchyard.jobs import (
@@ -90,8 +91,10 @@ def _remove_all(room: Room, marks: Sequence[Mark], stopped: Callable[[], bool]) 
         try:
             if _remove(room, mark, mark.name in needed[mark.workspace]):
                 gone.append(mark.name)
-        except OSError:
-            _log.exception("job %s could not be deleted whole; it is tried again", mark.name)
+        except DatabaseAway:
+            raise
+        except (OSError, TorchyardError) as error:
+            _log.warning("job %s can't be deleted whole, tried again later: %s", mark.name, error)
     return gone
 
 
@@ -110,8 +113,8 @@ def _remove(room: Room, mark: Mark, needed: bool) -> bool:
         return False
     for folder in _folders(room, job, tries):
         # What can't be removed keeps its rows, so that it is not forgotten.
-        if folder.exists():
-            shutil.rmtree(folder)
+        if folder.exists() and not files.remove(folder):
+            shutil.rmtree(folder)  # says why
     while not _dropped(room, job):
         pass
     return True

@@ -80,17 +80,6 @@ def any_pending(connection: Connection) -> bool:
     return connection.execute(query).scalar() is not None
 
 
-def tombstone(connection: Connection, workspace: str, name: str) -> Mark | None:
-    """Of the last job of that name."""
-    row = connection.execute(
-        select(removed_jobs)
-        .where(removed_jobs.c.workspace == workspace, removed_jobs.c.name == name)
-        .order_by(removed_jobs.c.job_id.desc())
-        .limit(1)
-    ).one_or_none()
-    return None if row is None else Mark(**row._mapping)
-
-
 def numbered(connection: Connection, jobs: Table, values: Mapping[str, Any]) -> dict[str, Any]:
     """A new job's values, with its number where the database would give an old one again.
 

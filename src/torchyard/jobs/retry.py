@@ -1,7 +1,7 @@
 """Whether a job that failed is tried again.
 
 Owns: the policy a job asks for by its properties, and what it says of one failure.
-Leaves: queueing the job again to attempts.py, starting it to scheduler.py, causes to the worker.
+Leaves: queueing the job again to endings.py, starting it to scheduler.py, causes to the worker.
 Always: decided from what is stored of the attempt, so that a server started anew decides alike;
 nothing is tried again that a person or a limit ended.
 """
@@ -33,6 +33,8 @@ HOPELESS = (
     "script_missing",
     "usage_error",
     "upload_refused",
+    "output_unreadable",
+    "input_unreadable",
     "unknown_placeholder",
 )
 # Somebody meant them.
@@ -41,11 +43,13 @@ _MEANT = ("canceled", "timeout", "stopped")
 
 @dataclass(frozen=True)
 class Failure:
-    """What is known of how an attempt failed; `text` is the end of what its ranks printed."""
+    """What is known of how an attempt failed; `printed` are the patterns of its policy that the end
+    of what its ranks printed has.
+    """
 
     code: str
     exit_code: int
-    text: str = ""
+    printed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -54,13 +58,12 @@ class Matcher:
 
     kind: str
     exit_code: int = 0
-    pattern: re.Pattern[str] | None = None
+    pattern: str = ""
     code: str = ""
 
     def fits(self, failure: Failure) -> bool:
         if self.kind == "log":
-            assert self.pattern is not None
-            return self.pattern.search(failure.text) is not None
+            return self.pattern in failure.printed
         if self.kind == "code":
             return failure.code == self.code
         return failure.exit_code == self.exit_code
@@ -77,8 +80,10 @@ class Policy:
     elsewhere: tuple[Matcher, ...] = ()
 
     @property
-    def reads_logs(self) -> bool:
-        return any(one.kind == "log" for one in (*self.on, *self.never, *self.elsewhere))
+    def patterns(self) -> list[str]:
+        """What is to be looked for in the logs."""
+        matchers = (*self.on, *self.never, *self.elsewhere)
+        return list(dict.fromkeys(one.pattern for one in matchers if one.kind == "log"))
 
 
 @dataclass(frozen=True)
@@ -157,7 +162,7 @@ def _matcher(key: str, word: str) -> Matcher:
             number = int(rest) if rest.isdigit() else signal.Signals[_signal(rest)].value
             return Matcher("signal", exit_code=128 + number)
         if kind == "log" and len(rest) > 2 and rest[0] == rest[-1] == "/":
-            return Matcher("log", pattern=re.compile(rest[1:-1], re.MULTILINE))
+            return Matcher("log", pattern=re.compile(rest[1:-1], re.MULTILINE).pattern)
     except (ValueError, KeyError, re.error) as error:
         raise _not_understood(key, word, f": {error}") from error
     if re.fullmatch(r"[a-z][a-z0-9_]*", word):

@@ -14,9 +14,9 @@ from sqlalchemy import Connection, exists, func, select
 
 from torchyard.jobs.attempt_store import attempt_nodes, attempts
 from torchyard.jobs.store import jobs
-from torchyard.jobs.types import Status
+from torchyard.jobs.types import NodeState, Status
 
-_EXITED = "exited"
+_EXITED = NodeState.EXITED.value
 _TO_PREPARE = (Status.NOT_STARTED.value, Status.PREPARING.value)
 
 

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Body, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, StreamingResponse
 
+from torchyard.base import fields
 from torchyard.base.errors import InvalidInput, InvalidSpec
 from torchyard.jobs import actions, artifacts, preemption, preflights, streams, submission
 from torchyard.jobs.room import Room
@@ -30,9 +31,8 @@ def router(room: Room) -> APIRouter:
         response: Response,
         document: Annotated[Any, Body()],
     ) -> dict[str, Any]:
-        if not isinstance(document, dict):
-            raise InvalidSpec("the job must be a mapping of keys to values")
-        job, is_new = submission.create(room, workspace, document, identity)
+        asked = fields.mapping(document, "the job")
+        job, is_new = submission.create(room, workspace, asked, identity)
         audit.note_about(request.scope, job=job.name)
         response.status_code = 201 if is_new else 200
         return job_json(room, job)
@@ -63,7 +63,7 @@ def router(room: Room) -> APIRouter:
             workspace,
             experiment_name=experiment_name,
             status=status,
-            archived=_archived(archived),
+            archived=fields.archived(archived),
             parent=parent,
             tags=tag or (),
             before=before,
@@ -147,14 +147,6 @@ def router(room: Room) -> APIRouter:
         return FileResponse(found, media_type="application/octet-stream")
 
     return routes
-
-
-def _archived(text: str) -> bool | None:
-    """`false` hides archived ones, `true` shows them too, `only` nothing else."""
-    known = {"false": False, "true": None, "only": True}
-    if text.lower() not in known:
-        raise InvalidInput(f"`archived` is `{text}`", f"use one of: {', '.join(known)}")
-    return known[text.lower()]
 
 
 def _offsets(text: str) -> dict[str, int]:

@@ -205,7 +205,9 @@ def _of_experiment(asked: Condition | Order, dialect: str) -> _Side:
     if asked.key == "name":
         return _Side(experiments.c.name)
     if asked.key == "experiment_id":
-        return _Side(experiments.c.id)
+        # Ordered as numbers, compared as the texts that clients know.
+        number = experiments.c.id
+        return _Side(number if isinstance(asked, Order) else cast(number, String))
     created = type_coerce(experiments.c.created_at, BigInteger)
     if asked.key == "creation_time":
         return _Side(_milliseconds(created), is_number=True)

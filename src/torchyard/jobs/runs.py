@@ -7,7 +7,7 @@ Always: a deleted experiment or run keeps its name and can be brought back.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -25,9 +25,11 @@ from torchyard.jobs import (
 from torchyard.jobs.dataset_inputs import DatasetInput
 from torchyard.jobs.room import Room
 from torchyard.jobs.run_search import View
-from torchyard.jobs.types import Experiment, Job, Status
+from torchyard.jobs.types import Experiment, Job, JobError, Status
 
 RUN = "run"
+# Changes of tags, or what they are for the tags that there are, asked where nobody else writes.
+Tags = Mapping[str, str | None] | Callable[[Mapping[str, str]], Mapping[str, str | None]]
 _IDS_A_QUERY = 500
 
 
@@ -163,16 +165,20 @@ def create_run(
     experiment_id: int,
     owner: str,
     display_name: str,
-    started_at: datetime,
+    started_at: datetime | None,
     parent: str,
     tags: Mapping[str, str],
     request: str = "",
     made_by: str = "",
     name: str = "",
+    status: Status = Status.RUNNING,
+    spec: Mapping[str, Any] | None = None,
 ) -> Job:
-    """A run that is no job, Running.
+    """A run that is no job.
 
     Args:
+        started_at: None for one that is only being prepared.
+        spec: what is to be known of it beside all this (see local_runs.py).
         name: what it is called; a new one when empty. One that is taken is that run.
         made_by: whose token asks, where `owner` is what a client says.
         request: the id of the request that asks for it; asked again, it makes no other run.
@@ -194,10 +200,10 @@ def create_run(
         "name": made_up,
         "type": RUN,
         "experiment_id": place.id,
-        "status": Status.RUNNING.value,
+        "status": status.value,
         "owner": owner,
         "display_name": display_name or made_up.rpartition("_")[0] or made_up,
-        "spec": {},
+        "spec": dict(spec or {}),
         "spec_hash": "",
         "environment": None,
         "environment_hash": "",
@@ -235,7 +241,8 @@ def change_run(
     status: Status | None = None,
     ended_at: datetime | None = None,
     deleted: bool | None = None,
-    tags: Mapping[str, str | None] | None = None,
+    tags: Tags | None = None,
+    error: JobError | None = None,
 ) -> Job:
     """Change what is not None; a tag that is None goes, the others are merged.
 
@@ -255,7 +262,9 @@ def change_run(
         if deleted is not None:
             values["deleted"] = deleted
         if tags:
-            values["tags"] = _merged(job.tags, tags)
+            values["tags"] = _merged(job.tags, tags(job.tags) if callable(tags) else tags)
+        if error is not None:
+            values["error"] = vars(error)
         if values:
             store.change_job(connection, job.id, **values)
         return store.job_by_id(connection, job.id)

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timedelta
 
 from torchyard.base import disk
 from torchyard.base.errors import DatabaseAway
 from torchyard.executors.executor import Executor
-from torchyard.jobs import adoption, clusters, removal, retention
+from torchyard.jobs import adoption, clusters, local_runs, removal, retention
 from torchyard.jobs.claiming import Claimer
 from torchyard.jobs.heartbeats import Heartbeats
 from torchyard.jobs.launching import Launcher
@@ -28,6 +29,8 @@ from torchyard.servers.types import LeaseLost
 
 _log = logging.getLogger(__name__)
 _RETENTION_EVERY = timedelta(hours=1)
+# Between two tries of deletions that fail.
+_LONGEST_PAUSE_S = 60.0
 
 
 class Scheduler:
@@ -45,12 +48,15 @@ class Scheduler:
         self.executor = executor
         self.preparer = Preparer(room, self._stopping)
         launcher = Launcher(room, executor, server_url)
-        self.claimer = Claimer(room, launcher, self._stopping)
         self.watcher = Watcher(room, executor, launcher)
+        self.claimer = Claimer(room, launcher, self._stopping, self.watcher.broken_history)
         self._heartbeats = Heartbeats(room, executor)
+        self._ear = local_runs.Ear(room)
         self._forgetter = ThreadPoolExecutor(1, thread_name_prefix="forgetter")
         self._forgetting: Future[None] | None = None
         self._retention_at: datetime | None = None
+        # How often in a row nothing could be deleted, and until when that is left alone.
+        self._stuck, self._stuck_until = 0, 0.0
         self.trouble = ""
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
 
@@ -64,13 +70,20 @@ class Scheduler:
         self._thread.join(10)
         self._forgetter.shutdown(wait=True, cancel_futures=True)
         self.preparer.close()
+        self.watcher.close()
 
     def look(self) -> None:
         """One round of everything; what fails is told, and holds up nothing else."""
         trouble = ""
         parts = (
-            *(self._adopt, self.preparer.prepare, self.claimer.claim, self.watcher.watch),
-            *(self._heartbeats.look, self.watcher.clean, self._forget),
+            self._adopt,
+            self.preparer.prepare,
+            self.claimer.claim,
+            self.watcher.watch,
+            self._heartbeats.look,
+            self._ear.look,
+            self.watcher.clean,
+            self._forget,
             self._scale,
         )
         for part in parts:
@@ -118,14 +131,20 @@ class Scheduler:
         if over:
             self._retention_at = now + _RETENTION_EVERY
             over = retention.is_set(self._room)
-        if over or removal.is_due(self._room):
+        waits = time.monotonic() < self._stuck_until
+        if over or (not waits and removal.is_due(self._room)):
             self._forgetting = self._forgetter.submit(self._forget_now, over)
 
     def _forget_now(self, look: bool) -> None:
         try:
             if look:
                 retention.look(self._room)
-            removal.work(self._room, self._stopping.is_set)
+            gone = removal.work(self._room, self._stopping.is_set)
+            self._stuck = 0 if gone or not removal.is_due(self._room) else self._stuck + 1
+            pause_s = (
+                min(_LONGEST_PAUSE_S, 0.5 * 2.0 ** (self._stuck - 1)) if self._stuck > 1 else 0
+            )
+            self._stuck_until = time.monotonic() + pause_s
         except DatabaseAway:
             pass  # the next round begins anew
         except Exception:

@@ -7,14 +7,16 @@ Always: a worker's own words are kept with the job's logs before the folder goes
 
 from __future__ import annotations
 
-import shutil
+import logging
 from pathlib import Path
 
+from torchyard.base import files
 from torchyard.jobs import attempt_store, secrets, store
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Attempt
 
 _MOST_BYTES = 1 << 20
+_log = logging.getLogger(__name__)
 
 
 def folder(room: Room, attempt_id: str) -> Path:
@@ -27,7 +29,7 @@ def node_folder(room: Room, attempt_id: str, node: int) -> Path:
 
 def forget(room: Room, attempt_id: str) -> None:
     """The folder of an attempt that never ran."""
-    shutil.rmtree(folder(room, attempt_id), ignore_errors=True)
+    files.remove(folder(room, attempt_id))
 
 
 def clear(room: Room, attempt: Attempt) -> None:
@@ -46,6 +48,7 @@ def clear(room: Room, attempt: Attempt) -> None:
                 0,
                 said,
             )
-    shutil.rmtree(scratch, ignore_errors=True)
+    if not files.remove(scratch):
+        _log.warning("`%s` can't be removed whole", scratch)
     with room.db.write() as connection:
         attempt_store.change_attempt(connection, attempt.id, clean=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from torchyard.base.clock import to_text
 from torchyard.jobs import actions, progress, queue, rehearsing, secrets, store, waiting
-from torchyard.jobs.history import number_json
+from torchyard.jobs.history_records import number_json
 from torchyard.jobs.room import Room
 from torchyard.jobs.types import Job, JobError
 from torchyard.models import actions as models

@@ -13,13 +13,17 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 
+_MOST_KEYS = 10_000
+
 
 class Signals:
     """A counter a key; rooms call `notify` from any thread, streams `await wait`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counts: dict[str, int] = defaultdict(int)
+        # Keys that were not told of since `_start` count from there.
+        self._start = 0
+        self._counts: dict[str, int] = {}
         self._waiting: dict[str, set[asyncio.Event]] = defaultdict(set)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
@@ -35,7 +39,7 @@ class Signals:
     def count(self, key: str) -> int:
         """Read this before looking at the store, and hand it to `wait`."""
         with self._lock:
-            return self._counts[key]
+            return self._counts.get(key, self._start)
 
     def notify(self, key: str) -> None:
         self.heard(key)
@@ -45,17 +49,23 @@ class Signals:
     def heard(self, key: str) -> None:
         """As `notify`, of what another server told."""
         with self._lock:
-            self._counts[key] += 1
-            waiting = list(self._waiting.get(key, ()))
+            if len(self._counts) >= _MOST_KEYS:
+                # Those of ended jobs are never asked for again. The others look once more.
+                self._start = max(self._counts.values()) + 1
+                self._counts.clear()
+                waiting = self._everyone()
+            else:
+                waiting = list(self._waiting.get(key, ()))
+            self._counts[key] = self._counts.get(key, self._start) + 1
         for event in waiting:
             self._wake(event)
 
     def missed(self) -> None:
         """Have everyone look again: what other servers told may be lost."""
         with self._lock:
-            for key in self._counts:
-                self._counts[key] += 1
-            waiting = [event for events in self._waiting.values() for event in events]
+            self._start = max(self._counts.values(), default=self._start) + 1
+            self._counts.clear()
+            waiting = self._everyone()
         for event in waiting:
             self._wake(event)
 
@@ -63,7 +73,7 @@ class Signals:
         """Return when `key` was notified after `seen` was read, or when the time is over."""
         event = asyncio.Event()
         with self._lock:
-            if self._counts[key] != seen or self._closed:
+            if self._counts.get(key, self._start) != seen or self._closed:
                 return
             self._waiting[key].add(event)
         try:
@@ -84,9 +94,12 @@ class Signals:
         """Let every waiter go; the server is stopping."""
         with self._lock:
             self._closed = True
-            waiting = [event for events in self._waiting.values() for event in events]
+            waiting = self._everyone()
         for event in waiting:
             self._wake(event)
+
+    def _everyone(self) -> list[asyncio.Event]:
+        return [event for events in self._waiting.values() for event in events]
 
     def _wake(self, event: asyncio.Event) -> None:
         if self._loop is not None and not self._loop.is_closed():

@@ -104,6 +104,7 @@ def _long_literal(body: Mapping[Any, Any], kind: str, at: At) -> Input:
     if not isinstance(value, str | int | float | bool):
         raise InvalidSpec(
             f"the `value` of input `{at[-1]}` must be text, a number, true or false",
+            "give files as `path:` with `type: uri_file` or `uri_folder`",
             at=(*at, "value"),
         )
     return Input(LITERAL, value=literal(value))
@@ -132,7 +133,9 @@ def _output(value: Any, at: At) -> Output:
             at=(*at, "version"),
         )
     if isinstance(version, Mapping | list | bool):
-        raise InvalidSpec("`version` must be text or a number", at=(*at, "version"))
+        raise InvalidSpec(
+            "`version` must be text or a number", "for example `version: 1`", at=(*at, "version")
+        )
     if version is not None and not _VERSION.match(str(version)):
         raise InvalidSpec(
             f"`{str(version)[:80]}` is no version of what an output is registered as",

@@ -214,6 +214,17 @@ def children_in(connection: Connection, workspace: str) -> list[Job]:
     return [_job(row) for row in connection.execute(query)]
 
 
+def running_runs(connection: Connection, workspace: str, parents: list[str]) -> list[Job]:
+    """Runs that scripts made right below these, and that nobody has ended."""
+    query = _jobs().where(
+        jobs.c.status == Status.RUNNING.value,
+        jobs.c.type == "run",
+        jobs.c.workspace == workspace,
+        jobs.c.parent.in_(parents),
+    )
+    return [_job(row) for row in connection.execute(query)]
+
+
 def count_jobs(connection: Connection, workspace: str) -> dict[int, tuple[int, datetime]]:
     """How many jobs and runs each experiment has, and when the last of them was made."""
     rows = connection.execute(

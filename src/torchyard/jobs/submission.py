@@ -66,7 +66,8 @@ def check(room: Room, workspace: str, document: Any, *, uploaded: bool = True) -
     """
     job = spec.read(document)
     place = workspaces.get(room.db, workspace)
-    fitting = _fits(room, workspace, job, rehearsing.is_asked(job.properties, place))
+    rehearsed = rehearsing.is_asked(job.properties, place)
+    fitting = _fits(room, workspace, job, rehearsed)
     environment = _at(("environment",), lambda: _environment(room, workspace, job))
     if job.code:
         _at(("code",), lambda: pinning.code_exists(room, job.code, uploaded))
@@ -85,7 +86,6 @@ def check(room: Room, workspace: str, document: Any, *, uploaded: bool = True) -
             notices += [f"input `{name}`: {notice}" for notice in pinned.notices]
     for name, output in job.outputs.items():
         _at(("outputs", name, "path"), partial(outputs.check, room, workspace, name, output))
-    rehearsed = rehearsing.is_asked(job.properties, place)
     return Checked(job, environment, paths, tuple(notices), rehearsed)
 
 
@@ -190,10 +190,15 @@ def _insert(
 def _gpus(
     connection: Connection, room: Room, workspace: str, job: spec.JobSpec, rehearsed: bool
 ) -> int:
-    """How many devices the queue counts for each node of the job."""
+    """How many devices the queue counts for each node of the job.
+
+    Raises:
+        Conflict: its compute is gone, or going.
+    """
     compute = computes.find(connection, workspace, job.compute)
-    if compute is None:
-        return 0
+    if compute is None or compute.deleting:
+        # It went since it was looked at, and the job would wait for it for ever.
+        raise _going(job.compute)
     shape = (job.instance_count, job.process_count_per_instance)
     return gpus.per_node(room.devices, compute, *shape, job.properties, rehearsed)
 
@@ -231,9 +236,9 @@ def _existing(room: Room, workspace: str, name: str, digest: str) -> Job:
 def _environment(room: Room, workspace: str, job: spec.JobSpec) -> EnvironmentSpec:
     """What the job will have, if it can be had here."""
     environment = room.environments.resolve(job.environment, workspace)
+    room.environments.refuse_impossible(environment)
     if environment.image is None:
         return environment
-    room.environments.refuse_impossible(environment)
     processes = job.instance_count * job.process_count_per_instance
     if job.distribution == "mpi" and processes > 1:
         raise InvalidSpec(
@@ -267,11 +272,7 @@ def _fits(room: Room, workspace: str, job: spec.JobSpec, rehearsed: bool) -> lis
             at=("resources", "instance_count"),
         )
     if compute.deleting:
-        raise Conflict(
-            f"compute `{compute.name}` is being deleted",
-            "take another: `yard compute list`",
-            at=("compute",),
-        )
+        raise _going(compute.name)
     return gpus.check(
         room.devices,
         compute,
@@ -279,6 +280,14 @@ def _fits(room: Room, workspace: str, job: spec.JobSpec, rehearsed: bool) -> lis
         job.process_count_per_instance,
         job.properties,
         rehearsed,
+    )
+
+
+def _going(compute: str) -> Conflict:
+    return Conflict(
+        f"compute `{compute}` is being deleted",
+        "take another: `yard compute list`",
+        at=("compute",),
     )
 
 

@@ -141,6 +141,16 @@ class Attempt:
     server: str | None = None
 
 
+class NodeState(str, Enum):
+    """How far one node of an attempt is, in the order in which it gets there."""
+
+    LAUNCHED = "launched"
+    RUNNING = "running"
+    SERVING = "serving"  # nothing but parameter servers runs there
+    FINALIZING = "finalizing"
+    EXITED = "exited"
+
+
 @dataclass(frozen=True)
 class AttemptNode:
     """What one node has told of itself; `preflight` is what it knew and found out before its ranks
@@ -151,7 +161,7 @@ class AttemptNode:
     node: int
     next_seq: int
     seen_at: datetime
-    state: str
+    state: NodeState
     address: str = ""
     port: int | None = None
     exit_code: int | None = None

@@ -49,6 +49,11 @@ def culprit(nodes: Sequence[AttemptNode]) -> AttemptNode | None:
     return first
 
 
+def is_at_fault(node: AttemptNode) -> bool:
+    """Whether it failed by itself, and did not only suffer from what another did."""
+    return node.failed_at is not None and not _is_consequence(node)
+
+
 def _is_consequence(node: AttemptNode) -> bool:
     return node.error is not None and bool(node.error.details.get("consequence"))
 

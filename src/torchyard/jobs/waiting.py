@@ -33,7 +33,7 @@ def why(room: Room, job: Job) -> str:
     if job.retry_at is not None and job.retry_at > now:
         return f"pauses before attempt {job.attempt + 1}, until {to_text(job.retry_at)}"
     with room.db.read() as connection:
-        quota = allowances.why_not(connection, room, job)
+        quota = allowances.why_not(connection, job)
         if quota:
             return quota
         taken = gpus.why_not(room, connection, job)

@@ -14,7 +14,6 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 from torchyard.base import files
 from torchyard.base.errors import NotFound
 from torchyard.jobs import actions, artifacts, attempts, inputs, log_quota, reports, worker_history
-from torchyard.jobs.logs import LogGap
 from torchyard.jobs.quiet import Quiet
 from torchyard.jobs.room import Room
 from torchyard.workspaces.access import AttemptWorker
@@ -199,11 +198,5 @@ async def _receive(
 
 def _append(room: Room, attempt_id: str, path: str, offset: int, content: bytes) -> Response:
     attempt, job = attempts.get(room, attempt_id)
-    try:
-        size = log_quota.append(room.logs, attempt, job, path, offset, content)
-    except LogGap as gap:
-        return JSONResponse({**gap.to_json(), "size": gap.size_bytes}, gap.http_status)
-    if size < 0:
-        log_quota.tell(room.db, room.clock, job)
-    room.signals.notify(actions.job_key(job))
-    return JSONResponse({"size": size} if size >= 0 else {"size": offset, "full": True})
+    status, body = log_quota.answer(room, job, attempt.number, path, offset, content)
+    return JSONResponse(body, status)

@@ -36,7 +36,10 @@ def delete_empty(room: Room, workspace: str) -> None:
         Conflict: it is not empty, or it is the built-in one.
     """
     if workspace == DEFAULT_WORKSPACE:
-        raise Conflict(f"workspace `{workspace}` is built in and can't be deleted")
+        raise Conflict(
+            f"workspace `{workspace}` is built in and can't be deleted",
+            "jobs in it go with `yard job delete`",
+        )
     held = _held(room, workspace)
     with room.db.write() as connection:
         jobs = len(store.list_jobs(connection, workspace, deleted=None))

@@ -18,6 +18,7 @@ from torchyard.mlflow.translate import artifact_root
 from torchyard.workspaces.types import Identity
 
 _PROXY = "/api/2.0/mlflow-artifacts/artifacts"
+_SMALL_BYTES = 10 << 20
 
 
 def router(runs: Runs, room: Registry, authenticate: Authenticate, caller: Caller) -> APIRouter:
@@ -71,10 +72,14 @@ def router(runs: Runs, room: Registry, authenticate: Authenticate, caller: Calle
             if not value:
                 raise InvalidInput(f"Request must specify {field}.")
         safe(path)
-        if request.headers.get("content-length", "0") == "0":
+        length = int(request.headers.get("content-length", "0"))
+        if not length:
             raise InvalidInput("Request must specify data.")
+        if length > _SMALL_BYTES:
+            raise InvalidInput("Artifact size is too large. Max size is 10MB.")
         job = await run_in_threadpool(run_of, runs, workspace, name, identity)
-        with runs.write_artifact(workspace, job.name, clean(path)) as writing:
+        opening = await run_in_threadpool(runs.write_artifact, workspace, job.name, clean(path))
+        with opening as writing:
             async for chunk in request.stream():
                 await run_in_threadpool(writing.write, chunk)
         return JSONResponse({})
@@ -83,7 +88,8 @@ def router(runs: Runs, room: Registry, authenticate: Authenticate, caller: Calle
     async def upload(request: Request, path: str, identity: person) -> JSONResponse:
         workspace = workspace_of(request, identity)
         place, inner = await run_in_threadpool(find, workspace, safe(path), identity)
-        with place.writing(inner) as writing:
+        opening = await run_in_threadpool(place.writing, inner)
+        with opening as writing:
             async for chunk in request.stream():
                 await run_in_threadpool(writing.write, chunk)
         return JSONResponse({})

@@ -19,6 +19,7 @@ from starlette.concurrency import run_in_threadpool
 
 from torchyard.base.errors import Forbidden, InvalidInput
 from torchyard.base.settings import DEFAULT_WORKSPACE
+from torchyard.jobs.metric_blocks import INT64_MAX, INT64_MIN
 from torchyard.mlflow import plugin_uris
 from torchyard.mlflow.errors import Handle, MlflowRoute, guarded
 from torchyard.worker.masking import Masker
@@ -149,9 +150,8 @@ def integer(value: Any, name: str) -> int:
         InvalidInput: it is neither.
     """
     try:
-        if isinstance(value, (int, str)) and not isinstance(value, bool):
-            return int(value)
-        if isinstance(value, float) and value.is_integer():
+        whole = isinstance(value, (int, str)) or (isinstance(value, float) and value.is_integer())
+        if whole and not isinstance(value, bool) and INT64_MIN <= int(value) <= INT64_MAX:
             return int(value)
     except ValueError:
         pass

@@ -1,5 +1,7 @@
 """MLflow's experiments."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import unquote, urlsplit
@@ -15,8 +17,10 @@ from torchyard.mlflow.calls import Call, Caller, invalid
 from torchyard.mlflow.errors import AlreadyExists
 from torchyard.mlflow.runs import Runs
 from torchyard.mlflow.translate import experiment_json, tag_record, tags_in
+from torchyard.workspaces.types import TokenKind
 
 DEFAULT_NAME = "Default"
+_DEFAULT_ID = "0"
 _PAGE_LIMIT = 50_000
 _NAME_LIMIT = 256
 _VIEWS = {"ACTIVE_ONLY": False, "DELETED_ONLY": True, "ALL": None}
@@ -25,6 +29,12 @@ _VIEWS = {"ACTIVE_ONLY": False, "DELETED_ONLY": True, "ALL": None}
 def router(runs: Runs, caller: Caller) -> APIRouter:
     routes = APIRouter(prefix="/api/2.0/mlflow/experiments", route_class=caller.route_class)
     the_call = Annotated[Call, Depends(caller)]
+
+    def told(call: Call, found: Experiment) -> dict[str, Any]:
+        return experiment_json(found, told_id(call, found.id, found.name))
+
+    def shown(call: Call, found: Experiment) -> JSONResponse:
+        return JSONResponse({"experiment": told(call, found)})
 
     @routes.post("/create")
     def create(call: the_call) -> JSONResponse:
@@ -35,12 +45,12 @@ def router(runs: Runs, caller: Caller) -> APIRouter:
             made = runs.create_experiment(call.workspace, name, tags, _location(location))
         except Conflict as error:
             raise AlreadyExists(f"Experiment(name={name}) already exists.") from error
-        return JSONResponse({"experiment_id": str(made.id)})
+        return JSONResponse({"experiment_id": told_id(call, made.id, made.name)})
 
     @routes.get("/get")
     def get(call: the_call) -> JSONResponse:
         found = experiment(runs, call.workspace, call.text("experiment_id"))
-        return JSONResponse({"experiment": experiment_json(found)})
+        return shown(call, found)
 
     @routes.get("/get-by-name")
     def get_by_name(call: the_call) -> JSONResponse:
@@ -50,13 +60,13 @@ def router(runs: Runs, caller: Caller) -> APIRouter:
             found = default(runs, call.workspace)
         if found is None:
             raise NotFound(f"Could not find experiment with name '{name}'")
-        return JSONResponse({"experiment": experiment_json(found)})
+        return shown(call, found)
 
     def find(call: Call) -> JSONResponse:
         conditions = search.read_filter(call.text("filter", default=""), search.EXPERIMENTS)
         orders = search.read_orders(call.texts("order_by"), search.EXPERIMENTS)
         # A client takes it for granted that the first experiment is there.
-        default(runs, call.workspace)
+        conditions = _with_numbers(conditions, default(runs, call.workspace))
         page, token = search.paged(
             call.text("page_token", default=""),
             call.size("max_results", 1000, _PAGE_LIMIT),
@@ -64,7 +74,7 @@ def router(runs: Runs, caller: Caller) -> APIRouter:
                 call.workspace, View(conditions, orders, deleted_in(call), offset, limit)
             ),
         )
-        body: dict[str, Any] = {"experiments": [experiment_json(one) for one in page]}
+        body: dict[str, Any] = {"experiments": [told(call, one) for one in page]}
         if token:
             body["next_page_token"] = token
         return JSONResponse(body)
@@ -122,13 +132,29 @@ def router(runs: Runs, caller: Caller) -> APIRouter:
     return routes
 
 
+def told_id(call: Call, number: int, name: str) -> str:
+    """What a client is told of an experiment: as in every MLflow, `Default` is `0`.
+
+    A job's script is told the number: that is what its environment names, and clients compare.
+    """
+    inside = call.identity.kind is TokenKind.RUN
+    return _DEFAULT_ID if name == DEFAULT_NAME and not inside else str(number)
+
+
+def told_ids(runs: Runs, call: Call) -> Callable[[int], str]:
+    """`told_id` of experiments of which only the number is at hand."""
+    found = runs.experiment_named(call.workspace, DEFAULT_NAME)
+    number = None if found is None else found.id
+    return lambda one: told_id(call, one, DEFAULT_NAME if one == number else "")
+
+
 def experiment(runs: Runs, workspace: str, text: str) -> Experiment:
-    """The experiment of an id; `0` is what a client asks for that was told none.
+    """The experiment of an id as `told_id` writes it, or of its number.
 
     Raises:
         NotFound: there is none.
     """
-    if text == "0":
+    if text == _DEFAULT_ID:
         return default(runs, workspace)
     if not text.isascii() or not text.isdigit() or len(text) > 18:
         raise NotFound(f"No Experiment with id={text[:100]} exists")
@@ -171,6 +197,22 @@ def deleted_in(call: Call, field: str = "view_type") -> bool | None:
     return _VIEWS[view]
 
 
+def _with_numbers(
+    conditions: Sequence[search.Condition], known_as_zero: Experiment
+) -> list[search.Condition]:
+    """The conditions with an experiment's number where a client says `0`."""
+
+    def number(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(number(one) for one in value)
+        return str(known_as_zero.id) if value == _DEFAULT_ID else value
+
+    return [
+        replace(one, value=number(one.value)) if one.key == "experiment_id" else one
+        for one in conditions
+    ]
+
+
 def _check_name(name: str) -> None:
     if not name.strip() or len(name) > _NAME_LIMIT:
         raise invalid("name", name, f"an experiment's name has 1 to {_NAME_LIMIT} characters.")
@@ -191,7 +233,10 @@ def _location(text: str) -> str:
     """
     if not text:
         return ""
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+    except ValueError as error:
+        raise invalid("artifact_location", text, f"it is no URI: {error}.") from error
     if parts.scheme and parts.fragment:
         raise InvalidInput("'artifact_location' URL can't include fragments or params.")
     if ".." in unquote(unquote(parts.path + "/" + parts.query)).split("/"):

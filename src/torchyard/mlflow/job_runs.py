@@ -12,6 +12,7 @@ from torchyard.jobs import actions, artifacts, runs
 from torchyard.jobs.dataset_inputs import DatasetInput
 from torchyard.jobs.room import Room
 from torchyard.jobs.run_search import View
+from torchyard.jobs.runs import Tags
 from torchyard.jobs.types import Experiment, Job, Status
 from torchyard.mlflow.runs import Artifact
 
@@ -103,7 +104,7 @@ class JobRuns:
         status: Status | None = None,
         ended_at: datetime | None = None,
         deleted: bool | None = None,
-        tags: Mapping[str, str | None] | None = None,
+        tags: Tags | None = None,
     ) -> Job:
         return runs.change_run(
             self._room,

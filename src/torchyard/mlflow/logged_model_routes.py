@@ -10,7 +10,7 @@ from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs import names
 from torchyard.mlflow import logged_search, search
 from torchyard.mlflow.calls import Call, Caller
-from torchyard.mlflow.experiment_routes import experiment
+from torchyard.mlflow.experiment_routes import experiment, experiment_ids, told_ids
 from torchyard.mlflow.places import LoggedPlace, clean, entries
 from torchyard.mlflow.registry import Registry, logged_json, logged_root, logged_status
 from torchyard.mlflow.run_routes import run_of
@@ -31,7 +31,8 @@ def router(room: Registry, runs: Runs, caller: Caller) -> APIRouter:
 
     def answer(call: Call, models: Sequence[LoggedModel]) -> list[dict[str, Any]]:
         metrics = logged.metrics_of(room.db, call.workspace, [model.id for model in models])
-        return [logged_json(model, metrics[model.id]) for model in models]
+        told = told_ids(runs, call)
+        return [logged_json(it, told(it.experiment_id), metrics[it.id]) for it in models]
 
     def one(call: Call, model: LoggedModel) -> JSONResponse:
         return JSONResponse({"model": answer(call, [model])[0]})
@@ -65,14 +66,16 @@ def router(room: Registry, runs: Runs, caller: Caller) -> APIRouter:
         wanted = call.texts("experiment_ids")
         if not wanted:
             raise InvalidInput("Missing value for required parameter 'experiment_ids'")
-        places = [experiment(runs, call.workspace, text).id for text in wanted]
+        places = experiment_ids(runs, call)
         asked = logged_search.read(call)
         models = logged.list_in(room.db, call.workspace, places)
         metrics = logged.metrics_of(room.db, call.workspace, [model.id for model in models])
         found = asked.of(models, metrics)
         size = call.size("max_results", 100, _PAGE_LIMIT)
         page, token = search.page(found, call.text("page_token", default=""), size)
-        body: dict[str, Any] = {"models": [logged_json(it, metrics[it.id]) for it in page]}
+        told = told_ids(runs, call)
+        shown = [logged_json(it, told(it.experiment_id), metrics[it.id]) for it in page]
+        body: dict[str, Any] = {"models": shown}
         if token:
             body["next_page_token"] = token
         return JSONResponse(body)

@@ -19,7 +19,7 @@ from torchyard.jobs.metric_blocks import Point
 from torchyard.jobs.types import Job
 from torchyard.mlflow import search
 from torchyard.mlflow.calls import Call, Caller, missing
-from torchyard.mlflow.experiment_routes import experiment_ids
+from torchyard.mlflow.experiment_routes import experiment_ids, told_ids
 from torchyard.mlflow.run_routes import run_of
 from torchyard.mlflow.runs import Runs
 from torchyard.mlflow.translate import metric_json
@@ -76,12 +76,10 @@ def router(runs: Runs, history: History, caller: Caller) -> APIRouter:
     def get_thinned_history(call: the_call) -> JSONResponse:
         names, key, bounds, size = _read_interval(call)
         jobs = [run_of(runs, call.workspace, name) for name in names]
-        series = {job.name: sorted(history.series(job.id, key), key=_by_step) for job in jobs}
-        steps = _thinned([points for points in series.values() if points], bounds, size)
         found: list[dict[str, Any]] = []
         for job in jobs:
-            points = [one for one in series[job.name] if one.step in steps]
-            found += _told(job, key, points[:_POINTS_A_PAGE])
+            points = sorted(history.series(job.id, key), key=_by_step)
+            found += _told(job, key, _thinned(points, bounds, size))
         return JSONResponse({"metrics": found})
 
     @routes.post("/experiments/search-datasets")
@@ -94,9 +92,9 @@ def router(runs: Runs, history: History, caller: Caller) -> APIRouter:
                 f"SearchDatasets request cannot specify more than {_EXPERIMENTS_LIMIT}"
                 f" experiment_ids. Received {len(asked)} experiment_ids."
             )
-        summaries = []
+        summaries, told_as = [], told_ids(runs, call)
         for number, name, digest, context in runs.datasets_in(experiment_ids(runs, call)):
-            told = {"experiment_id": str(number), "name": name, "digest": digest}
+            told = {"experiment_id": told_as(number), "name": name, "digest": digest}
             summaries.append(told if context is None else {**told, "context": context})
         return JSONResponse({"dataset_summaries": summaries})
 
@@ -131,21 +129,19 @@ def _read_interval(call: Call) -> tuple[list[str], str, tuple[int, int] | None, 
     return names, key, (first, last), size
 
 
-def _thinned(
-    series: Sequence[Sequence[Point]], bounds: tuple[int, int] | None, size: int
-) -> set[int]:
-    """About `size` of the steps within bounds, evenly taken, and each series' first and last."""
-    if not series:
-        return set()
-    steps = sorted({one.step for points in series for one in points})
-    first, last = bounds or (0, steps[-1])
-    inside = steps[bisect_left(steps, first) : bisect_right(steps, last)]
-    ends = {end for points in series for end in (points[0].step, points[-1].step)}
-    kept = {end for end in ends if first <= end <= last}
-    if len(inside) <= size:
-        return kept | set(inside)
-    taken = {inside[int(place * len(inside) / size)] for place in range(size)}
-    return kept | taken | {inside[-1]}
+def _thinned(points: Sequence[Point], bounds: tuple[int, int] | None, size: int) -> Sequence[Point]:
+    """At most `size` of a run's points within bounds, evenly taken, the last one among them.
+
+    MLflow did so by steps that all runs share until 3.14; since then as here.
+    """
+    if bounds:
+        first, last = bounds
+        start = bisect_left(points, first, key=_step)
+        points = points[start : bisect_right(points, last, key=_step)]
+    if len(points) <= size:
+        return points
+    taken = [points[place * len(points) // size] for place in range(size)]
+    return [*taken[:-1], points[-1]]
 
 
 def _told(job: Job, key: str, points: Sequence[Point]) -> list[dict[str, Any]]:
@@ -154,6 +150,10 @@ def _told(job: Job, key: str, points: Sequence[Point]) -> list[dict[str, Any]]:
 
 def _by_time(one: Point) -> tuple[int, int, float]:
     return one.timestamp, one.step, one.value
+
+
+def _step(one: Point) -> int:
+    return one.step
 
 
 def _by_step(one: Point) -> tuple[int, int, float]:

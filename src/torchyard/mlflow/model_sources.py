@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from urllib.parse import unquote, unquote_plus, urlsplit
+from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit
 
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.mlflow.registry import (
@@ -36,7 +36,7 @@ def find(room: Registry, workspace: str, uri: str) -> Iterator[Source]:
         NotFound: it names a model that does not exist.
     """
     _refuse_local(uri)
-    parts = urlsplit(uri)
+    parts = _parts_of(uri)
     path = _artifact_path(uri)
     if parts.scheme == "models":
         yield _of_model(room, workspace, parts.path.strip("/"))
@@ -86,7 +86,7 @@ def version_named(room: Registry, workspace: str, name: str, text: str) -> Model
 
 def logged_id(uri: str) -> str:
     """The logged model that `models:/m-…` names, else empty."""
-    path = urlsplit(uri).path.strip("/") if uri.startswith("models:/") else ""
+    path = _parts_of(uri).path.strip("/") if uri.startswith("models:/") else ""
     return path if path.startswith("m-") and "/" not in path else ""
 
 
@@ -134,7 +134,7 @@ def _of_run(room: Registry, workspace: str, run: str, path: str) -> Iterator[Sou
 
 
 def _artifact_path(uri: str) -> str | None:
-    parts = urlsplit(uri)
+    parts = _parts_of(uri)
     if parts.scheme == "mlflow-artifacts":
         return parts.path
     if parts.scheme in ("http", "https") and _PROXY in parts.path:
@@ -142,11 +142,22 @@ def _artifact_path(uri: str) -> str | None:
     return None
 
 
+def _parts_of(uri: str) -> SplitResult:
+    """
+    Raises:
+        InvalidInput: it is no URI.
+    """
+    try:
+        return urlsplit(uri)
+    except ValueError as error:
+        raise InvalidInput(f"Invalid model version source: '{uri[:300]}': {error}") from error
+
+
 def _refuse_local(uri: str) -> None:
     plain = uri
     while (unquoted := unquote_plus(plain)) != plain:
         plain = unquoted
-    scheme = urlsplit(plain).scheme
+    scheme = _parts_of(plain).scheme
     if scheme in ("", "file") or len(scheme) == 1:
         raise InvalidInput(
             f"Invalid model version source: '{uri[:300]}'. To use a local path as a model version "

@@ -3,13 +3,17 @@
 Owns: the three endpoints of `mlflow-artifacts/mpu` and the one that takes a part.
 Leaves: where the whole file lies to places.py.
 Always: a part goes to disk as it comes; the file is there whole or not at all; parts of an upload
-that nobody completes go after a week.
+that nobody completes go after a week. An upload is completed once: a client whose answer was late
+asks again, and is told so.
 """
 
+import fcntl
 import re
 import secrets
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -29,7 +33,10 @@ _MPU = "/api/2.0/mlflow-artifacts/mpu"
 _FOLDER = ".uploads"
 _UPLOAD = re.compile(r"[0-9a-f]{32}")
 _KEPT_S = 7 * 24 * 3600
+_DONE_KEPT_S = 3600
 _PARTS_LIMIT = 10_000
+# Files beside the parts: what one holds who puts them together, and that it was done.
+_LOCK, _COMPLETE = "lock", "complete"
 _CHUNK_BYTES = 1 << 20
 
 
@@ -40,7 +47,7 @@ def router(runs: Runs, room: Registry, authenticate: Authenticate, caller: Calle
     def folder_of(workspace: str, upload: str) -> Path:
         found = _uploads(room, workspace) / upload
         if not _UPLOAD.fullmatch(upload) or not found.is_dir():
-            raise NotFound(f"there is no upload `{upload[:64]}`", "begin it again")
+            raise _no_upload(upload)
         return found
 
     @routes.post(_MPU + "/create/{path:path}")
@@ -87,18 +94,23 @@ def router(runs: Runs, room: Registry, authenticate: Authenticate, caller: Calle
     def complete(call: Annotated[Call, Depends(caller)], path: str = "") -> JSONResponse:
         folder = folder_of(call.workspace, call.text("upload_id"))
         numbers = [integer(part.get("part_number"), "parts") for part in call.objects("parts")]
-        parts = [folder / f"{number:05}" for number in sorted(numbers)]
-        if not parts or not all(part.is_file() for part in parts):
-            raise invalid("parts", numbers, "a part was not uploaded.")
         name = call.text("path").replace("\\", "/").rpartition("/")[2]
         whole = places.safe(f"{path}/{name}" if path else name)
         place, inner = places.find(runs, room, call.workspace, whole, call.identity)
-        with place.writing(inner) as writing:
-            for part in parts:
-                with part.open("rb") as file:
-                    while chunk := file.read(_CHUNK_BYTES):
-                        writing.write(chunk)
-        shutil.rmtree(folder)
+        with _alone(folder):
+            if (folder / _COMPLETE).exists():
+                return JSONResponse({})
+            parts = [folder / f"{number:05}" for number in sorted(set(numbers))]
+            if not parts or not all(part.is_file() for part in parts):
+                raise invalid("parts", numbers, "a part was not uploaded.")
+            with place.writing(inner) as writing:
+                for part in parts:
+                    with part.open("rb") as file:
+                        while chunk := file.read(_CHUNK_BYTES):
+                            writing.write(chunk)
+            (folder / _COMPLETE).touch()
+            for part in folder.glob("[0-9]*"):
+                part.unlink()
         return JSONResponse({})
 
     @routes.post(_MPU + "/abort/{path:path}")
@@ -114,9 +126,33 @@ def _uploads(room: Registry, workspace: str) -> Path:
     return room.datastores.root(workspace, ARTIFACT_STORE) / _FOLDER
 
 
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """While nobody else puts this upload's parts together.
+
+    Raises:
+        NotFound: the upload was aborted meanwhile.
+    """
+    try:
+        lock = open(folder / _LOCK, "ab")
+    except FileNotFoundError as error:
+        raise _no_upload(folder.name) from error
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _no_upload(upload: str) -> NotFound:
+    return NotFound(f"there is no upload `{upload[:64]}`", "begin it again")
+
+
 def _drop_old(uploads: Path) -> None:
     if not uploads.is_dir():
         return
     for folder in uploads.iterdir():
-        if time.time() - folder.stat().st_mtime > _KEPT_S:
+        try:
+            age_s = time.time() - folder.stat().st_mtime
+        except FileNotFoundError:
+            continue  # aborted this moment
+        if age_s > (_DONE_KEPT_S if (folder / _COMPLETE).exists() else _KEPT_S):
             shutil.rmtree(folder, ignore_errors=True)

@@ -18,7 +18,7 @@ from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
 from torchyard.data.datastores import Datastores
-from torchyard.jobs.history import number_json
+from torchyard.jobs.history_records import number_json
 from torchyard.mlflow.calls import Call
 from torchyard.mlflow.errors import AlreadyExists, NoSuchEndpoint
 from torchyard.mlflow.translate import milliseconds, pairs, tags_in
@@ -155,12 +155,15 @@ def version_json(model: Model, aliases: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def logged_json(model: LoggedModel, metrics: Sequence[LoggedMetric]) -> dict[str, Any]:
+def logged_json(
+    model: LoggedModel, experiment_id: str, metrics: Sequence[LoggedMetric]
+) -> dict[str, Any]:
+    """`experiment_id`: as the client knows it."""
     told = {"model_type": model.type, "source_run_id": model.run}
     return {
         "info": {
             "model_id": model.id,
-            "experiment_id": str(model.experiment_id),
+            "experiment_id": experiment_id,
             "name": model.name,
             "artifact_uri": logged_root(model),
             "creation_timestamp_ms": milliseconds(model.created_at),

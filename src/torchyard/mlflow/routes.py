@@ -13,6 +13,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from torchyard.base.lazy_routes import add_routes
 from torchyard.jobs.history import History
 from torchyard.jobs.types import Job
 from torchyard.mlflow import (
@@ -33,16 +34,20 @@ from torchyard.workspaces.types import Identity
 
 # The API we speak; clients ask to know what they may try.
 MLFLOW_VERSION = "2.22.0"
+PATHS = ("/api", "/ajax-api", "/get-artifact", "/model-versions", "//model-versions", "/version")
+"""What the routes here are below."""
 _ALL = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
 class _AsApi:
     """MLflow's page asks below `/ajax-api/` what its clients ask below `/api/`."""
 
+    def __init__(self, api: ASGIApp) -> None:
+        self._api = api
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"].replace("/ajax-api/", "/api/", 1)
-        app: ASGIApp = scope["app"].router
-        await app({**scope, "path": path, "raw_path": path.encode()}, receive, send)
+        await self._api({**scope, "path": path, "raw_path": path.encode()}, receive, send)
 
 
 def _unchanged(job: Job) -> None:
@@ -57,7 +62,7 @@ def router(
     changed: Callable[[Job], None] = _unchanged,
     masker_of: MaskerOf | None = None,
 ) -> APIRouter:
-    """The whole API, to be mounted once with the prefix `/mlflow/{workspace}` and once without.
+    """The whole API, for below `/mlflow/{workspace}` and, without that, for `PATHS`.
 
     Args:
         authenticate: from a request to who asks; reads the workspace in `path_params`, if any.
@@ -66,14 +71,17 @@ def router(
     """
     routes = APIRouter(route_class=MlflowRoute, include_in_schema=False)
     call = Caller(authenticate, masker_of) if masker_of else Caller(authenticate)
-    routes.include_router(run_routes.router(runs, registry, history, call, changed))
-    routes.include_router(experiment_routes.router(runs, call))
-    routes.include_router(artifact_routes.router(runs, registry, authenticate, call))
-    routes.include_router(multipart_routes.router(runs, registry, authenticate, call))
-    routes.include_router(metric_routes.router(runs, history, call))
-    routes.include_router(registry_routes.router(registry, call))
-    routes.include_router(version_routes.router(registry, call))
-    routes.include_router(logged_model_routes.router(registry, runs, call))
+    add_routes(
+        routes,
+        run_routes.router(runs, registry, history, call, changed),
+        experiment_routes.router(runs, call),
+        artifact_routes.router(runs, registry, authenticate, call),
+        multipart_routes.router(runs, registry, authenticate, call),
+        metric_routes.router(runs, history, call),
+        registry_routes.router(registry, call),
+        version_routes.router(registry, call),
+        logged_model_routes.router(registry, runs, call),
+    )
 
     @routes.get("/version")
     def version() -> PlainTextResponse:
@@ -94,7 +102,7 @@ def router(
     ) -> JSONResponse:
         raise NoSuchEndpoint(f"torchyard does not answer {request.method} `{request.url.path}`")
 
-    routes.routes.append(Route("/ajax-api/{path:path}", _AsApi()))
+    routes.routes.append(Route("/ajax-api/{path:path}", _AsApi(routes)))
     for prefix in ("/api/2.0/mlflow", "/api/2.0/mlflow-artifacts", "/api/3.0/mlflow"):
         routes.add_api_route(prefix + "/{path:path}", absent, methods=_ALL)
     return routes

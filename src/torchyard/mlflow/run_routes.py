@@ -10,12 +10,18 @@ from fastapi.responses import JSONResponse
 
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs import owners
-from torchyard.jobs.history import History, Record
+from torchyard.jobs.history import History
+from torchyard.jobs.history_records import Record
 from torchyard.jobs.run_search import View
 from torchyard.jobs.types import Job
 from torchyard.mlflow import search, translate
 from torchyard.mlflow.calls import Call, Caller, missing
-from torchyard.mlflow.experiment_routes import deleted_in, experiment, experiment_ids
+from torchyard.mlflow.experiment_routes import (
+    deleted_in,
+    experiment,
+    experiment_ids,
+    told_id,
+)
 from torchyard.mlflow.registry import Registry
 from torchyard.mlflow.runs import Runs
 from torchyard.models import logged
@@ -54,10 +60,14 @@ def router(
         runs.change_run(call.workspace, job.name, tags=tags, display_name=name)
         changed(job)
 
-    def whole(job: Job) -> dict[str, Any]:
+    def place_of(call: Call, job: Job) -> str:
+        return told_id(call, job.experiment_id, job.experiment_name)
+
+    def whole(call: Call, job: Job) -> dict[str, Any]:
         models = logged.of_runs(registry.db, job.workspace, [job.name]).get(job.name, ())
         given = runs.datasets_of([job.id]).get(job.id, ())
-        return {"run": translate.run_json(job, history.data_of([job.id])[job.id], models, given)}
+        data = history.data_of([job.id])[job.id]
+        return {"run": translate.run_json(job, place_of(call, job), data, models, given)}
 
     @routes.post("/runs/log-metric")
     def log_metric(call: the_call) -> JSONResponse:
@@ -96,11 +106,11 @@ def router(
             request=call.request_id[:_REQUEST_LENGTH],
             made_by=call.identity.user,
         )
-        return JSONResponse(whole(job))
+        return JSONResponse(whole(call, job))
 
     @routes.get("/runs/get")
     def get(call: the_call) -> JSONResponse:
-        return JSONResponse(whole(the_run(call)))
+        return JSONResponse(whole(call, the_run(call)))
 
     @routes.post("/runs/update")
     def update(call: the_call) -> JSONResponse:
@@ -124,7 +134,7 @@ def router(
                 tags={translate.RUN_NAME: name} if name else None,
             )
             changed(job)
-        return JSONResponse({"run_info": translate.info_json(job)})
+        return JSONResponse({"run_info": translate.info_json(job, place_of(call, job))})
 
     @routes.post("/runs/delete")
     def delete(call: the_call) -> JSONResponse:
@@ -169,12 +179,17 @@ def router(
     @routes.post("/runs/log-model")
     def log_model(call: the_call) -> JSONResponse:
         job = the_run(call)
+        _refuse_deleted(job)
         try:
-            models = json.loads(job.tags.get(translate.LOGGED_MODELS, "[]"))
-            models.append(json.loads(call.text("model_json")))
+            made = json.loads(call.text("model_json"))
         except ValueError as error:
             raise InvalidInput(f"Malformed model info: {error}") from error
-        set_tags(call, job, {translate.LOGGED_MODELS: json.dumps(models)})
+        runs.change_run(
+            call.workspace,
+            job.name,
+            tags=lambda old: translate.appended(old, translate.LOGGED_MODELS, made),
+        )
+        changed(job)
         return JSONResponse({})
 
     @routes.post("/runs/search")
@@ -204,7 +219,11 @@ def router(
         body: dict[str, Any] = {
             "runs": [
                 translate.run_json(
-                    job, shown[job.id], models.get(job.name, ()), given.get(job.id, ())
+                    job,
+                    place_of(call, job),
+                    shown[job.id],
+                    models.get(job.name, ()),
+                    given.get(job.id, ()),
                 )
                 for job in page
             ]

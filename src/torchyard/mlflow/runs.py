@@ -18,6 +18,7 @@ from typing import Protocol
 from torchyard.base.files import Writing
 from torchyard.jobs.dataset_inputs import DatasetInput
 from torchyard.jobs.run_search import View
+from torchyard.jobs.runs import Tags
 from torchyard.jobs.types import Experiment, Job, Status
 
 
@@ -107,12 +108,13 @@ class Runs(Protocol):
         status: Status | None = None,
         ended_at: datetime | None = None,
         deleted: bool | None = None,
-        tags: Mapping[str, str | None] | None = None,
+        tags: Tags | None = None,
     ) -> Job:
         """Change what is not None; a tag that is None goes, the others are merged.
 
         `status` comes for runs that are no job only, and moves freely: MLflow lets a client
-        take up a run that has ended. A status that is not an end clears `ended_at`.
+        take up a run that has ended. A status that is not an end clears `ended_at`. `tags` may
+        be a function of the tags that there are, called where nobody else writes.
         """
 
     def artifacts(self, workspace: str, name: str) -> Sequence[Artifact]: ...

@@ -58,6 +58,8 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 }
 _NUMERIC_OPERATORS = frozenset(_COMPARE)
 _TEXT_OPERATORS = frozenset({"=", "!=", "LIKE", "ILIKE", "IN", "NOT IN"})
+# Beyond all that can be there, and small enough for a database to count from.
+_MOST_OFFSET = 2**53
 _DATASET_KEYS = frozenset({"name", "digest", "context"})
 _NULL_OPERATORS = frozenset({"IS NULL", "IS NOT NULL"})
 
@@ -216,7 +218,7 @@ def read_token(token: str) -> int:
         offset = json.loads(base64.b64decode(token))["offset"]
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInput("the page token is not one of ours", "ask for the first page") from error
-    if type(offset) is not int or offset < 0:
+    if type(offset) is not int or not 0 <= offset <= _MOST_OFFSET:
         raise InvalidInput("the page token is not one of ours", "ask for the first page")
     return offset
 

@@ -7,15 +7,17 @@ Always: int64 fields are JSON numbers, as MLflow's own server writes them.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from torchyard.base.errors import InvalidInput
-from torchyard.jobs import history
+from torchyard.jobs import history_records
 from torchyard.jobs.dataset_inputs import DatasetInput
-from torchyard.jobs.history import Metric, ModelMetric, Record, RunData
+from torchyard.jobs.history import RunData
+from torchyard.jobs.history_records import Metric, ModelMetric, Record
 from torchyard.jobs.metric_blocks import Point
 from torchyard.jobs.run_search import ARTIFACT_URI, Condition
 from torchyard.jobs.types import Experiment, Job, Status
@@ -116,12 +118,13 @@ def artifact_root(job: Job) -> str:
     return job.properties.get(ARTIFACT_URI) or own_place
 
 
-def info_json(job: Job) -> dict[str, Any]:
+def info_json(job: Job, experiment_id: str) -> dict[str, Any]:
+    """`experiment_id`: as the client knows it."""
     info: dict[str, Any] = {
         "run_uuid": job.name,
         "run_id": job.name,
         "run_name": run_name(job),
-        "experiment_id": str(job.experiment_id),
+        "experiment_id": experiment_id,
         "user_id": job.owner,
         "status": status_name(job.status),
         "start_time": milliseconds(job.started_at or job.created_at),
@@ -135,6 +138,7 @@ def info_json(job: Job) -> dict[str, Any]:
 
 def run_json(
     job: Job,
+    experiment_id: str,
     data: RunData,
     models: Sequence[RunModel] = (),
     datasets: Sequence[DatasetInput] = (),
@@ -143,7 +147,7 @@ def run_json(
     used = [{"model_id": one.model_id} for one in models if one.kind == "input"]
     made = [{"model_id": one.model_id, "step": one.step} for one in models if one.kind == "output"]
     return {
-        "info": info_json(job),
+        "info": info_json(job, experiment_id),
         "data": {
             "metrics": [metric_json(one.key, one) for one in data.metrics],
             "params": pairs(data.params),
@@ -199,16 +203,16 @@ def dataset_records(call: Call) -> list[DatasetInput]:
 def metric_json(key: str, one: Metric | Point) -> dict[str, Any]:
     return {
         "key": key,
-        "value": history.number_json(one.value),
+        "value": history_records.number_json(one.value),
         "timestamp": one.timestamp,
         "step": one.step,
     }
 
 
-def experiment_json(experiment: Experiment) -> dict[str, Any]:
+def experiment_json(experiment: Experiment, told_id: str) -> dict[str, Any]:
     own_place = f"mlflow-artifacts:/{experiment.id}"
     return {
-        "experiment_id": str(experiment.id),
+        "experiment_id": told_id,
         "name": experiment.name,
         "artifact_location": experiment.artifact_location or own_place,
         "lifecycle_stage": "deleted" if experiment.deleted else "active",
@@ -228,6 +232,15 @@ def tags_in(call: Call) -> dict[str, str]:
     return {record.key: record.value for record in records}
 
 
+def appended(tags: Mapping[str, str], key: str, item: Any) -> dict[str, str | None]:
+    """The tag `key`, a list in JSON, with one more item; it begins anew if it was no list."""
+    try:
+        known = json.loads(tags.get(key, "[]"))
+    except ValueError:
+        known = []
+    return {key: json.dumps([*(known if isinstance(known, list) else []), item])}
+
+
 def metric_record(fields: Mapping[str, Any], path: str = "") -> Metric | ModelMetric:
     """
     Args:
@@ -245,23 +258,25 @@ def metric_record(fields: Mapping[str, Any], path: str = "") -> Metric | ModelMe
         raise invalid(path + "timestamp", timestamp, "it must be a nonnegative long.")
     step = fields.get("step")
     number = 0 if step is None else integer(step, path + "step")
-    return history.of_model(history.metric(key, fields["value"], timestamp, number), fields)
+    return history_records.of_model(
+        history_records.metric(key, fields["value"], timestamp, number), fields
+    )
 
 
-def param_record(fields: Mapping[str, Any], path: str = "") -> history.Param:
+def param_record(fields: Mapping[str, Any], path: str = "") -> history_records.Param:
     """
     Raises:
         InvalidInput: names the field that is missing or wrong.
     """
-    return history.param(_text(fields, "key", path), _text(fields, "value", path, ""))
+    return history_records.param(_text(fields, "key", path), _text(fields, "value", path, ""))
 
 
-def tag_record(fields: Mapping[str, Any], path: str = "") -> history.Tag:
+def tag_record(fields: Mapping[str, Any], path: str = "") -> history_records.Tag:
     """
     Raises:
         InvalidInput: names the field that is missing or wrong.
     """
-    return history.tag(_text(fields, "key", path), _text(fields, "value", path, ""))
+    return history_records.tag(_text(fields, "key", path), _text(fields, "value", path, ""))
 
 
 def run_models(call: Call, run: str, kind: str) -> list[RunModel]:
@@ -292,7 +307,7 @@ def batch_records(call: Call) -> list[Record]:
     for name, read in kinds:
         for place, item in enumerate(call.objects(name)):
             records.append(read(item, f"{name}[{place}]."))
-    counted = Counter(one.key for one in records if isinstance(one, history.Param))
+    counted = Counter(one.key for one in records if isinstance(one, history_records.Param))
     twice = [key for key, count in counted.items() if count > 1]
     if twice:
         raise InvalidInput(f"Duplicate parameter keys have been submitted: {', '.join(twice)}")

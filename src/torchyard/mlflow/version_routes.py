@@ -1,6 +1,5 @@
 """MLflow's model versions."""
 
-import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
@@ -19,7 +18,7 @@ from torchyard.mlflow.registry import (
     version_root,
 )
 from torchyard.mlflow.registry_routes import stage_named, without_prompts
-from torchyard.mlflow.translate import milliseconds, tag_record
+from torchyard.mlflow.translate import appended, milliseconds, tag_record
 from torchyard.models import actions, documents, logged, registry
 from torchyard.models.types import LoggedModel, Model
 
@@ -169,14 +168,14 @@ def _origin(room: Registry, call: Call, uri: str) -> LoggedModel | None:
 
 def _note_version(room: Registry, origin: LoggedModel, made: Model) -> None:
     """MLflow tells on a logged model as which versions it was registered."""
-    try:
-        told = json.loads(origin.tags.get(VERSIONS_OF, "[]"))
-    except ValueError:
-        told = []
-    told.append({"name": made.name, "version": made.version})
+    version = {"name": made.name, "version": made.version}
     try:
         logged.change(
-            room.db, room.clock, origin.workspace, origin.id, tags={VERSIONS_OF: json.dumps(told)}
+            room.db,
+            room.clock,
+            origin.workspace,
+            origin.id,
+            tags=lambda old: appended(old, VERSIONS_OF, version),
         )
     except NotFound:
         pass  # deleted meanwhile; the version has its own copy

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torchyard.base import files
+from torchyard.base import fields, files
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidSpec, NotFound, nearest
@@ -200,8 +200,7 @@ def update(
                 f"did you mean `{near}`?" if near else "register another version",
                 at=[str(key)],
             )
-    if not isinstance(changes.get("description") or "", str):
-        raise InvalidSpec("`description` must be text", at=["description"])
+    fields.text(changes, "description")
     number = get(db, workspace, name, version).version
     with db.write() as connection:
         found = store.get(connection, workspace, name, number)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from torchyard.base import fields
 from torchyard.base.errors import InvalidInput, InvalidSpec, nearest
 from torchyard.data import documents
 from torchyard.data.types import MODEL_TYPES
@@ -46,7 +47,7 @@ def read(document: Mapping[str, Any]) -> Request:
     Raises:
         InvalidSpec: what is wrong, and where.
     """
-    documents.refuse_unknown(document, _KEYS, _KEYS[-4:])
+    fields.refuse_unknown(document, _KEYS, _KEYS[-4:])
     path = (
         "name a local file or folder, or "
         "`azureml://jobs/<job>/outputs/artifacts/paths/outputs/model.pt`"
@@ -57,8 +58,8 @@ def read(document: Mapping[str, Any]) -> Request:
         type=_type(document.get("type")),
         version=_version(document.get("version")),
         description=str(document.get("description") or ""),
-        tags=documents.texts(document, "tags"),
-        properties=with_stage(documents.texts(document, "properties"), document),
+        tags=fields.texts(document, "tags"),
+        properties=with_stage(fields.texts(document, "properties"), document),
     )
 
 

@@ -9,7 +9,7 @@ so that whoever takes the run's files takes the model; no two models share a fol
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +27,8 @@ from torchyard.models.types import LoggedMetric, LoggedModel, RunModel
 PENDING, READY, FAILED, UNSPECIFIED = STATUSES = ("PENDING", "READY", "FAILED", "UNSPECIFIED")
 _BAD_CHARACTERS = ("/", ":", ".", "%", '"', "'")
 _NAME_MAX_BYTES = 200
+# Changes of tags, or what they are for the tags that there are, asked where nobody else writes.
+Tags = Mapping[str, str | None] | Callable[[Mapping[str, str]], Mapping[str, str | None]]
 # What every job has among its files; a model of this name would be mixed with them.
 _TAKEN = frozenset({"outputs", "logs", "user_logs", "system_logs"})
 
@@ -120,7 +122,7 @@ def change(
     *,
     status: str | None = None,
     deleted: bool | None = None,
-    tags: Mapping[str, str | None] | None = None,
+    tags: Tags | None = None,
     params: Mapping[str, str] | None = None,
 ) -> LoggedModel:
     """Change what is not None; a tag that is None goes, the others are merged.
@@ -133,7 +135,7 @@ def change(
         found = store.get(connection, workspace, model_id)
         if found is None:
             raise NotFound(f"Logged model with ID '{model_id[:100]}' not found.")
-        both = {**found.tags, **(tags or {})}
+        both = {**found.tags, **((tags(found.tags) if callable(tags) else tags) or {})}
         changed = replace(
             found,
             status=status or found.status,

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body
 from fastapi.responses import FileResponse
 
+from torchyard.base import fields
 from torchyard.base.clock import Clock, to_text
 from torchyard.base.db import Database
-from torchyard.base.errors import InvalidInput, InvalidSpec
 from torchyard.data.datastores import Datastores
 from torchyard.models import actions, registry
 from torchyard.models.types import FindSource, Model
@@ -28,16 +28,15 @@ def router(
     def register(
         workspace: str, identity: Person, document: Annotated[Any, Body()]
     ) -> dict[str, Any]:
-        if not isinstance(document, dict):
-            raise InvalidSpec("the model's document is no mapping of keys to values")
-        made = actions.register(db, clock, datastores, find, workspace, document, identity.user)
+        asked = fields.mapping(document, "the model's document")
+        made = actions.register(db, clock, datastores, find, workspace, asked, identity.user)
         return to_json(made)
 
     @routes.get("")
     def list_models(
         workspace: str, identity: Person, name: str = "", archived: str = "false"
     ) -> dict[str, Any]:
-        found = actions.list_in(db, workspace, name, _archived(archived))
+        found = actions.list_in(db, workspace, name, fields.archived(archived))
         return {"value": [to_json(model) for model in found]}
 
     @routes.get("/{name}/versions/{version}")
@@ -49,9 +48,8 @@ def router(
     def update(
         workspace: str, name: str, version: str, identity: Person, changes: Annotated[Any, Body()]
     ) -> dict[str, Any]:
-        if not isinstance(changes, dict):
-            raise InvalidSpec("the changes are no mapping of keys to values")
-        return to_json(actions.update(db, clock, workspace, name, version, changes))
+        asked = fields.mapping(changes, "the document of changes")
+        return to_json(actions.update(db, clock, workspace, name, version, asked))
 
     @routes.post("/{name}/archive")
     def archive(workspace: str, name: str, identity: Person) -> dict[str, Any]:
@@ -87,14 +85,6 @@ def router(
         return FileResponse(found, media_type="application/octet-stream")
 
     return routes
-
-
-def _archived(text: str) -> bool | None:
-    """`false` hides archived ones, `true` shows them too, `only` nothing else."""
-    known = {"false": False, "true": None, "only": True}
-    if text.lower() not in known:
-        raise InvalidInput(f"`archived` is `{text}`", f"use one of: {', '.join(known)}")
-    return known[text.lower()]
 
 
 def to_json(model: Model) -> dict[str, Any]:

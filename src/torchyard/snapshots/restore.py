@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from torchyard.base import files
 from torchyard.base.errors import Conflict, Internal
 
 
@@ -63,7 +63,7 @@ def _is(target: Path, sha256: str) -> bool:
 
 def _write(target: Path, file: Mapping[str, Any], chunks: Iterator[bytes]) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name[:50]}.{secrets.token_hex(4)}.part")
+    temporary = target.with_name(files.draft_name(target.name))
     digest = hashlib.sha256()
     try:
         with open(temporary, "wb") as content:

@@ -36,12 +36,19 @@ def walk(folder: Path, rules: IgnoreRules | None, limits: Limits) -> list[Found]
     """Every file of `folder`, sorted by path; `rules` None takes all of them.
 
     Raises:
-        InvalidInput: a link leads out, a name is not UTF-8, something is neither file nor folder.
+        InvalidInput: a link leads out, a name is not UTF-8, something is neither file nor folder,
+            or lies too deep.
         LimitExceeded: too many files or bytes; names the largest.
     """
     found: list[Found] = []
     top = os.path.realpath(folder)
-    _collect(str(folder), "", [top], rules, found)
+    try:
+        _collect(str(folder), "", [top], rules, found)
+    except RecursionError:
+        raise InvalidInput(
+            f"`{folder}` holds folders in folders, more than can be followed",
+            "name the outermost of them in `.amlignore`",
+        ) from None
     found.sort()
     _check_limits(folder, found, limits)
     return found

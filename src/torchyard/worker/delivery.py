@@ -30,7 +30,11 @@ _LOOK_EVERY_S = 1.0
 
 
 class Finishing(Protocol):
-    """A shipper; True when all it has is delivered."""
+    """A shipper; True when all it has is delivered.
+
+    Raises:
+        Failure: the server does not take something of it, and why.
+    """
 
     def finish(self, timeout_s: float) -> bool: ...
 
@@ -63,8 +67,11 @@ def deliver(
     for step in finishing:
         while step.running and not give_up():
             orders.wait(_LOOK_EVERY_S)
-        if step.running or not step.result():
-            failure = failure or _cut_off("the end of the logs or metrics")
+        try:
+            if step.running or not step.result():
+                failure = failure or _cut_off("the end of the logs or metrics")
+        except Failure as refused:
+            failure = failure or refused
     return failure
 
 

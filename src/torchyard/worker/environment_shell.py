@@ -24,6 +24,7 @@ from torchyard.worker import thin_environment
 
 _PREFIX = "yard-shell-"
 _HELD = "held"
+_PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 _NOT_PASSED_ON = ("PYTHONHOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV", "PS1")
 # The user's own comes first, since it may put other folders before those of the environment.
 _BASHRC = """\
@@ -87,16 +88,21 @@ def _run(command: Sequence[str], variables: Mapping[str, str]) -> int:
         raise FileNotFoundError(2, "", command[0])
     # The terminal's Ctrl-C is the command's; we stay to clean up.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # One that comes before it can be passed on waits.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
     process = subprocess.Popen(
-        command,
-        executable=program,
-        env=dict(variables),
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        command, executable=program, env=dict(variables), preexec_fn=_as_before
     )
-    for ending in (signal.SIGTERM, signal.SIGHUP):
+    for ending in _PASSED_ON:
         signal.signal(ending, lambda number, _: process.send_signal(number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
     code = process.wait()
     return code if code >= 0 else 128 - code
+
+
+def _as_before() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
 
 
 def _lock(file: Path) -> int:

@@ -201,15 +201,28 @@ def _short(body: Any) -> Any:
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
-    """The events that are whole; a line cut off by the writer's death is cut off the file."""
+    """The events that are whole; what follows is cut off the file.
+
+    A writer's death leaves half a line, a power cut of the machine zeros.
+    """
     try:
         content = file.read_bytes()
     except FileNotFoundError:
         return []
-    whole = content.rfind(b"\n") + 1
+    events: list[dict[str, Any]] = []
+    whole = 0
+    for line in content.splitlines(keepends=True):
+        try:
+            event = json.loads(line)
+        except ValueError:
+            break
+        if not line.endswith(b"\n") or not isinstance(event, dict):
+            break
+        events.append(event)
+        whole += len(line)
     if whole < len(content):
         os.truncate(file, whole)
-    return [json.loads(line) for line in content[:whole].splitlines()]
+    return events
 
 
 def now_text() -> str:

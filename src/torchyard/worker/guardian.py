@@ -106,11 +106,14 @@ def reap_all() -> None:
 
 def _fork(work: Callable[[], int]) -> int:
     guardian = os.getpid()
+    # What comes before either has a handler waits for it: see `Orders.listen_to_signals`.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     child = os.fork()
     if child == 0:
         os._exit(_as_worker(work, guardian))
     for signum in _SIGNALS:
         signal.signal(signum, lambda *_: _pass_on(child))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     return child
 
 

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchyard.plan import InputPlan
+from torchyard.worker import disk
 from torchyard.worker import mounts as mounts_of
 from torchyard.worker.blobs import Blobs, Placement, copy_file
 from torchyard.worker.failures import Failure
 from torchyard.worker.mounts import Mount
+from torchyard.worker.uploads import files_below
 
 _READ_ONLY_MODES = ("ro_mount", "direct", "eval_mount")
 
@@ -125,24 +127,46 @@ def _mount_point(name: str, source: Path, here: Path) -> Mount:
 
 
 def _copy(source: Path, here: Path, read_only: bool) -> str:
-    """A copy of the node's own; an existing empty mount point is filled."""
+    """A copy of the node's own; an existing empty mount point is filled.
+
+    Links are followed, as they are where the source is mounted; pipes and sockets are no data.
+    """
     if source.is_file():
         target = here / source.name
         copy_file(source, target, 0o444 if read_only else 0o644)
         return str(target)
     if not source.is_dir():
         raise _missing(here.name, source)
-    for current, _, names in os.walk(source):
-        folder = here / Path(current).relative_to(source)
-        folder.mkdir(exist_ok=True)
-        for name in names:
-            file = Path(current) / name
+
+    def unread(file: Path, error: OSError) -> None:
+        raise _unreadable(here.name, file, error) from error
+
+    # Empty ones, too.
+    for current, _, _ in os.walk(source):
+        (here / Path(current).relative_to(source)).mkdir(exist_ok=True)
+    for file in files_below(source, unread):
+        target = here / file.relative_to(source)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
             executable = os.stat(file).st_mode & 0o111
-            copy_file(file, folder / name, executable | (0o444 if read_only else 0o644))
+            copy_file(file, target, executable | (0o444 if read_only else 0o644))
+        except OSError as error:
+            if disk.is_to_blame(error):
+                raise
+            unread(file, error)
     if read_only:
         for current, _, _ in os.walk(here):
             os.chmod(current, 0o555)
     return str(here)
+
+
+def _unreadable(name: str, file: Path, error: OSError) -> Failure:
+    shown = os.fsencode(file).decode("utf-8", "replace")
+    return Failure(
+        "input_unreadable",
+        f"input `{name}` can't be read: `{shown}`: {error.strerror}",
+        "make it readable for the user that the server runs as",
+    )
 
 
 def _missing(name: str, source: Path) -> Failure:

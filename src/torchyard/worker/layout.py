@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import re
+import stat
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,6 +99,8 @@ def make_folders(folders: Folders) -> None:
         folders.inputs,
         folders.outputs,
         folders.temporary,
+        # AZURE_CONFIG_DIR, see variables.py; azureml-core before 1.50 does not make it.
+        folders.temporary / "azure",
         folders.user_logs,
         folders.spool,
     ):
@@ -160,17 +164,18 @@ def fill_in(command: str, inputs: Mapping[str, str], outputs: Mapping[str, str])
 
 def clean(folders: Folders, keep_spool: bool = False) -> None:
     """Remove all that a node no longer needs; its worker's log and exit stay."""
-    import shutil  # Here because it costs more to import than a node has to start its ranks.
-
     os.chdir("/")
     for entry in list(folders.node.iterdir()):
         if entry.name in _KEPT or (keep_spool and entry == folders.spool):
             continue
-        if entry.is_dir() and not entry.is_symlink():
-            _make_removable(entry)
-            shutil.rmtree(entry, ignore_errors=True)
-        else:
-            entry.unlink()
+        try:
+            _remove(entry)
+        except RecursionError:
+            # Deeper than what Python removes.
+            os.spawnlp(os.P_WAIT, "rm", "rm", "-rf", "--", str(entry))
+        except OSError as error:
+            # What a script left there must not keep the node from its end.
+            print(f"`{entry.name}` not removed: {error}", file=sys.stderr, flush=True)
 
 
 def _make_output(name: str, wanted: OutputPlan, folder: Path) -> str:
@@ -183,9 +188,28 @@ def _make_output(name: str, wanted: OutputPlan, folder: Path) -> str:
     return str(here / (inputs_of.plain_name(wanted.file) if wanted.file else name))
 
 
+def _remove(entry: Path) -> None:
+    import shutil  # Here because it costs more to import than a node has to start its ranks.
+
+    if entry.is_dir() and not entry.is_symlink():
+        _make_removable(entry)
+        shutil.rmtree(entry, ignore_errors=True)
+    else:
+        entry.unlink()
+
+
 def _make_removable(folder: Path) -> None:
-    for current, _, _ in os.walk(folder):
-        try:
-            os.chmod(current, 0o700)
-        except OSError:
-            pass  # Not ours: rmtree will say so by leaving it.
+    _open_up(str(folder))
+    for current, inner, _ in os.walk(folder):
+        # Before they are looked into: a walk leaves out what it can't read.
+        for name in inner:
+            _open_up(os.path.join(current, name))
+
+
+def _open_up(folder: str) -> None:
+    try:
+        mode = os.lstat(folder).st_mode
+        if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
+            os.chmod(folder, 0o700)
+    except OSError:
+        pass  # Not ours: rmtree will say so by leaving it.

@@ -82,7 +82,11 @@ class Link:
         """Raw bytes, a file or chunks in, JSON out."""
         answer = self._ask(method, path, content, query, timeout_s, content_type)
         text = self._read(answer)
-        return json.loads(text) if text else {}
+        body = _json(text) if text else {}
+        if not isinstance(body, dict):
+            self._drop()
+            raise OSError(f"no answer of a torchyard server: {text[:200]!r}")
+        return body
 
     def open(self, path: str, timeout_s: float = 60.0) -> http.client.HTTPResponse:
         """An answer to be read bit by bit; read it whole before the next call on this thread."""
@@ -108,21 +112,25 @@ class Link:
             headers["Content-Type"] = content_type
         try:
             connection = self._connection(timeout_s)
-            connection.request(method, target, body=content, headers=headers)
+            broken = _request(connection, method, target, content, headers)
             answer = connection.getresponse()
+            if broken is not None and answer.status < 400:
+                raise broken
         except (http.client.HTTPException, OSError) as error:
             self._drop()
             self._whereabouts.look()
             raise OSError(f"server not reached: {error!r}") from error
-        if answer.status < 400:
-            return answer
-        text = self._read(answer)
-        if answer.status in (401, 410):
-            if self._whereabouts.is_own(answer):
-                raise AttemptOver(f"{answer.status} on {path}")
+        if answer.status < 500 and not self._whereabouts.is_own(answer):
             self._drop()
             self._whereabouts.look()
             raise OSError("another server answers where ours was")
+        if answer.status < 400:
+            return answer
+        text = self._read(answer)
+        if broken is not None:
+            self._drop()
+        if answer.status in (401, 410):
+            raise AttemptOver(f"{answer.status} on {path}")
         if answer.status in (429, 503, 507):
             # Its database is away, its disk full, or it bids us wait: as good as a server away.
             raise OSError(f"server not ready: {text[:200]!r}")
@@ -172,9 +180,31 @@ def _is_closed(quiet: socket.socket) -> bool:
     return bool(poll.poll(0))
 
 
-def _json_object(text: bytes) -> Mapping[str, Any]:
+def _request(
+    connection: http.client.HTTPConnection,
+    method: str,
+    target: str,
+    content: Content,
+    headers: Mapping[str, str],
+) -> OSError | None:
+    """Send it; what broke it off, where the server may have answered before it read all."""
     try:
-        body = json.loads(text)
-    except ValueError:
+        connection.request(method, target, body=content, headers=dict(headers))
+    except (BrokenPipeError, ConnectionResetError) as error:
+        return error
+    return None
+
+
+def _json(text: bytes) -> Any:
+    """None for what is no JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _json_object(text: bytes) -> Mapping[str, Any]:
+    body = _json(text)
+    if body is None:
         return {"text": text[:500].decode("utf-8", "replace")}
     return body if isinstance(body, dict) else {}

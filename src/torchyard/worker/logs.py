@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import threading
 import time
 from pathlib import Path
 
 from torchyard.worker import masking
+from torchyard.worker.failures import Failure
 from torchyard.worker.link import AttemptOver, Link, Refused
+from torchyard.worker.uploads import in_utf8, refused
 
 _CHUNK_BYTES = 1 << 20
 # A log's first lines are waited for by a person; later ones may come in larger pieces.
@@ -36,7 +39,7 @@ class _File:
         self.base = 0
         self.inode = 0
         self.limit: int | None = None
-        self.refused = False
+        self.refusal: Failure | None = None
         # The job's quota is used up: only that the file grows is told, now and then.
         self.full = False
         self.told_at_s = 0.0
@@ -89,6 +92,7 @@ class LogShipper:
 
         Raises:
             AttemptOver: the server disowned the attempt.
+            Failure: the server refuses a log; all others were delivered.
         """
         self._finishing.set()
         self._wake.set()
@@ -99,6 +103,9 @@ class LogShipper:
         self._wake.set()
         if self._over is not None:
             raise self._over
+        refusals = [file.refusal for file in self._followed() if file.refusal is not None]
+        if self._delivered and refusals:
+            raise refusals[0]
         return self._delivered
 
     # The thread
@@ -117,7 +124,7 @@ class LogShipper:
                     continue
                 retry_s = _RETRY_S
                 if finishing and not more:
-                    self._delivered = not any(file.refused for file in self._files.values())
+                    self._delivered = True
                     return
                 if moved and not seen:
                     fast_until, seen = time.monotonic() + _FIRST_S, True
@@ -141,7 +148,7 @@ class LogShipper:
         for file in self._followed():
             if self._stopped.is_set():
                 break
-            if not file.refused:
+            if file.refusal is None:
                 file_moved, file_more = self._ship(file, finishing)
                 moved, more = moved or file_moved, more or file_more
         return moved, more
@@ -163,9 +170,7 @@ class LogShipper:
             for parent, _, names in os.walk(folder):
                 for name in names:
                     path = Path(parent, name)
-                    log = f"{prefix}/{path.relative_to(folder).as_posix()}"
-                    # A name that is no UTF-8 can't be said to the server as it is.
-                    log = log.encode("utf-8", "replace").decode()
+                    log = f"{prefix}/{in_utf8(path.relative_to(folder))}"
                     if log not in self._files and not path.is_symlink():
                         self.watch(path, log)
 
@@ -195,7 +200,7 @@ class LogShipper:
         before = file.base + file.position
         self._send(file, content)
         left = end - file.position
-        shipped = file.refused or file.full
+        shipped = file.refusal is not None or file.full
         more = left > (0 if finishing else self._look_back) and not shipped
         return file.base + file.position != before, more
 
@@ -235,7 +240,8 @@ class LogShipper:
                 return
         except Refused as refusal:
             if refusal.status != 409 or not isinstance(refusal.body.get("size"), int):
-                file.refused = True
+                file.refusal = refused(f"log `{file.name}`", refusal)
+                print(file.refusal.message, file=sys.stderr, flush=True)
                 return
             size = refusal.body["size"]
         if size < file.base:

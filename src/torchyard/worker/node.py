@@ -1,7 +1,7 @@
 """One node's part of an attempt, from first event to last.
 
-Owns: the order of the steps, and what the node's exit is.
-Leaves: each step to its own module.
+Owns: the order of the steps, and which of them the node's exit comes from.
+Leaves: each step to its own module, the words of a failure to outcome.py.
 Always: whatever goes wrong, the ranks are ended and the server is told why, unless it disowned
 the attempt; the last event goes out after everything else is delivered.
 """
@@ -14,18 +14,18 @@ import socket
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchyard.plan import LaunchPlan
 from torchyard.worker import (
+    azure_unsent,
     cgroups,
     delivery,
-    disk,
     guardian,
     layout,
     networks,
+    outcome,
     processes,
     ranks,
     rehearsal,
@@ -35,7 +35,7 @@ from torchyard.worker import (
 )
 from torchyard.worker import variables as variables_of
 from torchyard.worker.events import Events
-from torchyard.worker.failures import STOPPED_EXIT, Failure
+from torchyard.worker.failures import Failure
 from torchyard.worker.launching import MPI
 from torchyard.worker.layout import Folders
 from torchyard.worker.link import AttemptOver, Link
@@ -55,17 +55,6 @@ if TYPE_CHECKING:
     from torchyard.worker.mpi import Launch
     from torchyard.worker.preflight import Preflight
     from torchyard.worker.watches import Watches
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """`failure` is None when all ranks ended well."""
-
-    failure: Failure | None = None
-
-    @property
-    def exit_code(self) -> int:
-        return self.failure.exit_code if self.failure else 0
 
 
 class Node:
@@ -100,19 +89,17 @@ class Node:
         """Do it all; returns the node's exit code."""
         self._begin()
         try:
-            outcome = self._train()
+            failure = self._train()
         except AttemptOver:
             self._orders.stop(OVER)
-            outcome = Outcome()
-        except Failure as failure:
-            outcome = Outcome(failure)
+            failure = None
+        except Failure as raised:
+            failure = raised
         except Exception as error:
             traceback.print_exc()
             self._gang.end()
-            outcome = Outcome(_unexpected(error))
-        outcome = self._deliver(outcome)
-        self._leave(outcome)
-        return outcome.exit_code
+            failure = outcome.unexpected(error)
+        return self._end(failure)
 
     def inherit(self, how: str) -> int:
         """Deliver what a worker that died owed, and tell of its death; its ranks are ended.
@@ -134,9 +121,7 @@ class Node:
             "it may have been killed for memory: see `dmesg` on that machine, and "
             f"`system_logs/node-{self._node}.log` among the job's files"
         )
-        outcome = self._deliver(Outcome(Failure("worker_lost", message, hint)))
-        self._leave(outcome)
-        return outcome.exit_code
+        return self._end(Failure("worker_lost", message, hint))
 
     def _begin(self) -> None:
         self._orders.listen_to_signals()
@@ -150,7 +135,7 @@ class Node:
         self._events.start()
         self._orders.listen_to_server(self._link, self._node)
 
-    def _train(self) -> Outcome:
+    def _train(self) -> Failure | None:
         preflight = self._preflight()
         prepared = prepare(
             self._link,
@@ -162,36 +147,45 @@ class Node:
             preflight,
         )
         if prepared is None:
-            return self._stopped()
+            return outcome.stopped(self._orders.reason, self._node)
         if preflight is not None:
             preflight.glance(prepared.surroundings.layout.command, self._folders.work)
         self._start_ranks(prepared)
         watches = self._watches(prepared)
         try:
             failed = self._gang.supervise(
-                self._orders, self._plan.timeout_s, self._is_consequence, watches
+                self._orders,
+                self._plan.timeout_s,
+                lambda exit: outcome.is_consequence(exit, self._scene),
+                watches,
             )
         finally:
             if prepared.port is not None:
                 prepared.port.close()
             prepared.launching.close()
-        if watches is not None and self._orders.reason == HANG:
-            return Outcome(watches.hang())
-        if watches is not None and failed is None and self._orders.reason == TIMEOUT:
-            return Outcome(watches.timeout())
-        if self._orders.reason == SERVED:
-            return Outcome()
-        lost = self._launch is not None and self._gang.launcher_failed
-        if failed is not None or lost or self._orders.reason in ("failed", PEER_LOST):
-            found = self._inquest()
+        return self._verdict(failed is not None, watches)
+
+    def _verdict(self, rank_failed: bool, watches: Watches | None) -> Failure | None:
+        """What the node's end was, once all ranks have ended."""
+        reason = self._orders.reason
+        if watches is not None and reason == HANG:
+            return watches.hang()
+        if watches is not None and not rank_failed and reason == TIMEOUT:
+            return watches.timeout()
+        if reason == SERVED:
+            return None
+        launch = self._launch if self._gang.launcher_failed else None
+        if rank_failed or launch is not None or reason in ("failed", PEER_LOST):
+            found = outcome.culprit(self._gang, self._scene, self._node, self._folders.work)
             if found is not None:
-                return Outcome(found)
+                return found
         if self._orders.stopped:
-            return self._stopped()
-        if lost and self._launch is not None:
-            return Outcome(self._launch.failure())
-        self._tell_hidden_failures()
-        return Outcome()
+            return outcome.stopped(self._orders.reason, self._node)
+        if launch is not None:
+            return launch.failure()
+        for message in outcome.hidden_failures(self._gang.exits, self._scene):
+            self._notice(message)
+        return None
 
     def _preflight(self) -> Preflight | None:
         asked = self._plan.preflight
@@ -216,36 +210,6 @@ class Node:
             self._logs.watch,
             self._events.post,
         )
-
-    def _is_consequence(self, exit: RankExit) -> bool:
-        from torchyard.worker import inquest  # Most jobs end well and need it not.
-
-        try:
-            return inquest.is_consequence(exit, self._scene)
-        except Exception:
-            traceback.print_exc()
-            return False
-
-    def _inquest(self) -> Failure | None:
-        from torchyard.worker import inquest
-
-        try:
-            found = inquest.culprit(self._gang.exits, self._scene, self._gang.ending_at)
-            return found and disk.suspected(found, self._folders.work)
-        except Exception as error:
-            # Whatever ranks may have written: that one failed is told all the same.
-            traceback.print_exc()
-            failed = [exit for exit in self._gang.exits if exit.exit_code and not exit.ordered]
-            return _plain(failed[0], self._node, error) if failed else None
-
-    def _tell_hidden_failures(self) -> None:
-        for exit in self._gang.exits:
-            if any(self._scene.folder(exit.rank.rank).glob("*.json")):
-                from torchyard.worker import inquest
-
-                message = inquest.hidden_failure(exit, self._scene)
-                if message:
-                    self._events.post("notice", message=message)
 
     def _start_ranks(self, prepared: Prepared) -> None:
         plan, node, folders = self._plan, self._node, self._folders
@@ -322,13 +286,14 @@ class Node:
         if self._launch is not None:
             self._launch.rank_exited(exit)
         failed = exit.exit_code and not exit.ordered
+        consequence = failed and outcome.is_consequence(exit, self._scene)
         self._events.post(
             "rank_exited",
             rank=exit.rank.rank,
             local_rank=exit.rank.local_rank,
             exit_code=exit.exit_code,
             signal=exit.signal or None,
-            **({"consequence": True} if failed and self._is_consequence(exit) else {}),
+            **({"consequence": True} if consequence else {}),
         )
         self._tell_if_serving()
 
@@ -349,19 +314,19 @@ class Node:
         # The other nodes need not wait for this one's grace.
         self._events.post("node_stopping", reason=reason)
 
-    def _stopped(self) -> Outcome:
-        """The outcome of a node that was told to stop."""
-        reason = self._orders.reason
-        if reason == TIMEOUT:
-            message = "the job ran longer than its limit"
-            return Outcome(Failure(TIMEOUT, message, "raise `limits.timeout`", STOPPED_EXIT))
-        code, why = _STOPS.get(reason, ("stopped", reason))
-        return Outcome(Failure(code, f"node {self._node} was stopped: {why}", "", STOPPED_EXIT))
+    def _end(self, failure: Failure | None) -> int:
+        """Deliver what is left and go; returns the exit code."""
+        failure = self._deliver(failure)
+        exit_code = failure.exit_code if failure else 0
+        self._leave(failure, exit_code)
+        return exit_code
 
-    def _deliver(self, outcome: Outcome) -> Outcome:
+    def _deliver(self, failure: Failure | None) -> Failure | None:
+        """The failure, or the one of the delivery itself."""
         if self._orders.over:
-            return outcome
+            return failure
         self._events.post("node_finalizing")
+        self._keep_unsent()
         try:
             undelivered = delivery.deliver(
                 self._link,
@@ -369,23 +334,39 @@ class Node:
                 self._folders,
                 (self._logs, self._relay),
                 self._orders,
-                succeeded=outcome.failure is None,
+                succeeded=failure is None,
             )
         except AttemptOver:
             self._orders.stop(OVER)
-            return outcome
+            return failure
         except Exception as error:
             traceback.print_exc()
-            undelivered = _unexpected(error)
+            undelivered = outcome.unexpected(error)
         if undelivered is not None:
             self._notice(undelivered.message)
-            outcome = Outcome(outcome.failure or undelivered)
-        error_body = outcome.failure.to_dict() if outcome.failure else None
-        self._events.post("node_exited", exit_code=outcome.exit_code, error=error_body)
+            failure = failure or undelivered
+        self._events.post(
+            "node_exited",
+            exit_code=failure.exit_code if failure else 0,
+            error=failure.to_dict() if failure else None,
+        )
         self._events.deliver()
-        return outcome
+        return failure
 
-    def _leave(self, outcome: Outcome) -> None:
+    def _keep_unsent(self) -> None:
+        """What SDK v1 held in Pythons that were killed, or ended without a word."""
+        if not any(self._folders.errors.glob(f"*/*{azure_unsent.ENDING}")):
+            return
+        from torchyard.worker import azure_records  # Few jobs log by SDK v1.
+
+        for run, metric in azure_unsent.left(self._folders.errors):
+            try:
+                self._relay.keep(azure_records.logged(run, {"values": [metric]}))
+            except Exception as error:
+                # What else is owed is delivered all the same.
+                print(f"not kept for run `{run}`: {error!r}", file=sys.stderr, flush=True)
+
+    def _leave(self, failure: Failure | None, exit_code: int) -> None:
         if self._orders.over:
             print("the server disowned the attempt", file=sys.stderr, flush=True)
         self._events.close()
@@ -394,8 +375,8 @@ class Node:
         # Metrics that the server has not got are its own to find, when it cleans up.
         layout.clean(self._folders, keep_spool=self._relay.left > 0)
         body = {
-            "exit_code": outcome.exit_code,
-            "error": outcome.failure.to_dict() if outcome.failure else None,
+            "exit_code": exit_code,
+            "error": failure.to_dict() if failure else None,
             "over": self._orders.over,
         }
         written = node / "exit.json.new"
@@ -405,16 +386,6 @@ class Node:
         except OSError as error:
             # The server has been told already; a node without it is taken for one that is gone.
             print(f"exit.json not written: {error}", file=sys.stderr, flush=True)
-
-
-_STOPS = {
-    "cancel": ("canceled", "the job was canceled"),
-    "preempted": ("preempted", "another job needs its nodes"),
-    "failed": ("stopped", "another node failed"),
-    PEER_LOST: ("stopped", "another node failed"),
-    "signal": ("stopped", "its worker was told to end"),
-    OVER: ("stopped", "the attempt is over"),
-}
 
 
 def _started(pid: int, rank: Rank) -> dict[str, int]:
@@ -430,17 +401,3 @@ def _masker(plan: LaunchPlan, base: Mapping[str, str]) -> Masker:
 
 def _addresses() -> list[str]:
     return [own for own in networks.interfaces().values() if own != networks.LOOPBACK]
-
-
-def _plain(exit: RankExit, node: int, error: Exception) -> Failure:
-    message = f"rank {exit.rank.rank} on node {node} exited with code {exit.exit_code}"
-    hint = f"see {exit.rank.log_name}; why could not be found out: {error!r}"
-    return Failure("rank_failed", message, hint, exit.exit_code)
-
-
-def _unexpected(error: Exception) -> Failure:
-    return disk.failure(error) or Failure(
-        "worker_failed",
-        f"the worker failed: {type(error).__name__}: {error}",
-        "its traceback is in worker.log on the node",
-    )

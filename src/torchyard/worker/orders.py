@@ -80,8 +80,11 @@ class Orders:
         """Main thread only: SIGTERM stops, a child's end wakes."""
         signal.set_wakeup_fd(self._writable, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        ending = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        for signum in ending:
             signal.signal(signum, lambda *_: self._stop_from_signal())
+        # Held back since the guardian forked, so that none that came early is lost.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ending)
 
     def listen_to_server(self, link: Link, node: int) -> None:
         """Start the long poll in a thread of its own."""

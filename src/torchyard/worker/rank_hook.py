@@ -1,7 +1,9 @@
 """What every Python of a rank runs at its start, so that a bad end leaves a record.
 
-Owns: where Python tells of its end: excepthook, sys.exit, threads, faulthandler, atexit.
-Leaves: writing the record to rank_record.py, reading it to evidence.py.
+Owns: where Python tells of its end: excepthook, sys.exit, threads, faulthandler, atexit; noticing
+that SDK v1 is imported.
+Leaves: writing the record to rank_record.py, reading it to evidence.py, what SDK v1 still holds at
+the end to azure_exit.py.
 Always: nothing that the script prints, returns or exits with changes; whatever fails in here fails
 silently; without a rank's folder in the environment nothing is done. One thing is not left to
 happen: a Python that failed under MPI would wait in MPI_Finalize for ranks that wait for it. Runs
@@ -21,6 +23,8 @@ if MYPY:
 
 VARIABLE = "TORCHYARD_ERRORS"
 RECORDER = "_torchyard_rank_record"
+_AZURE_EXIT = "_torchyard_azure_exit"
+_AZURE_CLIENT = "azureml._restclient.metrics_client"
 # A real-time signal that no library is known to use; asks for a stack of every thread.
 STACKS_SIGNAL = 57
 # High, so that the numbers a script gets are those it would get without us.
@@ -68,8 +72,25 @@ def _install(folder: str) -> None:
     sys.excepthook = excepthook
     setattr(sys, "exit", _Exit(sys.exit))  # noqa: B010
     _watch_threads()
-    _watch_crashes()
+    try:
+        _watch_crashes()
+    except Exception:
+        pass  # A disk without room, or few open files allowed: the rest is told all the same.
     atexit.register(_ended)
+    sys.meta_path.insert(0, _Finder)
+
+
+class _Finder:
+    """Waits for SDK v1, and finds nothing."""
+
+    @staticmethod
+    def find_spec(name: str, path: "Any" = None, target: "Any" = None) -> None:
+        if name == _AZURE_CLIENT:
+            try:
+                sys.meta_path.remove(_Finder)
+                __import__(_AZURE_EXIT).expect(_Life.folder)
+            except Exception:
+                pass
 
 
 class _Exit:
@@ -135,11 +156,14 @@ def _watch_threads() -> None:
 
 def _watch_crashes() -> None:
     file = os.open(_Life.dump, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    high = _free_descriptor()
-    if high is not None:
-        os.dup2(file, high, False)
-        os.close(file)
-        file = high
+    try:
+        high = _free_descriptor()
+        if high is not None:
+            os.dup2(file, high, False)
+            os.close(file)
+            file = high
+    except OSError:
+        pass  # `ulimit -n` is below it.
     if not faulthandler.is_enabled():
         faulthandler.enable(file)
     faulthandler.register(STACKS_SIGNAL, file, all_threads=True, chain=False)
@@ -160,6 +184,9 @@ def _ended() -> None:
         if os.getpid() != _Life.pid:
             return
         _tell_the_end()
+        if _AZURE_CLIENT in sys.modules:
+            # What was logged after its threads had ended, or by an older Python.
+            __import__(_AZURE_EXIT).flush()
         _leave_mpi()
     except Exception:
         pass

@@ -2,46 +2,33 @@
 
 Owns: listening, the script's token, which request is kept, which passed on, which answered here.
 Leaves: reading and writing HTTP to relay_http.py, keeping and shipping to relay.py, passing on to
-relay_proxy.py, what is known of runs to relay_memory.py.
+relay_proxy.py, what is known of runs to relay_memory.py, paths of Azure to relay_azure.py.
 Always: a metric, a parameter or a tag of a known run is answered without the server; so are
 reading and updating the job's own run while the server is away.
 """
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import parse_qs
 
 from torchyard.plan import LaunchPlan
 from torchyard.worker import relay_records
+from torchyard.worker.relay_azure import AzureRuns
 from torchyard.worker.relay_http import Connection, Listener, Request
 from torchyard.worker.relay_memory import Memory
-from torchyard.worker.relay_proxy import CHUNK_BYTES, Away, Proxy, Told, answer_headers
+from torchyard.worker.relay_passage import PATIENCE_S, Keeper, Passage, content_of
+from torchyard.worker.relay_proxy import Away, Proxy, Told
 
 _RUNS = "/api/2.0/mlflow/runs/"
 _KEPT = frozenset({"log-metric", "log-batch", "log-parameter", "set-tag"})
-# A script waits so long for each thing that only the server can answer. The client asks again
-# after a 503, 7 times with growing pauses unless told otherwise.
-PATIENCE_S = 60.0
-_SETTLE_S = 10.0
-# How long the job's own run is asked for before it is answered from memory.
-_OWN_TIMEOUT_S = 5.0
 _REQUEST_HEADER = "X-Torchyard-Request"
-
-
-class Keeper(Protocol):
-    """What the door needs of the relay."""
-
-    def keep(self, records: list[dict[str, Any]]) -> None: ...
-
-    def settle(self, timeout_s: float) -> None: ...
 
 
 class Door:
@@ -62,8 +49,9 @@ class Door:
         self._plan = plan
         self._keeper = keeper
         self._memory = memory
-        self._patience_s = patience_s
-        self._proxy = Proxy(plan)
+        self._passage = Passage(Proxy(plan), keeper, patience_s)
+        azure = Passage(Proxy(plan, ""), keeper, patience_s)
+        self._azure = AzureRuns(plan, memory, self._keep, azure)
         self._token = "Bearer " + plan.run_token
         # The same right in the form that Azure's clients insist on.
         self._long_token = "Bearer " + plan.variables.get("AZUREML_RUN_TOKEN", plan.run_token)
@@ -74,12 +62,16 @@ class Door:
     # For the listener
 
     def is_quick(self, request: Request) -> bool:
+        if self._azure.is_quick(request):
+            return True
         return request.method == "POST" and _verb(request) in _KEPT
 
     def at_once(self, connection: Connection, request: Request, content: bytes) -> bool:
         if not self._admits(request):
             return False
         try:
+            if self._azure.is_quick(request):
+                return self._azure.at_once(connection, request, content)
             body = _object(content)
             if not self._memory.knows(relay_records.run_of(body)):
                 return False
@@ -89,6 +81,8 @@ class Door:
         return True
 
     def answer(self, connection: Connection, request: Request) -> None:
+        if self._azure.is_open(request):
+            return self._azure.discover(connection)
         if not self._admits(request):
             connection.closing = True
             why = "send the run's token as `Authorization: Bearer`"
@@ -103,10 +97,12 @@ class Door:
 
     def _answer(self, connection: Connection, request: Request) -> None:
         verb = _verb(request)
-        if request.method == "GET" and verb == "get":
+        if self._azure.serves(request):
+            self._azure.answer(connection, request)
+        elif request.method == "GET" and verb == "get":
             self._get_run(connection, request)
         elif request.method != "POST":
-            self._pass_on(connection, request)
+            self._passage.pass_on(connection, request)
         elif verb in _KEPT:
             self._log(connection, request, verb)
         elif verb == "update":
@@ -116,7 +112,7 @@ class Door:
         elif verb == "delete":
             self._delete(connection, request)
         else:
-            self._pass_on(connection, request)
+            self._passage.pass_on(connection, request)
 
     def _admits(self, request: Request) -> bool:
         said = request.headers.get("authorization", "")
@@ -124,7 +120,9 @@ class Door:
 
     # What is answered here
 
-    def _keep(self, connection: Connection, records: list[dict[str, Any]]) -> None:
+    def _keep(
+        self, connection: Connection, records: list[dict[str, Any]], answer: bytes = b"{}"
+    ) -> None:
         fresh = self._memory.hold(records)
         try:
             self._keeper.keep(records)
@@ -133,25 +131,25 @@ class Door:
             self._memory.let_go(fresh)
             why = f"not kept: {error}"
             return _refuse(connection, 503, "TEMPORARILY_UNAVAILABLE", why)
-        connection.send(200, b"{}")
+        connection.send(200, answer)
 
     def _log(self, connection: Connection, request: Request, verb: str) -> None:
-        content = _content(connection, request)
+        content = content_of(connection, request)
         body = _object(content)
         run = relay_records.run_of(body)
         if self._memory.knows(run):
             return self._keep(connection, relay_records.records(verb, body))
-        told = self._ask(request, content)
+        told = self._passage.ask(request, content)
         if told.status == 200:
             self._memory.learn(run)
         connection.send(*told)
 
     def _get_run(self, connection: Connection, request: Request) -> None:
-        content = _content(connection, request)
+        content = content_of(connection, request)
         run = parse_qs(request.target.partition("?")[2]).get("run_id", [""])[0]
         own = run == self._plan.job
         try:
-            told = self._ask(request, content, own)
+            told = self._passage.ask(request, content, own)
         except Away:
             if not own:
                 raise
@@ -165,11 +163,11 @@ class Door:
         connection.send(*told)
 
     def _update(self, connection: Connection, request: Request) -> None:
-        content = _content(connection, request)
+        content = content_of(connection, request)
         body = _object(content)
         own = relay_records.run_of(body) == self._plan.job
         try:
-            return connection.send(*self._ask(request, content, own))
+            return connection.send(*self._passage.ask(request, content, own))
         except Away:
             if not own:
                 raise
@@ -181,17 +179,17 @@ class Door:
         self._tell_own(connection, "run_info")
 
     def _create(self, connection: Connection, request: Request) -> None:
-        content = _content(connection, request)
+        content = content_of(connection, request)
         with self._naming(content) as name:
-            told = self._ask(request, content, more={_REQUEST_HEADER: name})
+            told = self._passage.ask(request, content, more={_REQUEST_HEADER: name})
         made = _run_in(told).get("info", {}).get("run_id")
         if isinstance(made, str):
             self._memory.learn(made)
         connection.send(*told)
 
     def _delete(self, connection: Connection, request: Request) -> None:
-        content = _content(connection, request)
-        told = self._ask(request, content)
+        content = content_of(connection, request)
+        told = self._passage.ask(request, content)
         if told.status == 200:
             # What is logged to it from now on is the server's to refuse.
             self._memory.forget(relay_records.run_of(_object(content)))
@@ -223,76 +221,10 @@ class Door:
                 self._unanswered.setdefault(content, []).append(name)
             raise
 
-    # What is passed on
-
-    def _pass_on(self, connection: Connection, request: Request) -> None:
-        self._keeper.settle(_SETTLE_S)
-        body = connection.body(request)
-        try:
-            answer = self._proxy.stream(
-                request.method,
-                request.target,
-                request.headers,
-                body,
-                request.size_bytes,
-                self._patience_s,
-            )
-        except Away:
-            # Perhaps not all of the body was read, which the next request would begin with.
-            connection.closing = True
-            raise
-        with answer:
-            # A server that refuses early leaves some of the body unread.
-            connection.closing = connection.closing or next(body, None) is not None
-            _stream(connection, answer, bare=request.method == "HEAD")
-
-    def _ask(
-        self,
-        request: Request,
-        content: bytes,
-        own: bool = False,
-        more: Mapping[str, str] | None = None,
-    ) -> Told:
-        """For what may be done twice; the job's own run is not waited for.
-
-        Raises:
-            Away: the server is away, or breaks off.
-        """
-        self._keeper.settle(_OWN_TIMEOUT_S if own else _SETTLE_S)
-        headers = {**request.headers, **(more or {})}
-        waits = (0.0, _OWN_TIMEOUT_S) if own else (self._patience_s,)
-        return self._proxy.ask(request.method, request.target, headers, content, *waits)
-
-
-def _stream(connection: Connection, answer: http.client.HTTPResponse, bare: bool) -> None:
-    headers = list(answer_headers(answer))
-    length = answer.getheader("Content-Length")
-    bare = bare or answer.status in (204, 304)
-    if length is not None:
-        headers.append(("Content-Length", length))
-    elif not bare:
-        headers.append(("Transfer-Encoding", "chunked"))
-    connection.send_head(answer.status, headers)
-    if bare:
-        return
-    try:
-        while chunk := answer.read(CHUNK_BYTES):
-            framed = chunk if length is not None else b"%x\r\n%b\r\n" % (len(chunk), chunk)
-            connection.write(framed)
-        if length is None:
-            connection.write(b"0\r\n\r\n")
-    except (http.client.HTTPException, OSError):
-        # Half an answer can't be taken back; an end before its time tells the client.
-        connection.closing = True
-
 
 def _verb(request: Request) -> str:
     path = request.path
     return path[len(_RUNS) :] if path.startswith(_RUNS) else ""
-
-
-def _content(connection: Connection, request: Request) -> bytes:
-    return b"".join(connection.body(request))
 
 
 def _refuse(connection: Connection, status: int, code: str, message: str) -> None:

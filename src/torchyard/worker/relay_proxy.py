@@ -1,6 +1,6 @@
 """A request of the script, passed on to the server.
 
-Owns: the way to the server's MLflow routes and back, waiting for a server that is away.
+Owns: the way to the server's routes and back, waiting for a server that is away.
 Leaves: which requests go this way to relay_door.py.
 Always: bodies are streamed, and nothing is sent twice that the server may have acted on, unless
 it is the same done twice.
@@ -41,11 +41,15 @@ class Told(NamedTuple):
 
 
 class Proxy:
-    """Carries requests to one workspace's MLflow routes with the run's token."""
+    """Carries requests to the server with the run's token.
 
-    def __init__(self, plan: LaunchPlan) -> None:
+    Args:
+        path: put before all that is asked for; None for the workspace's MLflow routes.
+    """
+
+    def __init__(self, plan: LaunchPlan, path: str | None = None) -> None:
         self._whereabouts = whereabouts.of_plan(plan)
-        self._path = f"/mlflow/{plan.workspace}"
+        self._path = f"/mlflow/{plan.workspace}" if path is None else path
         self._token = plan.run_token
 
     def stream(

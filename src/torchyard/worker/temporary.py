@@ -2,9 +2,9 @@
 
 Owns: the link in /tmp that stands for it, the folder in /dev/shm.
 Leaves: the folder itself to layout.py.
-Always: the link is this user's own and goes with the node. It exists because a Unix socket's
-path is at most 107 bytes, and multiprocessing puts sockets two names below TMPDIR: with a long
-TMPDIR, DataLoader workers fail.
+Always: the link is this user's own and goes with the node; what can't go is left, which fails
+nobody. It exists because a Unix socket's path is at most 107 bytes, and multiprocessing puts
+sockets two names below TMPDIR: with a long TMPDIR, DataLoader workers fail.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import binascii
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 _LONGEST = 70
@@ -50,12 +51,13 @@ def forget(node: Path) -> None:
     folder = node / "tmp"
     link = _link(folder)
     if _leads_to(link, folder):
-        link.unlink(missing_ok=True)
+        with suppress(OSError):
+            link.unlink()
     memory = _MEMORY / _name(node)
     if _is_own(memory):
-        for entry in list(memory.iterdir()):
-            entry.unlink(missing_ok=True)
-        memory.rmdir()
+        import shutil  # Costly to import, and mostly not needed.
+
+        shutil.rmtree(memory, ignore_errors=True)
 
 
 def _link(folder: Path) -> Path:

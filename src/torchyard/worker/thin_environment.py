@@ -16,14 +16,17 @@ from pathlib import Path
 from typing import Any
 
 # Python runs a line of a .pth file that begins with `import`; `addsitedir` makes the shared
-# folder's own .pth files work, which a plain path in a .pth file would not.
-_BEHIND = "import site; site.addsitedir({!r})\n"
+# folder's own .pth files work, which a plain path in a .pth file would not. In bytes, because
+# Python reads such a file in the encoding of the locale.
+_BEHIND = "import os, site; site.addsitedir(os.fsdecode({!r}))\n"
 _PTH = "_torchyard_shared.pth"
 # Runs at the start of every Python of the environment, and does nothing outside ranks.
 _HOOK = 'import os; os.environ.get("TORCHYARD_ERRORS") and __import__("{}").install()\n'
 _HOOK_FILES = {
     "_torchyard_rank_hook.py": "rank_hook.py",
     "_torchyard_rank_record.py": "rank_record.py",
+    "_torchyard_azure_exit.py": "azure_exit.py",
+    "_torchyard_azure_unsent.py": "azure_unsent.py",
 }
 # uv's own would find its folder in bash and zsh only; this one works in every POSIX shell.
 _ACTIVATE = """\
@@ -74,7 +77,7 @@ def create(shared: Path, folder: Path, *, rehearsed: bool = False) -> Path:
     bin_folder.mkdir(parents=True)
     own_packages = folder / packages.relative_to(shared)
     own_packages.mkdir(parents=True)
-    (own_packages / _PTH).write_text(_BEHIND.format(str(packages)), encoding="utf-8")
+    (own_packages / _PTH).write_text(_BEHIND.format(os.fsencode(packages)))
     _put_hook(own_packages)
     if rehearsed:
         _put_rehearsal(own_packages)
@@ -83,7 +86,7 @@ def create(shared: Path, folder: Path, *, rehearsed: bool = False) -> Path:
         if entry.name != "activate":
             _put_program(Path(entry.path), bin_folder / entry.name)
     quoted = shlex.quote(str(folder))
-    (bin_folder / "activate").write_text(_ACTIVATE.format(folder=quoted), encoding="utf-8")
+    (bin_folder / "activate").write_bytes(os.fsencode(_ACTIVATE.format(folder=quoted)))
     for source, name in _data(shared):
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchyard.plan import LaunchPlan
-from torchyard.worker import devices, rehearsal
+from torchyard.worker import azure_addresses, devices, rehearsal
 from torchyard.worker.launching import MPI, TENSORFLOW
 from torchyard.worker.layout import Folders, Layout
 from torchyard.worker.meeting import Meeting
@@ -59,6 +59,7 @@ def of_node(
         "AZUREML_CR_COMPUTE_CONTEXT": _compute_context(plan, node, found),
         **plan.variables,
         **_platform(plan, node, found),
+        **azure_addresses.variables(plan, found.relay_url),
         **_no_proxy(passed_on),
         **_distributed(plan, node, found.meeting),
         **_data(found.layout),

@@ -3,7 +3,7 @@
 Owns: the address a worker speaks to, finding it anew, telling the server from a stranger.
 Leaves: connections to link.py and relay_proxy.py.
 Always: a stranger that has taken the server's port while it was away ends nothing: only a server
-of the home that made the attempt can disown it.
+of the home that made the attempt can disown it, refuse what it reports, or take it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Whereabouts:
         self.parts = urlsplit((untried or known)[0])
 
     def is_own(self, answer: http.client.HTTPResponse) -> bool:
-        """Whether it is our server that refuses a token."""
+        """Whether it is our server that says this."""
         return not self._server_id or answer.getheader(_HEADER) == self._server_id
 
 

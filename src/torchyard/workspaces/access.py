@@ -90,7 +90,8 @@ class Access:
             raise Forbidden("a worker's token is good for its attempt only")
         if identity.workspace and named and identity.workspace != named:
             raise Forbidden(
-                f"this token is good for workspace `{identity.workspace}` only, not for `{named}`"
+                f"this token is good for workspace `{identity.workspace}` only, not for `{named}`",
+                "name that workspace, or use a person's token",
             )
         if named:
             actions.get(self._db, named)

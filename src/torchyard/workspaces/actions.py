@@ -18,6 +18,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from torchyard.base import fields
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import (
@@ -74,15 +75,10 @@ def create(db: Database, clock: Clock, document: Mapping[str, Any]) -> Workspace
 
 def read_document(document: Mapping[str, Any], now: datetime) -> Workspace:
     """A workspace from its YAML document."""
-    for key in document:
-        if key not in _KEYS:
-            near = nearest(str(key), _KEYS)
-            hint = f"did you mean `{near}`?" if near else f"known keys: {', '.join(_KEYS[:-1])}"
-            raise InvalidSpec(f"unknown key `{key}`", hint, at=[str(key)])
+    fields.refuse_unknown(document, _KEYS)
     for key in _KEYS:
-        if not isinstance(document.get(key) or "", str):
-            raise InvalidSpec(f"`{key}` must be text", at=[key])
-    name = document.get("name") or ""
+        fields.text(document, key)
+    name = fields.text(document, "name")
     if not _NAME.fullmatch(name):
         raise InvalidSpec(
             f"`{name[:80]}` is no name for a workspace" if name else "the workspace has no `name`",
@@ -121,8 +117,7 @@ def update(db: Database, name: str, changes: Mapping[str, Any]) -> Workspace:
                 f"did you mean `{near}`?" if near else f"what can be: {', '.join(_CHANGES)}",
                 at=[str(key)],
             )
-    if not isinstance(changes.get("description", ""), str):
-        raise InvalidSpec("`description` must be text", at=["description"])
+    fields.text(changes, "description")
     days = changes.get("retention_days", 0)
     if type(days) is not int or not 0 <= days <= _LONGEST_DAYS:
         raise InvalidSpec(

@@ -13,9 +13,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Request
 
+from torchyard.base import fields
 from torchyard.base.clock import Clock, from_text, to_text
 from torchyard.base.db import Database
-from torchyard.base.errors import Forbidden, InvalidInput, InvalidSpec, nearest
+from torchyard.base.errors import Forbidden, InvalidInput
 from torchyard.base.settings import DEFAULT_WORKSPACE
 from torchyard.workspaces import audit, people
 from torchyard.workspaces.access import Person
@@ -193,16 +194,11 @@ def _role_in(document: Any) -> Role | None:
 
 
 def _fields(document: Any, known: tuple[str, ...]) -> dict[str, Any]:
-    if not isinstance(document, dict):
-        raise InvalidSpec("the document is no mapping of keys to values")
-    for key, value in document.items():
-        if key not in known:
-            near = nearest(str(key), known)
-            hint = f"did you mean `{near}`?" if near else f"known keys: {', '.join(known)}"
-            raise InvalidSpec(f"unknown key `{key}`", hint, at=[str(key)])
-        if value is not None and not isinstance(value, str):
-            raise InvalidSpec(f"`{key}` must be text", at=[key])
-    return document
+    asked = fields.mapping(document, "the document")
+    fields.refuse_unknown(asked, known)
+    for key in asked:
+        fields.text(asked, key)
+    return asked
 
 
 def _moment(text: str | None) -> datetime | None:

@@ -66,12 +66,12 @@ def put_role(
 
 
 def drop_role(connection: Connection, name: str, workspace: str) -> None:
-    changed()
+    changed(connection)
     connection.execute(delete(roles).where(roles.c.user == name, roles.c.workspace == workspace))
 
 
 def drop_roles(connection: Connection, name: str) -> None:
-    changed()
+    changed(connection)
     connection.execute(delete(roles).where(roles.c.user == name))
 
 
@@ -102,7 +102,7 @@ def tokens_of(connection: Connection, name: str) -> list[KeptToken]:
 
 
 def drop_token(connection: Connection, name: str, token: str) -> None:
-    changed()
+    changed(connection)
     connection.execute(
         delete(tokens).where(_PERSONS, tokens.c.user == name, tokens.c.name == token)
     )
@@ -110,5 +110,5 @@ def drop_token(connection: Connection, name: str, token: str) -> None:
 
 def drop_all_tokens(connection: Connection, name: str) -> None:
     """A person's own; their running jobs keep theirs."""
-    changed()
+    changed(connection)
     connection.execute(delete(tokens).where(_PERSONS, tokens.c.user == name))

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Request
 
+from torchyard.base import fields
 from torchyard.base.clock import Clock, to_text
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidSpec
@@ -42,7 +43,9 @@ def router(db: Database, clock: Clock, use: Use) -> APIRouter:
         asked = _mapping(document, ("user", "limits"))
         user, most = asked.get("user") or ALL, asked.get("limits")
         if not isinstance(user, str) or not isinstance(most, dict):
-            raise InvalidSpec("`limits` must be a mapping of names to numbers", at=["limits"])
+            raise InvalidSpec(
+                "`limits` must be a mapping of names to numbers", "`{nodes: 4}`", at=["limits"]
+            )
         if user not in (ALL, EACH):
             people.get(db, user)
         audit.note_about(request.scope, limits=most, of=user)
@@ -61,9 +64,7 @@ def router(db: Database, clock: Clock, use: Use) -> APIRouter:
         workspace: str, request: Request, identity: Person, document: Annotated[Any, Body()]
     ) -> dict[str, Any]:
         asked = _mapping(document, ("name", "most", "reason"))
-        name, reason = asked.get("name") or "", asked.get("reason") or ""
-        if not isinstance(name, str) or not isinstance(reason, str):
-            raise InvalidSpec("`name` and `reason` must be text")
+        name, reason = fields.text(asked, "name"), fields.text(asked, "reason")
         audit.note_about(request.scope, quota=name[:50], most=asked.get("most"))
         made = quotas.ask(db, clock, workspace, identity.user, name, asked.get("most"), reason)
         owners = people.owners(db, workspace)
@@ -110,12 +111,9 @@ def _counted(limit: Limit, identity: Identity) -> str:
 
 
 def _mapping(document: Any, known: tuple[str, ...]) -> dict[str, Any]:
-    if not isinstance(document, dict):
-        raise InvalidSpec("the document is no mapping of keys to values")
-    for key in document:
-        if key not in known:
-            raise InvalidSpec(f"unknown key `{key}`", f"known keys: {', '.join(known)}", at=[key])
-    return document
+    asked = fields.mapping(document, "the document")
+    fields.refuse_unknown(asked, known)
+    return asked
 
 
 def _limit(limit: Limit, used: int | None) -> dict[str, Any]:

@@ -130,7 +130,10 @@ def answer(
                 "list them with `yard quota requests`",
             )
         if asked.state != "asked":
-            raise Conflict(f"quota request `{request_id}` is {asked.state} already")
+            raise Conflict(
+                f"quota request `{request_id}` is {asked.state} already",
+                "list what is still asked for with `yard quota requests`",
+            )
         if approve:
             _refuse_beyond_workspace(store.limits(connection, workspace), asked)
             store.put_limit(

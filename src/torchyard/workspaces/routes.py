@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body
 
+from torchyard.base import fields
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.errors import Forbidden, InvalidSpec
+from torchyard.base.errors import Forbidden
 from torchyard.workspaces import actions, people
 from torchyard.workspaces.access import Person
 from torchyard.workspaces.types import Identity, Role, TokenKind, Workspace
@@ -37,24 +38,24 @@ def router(
     @routes.post("/workspaces", status_code=201)
     def create(identity: Person, document: Annotated[Any, Body()]) -> dict[str, Any]:
         if identity.workspace:
-            raise Forbidden(f"this token is good for workspace `{identity.workspace}` only")
-        if not isinstance(document, dict):
-            raise InvalidSpec("the workspace's document is no mapping of keys to values")
-        made = actions.create(db, clock, document)
+            raise Forbidden(
+                f"this token is good for workspace `{identity.workspace}` only",
+                "create workspaces with a person's token",
+            )
+        made = actions.create(db, clock, fields.mapping(document, "the workspace's document"))
         furnish(made.name)
         return to_json(made)
 
     @routes.delete("/workspaces/{workspace}")
     def drop(workspace: str, identity: Person) -> dict[str, Any]:
         if identity.workspace:
-            raise Forbidden("a job can't delete its workspace")
+            raise Forbidden("a job can't delete its workspace", "use a person's token")
         delete(workspace)
         return {}
 
     @routes.patch("/workspaces/{workspace}")
     def update(workspace: str, identity: Person, changes: Annotated[Any, Body()]) -> dict[str, Any]:
-        if not isinstance(changes, dict):
-            raise InvalidSpec("the changes must be a mapping of keys to values")
+        fields.mapping(changes, "the document of changes")
         if "allow_substitutes" in changes and not _is_owner(identity):
             raise Forbidden(
                 f"only an owner of workspace `{workspace}` says whether it takes substitutes",

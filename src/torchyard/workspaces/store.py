@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -22,7 +23,7 @@ from sqlalchemy import (
     update,
 )
 
-from torchyard.base.db import Instant, metadata
+from torchyard.base.db import Instant, afterwards, metadata
 from torchyard.workspaces.types import Identity, Role, TokenKind, Workspace
 
 workspaces = Table(
@@ -75,8 +76,18 @@ class Changes:
     count = 0
 
 
-def changed() -> None:
-    Changes.count += 1
+_counting = threading.Lock()
+
+
+def changed(connection: Connection) -> None:
+    """Once now, and once when others see it: what is looked up in between is as it was."""
+    _count()
+    afterwards(connection, _count)
+
+
+def _count() -> None:
+    with _counting:
+        Changes.count += 1
 
 
 @dataclass(frozen=True)
@@ -93,7 +104,7 @@ def add_workspace(connection: Connection, workspace: Workspace) -> None:
 
 def drop_workspace(connection: Connection, name: str) -> None:
     """Forget a workspace, the roles in it, and every token that is good for it only."""
-    changed()
+    changed(connection)
     connection.execute(delete(tokens).where(tokens.c.workspace == name))
     connection.execute(delete(roles).where(roles.c.workspace == name))
     connection.execute(delete(workspaces).where(workspaces.c.name == name))
@@ -175,7 +186,7 @@ def used(connection: Connection, token_hash: str, now: datetime) -> None:
 
 
 def drop_tokens(connection: Connection, kind: TokenKind, subject: str) -> None:
-    changed()
+    changed(connection)
     connection.execute(
         delete(tokens).where(tokens.c.kind == kind.value, tokens.c.subject == subject)
     )

@@ -1,0 +1,123 @@
+"""The fields of a document, and of a query, that a request or a file brings.
+
+Owns: what to say of one that is no mapping, of an unknown key, of a value of another kind.
+Leaves: what keys mean to the rooms; job files, whose keys stand in a table, to jobs/spec_values.py.
+Always: an error says where by `at`, and gives the nearest right word or an example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torchyard.base.errors import InvalidInput, InvalidSpec, nearest
+
+
+def mapping(document: Any, what: str) -> dict[str, Any]:
+    """
+    Args:
+        what: as in `the model's document is no mapping`.
+
+    Raises:
+        InvalidSpec: it is a list, a text or another such value.
+    """
+    if not isinstance(document, dict):
+        raise InvalidSpec(f"{what} is no mapping of keys to values", "send an object of JSON")
+    return document
+
+
+def named(document: dict[str, Any], name: str) -> dict[str, Any]:
+    """The document with the name that the request's path has.
+
+    Raises:
+        InvalidSpec: it has another one.
+    """
+    if document.setdefault("name", name) != name:
+        raise InvalidSpec(
+            f"the document names `{document['name']}`, the path `{name}`",
+            "leave the name out of the document",
+            at=["name"],
+        )
+    return document
+
+
+def refuse_unknown(
+    document: Mapping[Any, Any], keys: Sequence[str], unnamed: Sequence[str] = ("$schema",)
+) -> None:
+    """
+    Args:
+        unnamed: those of `keys` that the hint does not list.
+
+    Raises:
+        InvalidSpec: a key that is not among `keys`, with the nearest.
+    """
+    for key in document:
+        if key not in keys:
+            raise unknown_key(str(key), keys, unnamed=unnamed)
+
+
+def unknown_key(
+    key: str,
+    keys: Sequence[str],
+    at: Sequence[str | int] = (),
+    *,
+    unnamed: Sequence[str] = ("$schema",),
+    inside: str = "",
+    otherwise: str = "",
+) -> InvalidSpec:
+    """What to raise for a key that is not among `keys`.
+
+    Args:
+        at: where the mapping stands that holds the key.
+        unnamed: those of `keys` that the hint does not list.
+        inside: what that mapping is called, as `environment`.
+        otherwise: the hint when no key is near; empty lists them.
+    """
+    near = nearest(key, keys)
+    listed = ", ".join(name for name in keys if name not in unnamed) or "none"
+    hint = f"did you mean `{near}`?" if near else otherwise or f"known keys: {listed}"
+    where = f" in `{inside}`" if inside else ""
+    return InvalidSpec(f"unknown key `{key[:80]}`{where}", hint, at=(*at, key))
+
+
+def text(document: Mapping[str, Any], key: str) -> str:
+    """Empty when it is absent or null.
+
+    Raises:
+        InvalidSpec: it is no text.
+    """
+    value = document.get(key)
+    if value is not None and not isinstance(value, str):
+        raise InvalidSpec(f"`{key}` must be text", f"for example `{key}: some words`", at=[key])
+    return value or ""
+
+
+def texts(document: Mapping[str, Any], key: str) -> dict[str, str]:
+    """Empty when it is absent or null.
+
+    Raises:
+        InvalidSpec: it is no mapping.
+    """
+    values = document.get(key) or {}
+    if not isinstance(values, Mapping):
+        raise InvalidSpec(
+            f"`{key}` must be a mapping of texts",
+            f"for example `{key}: {{team: vision}}`",
+            at=[key],
+        )
+    return {str(name): str(value) for name, value in values.items()}
+
+
+def archived(text: str) -> bool | None:
+    """What a list is asked for: archived or not; None for either.
+
+    Args:
+        text: `false`, or empty, hides archived ones; `true` shows them too, `only` nothing else.
+
+    Raises:
+        InvalidInput: it is another word.
+    """
+    known = {"false": False, "true": None, "only": True}
+    if (text or "false").lower() not in known:
+        raise InvalidInput(f"`archived` is `{text}`", f"use one of: {', '.join(known)}")
+    return known[(text or "false").lower()]

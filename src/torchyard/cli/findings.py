@@ -1,0 +1,55 @@
+"""What a check of `yard doctor` finds, and how it asks other programs.
+
+Owns: the finding, one run of a program with its last words.
+Leaves: the checks to programs_check.py, machine_check.py and server_check.py.
+Always: a program gets no input, and is ended after `PATIENCE_S`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+PATIENCE_S = 10.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`verdict`: ok; note, something works in a lesser way; wrong, jobs can't run."""
+
+    check: str
+    verdict: str
+    found: str
+    remedy: str = ""
+
+
+def ok(check: str, what: str) -> Finding:
+    return Finding(check, "ok", what)
+
+
+def uv_program() -> str | None:
+    """The one installed beside this Python, or any."""
+    beside = Path(sys.executable).with_name("uv")
+    return str(beside) if beside.exists() else shutil.which("uv")
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PATIENCE_S,
+        )
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 124, "", f"no end after {PATIENCE_S:.0f} s")
+
+
+def last_line(text: str) -> str:
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "it says nothing"

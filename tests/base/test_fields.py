@@ -1,0 +1,57 @@
+"""Fields of documents: what is said of a wrong one, and where."""
+
+from __future__ import annotations
+
+import pytest
+
+from torchyard.base import fields
+from torchyard.base.errors import InvalidInput, InvalidSpec
+
+
+def test_only_a_mapping_is_a_document() -> None:
+    assert fields.mapping({"name": "a"}, "the document") == {"name": "a"}
+    for wrong in ([], "text", None, 3):
+        with pytest.raises(InvalidSpec, match="the document is no mapping") as error:
+            fields.mapping(wrong, "the document")
+        assert error.value.hint
+
+
+def test_the_name_in_the_path_is_the_documents() -> None:
+    assert fields.named({}, "a") == {"name": "a"}
+    assert fields.named({"name": "a"}, "a") == {"name": "a"}
+    with pytest.raises(InvalidSpec, match="the document names `b`, the path `a`") as error:
+        fields.named({"name": "b"}, "a")
+    assert error.value.at == ("name",)
+
+
+def test_an_unknown_key_is_told_with_the_nearest() -> None:
+    fields.refuse_unknown({"$schema": "x", "size": 1}, ("$schema", "size"))
+    with pytest.raises(InvalidSpec, match="unknown key `sise`") as error:
+        fields.refuse_unknown({"sise": 1}, ("$schema", "size"))
+    assert error.value.hint == "did you mean `size`?" and error.value.at == ("sise",)
+    far = fields.unknown_key("qqq", ("$schema", "size"), ("a", 0), inside="a")
+    assert far.message == "unknown key `qqq` in `a`" and far.hint == "known keys: size"
+    assert far.at == ("a", 0, "qqq")
+    assert fields.unknown_key("qqq", ("size",), otherwise="look").hint == "look"
+
+
+def test_texts() -> None:
+    assert fields.text({"a": "b"}, "a") == "b"
+    assert fields.text({"a": None}, "a") == fields.text({}, "a") == ""
+    with pytest.raises(InvalidSpec, match="`a` must be text"):
+        fields.text({"a": 1}, "a")
+    assert fields.texts({"tags": {"n": 1}}, "tags") == {"n": "1"}
+    assert fields.texts({"tags": None}, "tags") == fields.texts({}, "tags") == {}
+    with pytest.raises(InvalidSpec, match="`tags` must be a mapping of texts"):
+        fields.texts({"tags": ["n"]}, "tags")
+
+
+def test_archived() -> None:
+    assert [fields.archived(word) for word in ("", "false", "TRUE", "only")] == [
+        False,
+        False,
+        None,
+        True,
+    ]
+    with pytest.raises(InvalidInput, match="`archived` is `maybe`"):
+        fields.archived("maybe")

@@ -1,0 +1,86 @@
+"""SDK v1: runs on the target `local`, which is the client's own machine."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from operations import REFUSED, World
+from v1_run_operations import TRAIN
+from v1_world import ended, operation, source, submit, text_of
+
+LOGGING = """
+import os
+from azureml.core import Run
+run = Run.get_context()
+for n in range(3):
+    run.log("loss", 1 / (n + 1))
+run.complete()  # as tutorials do; a run that was submitted goes on until its script ends
+os.makedirs("outputs", exist_ok=True)
+with open("outputs/model.pkl", "w") as file:
+    file.write("weights")
+print("metrics are logged")
+"""
+
+
+def own_python() -> Any:
+    """The Python that runs the client, which has azureml-core."""
+    from azureml.core import Environment
+
+    environment = Environment("own-python")
+    environment.python.user_managed_dependencies = True
+    environment.python.interpreter_path = sys.executable
+    return environment
+
+
+@operation("Jobs", "`submit`: compute target `local`")
+def local(world: World) -> Any:
+    folder = source(world, "local", TRAIN)
+    arguments = ["--n", 1, "a b'c"]
+    return submit(world, "local", folder, compute_target="local", arguments=arguments).id
+
+
+@operation("Jobs", "`submit`: target `local`, `user_managed_dependencies`; `run.log`")
+def own(world: World) -> Any:
+    folder = source(world, "local-own", LOGGING)
+    options = {"compute_target": "local", "environment": own_python()}
+    return submit(world, "local-own", folder, **options).id
+
+
+@operation("Jobs", "`submit`: target `local`, Docker", REFUSED, "Docker on the target `local`")
+def docker(world: World) -> Any:
+    from azureml.core.runconfig import DockerConfiguration
+
+    asked = DockerConfiguration(use_docker=True)
+    folder = source(world, "local", TRAIN)
+    options = {"compute_target": "local", "docker_runtime_config": asked}
+    return submit(world, "local-docker", folder, **options).id
+
+
+@operation("Jobs", "`cancel` of a run on the target `local`")
+def cancel(world: World) -> Any:
+    folder = source(world, "local-slow", "import time\ntime.sleep(600)\n")
+    options = {"compute_target": "local", "environment": own_python()}
+    run = submit(world, "local-slow", folder, **options)
+    run.cancel()
+    return ended(world, "local-slow", "Canceled").id
+
+
+@operation("Jobs", "`wait_for_completion`, files of a run on the target `local`")
+def files(world: World) -> Any:
+    run = ended(world, "local")
+    wanted = {"user_logs/std_log.txt", "outputs/model.pt", "outputs/parts/a.txt"}
+    assert wanted <= set(run.get_file_names()), run.get_file_names()
+    first = text_of(world, run, "user_logs/std_log.txt").splitlines()[0]
+    assert first == """arguments ["--n", "1", "a b'c"]""", first
+    assert run.get_details()["runDefinition"]["target"] == "local", run.get_details()
+    return run.get_snapshot_id()
+
+
+@operation("Jobs", "`get_metrics`, `register_model` of a run on the target `local`")
+def metrics(world: World) -> Any:
+    run = ended(world, "local-own")
+    assert run.get_metrics() == {"loss": [1.0, 0.5, 1 / 3]}, run.get_metrics()
+    model = run.register_model("v1-of-local", model_path="outputs/model.pkl")
+    assert model.run_id == run.id, model
+    return model.version

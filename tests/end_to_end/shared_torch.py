@@ -1,0 +1,59 @@
+"""The environment with torch that many tests use, built once for all of their homes.
+
+Owns: a home of its own, where it is built, and putting it into the homes of the tests.
+Leaves: building to the room of environments; cold builds by a job to the tests of them.
+Always: of several test processes one builds; a home has it as if its own server had built it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from yard_under_test import REPOSITORY
+
+from torchyard.base.clock import SystemClock
+from torchyard.base.db import Database
+from torchyard.environments.actions import Environments
+
+REQUIREMENTS = REPOSITORY / "examples/digits/requirements.txt"
+
+
+@dataclass(frozen=True)
+class SharedTorch:
+    """`folder` is the home where it is built; it may outlive the session."""
+
+    folder: Path
+
+    def lend(self, home: Path) -> dict[str, str]:
+        """Put it into the environments of a home; the answer is what a job file says of it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        db = Database(f"sqlite:///{self.folder / 'torchyard.db'}")
+        try:
+            db.upgrade()
+            room = Environments(self.folder, db, SystemClock(), os.environ)
+            built = room.build(room.resolve({"pip_requirements": REQUIREMENTS.read_text()}))
+            # Where a job can write to an environment, none may be two homes'.
+            may_link = not room.is_open
+        finally:
+            db.close()
+        target = home / "environments"
+        if not (target / built.name).exists():
+            target.mkdir(exist_ok=True)
+            shutil.copytree(
+                built, target / built.name, symlinks=True,
+                copy_function=_linked if may_link else shutil.copy2,
+            )  # fmt: skip
+            for end in ("lock.txt", "mark"):
+                shutil.copy2(f"{built}.{end}", target)
+        return {"pip_requirements": str(REQUIREMENTS)}
+
+
+def _linked(file: str, copy: str) -> str:
+    try:
+        os.link(file, copy, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(file, copy)  # on another disk
+    return copy

@@ -1,0 +1,29 @@
+"""What most tests of jobs begin with; a file that needs another room makes its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobs import rooms
+from torchyard.base.clock import FakeClock
+from torchyard.base.db import Database
+from torchyard.executors.fake import FakeExecutor
+from torchyard.jobs.room import Room
+from torchyard.jobs.scheduler import Scheduler
+
+
+@pytest.fixture
+def room(tmp_path: Path, db: Database, clock: FakeClock) -> Room:
+    return rooms.make(tmp_path, db, clock)
+
+
+@pytest.fixture
+def executor() -> FakeExecutor:
+    return FakeExecutor()
+
+
+@pytest.fixture
+def scheduler(room: Room, executor: FakeExecutor) -> Scheduler:
+    return Scheduler(room, executor, "http://127.0.0.1:1")

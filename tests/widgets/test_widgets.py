@@ -1,0 +1,80 @@
+"""Azure ML's `RunDetails(run).show()`, real and unmodified, in JupyterLab in Chromium."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import urllib.request
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from yard_under_test import Yard
+
+pytestmark = [pytest.mark.widgets, pytest.mark.timeout(900)]
+
+
+def test_a_run_is_followed_while_it_learns(seen: dict[str, Any]) -> None:
+    learning = seen["learning"]
+    assert "ScriptRun Widget (Running)" in learning["text"], learning["text"]
+    assert "running1" in learning["text"], "the nodes of the cluster"
+    assert "epoch 10: loss 0.1353" in learning["log"], learning["log"]
+    assert "epoch 11:" not in learning["log"], "the script goes on only when it was seen"
+    assert "Run is completed" not in learning["log"], learning["log"]
+    assert set(learning["plots"]) == {"loss", "accuracy"}, learning["plots"]
+    assert all(1 < points <= 11 for points in learning["plots"].values()), learning["plots"]
+
+
+def test_to_its_end(seen: dict[str, Any], yard: Yard) -> None:
+    ended = seen["ended"]
+    assert "ScriptRun Widget (Completed)" in ended["text"], ended["text"]
+    assert ended["log"].startswith("epoch 0: loss 1.0000"), ended["log"]
+    assert ended["log"].endswith("learned\n\nRun is completed."), ended["log"]
+    assert ended["plots"] == {"loss": 20, "accuracy": 20}, "every point is in the charts"
+    run = _run_of(ended)
+    assert json.loads(yard("job", "show", "-n", run, "-o", "json"))["status"] == "Completed"
+
+
+def test_a_run_as_a_cells_value_is_a_table(seen: dict[str, Any]) -> None:
+    shown = seen["run"]
+    assert shown["text"].split("\n")[-1].startswith("widgets\t"), shown["text"]
+    links = {urlsplit(link).path for link in shown["links"].values()}
+    assert f"/runs/{_run_of(seen['ended'])}" in links, shown["links"]
+
+
+def test_the_link_of_the_widget_leads_somewhere(seen: dict[str, Any]) -> None:
+    link = seen["ended"]["links"]["View run details"]
+    # The browser of a person asks whether to trust the server; a test need not.
+    with urllib.request.urlopen(link, context=ssl._create_unverified_context()) as answer:
+        said = answer.read().decode()
+    assert f"yard job show -n {_run_of(seen['ended'])}" in said, said
+
+
+def test_why_a_run_failed_is_shown(seen: dict[str, Any]) -> None:
+    failed = seen["failed"]
+    assert "(Failed)" in failed["text"], failed["text"]
+    assert "ValueError: the learning rate is 0" in failed["log"], failed["log"]
+    assert "Error occurred:" in failed["log"], failed["log"]
+
+
+def test_children_are_listed(seen: dict[str, Any], yard: Yard) -> None:
+    rows = [row.split() for row in seen["parent"]["rows"]]
+    jobs = json.loads(yard("job", "list", "--query", "[].[name, status]", "-o", "json"))
+    known = {name: status for name, status in jobs}
+    assert {known[row[-1]] for row in rows} == {"Completed"}, (rows, known)
+
+
+def test_nothing_leaves_the_machine(seen: dict[str, Any]) -> None:
+    hosts = {urlsplit(one).hostname for one in seen["requests"] if one.startswith("http")}
+    assert hosts == {"127.0.0.1"}, hosts
+    assert not seen["errors"], seen["errors"]
+
+
+def test_screenshots_are_pictures(seen: dict[str, Any], folder: Path) -> None:
+    for name in ("learning.png", "ended.png", "failed.png", "children.png"):
+        assert (folder / name).read_bytes().startswith(b"\x89PNG"), name
+
+
+def _run_of(shown: dict[str, Any]) -> str:
+    return urlsplit(shown["links"]["View run details"]).path.rpartition("/")[2]

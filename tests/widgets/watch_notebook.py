@@ -1,0 +1,158 @@
+"""Run a notebook in JupyterLab in Chromium, as somebody who looks at it would.
+
+    python watch_notebook.py ADDRESS FOLDER
+
+Runs in the client's own environment (see clients/azureml-widgets-1.62.in), and writes into FOLDER
+what was on the screen: learning.png, ended.png, failed.png, children.png, and seen.json.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Page, Request, sync_playwright
+
+CHROMIUM = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+WIDTH, HEIGHT = 1280, 1000
+LEARNING, FAILED, PARENT, DATA = 2, 3, 4, 5
+LIMIT_S = 600
+_PLOTS = """cell => Object.fromEntries(
+    Array.from(cell.querySelectorAll('.js-plotly-plot'))
+        .filter(plot => plot.data[0].y)
+        .map(plot => [plot.layout.title.text ?? plot.layout.title, plot.data[0].y.length]))"""
+
+
+def main(address: str, folder: Path) -> None:
+    seen: dict[str, Any] = {"requests": [], "errors": []}
+    profile = folder / "chromium"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch_persistent_context(
+            profile,
+            executable_path=shutil.which("chromium"),
+            args=list(CHROMIUM),
+            viewport={"width": WIDTH, "height": HEIGHT},
+        )
+        page = browser.new_page()
+        page.on("request", lambda request: seen["requests"].append(_place(request)))
+        page.set_default_timeout(LIMIT_S * 1000)
+        page.on("pageerror", lambda error: seen["errors"].append(str(error)))
+        try:
+            _start_kernel(page, address)
+            page.goto(address)
+            _run_all(page)
+            _watch(page, folder, seen)
+        finally:
+            page.screenshot(path=folder / "last.png")
+            (folder / "seen.json").write_text(json.dumps(seen, indent=1))
+            browser.close()
+
+
+def _start_kernel(page: Page, address: str) -> None:
+    """While the page loads."""
+    top, notebook = address.split("/lab/tree/")
+    name, query = notebook.split("?")
+    session = {"path": name, "name": name, "type": "notebook", "kernel": {"name": "python3"}}
+    answer = page.request.post(f"{top}/api/sessions?{query}", data=session, timeout=LIMIT_S * 1000)
+    assert answer.ok, answer.text()
+
+
+def _run_all(page: Page) -> None:
+    cells = page.locator(".jp-Notebook .jp-CodeCell")
+    cells.last.wait_for()
+    # The kernel has answered; cells that are run before may be lost on a busy machine.
+    page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
+    # Without the list of files there is room for the notebook.
+    page.keyboard.press("Control+b")
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.locator('.lm-Menu-item[data-command="runmenu:run-all"]').click()
+    kernel = page.locator(".jp-Dialog button.jp-mod-accept")
+
+    def begun() -> bool:
+        # JupyterLab asks which one when the notebook's own has not started yet.
+        if kernel.count():
+            kernel.click()
+        return "[ ]" not in cells.first.locator(".jp-InputPrompt").inner_text()
+
+    _until(begun, "the first cell runs")
+
+
+def _watch(page: Page, folder: Path, seen: dict[str, Any]) -> None:
+    def learning() -> dict[str, Any]:
+        return _shown(page, LEARNING)
+
+    def half() -> bool:
+        now = learning()
+        # The nodes are asked for beside the log, and come a little later.
+        is_running = "(Running)" in now["text"] and "running1" in now["text"]
+        return is_running and "epoch 10:" in now["log"] and now["plots"] != {}
+
+    _until(half, "the widget shows half of the epochs")
+    seen["learning"] = learning()
+    _shoot(page, LEARNING, folder / "learning.png")
+    (folder / "seen").touch()
+    _until(lambda: "Run is completed" in learning()["log"], "the widget shows the end")
+    _until(lambda: "(Completed)" in learning()["text"], "the widget's title says so")
+    seen["ended"] = learning()
+    _shoot(page, LEARNING, folder / "ended.png")
+    seen["run"] = _shown(page, LEARNING - 1)
+    _until(lambda: "Error occurred" in _shown(page, FAILED)["log"], "the widget shows the error")
+    seen["failed"] = _shown(page, FAILED)
+    _shoot(page, FAILED, folder / "failed.png")
+    _until(lambda: len(_shown(page, PARENT)["rows"]) == 2, "the widget shows the children")
+    seen["parent"] = _shown(page, PARENT)
+    _shoot(page, PARENT, folder / "children.png")
+    _until(lambda: "True" in _shown(page, DATA)["text"], "the last cell is run")
+
+
+def _shown(page: Page, place: int) -> dict[str, Any]:
+    """What a cell's output shows now."""
+    cell = page.locator(".jp-Notebook .jp-CodeCell").nth(place).locator(".jp-Cell-outputWrapper")
+    links = cell.locator("a").evaluate_all("all => all.map(one => [one.innerText, one.href])")
+    return {
+        "text": cell.inner_text(),
+        "log": "\n".join(one.input_value() for one in cell.locator("textarea").all()),
+        "plots": cell.evaluate(_PLOTS),
+        "rows": cell.locator(".jsgrid-row, .jsgrid-alt-row").all_inner_texts(),
+        "links": dict(links),
+    }
+
+
+def _shoot(page: Page, place: int, file: Path) -> None:
+    """JupyterLab from its top to the end of a cell."""
+    cell = page.locator(".jp-Notebook .jp-CodeCell").nth(place)
+    cell.scroll_into_view_if_needed()
+    box = cell.bounding_box()
+    assert box is not None
+    height = min(box["y"] + box["height"], HEIGHT)
+    page.screenshot(path=file, clip={"x": 0, "y": 0, "width": WIDTH, "height": height})
+
+
+_END = time.monotonic() + LIMIT_S
+
+
+def _until(condition: Callable[[], bool], what: str) -> None:
+    while not condition():
+        assert time.monotonic() < _END, f"it did not come: {what}"
+        time.sleep(0.3)
+
+
+def _place(request: Request) -> str:
+    return request.url.partition("?")[0]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))
