@@ -15,7 +15,7 @@ from torchyard.azureml.followers import Followers
 from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE
 from torchyard.jobs import progress, store
 from torchyard.jobs.types import JobError, Status
-from workspaces.served import HERE, served
+from workspaces.served import HERE, Served, served
 
 HISTORY = f"/history/v1.0{WORKSPACE}"
 CODE = f"azureml://datastores/{BLOB_STORE}/paths/LocalUpload/abc/src"
@@ -26,11 +26,15 @@ def azure(tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase) -
     """One server for all; each test has jobs of its own."""
     home = tmp_path_factory.mktemp("home")
     with served(home, new_database(home)) as site:
-        stores = site.parts.room.datastores
-        for path, content in (("train.py", b"print(1)\n"), ("run.sh", b"#!/bin/sh\n")):
-            with stores.writing("default", BLOB_STORE, f"LocalUpload/abc/src/{path}") as writing:
-                writing.write(content)
+        upload_code(site, "LocalUpload/abc/src")
         yield Azure(site)
+
+
+def upload_code(site: Served, folder: str) -> None:
+    for path, content in (("train.py", b"print(1)\n"), ("run.sh", b"#!/bin/sh\n")):
+        stores = site.parts.room.datastores
+        with stores.writing("default", BLOB_STORE, f"{folder}/{path}") as writing:
+            writing.write(content)
 
 
 def body(**more: Any) -> dict[str, Any]:
@@ -260,6 +264,22 @@ def test_code_is_a_snapshot_and_known_by_its_hash(azure: Azure) -> None:
     assert error["code"] == "Conflict"
     nothing = {"properties": {"codeUri": CODE.replace("abc", "zzz")}}
     assert "upload" in azure.refused(404, "PUT", "codes/v/versions/1", nothing)["message"]
+
+
+def test_of_equal_code_uploaded_twice_at_once_the_first_stands_for_both(azure: Azure) -> None:
+    """Else a component that names one seems changed to the client that is told of the other."""
+    upload_code(azure.site, "LocalUpload/again/src")
+    again_uri = CODE.replace("/abc/", "/again/")
+    said = {"hash_sha256": "e" * 64, "hash_version": "202208"}
+    for _ in range(2):
+        first = azure.put("codes/first/versions/1", {"codeUri": CODE, "properties": said})
+        again = azure.put("codes/again/versions/1", {"codeUri": again_uri, "properties": said})
+        assert first["id"] == again["id"] == f"{WORKSPACE}/codes/first/versions/1"
+        listed = azure.ask("GET", "codes/any/versions", hash="e" * 64)["value"]
+        assert listed[0]["id"] == first["id"]
+    assert azure.ask("GET", "codes/again/versions/1")["id"].endswith("/codes/again/versions/1")
+    other = {"codeUri": again_uri, "properties": {"hash_sha256": "i" * 64}}
+    assert azure.put("codes/other/versions/1", other)["id"].endswith("/codes/other/versions/1")
 
 
 def test_a_run_has_its_details_and_its_error(azure: Azure) -> None:

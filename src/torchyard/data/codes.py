@@ -3,7 +3,7 @@
 Owns: the table of codes; making a snapshot of a code's files, so that jobs get it like any other.
 Leaves: uploading to the protocols, snapshots to base/blobs.py.
 Always: a name and version stands for one content; the files stay where they were uploaded, and a
-snapshot that was reclaimed is made anew from them.
+snapshot that was reclaimed is made anew from them; the first of a hash stands for all of it.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ class Places:
 def register(places: Places, workspace: str, asked: Request, owner: str) -> tuple[Code, bool]:
     """Keep a code under its name and version; asked again, its words change.
 
-    Returns the code, and whether it is new.
+    Returns the code, and whether it is new. Of equal files that several uploaded at once it is the
+    first code: a client compares components by the code that they name.
 
     Raises:
         Conflict: the name and version are another content's.
@@ -114,23 +115,25 @@ def register(places: Places, workspace: str, asked: Request, owner: str) -> tupl
     """
     known = _named(places, workspace, asked.name, asked.version)
     if known is None:
-        made = Code(
-            workspace,
-            asked.name,
-            asked.version,
-            asked.uri,
-            _take(places, workspace, asked.uri),
-            places.clock.now(),
-            owner,
-            asked.hash,
-            asked.description,
-            dict(asked.tags),
-            dict(asked.properties),
-        )
+        snapshot = _take(places, workspace, asked.uri)
         try:
             with places.db.write() as connection:
+                # The time is taken when no other is writing: what is first stays first.
+                made = Code(
+                    workspace,
+                    asked.name,
+                    asked.version,
+                    asked.uri,
+                    snapshot,
+                    places.clock.now(),
+                    owner,
+                    asked.hash,
+                    asked.description,
+                    dict(asked.tags),
+                    dict(asked.properties),
+                )
                 connection.execute(insert(codes).values(**vars(made)))
-            return made, True
+            return _first_of(places, made), True
         except IntegrityError:
             known = get(places, workspace, asked.name, asked.version)
     if asked.uri.rstrip("/") != known.uri.rstrip("/"):
@@ -143,7 +146,7 @@ def register(places: Places, workspace: str, asked: Request, owner: str) -> tupl
     words = {"description": asked.description, "tags": dict(asked.tags)}
     with places.db.write() as connection:
         connection.execute(update(codes).where(*_is(known)).values(**words))
-    return get(places, workspace, asked.name, asked.version), False
+    return _first_of(places, get(places, workspace, asked.name, asked.version)), False
 
 
 def get(places: Places, workspace: str, name: str, version: str) -> Code:
@@ -169,9 +172,9 @@ def list_in(places: Places, workspace: str, name: str = "") -> list[Code]:
 
 
 def of_hash(places: Places, workspace: str, hash: str) -> list[Code]:
-    """Those with that hash whose files are still here, newest first."""
+    """Those with that hash whose files are still here, oldest first."""
     found = _all(places, [codes.c.workspace == workspace, codes.c.hash == hash]) if hash else []
-    return [code for code in found if _is_whole(places, code)]
+    return [code for code in reversed(found) if _is_whole(places, code)]
 
 
 def snapshot_of(places: Places, code: Code) -> str:
@@ -229,6 +232,12 @@ def _is(code: Code) -> list[Any]:
         codes.c.name == code.name,
         codes.c.version == code.version,
     ]
+
+
+def _first_of(places: Places, code: Code) -> Code:
+    """The code that stands for this one's files."""
+    alike = of_hash(places, code.workspace, code.hash)
+    return next((one for one in alike if one.snapshot == code.snapshot), code)
 
 
 def _is_whole(places: Places, code: Code) -> bool:
