@@ -342,6 +342,8 @@ def test_by_the_command(room: Room, tmp_path: Path) -> None:
     file = tmp_path / "b.tar.gz"
     assert f"are in {file}" in yard(room.home, "backup", str(file))
     assert "exists already" in yard(room.home, "backup", str(file), expect=2)
+    assert "`.zip` file" in yard(room.home, "backup", str(tmp_path / "b.zip"), expect=2)
+    assert not (tmp_path / "b.zip").exists()
     assert "yard server start" in yard(tmp_path / "again", "restore", str(file))
     said = yard(tmp_path / "again", "restore", str(file), expect=2)
     assert said.startswith("error: ") and "hint: " in said

@@ -30,6 +30,8 @@ MANIFEST = "manifest.json"
 FORMAT = 1
 _CHUNK_BYTES = 1 << 20
 _TAR_ENDS = (".tar", ".tar.gz", ".tgz")
+# Names that promise another form; a folder of such a name would be taken for a file.
+_OTHER_ENDS = frozenset({".zip", ".7z", ".gz", ".bz2", ".tbz2", ".xz", ".txz", ".zst", ".tzst"})
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,13 @@ def writing(target: Path, about: About) -> Iterator[Writer]:
 
     Raises:
         Conflict: there is something already.
+        InvalidInput: its name promises another form.
     """
+    if target.suffix in _OTHER_ENDS and not target.name.endswith(_TAR_ENDS):
+        raise InvalidInput(
+            f"a backup can't be a `{target.suffix}` file",
+            "let its name end with `.tar` or `.tar.gz`, or with neither for a folder",
+        )
     if target.is_dir() and not any(target.iterdir()):
         target.rmdir()
     if target.exists():

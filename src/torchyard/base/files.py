@@ -180,16 +180,16 @@ def walk(folder: Path) -> Iterator[tuple[str, int]]:
     """Every whole file below `folder` as (relative path, size in bytes), sorted."""
     found = []
     for root, _, names in os.walk(folder):
+        below = os.path.relpath(root, folder)
         for name in names:
             if is_draft(name):
                 continue
-            path = Path(root) / name
             try:
-                known = path.stat()
+                known = os.stat(os.path.join(root, name))
             except OSError:
                 continue  # a link that leads nowhere, or a file that went meanwhile
             if stat.S_ISREG(known.st_mode):
-                found.append((path.relative_to(folder).as_posix(), known.st_size))
+                found.append((name if below == "." else f"{below}/{name}", known.st_size))
     return iter(sorted(found))
 
 

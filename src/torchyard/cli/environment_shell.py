@@ -72,10 +72,11 @@ def shell(
         known = client.environments.resolve(asked)
     except TorchyardError as error:
         raise document.locate(error) from error.__cause__
-    if known.get("refused"):
+    # An image is refused below, whether or not an engine could build it.
+    is_image = known.get("image") or known.get("dockerfile")
+    if known.get("refused") and not is_image:
         raise InvalidInput(known["refused"], known.get("hint", ""))
-    # An image is refused below, which needs no build.
-    if known["build"] != "ready" and not (known.get("image") or known.get("dockerfile")):
+    if known["build"] != "ready" and not is_image:
         client.environments.build(asked, lambda text: click.echo(text, nl=False, err=True))
     found = client.environments.use(asked)
     called = found["ref"] or name or Path(file).stem

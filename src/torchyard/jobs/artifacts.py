@@ -30,11 +30,15 @@ class Artifact:
     size_bytes: int
 
 
-def list_of(room: Room, job: Job) -> list[Artifact]:
-    """Everything a job left, sorted by path."""
-    found = dict(room.datastores.list(job.workspace, ARTIFACT_STORE, artifacts_of(job.name)))
+def list_of(room: Room, job: Job, folder: str = "") -> list[Artifact]:
+    """Everything a job left below a folder, sorted; paths are relative to the folder."""
+    above = f"{folder}/" if folder else ""
+    stored = f"{artifacts_of(job.name)}/{above}".rstrip("/")
+    found = dict(room.datastores.list(job.workspace, ARTIFACT_STORE, stored))
     for log in room.logs.list(job.workspace, job.name):
-        found[_shown(job, log)] = log.size_bytes
+        path = _shown(job, log)
+        if path.startswith(above):
+            found[path[len(above) :]] = log.size_bytes
     return [Artifact(path, size) for path, size in sorted(found.items())]
 
 

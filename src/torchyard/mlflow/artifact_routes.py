@@ -33,7 +33,7 @@ def router(runs: Runs, room: Registry, authenticate: Authenticate, caller: Calle
     def list_of_run(call: the_call) -> JSONResponse:
         job = run_of(runs, call.workspace, call.text("run_id", "run_uuid"))
         folder = clean(safe(call.text("path", default="")))
-        files = entries(RunPlace(runs, room, call.workspace, job.name).list(), folder)
+        files = entries(RunPlace(runs, room, call.workspace, job.name), folder)
         above = f"{folder}/" if folder else ""
         for entry in files:
             entry["path"] = above + entry["path"]
@@ -42,7 +42,7 @@ def router(runs: Runs, room: Registry, authenticate: Authenticate, caller: Calle
     @routes.get(_PROXY)
     def list_files(call: the_call) -> JSONResponse:
         place, folder = find(call.workspace, safe(call.text("path", default="")))
-        return JSONResponse({"files": entries(place.list(), folder)})
+        return JSONResponse({"files": entries(place, folder)})
 
     @routes.get(_PROXY + "/{path:path}")
     def download(request: Request, path: str, identity: person) -> FileResponse:

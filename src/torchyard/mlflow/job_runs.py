@@ -117,8 +117,8 @@ class JobRuns:
             tags=tags,
         )
 
-    def artifacts(self, workspace: str, name: str) -> Sequence[Artifact]:
-        found = artifacts.list_of(self._room, self.run(workspace, name))
+    def artifacts(self, workspace: str, name: str, folder: str = "") -> Sequence[Artifact]:
+        found = artifacts.list_of(self._room, self.run(workspace, name), folder)
         return [Artifact(artifact.path, artifact.size_bytes) for artifact in found]
 
     def artifact(self, workspace: str, name: str, path: str) -> Path:

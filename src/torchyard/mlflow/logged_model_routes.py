@@ -115,7 +115,7 @@ def router(room: Registry, runs: Runs, caller: Caller) -> APIRouter:
     def list_files(call: Call, model_id: str) -> JSONResponse:
         model = logged.get(room.db, call.workspace, model_id)
         folder = clean(call.text("artifact_directory_path", default=""))
-        found = entries(LoggedPlace(room, model).list(), folder)
+        found = entries(LoggedPlace(room, model), folder)
         above = f"{folder}/" if folder else ""
         files = [{**entry, "path": above + entry["path"]} for entry in found]
         return JSONResponse({"root_uri": logged_root(model), "files": files})

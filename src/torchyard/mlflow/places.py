@@ -31,7 +31,8 @@ _FREE = "mlflow"
 class Place(Protocol):
     """Files below one folder; paths are relative to it."""
 
-    def list(self) -> Sequence[Artifact]: ...
+    def list(self, folder: str) -> Sequence[Artifact]:
+        """Every file below a folder of the place; paths are relative to that folder."""
 
     def file(self, path: str) -> Path:
         """The file on the server's disk, to be read only."""
@@ -51,12 +52,14 @@ class RunPlace:
     workspace: str
     run: str
 
-    def list(self) -> Sequence[Artifact]:
+    def list(self, folder: str) -> Sequence[Artifact]:
         of_models = logged.folders_of(self.room.db, self.workspace, self.run)
+        hidden = tuple(f"{of_model}/" for of_model in of_models)
+        above = _above(folder)
         return [
             one
-            for one in self.runs.artifacts(self.workspace, self.run)
-            if not any(one.path.startswith(folder + "/") for folder in of_models)
+            for one in self.runs.artifacts(self.workspace, self.run, folder)
+            if not (above + one.path).startswith(hidden)
         ]
 
     def file(self, path: str) -> Path:
@@ -76,8 +79,8 @@ class LoggedPlace:
     room: Registry
     model: LoggedModel
 
-    def list(self) -> Sequence[Artifact]:
-        found = logged.list_files(self.room.datastores, self.model)
+    def list(self, folder: str) -> Sequence[Artifact]:
+        found = logged.list_files(self.room.datastores, self.model, folder)
         return [Artifact(path, size) for path, size in found]
 
     def file(self, path: str) -> Path:
@@ -97,8 +100,13 @@ class VersionPlace:
     room: Registry
     model: Model
 
-    def list(self) -> Sequence[Artifact]:
-        return [Artifact(file.path, file.size_bytes) for file in self.model.files]
+    def list(self, folder: str) -> Sequence[Artifact]:
+        above = _above(folder)
+        return [
+            Artifact(file.path[len(above) :], file.size_bytes)
+            for file in self.model.files
+            if file.path.startswith(above)
+        ]
 
     def file(self, path: str) -> Path:
         return actions.file(self.room.datastores, self.model, path)
@@ -123,8 +131,9 @@ class FreePlace:
     room: Registry
     workspace: str
 
-    def list(self) -> Sequence[Artifact]:
-        found = self.room.datastores.list(self.workspace, ARTIFACT_STORE, _FREE)
+    def list(self, folder: str) -> Sequence[Artifact]:
+        below = f"{_FREE}/{folder}".rstrip("/")
+        found = self.room.datastores.list(self.workspace, ARTIFACT_STORE, below)
         return [Artifact(path, size) for path, size in found]
 
     def file(self, path: str) -> Path:
@@ -191,16 +200,17 @@ def clean(path: str) -> str:
     return "/".join(part for part in path.split("/") if part not in ("", "."))
 
 
-def entries(artifacts: Sequence[Artifact], folder: str) -> list[dict[str, Any]]:
-    """What lies right below `folder`, folders as such, sorted."""
-    above = f"{folder}/" if folder else ""
+def entries(place: Place, folder: str) -> list[dict[str, Any]]:
+    """What lies right below a folder, folders as such, sorted."""
     files: dict[str, dict[str, Any]] = {}
-    for artifact in artifacts:
-        if not artifact.path.startswith(above):
-            continue
-        name, deeper, _ = artifact.path[len(above) :].partition("/")
+    for artifact in place.list(folder):
+        name, deeper, _ = artifact.path.partition("/")
         entry: dict[str, Any] = {"path": name, "is_dir": bool(deeper)}
         if not deeper:
             entry["file_size"] = artifact.size_bytes
         files[name] = entry
     return [files[name] for name in sorted(files)]
+
+
+def _above(folder: str) -> str:
+    return f"{folder}/" if folder else ""

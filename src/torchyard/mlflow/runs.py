@@ -117,7 +117,8 @@ class Runs(Protocol):
         be a function of the tags that there are, called where nobody else writes.
         """
 
-    def artifacts(self, workspace: str, name: str) -> Sequence[Artifact]: ...
+    def artifacts(self, workspace: str, name: str, folder: str = "") -> Sequence[Artifact]:
+        """Every file below a folder of the run's; paths are relative to it."""
 
     def artifact(self, workspace: str, name: str, path: str) -> Path:
         """The file on the server's disk, to be read only."""

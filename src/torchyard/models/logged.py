@@ -200,9 +200,11 @@ def file(datastores: Datastores, model: LoggedModel, path: str) -> Path:
     return datastores.file(model.workspace, ARTIFACT_STORE, _stored(model, path))
 
 
-def list_files(datastores: Datastores, model: LoggedModel) -> Iterator[tuple[str, int]]:
-    """(path in the model, size in bytes), sorted."""
-    return datastores.list(model.workspace, ARTIFACT_STORE, model.folder)
+def list_files(
+    datastores: Datastores, model: LoggedModel, folder: str = ""
+) -> Iterator[tuple[str, int]]:
+    """(path below a folder of the model, size in bytes), sorted."""
+    return datastores.list(model.workspace, ARTIFACT_STORE, f"{model.folder}/{folder}".rstrip("/"))
 
 
 def writing(
