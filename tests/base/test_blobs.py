@@ -46,3 +46,19 @@ def test_unknown_and_malformed_ids(tmp_path: Path) -> None:
         blobs.snapshot(_sha(b"none"))
     with pytest.raises(InvalidInput):
         blobs.snapshot("../../etc/passwd")
+
+
+def test_what_a_power_cut_emptied_is_asked_for_again(tmp_path: Path) -> None:
+    blobs = Blobs(tmp_path)
+    content, nothing = (blobs.put_bytes(one) for one in (b"content", b""))
+    entry = {"path": "a", "sha256": content, "size": 7}
+    made = blobs.put_snapshot({"files": [entry, {"path": "b", "sha256": nothing, "size": 0}]})
+    for lost in (content, made.id):
+        (tmp_path / lost[:2] / lost).chmod(0o644)
+        (tmp_path / lost[:2] / lost).write_bytes(b"")
+        assert not blobs.has(lost) and blobs.missing([nothing, lost]) == [lost]
+        with pytest.raises(NotFound, match="snapshot"):
+            blobs.snapshot(made.id)
+        blobs.put_bytes(b"content")
+        assert blobs.put_snapshot({"files": [entry, {"path": "b", "sha256": nothing, "size": 0}]})
+        assert blobs.snapshot(made.id) == made

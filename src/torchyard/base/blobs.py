@@ -24,6 +24,7 @@ from torchyard.base import files
 from torchyard.base.errors import InvalidInput, NotFound
 
 _SHA256 = re.compile(r"^[0-9a-f]{64}\Z")
+_SHA256_OF_NOTHING = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 # Asked for again within so many seconds, a blob is still as new as it was.
 _NEW_S = 60.0
 _REMOVED_AT_ONCE = 200
@@ -63,7 +64,7 @@ class Blobs:
         return self.folder / sha256[:2] / sha256
 
     def has(self, sha256: str) -> bool:
-        return self.path(sha256).exists()
+        return self._found(sha256) is not None
 
     def missing(self, hashes: Iterable[str]) -> list[str]:
         """Those of `hashes` that are not here, in their order, each once; the rest is new now."""
@@ -179,17 +180,29 @@ class Blobs:
 
     def _renew(self, sha256: str) -> bool:
         """Whether the blob is here; it is new from now on."""
-        path = self.path(sha256)
         try:
-            if path.stat().st_mtime < time.time() - _NEW_S:
-                os.utime(path)
+            known = self._found(sha256)
+            if known is None:
+                return False
+            if known.st_mtime < time.time() - _NEW_S:
+                os.utime(self.path(sha256))
         except FileNotFoundError:
             return False
         return True
 
+    def _found(self, sha256: str) -> os.stat_result | None:
+        """What the disk knows of a blob. A power cut may leave its name alone: that is none."""
+        try:
+            known = self.path(sha256).stat()
+        except FileNotFoundError:
+            return None
+        return known if known.st_size or sha256 == _SHA256_OF_NOTHING else None
+
     def _read(self, snapshot_id: str) -> Snapshot:
         path = self.path(snapshot_id)
         try:
+            if not self.has(snapshot_id):
+                raise FileNotFoundError(path)
             manifest = json.loads(path.read_bytes())
         except (ValueError, RecursionError) as error:
             raise InvalidInput(
