@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from sqlalchemy import func, select
 
 from jobs import rooms
 from jobs.rooms import WORKSPACE, Worker
+from torchyard.base import locks
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import metadata
 from torchyard.base.errors import Conflict, NotFound
@@ -106,6 +108,23 @@ def test_nothing_of_a_job_stays(room: Room, scheduler: Scheduler) -> None:
         actions.get(room, WORKSPACE, "gone")
     again = rooms.submit(room, name="gone")
     assert again.id > job.id and room.history.latest(again.id) == []
+
+
+def test_whoever_waits_for_a_deletion_waits_for_another_that_is_at_work(
+    room: Room, scheduler: Scheduler
+) -> None:
+    """The scheduler may be taking away what was marked before."""
+    job = finished(room, scheduler, name="gone")
+    clean(room, job)
+    found = deletion.delete(room, WORKSPACE, Choice(["gone"]), "me")
+    with ThreadPoolExecutor() as pool:
+        with locks.held(room.lock("removal")):
+            assert removal.work(room) == []
+            waiting = pool.submit(removal.work_now, room, found.jobs)
+            assert not wait([waiting], timeout=0.2).done
+        assert waiting.result(timeout=20) == []
+    with pytest.raises(NotFound):
+        actions.get(room, WORKSPACE, "gone")
 
 
 def test_a_number_is_never_given_twice(room: Room, scheduler: Scheduler) -> None:

@@ -91,8 +91,8 @@ class Jobs:
 
     def delete(self, call: Call, name: str) -> None:
         choice = deletion.Choice(names=[name])
-        deletion.delete_by(self.room, call.workspace.name, choice, call.identity)
-        removal.work(self.room)
+        found = deletion.delete_by(self.room, call.workspace.name, choice, call.identity)
+        removal.work_now(self.room, found.jobs)
         self.room.bell.set()
 
     def _cancel(self, call: Call, name: str) -> None:

@@ -77,12 +77,13 @@ def _told(room: Room, found: Plan) -> dict[str, Any]:
 
 def _deleted(room: Room, found: Plan) -> dict[str, Any]:
     """A few at once; the scheduler takes away the others, and those whose worker lingers."""
-    names = [job.name for job in found.jobs]
-    gone = removal.work(room) if 0 < len(names) <= _AT_ONCE else []
+    pending = names = [job.name for job in found.jobs]
+    if 0 < len(names) <= _AT_ONCE:
+        pending = removal.work_now(room, found.jobs)
     room.bell.set()
     return {
         "deleted": names,
-        "pending": [name for name in names if name not in set(gone)],
+        "pending": pending,
         "kept": _kept(found),
     }
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,8 @@ from torchyard.jobs.types import Attempt, Job
 from torchyard.models import logged
 
 _log = logging.getLogger(__name__)
+# Whoever deletes a job and asks for it right afterwards is told that it is gone.
+_PATIENCE_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -65,19 +68,30 @@ def is_due(room: Room) -> bool:
         return removal_store.any_pending(connection)
 
 
-def work(room: Room, stopped: Callable[[], bool] = lambda: False) -> list[str]:
+def work(
+    room: Room, stopped: Callable[[], bool] = lambda: False, *, patience_s: float = 0.0
+) -> list[str]:
     """Finish every deletion that was begun; returns the jobs that are gone.
 
-    One whose worker has not left yet waits for the next time.
+    One whose worker has not left yet waits for the next time. Requests and the schedulers of
+    several servers may come at once: whoever comes second waits for the first so long, and then
+    leaves it to that one.
     """
-    # Requests and the schedulers of several servers may come at once: whoever comes second leaves
-    # it to the first.
-    with locks.held_if_free(room.lock("removal")) as is_held:
+    until = time.monotonic() + patience_s
+    with locks.held(room.lock("removal"), lambda: time.monotonic() >= until) as is_held:
         if not is_held:
             return []
         with room.db.read() as connection:
             marks = removal_store.pending(connection)
         return _remove_all(room, marks, stopped)
+
+
+def work_now(room: Room, jobs: Sequence[Job]) -> list[str]:
+    """As `work`, for somebody who waits; returns those of the jobs that are still to go."""
+    work(room, patience_s=_PATIENCE_S)
+    with room.db.read() as connection:
+        left = {mark.job_id for mark in removal_store.pending(connection)}
+    return [job.name for job in jobs if job.id in left]
 
 
 def _remove_all(room: Room, marks: Sequence[Mark], stopped: Callable[[], bool]) -> list[str]:
