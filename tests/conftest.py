@@ -8,15 +8,33 @@ SQLite alone.
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from postgres_server import NewDatabase, PostgresServer
+from torchyard.base import files
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What programs under test leave in the folder for temporary files goes at the end.
+
+    MLflow's client, uv and torch leave some. pytest's own folders stay where they are.
+    """
+    if hasattr(config, "workerinput"):
+        return  # it has the variables of the process that started it
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    folder = Path(tempfile.mkdtemp(prefix="ty-"))
+    folder.chmod(0o1777)  # tests have programs of other users, too
+    os.environ["TMPDIR"] = str(folder)
+    tempfile.tempdir = None
+    config.add_cleanup(lambda: files.remove(folder))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
