@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -135,7 +136,11 @@ def test_an_unmodified_script_logs_into_its_own_job(
         }
         ended = subprocess.run(
             [client_python, "-c", SCRIPT],
-            env={"PATH": os.environ["PATH"], **variables},
+            env={
+                "PATH": os.environ["PATH"],
+                "TMPDIR": tempfile.gettempdir(),
+                **variables,
+            },
             cwd=tmp_path,
             capture_output=True,
             text=True,

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,7 @@ def test_a_model_is_logged_registered_and_loaded(
             [client_python, "-W", "ignore", "-c", script, *arguments],
             env={
                 "PATH": os.environ["PATH"],
+                "TMPDIR": tempfile.gettempdir(),
                 "HOME": str(tmp_path),
                 "MLFLOW_TRACKING_URI": url,
                 "MLFLOW_TRACKING_TOKEN": token,
