@@ -46,21 +46,10 @@ class RunLink(Link):
         content_type: str = "application/json",
     ) -> dict[str, Any]:
         """As `Link.send`; a piece of a log becomes JSON, for Azure's paths take nothing else."""
-        if path != "/logs":
-            return super().send(method, path, content, query, timeout_s, content_type)
-        told = {**(query or {}), "content": base64.b64encode(content).decode()}
-        return self.call(method, path, told, None, timeout_s)
-
-    def call(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        query: Mapping[str, Any] | None = None,
-        timeout_s: float = 30.0,
-    ) -> dict[str, Any]:
-        content = b"" if body is None else json.dumps(body).encode()
-        return super().send(method, path, content, query, timeout_s, "application/json")
+        if path == "/logs":
+            told = {**(query or {}), "content": base64.b64encode(content).decode()}
+            content, query = json.dumps(told).encode(), None
+        return super().send(method, path, content, query, timeout_s, content_type)
 
 
 def token(server: str, variables: Mapping[str, str]) -> str:
