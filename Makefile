@@ -182,8 +182,8 @@ format: setup
 	$(BIN)/ruff check --fix .
 
 docs: setup
-	$(BIN)/python -m torchyard.jobs.keys > docs/reference/job-file.md
-	$(BIN)/python -m torchyard.worker.cause_page > docs/reference/failure-codes.md
+	$(BIN)/python -m torchyard.jobs.spec.keys > docs/reference/job-file.md
+	$(BIN)/python tools/failure_codes_page.py > docs/reference/failure-codes.md
 
 # What the curated environments hold, read off a build of each; see docs/decisions/0021.
 # Remove an environment's contents.json first to have its requirements resolved anew.

@@ -17,9 +17,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from torchyard import embedded
 from torchyard.base.settings import Settings
-from torchyard.client import connect
+from torchyard.client import connect, embedded
 
 TRIES, IDLE_S = 5, 1
 

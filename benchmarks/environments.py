@@ -28,10 +28,13 @@ from typing import Any
 import figures
 from figures import Case
 
-from torchyard.environments import curated, machine_config, standalone
-from torchyard.environments.uv import find_uv
-from torchyard.worker import mounts, thin_environment
-from torchyard.worker.mounts import Mount
+from torchyard.environments import standalone
+from torchyard.environments.names import curated_environments
+from torchyard.environments.packages import machine_config
+from torchyard.environments.packages.uv import find_uv
+from torchyard.worker.files import thin_environment
+from torchyard.worker.system import mounts
+from torchyard.worker.system.mounts import Mount
 
 PARTS = ("warm", "many", "disk", "cold")
 SHARING = (
@@ -85,7 +88,7 @@ def cold(top: Path, asked: argparse.Namespace) -> None:
 
 def _listed(name: str) -> list[str]:
     """Every package with its version, as this machine has it; torch in its build for the CPU."""
-    known = curated.named(name)
+    known = curated_environments.named(name)
     assert known is not None
     layers = ("pip", "horovod")
     found: Mapping[str, str] = known.contents["packages"]

@@ -19,9 +19,9 @@ from typing import Any
 
 from figures import Case, compare
 
-from torchyard.worker import secret_values
-from torchyard.worker.logs import LogShipper
-from torchyard.worker.masking import TOKENS, Masker
+from torchyard.shared import secret_values
+from torchyard.shared.masking import TOKENS, Masker
+from torchyard.worker.files.logs import LogShipper
 
 SIZE_MB = 64
 LINE = b"2026-11-21 09:22:01,123 INFO epoch 3 step %07d loss 0.123456 lr 3.0e-04 12345.6 img/s\n"

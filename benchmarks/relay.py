@@ -25,9 +25,9 @@ from loop_jobs import DEVICE_MS, METRICS, WORK_MS, Step, Torchyard, percentiles_
 RELAY = """
 import sys
 from pathlib import Path
-from torchyard.plan import LaunchPlan
-from torchyard.worker.link import Link
-from torchyard.worker.relay import Relay
+from torchyard.shared.plan import LaunchPlan
+from torchyard.worker.server.connection import Link
+from torchyard.worker.relay.relay import Relay
 plan = LaunchPlan(
     attempt_id="a", attempt=1, job="job", workspace="w", experiment="e", command="", scratch="",
     server_url="http://127.0.0.1:9", report_token="none", run_token="token",

@@ -34,18 +34,20 @@ from figures import clean_variables, remove
 from server import wait_for_answer
 from sqlalchemy import insert, update
 
-from torchyard import app as apps
+from torchyard.app import application as apps
 from torchyard.base.clock import to_text
 from torchyard.base.db import Database
 from torchyard.compute import actions as computes
 from torchyard.environments.types import EnvironmentSpec
 from torchyard.executors.executor import Capacity, Handle, Status
-from torchyard.jobs import attempt_store, attempts, machine, queue, queue_store, shares, store
-from torchyard.jobs.queue import Waiting
-from torchyard.jobs.room import Room
-from torchyard.jobs.scheduler import Scheduler
-from torchyard.jobs.types import Status as JobStatus
-from torchyard.plan import LaunchPlan
+from torchyard.jobs.admission import machine, queue, queue_store, shares
+from torchyard.jobs.admission.queue import Waiting
+from torchyard.jobs.attempts import worker_reports
+from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.records import attempt_store, store
+from torchyard.jobs.records.types import Status as JobStatus
+from torchyard.jobs.services import Room
+from torchyard.shared.plan import LaunchPlan
 
 CLUSTER = "big"
 SIZES = (1, 1, 1, 1, 2, 2, 4, 8)
@@ -128,7 +130,7 @@ class Simulation:
             {"seq": number + (1 if ends else 0), "at": at, "kind": kind, "body": body}
             for number, (kind, body) in enumerate(told)
         ]
-        attempts.report(self.room, attempt_id, node, events)
+        worker_reports.report(self.room, attempt_id, node, events)
 
 
 def built(home: Path, database: str, url: str, nodes: int) -> tuple[apps.Parts, Simulation]:
@@ -149,7 +151,8 @@ def fill(room: Room, count: int, sizes: Sequence[int], seed: int = 2) -> None:
     chance = random.Random(seed)
     body = {"command": "python train.py --epochs 3", "environment": "python", "compute": CLUSTER}
     environment = EnvironmentSpec("3.11", ("python",), "benchmark")
-    from torchyard.jobs import actions, names
+    from torchyard.jobs import actions
+    from torchyard.jobs.records import names
 
     with room.db.write() as connection:
         experiment = actions.ensure_experiment(connection, room, "default", "Default")

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from figures import Case, compare
 
-from torchyard.snapshots import snapshot
-from torchyard.snapshots.walk import Limits
+from torchyard.client.snapshots import snapshot
+from torchyard.client.snapshots.walk import Limits
 
 FILES = 10_000
 SIZE_BYTES = 20_000  # 200 MB in all

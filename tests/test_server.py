@@ -14,18 +14,20 @@ import pytest
 from fastapi.testclient import TestClient
 
 from jobs.rooms import Worker, attempt_of
-from torchyard import app, server
+from torchyard import server
+from torchyard.app import application
 from torchyard.base.settings import Settings
 from torchyard.executors.fake import FakeExecutor
-from torchyard.jobs import actions, artifacts
+from torchyard.jobs import actions
+from torchyard.jobs.files import artifacts
 
 JOBS = "/v1/workspaces/default/jobs"
 OPEN = {"/health"}
 
 
 @pytest.fixture
-def parts(tmp_path: Path, database_url: str) -> Iterator[app.Parts]:
-    made = app.build(
+def parts(tmp_path: Path, database_url: str) -> Iterator[application.Parts]:
+    made = application.build(
         tmp_path,
         "http://127.0.0.1:1",
         os.environ,
@@ -38,9 +40,9 @@ def parts(tmp_path: Path, database_url: str) -> Iterator[app.Parts]:
 
 
 @pytest.fixture
-def client(parts: app.Parts, tmp_path: Path) -> Iterator[TestClient]:
+def client(parts: application.Parts, tmp_path: Path) -> Iterator[TestClient]:
     token = Settings(tmp_path).token_file.read_text().strip()
-    with TestClient(app.create_app(parts), raise_server_exceptions=False) as made:
+    with TestClient(application.create_app(parts), raise_server_exceptions=False) as made:
         made.headers["Authorization"] = f"Bearer {token}"
         yield made
 
@@ -56,14 +58,14 @@ def _create(client: TestClient, **changes: Any) -> dict[str, Any]:
     return body
 
 
-def _prepare(parts: app.Parts) -> None:
+def _prepare(parts: application.Parts) -> None:
     """Build the environment by hand and let the scheduler claim."""
     spec = parts.room.environments.resolve("python")
     parts.room.environments.build(spec)
 
 
-def test_nothing_but_what_is_listed_answers_without_a_token(parts: app.Parts) -> None:
-    face = app.create_app(parts)
+def test_nothing_but_what_is_listed_answers_without_a_token(parts: application.Parts) -> None:
+    face = application.create_app(parts)
     bare = TestClient(face, raise_server_exceptions=False)
     seen = 0
     for path, methods in face.openapi()["paths"].items():
@@ -77,7 +79,7 @@ def test_nothing_but_what_is_listed_answers_without_a_token(parts: app.Parts) ->
     assert seen > 35
 
 
-def test_the_owners_token_is_only_the_owners(parts: app.Parts, tmp_path: Path) -> None:
+def test_the_owners_token_is_only_the_owners(parts: application.Parts, tmp_path: Path) -> None:
     file = Settings(tmp_path).token_file
     before = file.read_text()
     assert file.stat().st_mode & 0o777 == 0o600
@@ -141,7 +143,7 @@ def test_a_broken_bundle_is_refused(client: TestClient, bundle: bytes) -> None:
     assert left == {"missing": [_sha(b"hello")]}
 
 
-def test_a_job_over_http(client: TestClient, parts: app.Parts) -> None:
+def test_a_job_over_http(client: TestClient, parts: application.Parts) -> None:
     _prepare(parts)
     name = _create(client, name="mine")["name"]
     room = parts.room
@@ -172,7 +174,7 @@ def test_a_job_over_http(client: TestClient, parts: app.Parts) -> None:
 
 
 def test_a_worker_delivers_files_and_models_are_made_of_them(
-    client: TestClient, parts: app.Parts
+    client: TestClient, parts: application.Parts
 ) -> None:
     _prepare(parts)
     name = _create(client, outputs={"best": None})["name"]
@@ -247,7 +249,7 @@ def _until(true: Any, timeout_s: float = 60.0) -> None:
         time.sleep(0.01)
 
 
-def test_many_small_files_come_in_one_answer(client: TestClient, parts: app.Parts) -> None:
+def test_many_small_files_come_in_one_answer(client: TestClient, parts: application.Parts) -> None:
     _prepare(parts)
     name = _create(client)["name"]
     job = actions.get(parts.room, "default", name)

@@ -1,7 +1,8 @@
 """`yard-server`: one process over one home folder, or one of several with `--shared`.
 
 Owns: the home's lock, the port, the owner's token, the order in which things start and stop.
-Leaves: the routes to app.py, several servers' dealings to servers/, everything else to the rooms.
+Leaves: the routes to app/application.py, several servers' dealings to servers/, everything else to
+the rooms.
 Always: the port stays the same over restarts; a server that is killed loses nothing.
 """
 
@@ -28,15 +29,15 @@ from typing import IO, Any, NoReturn
 import uvicorn
 
 import torchyard
-from torchyard import listening
-from torchyard.app import Parts, build, create_app
+from torchyard.app import listeners
+from torchyard.app.application import Parts, build, create_app
+from torchyard.app.request_guard import LOOPBACK_NAMES
 from torchyard.azureml import job_variables
 from torchyard.base import disk, home_database, locks, machine, settings
 from torchyard.base.clock import SystemClock
 from torchyard.base.errors import Conflict, DiskFull, TorchyardError
 from torchyard.base.files import whole
-from torchyard.doors import LOOPBACK_NAMES
-from torchyard.jobs.signals import Signals
+from torchyard.jobs.records.signals import Signals
 from torchyard.servers.files import ServerFiles
 from torchyard.servers.types import Server
 from torchyard.workspaces import actions as workspaces
@@ -175,7 +176,7 @@ class Asked:
     home: Path
     host: str = LOOPBACK_NAMES[0]
     port: int | None = None
-    tls: listening.Tls | None = None
+    tls: listeners.Tls | None = None
     database: str = ""
     shared: bool = False
     storage_domain: str = ""
@@ -189,15 +190,15 @@ class _Entrance:
     host: str
     plain: socket.socket
     secure: tuple[socket.socket, ssl.SSLContext] | None
-    given: listening.GivenTls | None
-    own: listening.OwnTls | None
+    given: listeners.GivenTls | None
+    own: listeners.OwnTls | None
 
     @property
     def url(self) -> str:
         return f"http://{self.host}:{self.plain.getsockname()[1]}"
 
     @property
-    def tls(self) -> listening.GivenTls | listening.OwnTls:
+    def tls(self) -> listeners.GivenTls | listeners.OwnTls:
         found = self.given or self.own
         assert found is not None
         return found
@@ -211,12 +212,12 @@ def _open(asked: Asked, context: ssl.SSLContext | None) -> _Entrance:
     home, shared = asked.home, asked.shared
     if asked.tls is None or context is None:
         bind = partial(listen, home, asked.host, None, "tls-port", _DEFAULT_TLS_PORT, shared)
-        own = listening.OwnTls(home, asked.host, SystemClock(), bind)
+        own = listeners.OwnTls(home, asked.host, SystemClock(), bind)
         secure = own.at_start()
         plain = listen(home, asked.host, asked.port, shared=shared)
         return _Entrance(asked.host, plain, secure, None, own)
     with_tls = listen(home, asked.host, asked.port, "tls-port", _DEFAULT_TLS_PORT, shared)
-    given = listening.GivenTls(asked.tls, with_tls.getsockname()[1])
+    given = listeners.GivenTls(asked.tls, with_tls.getsockname()[1])
     host = LOOPBACK_NAMES[0]
     plain = listen(home, host, None, shared=shared)
     return _Entrance(host, plain, (with_tls, context), given, None)
@@ -224,7 +225,7 @@ def _open(asked: Asked, context: ssl.SSLContext | None) -> _Entrance:
 
 def run(asked: Asked) -> None:
     """Serve until SIGTERM or SIGINT."""
-    context = listening.context_of(asked.tls) if asked.tls is not None else None
+    context = listeners.context_of(asked.tls) if asked.tls is not None else None
     home, shared = asked.home, asked.shared
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     held = hold_home(home, shared)
@@ -237,17 +238,17 @@ def run(asked: Asked) -> None:
             environ,
             database=asked.database,
             shared=shared,
-            for_others=not listening.is_loopback(asked.host),
+            for_others=not listeners.is_loopback(asked.host),
         )
         ensure_token(parts, settings.Settings(home).token_file)
     tls = entrance.tls
-    hosts = (*LOOPBACK_NAMES, entrance.host) if listening.is_loopback(entrance.host) else ()
+    hosts = (*LOOPBACK_NAMES, entrance.host) if listeners.is_loopback(entrance.host) else ()
     app = create_app(parts, hosts, tls.way, asked.storage_domain)
     job_variables.open_door(parts.room, environ, parts.signer, tls.standing, tls.way)
     server = _Server(
         uvicorn.Config(
             app,
-            http=listening.PacedProtocol,
+            http=listeners.PacedProtocol,
             log_level="warning",
             access_log=False,
             lifespan="on",
@@ -280,7 +281,7 @@ def run(asked: Asked) -> None:
         held.close()
 
 
-class _Server(listening.Server):
+class _Server(listeners.Server):
     """Lets the streams go as soon as a signal comes, so that the shutdown need not wait."""
 
     signals: Signals
@@ -342,7 +343,7 @@ def main() -> None:
     if given.ready_fd is not None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        tls = listening.tls_of(given.host, given.tls_cert, given.tls_key, given.insecure)
+        tls = listeners.tls_of(given.host, given.tls_cert, given.tls_key, given.insecure)
         configured = settings.read()
         if given.database:
             home_database.refuse_password(given.database)

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from attacks.paths import NAMES, tree
-from torchyard import downloads
 from torchyard.base.errors import InvalidInput, TorchyardError
 from torchyard.base.http import Transport
 from torchyard.base.settings import Settings
+from torchyard.client import downloads
 from torchyard.client.jobs import Jobs
 from torchyard.client.models import Models
-from torchyard.client.snapshots import Snapshots
+from torchyard.client.snapshots.snapshots import Snapshots
 
 CONTENT = b"ATTACK"
 W = "/v1/workspaces/default"

@@ -20,11 +20,11 @@ from torchyard.data import actions as data
 from torchyard.data.datastores import Datastores
 from torchyard.data.fetching import Fetcher
 from torchyard.data.types import Entry
-from torchyard.worker import remote_inputs
-from torchyard.worker.blobs import Blobs
-from torchyard.worker.failures import Failure
-from torchyard.worker.inputs import plain_name
-from torchyard.worker.logs import LogShipper
+from torchyard.shared.failures import Failure
+from torchyard.worker.files import remote_inputs
+from torchyard.worker.files.blobs import Blobs
+from torchyard.worker.files.inputs import plain_name
+from torchyard.worker.files.logs import LogShipper
 
 HASH = "0" * 64
 
@@ -151,9 +151,9 @@ def test_nothing_here_unpacks_an_archive() -> None:
     # members are read one by one and written by names that are checked. Of zlib the blob service
     # takes checksums only, of a package's own archive `yard jupyterlab` one member, into memory.
     assert set(found) <= {
-        "azureml/blob_service.py",
+        "azureml/blob/service.py",
         "backups/archive.py",
         "base/postgres.py",
-        "cli/jupyterlab.py",
-        "jobs/metric_blocks.py",
+        "cli/commands/jupyterlab.py",
+        "jobs/history/metric_blocks.py",
     }, found

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import httpx2
 
-from torchyard.azureml import containers
+from torchyard.azureml.common import containers
 from workspaces.served import Served
 
 ARM = (

@@ -27,11 +27,11 @@ from torchyard.base.db import SCHEMA_VERSION
 from torchyard.base.errors import TorchyardError
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions as job_actions
-from torchyard.jobs import progress
-from torchyard.jobs.history_records import Metric, Param, Tag
-from torchyard.jobs.room import Room
-from torchyard.jobs.scheduler import Scheduler
-from torchyard.jobs.types import Status
+from torchyard.jobs.history.history_records import Metric, Param, Tag
+from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.records import progress
+from torchyard.jobs.records.types import Status
+from torchyard.jobs.services import Room
 from torchyard.server import hold_home
 
 Open = Callable[[Path, str], Room]

@@ -18,9 +18,9 @@ from torchyard.base.db import SCHEMA_VERSION, Database
 from torchyard.base.migrations import run
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions
-from torchyard.jobs.metric_blocks import Point, pack
-from torchyard.jobs.scheduler import Scheduler
-from torchyard.jobs.types import Status
+from torchyard.jobs.history.metric_blocks import Point, pack
+from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.records.types import Status
 
 FIRST = "0001"
 VERSIONS = sorted(file.name[:4] for file in (Path(run.__file__).parent / "versions").glob("0*.py"))

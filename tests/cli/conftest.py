@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.fake_server import TOKEN, FakeServer
-from torchyard.cli.group import run
+from torchyard.cli.parsing.group import run
 
 
 @dataclass(frozen=True)

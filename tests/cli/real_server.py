@@ -11,7 +11,8 @@ from typing import Any
 
 import uvicorn
 
-from torchyard import app, listening, server
+from torchyard import server
+from torchyard.app import application, listeners
 from torchyard.base.clock import SystemClock
 from torchyard.base.settings import Settings
 from torchyard.client import Client
@@ -29,7 +30,7 @@ class RealServer:
 
     def __init__(self, home: Path, with_tls: bool = False, database: str = "") -> None:
         self.home = home
-        self._own = listening.OwnTls(
+        self._own = listeners.OwnTls(
             home,
             "127.0.0.1",
             SystemClock(),
@@ -41,18 +42,18 @@ class RealServer:
         self._listener.listen(100)
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         try:
-            parts = app.build(
+            parts = application.build(
                 home, self.url, os.environ, executor=FakeExecutor(), database=database
             )
             server.ensure_token(parts, Settings(home).token_file)
-            face = app.create_app(parts, (), self._own.way if with_tls else None)
+            face = application.create_app(parts, (), self._own.way if with_tls else None)
         except BaseException:
             self._listener.close()
             raise
         self.token = Settings(home).token_file.read_text().strip()
         self._signals = parts.room.signals
-        self._server = listening.Server(
-            uvicorn.Config(face, log_level="error", lifespan="on", http=listening.PacedProtocol)
+        self._server = listeners.Server(
+            uvicorn.Config(face, log_level="error", lifespan="on", http=listeners.PacedProtocol)
         )
         self._own.server = self._server
         self._thread = threading.Thread(

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from torchyard.environments import definition, layers
+from torchyard.environments import definition
+from torchyard.environments.packages import layers
 from torchyard.environments.types import Platform, from_json
 
 LINUX = Platform("linux", "x86_64", "cpu")

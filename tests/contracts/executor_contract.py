@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from torchyard.executors.executor import Executor, Handle
-from torchyard.plan import LaunchPlan
+from torchyard.shared.plan import LaunchPlan
 
 _LIMIT_S = 60.0
 

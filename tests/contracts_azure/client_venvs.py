@@ -18,7 +18,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from torchyard.environments import machine_config
+from torchyard.environments.packages import machine_config
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LOCKS = Path(__file__).resolve().parent / "clients"

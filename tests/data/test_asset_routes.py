@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from torchyard import app, server
+from torchyard import server
+from torchyard.app import application
 from torchyard.base.settings import Settings
 from torchyard.executors.fake import FakeExecutor
 
@@ -28,7 +29,7 @@ BLOB = {
 @pytest.fixture
 def client(tmp_path: Path, database_url: str) -> Iterator[TestClient]:
     home = tmp_path / "home"
-    parts = app.build(
+    parts = application.build(
         home,
         "http://127.0.0.1:1",
         os.environ,
@@ -36,7 +37,7 @@ def client(tmp_path: Path, database_url: str) -> Iterator[TestClient]:
         database=database_url,
     )
     server.ensure_token(parts, Settings(home).token_file)
-    with TestClient(app.create_app(parts), raise_server_exceptions=False) as made:
+    with TestClient(application.create_app(parts), raise_server_exceptions=False) as made:
         made.headers["Authorization"] = f"Bearer {Settings(home).token_file.read_text().strip()}"
         yield made
 

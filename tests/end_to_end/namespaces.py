@@ -23,11 +23,12 @@ from pathlib import Path
 
 import uvicorn
 
-from torchyard import app, server
-from torchyard.app import Parts
+from torchyard import server
+from torchyard.app import application
+from torchyard.app.application import Parts
 from torchyard.executors.executor import Handle
 from torchyard.executors.local import LocalExecutor
-from torchyard.plan import LaunchPlan
+from torchyard.shared.plan import LaunchPlan
 
 _PREFIX = "torchyard-"
 _OWN = re.compile(r"^(torchyard-(\d+)-\d+|ty(\d+)b)$")
@@ -179,10 +180,10 @@ def serving(site: Site, home: Path, new_url: Callable[[], str]) -> Iterator[Part
     listener = server.listen(home, site.server_address, None)
     url = f"http://{site.server_address}:{listener.getsockname()[1]}"
     executor = NamespaceExecutor(home, os.environ, site)
-    parts = app.build(home, url, os.environ, executor=executor, database=new_url())
+    parts = application.build(home, url, os.environ, executor=executor, database=new_url())
     server.ensure_token(parts, home / "token")
     (home / "url").write_text(url)
-    running = uvicorn.Server(uvicorn.Config(app.create_app(parts), log_level="warning"))
+    running = uvicorn.Server(uvicorn.Config(application.create_app(parts), log_level="warning"))
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

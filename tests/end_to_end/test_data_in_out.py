@@ -16,11 +16,14 @@ import uvicorn
 
 from contracts.files_contract import put
 from data import object_stores
-from torchyard import app, server
+from torchyard import server
+from torchyard.app import application
 from torchyard.data import assets, datastores
-from torchyard.jobs import actions, artifacts, submission
-from torchyard.jobs.room import Room
-from torchyard.jobs.types import Job, Status
+from torchyard.jobs import actions
+from torchyard.jobs.files import artifacts
+from torchyard.jobs.records.types import Job, Status
+from torchyard.jobs.requests import submission
+from torchyard.jobs.services import Room
 from torchyard.workspaces.types import Identity, TokenKind
 
 pytestmark = [
@@ -71,8 +74,8 @@ def room(tmp_path: Path, new_url: Callable[[], str]) -> Iterator[Room]:
     home.mkdir()
     listener = server.listen(home, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    parts = app.build(home, url, os.environ, database=new_url())
-    config = uvicorn.Config(app.create_app(parts), log_level="warning")
+    parts = application.build(home, url, os.environ, database=new_url())
+    config = uvicorn.Config(application.create_app(parts), log_level="warning")
     running = uvicorn.Server(config)
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]})
     thread.start()

@@ -18,8 +18,10 @@ import pytest
 from namespaces import Site
 from yard_under_test import REPOSITORY, Yard, wait_until
 
-from torchyard.jobs import actions, artifacts, submission
-from torchyard.jobs.types import Status
+from torchyard.jobs import actions
+from torchyard.jobs.files import artifacts
+from torchyard.jobs.records.types import Status
+from torchyard.jobs.requests import submission
 from torchyard.workspaces.types import Identity, TokenKind
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]

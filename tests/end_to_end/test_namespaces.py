@@ -18,10 +18,12 @@ import pytest
 from namespaces import INTERFACE, Site
 from shared_torch import SharedTorch
 
-from torchyard.app import Parts
-from torchyard.jobs import actions, artifacts, preflights, submission
-from torchyard.jobs.room import Room
-from torchyard.jobs.types import Job, Status
+from torchyard.app.application import Parts
+from torchyard.jobs import actions
+from torchyard.jobs.files import artifacts
+from torchyard.jobs.records.types import Job, Status
+from torchyard.jobs.requests import preflights, submission
+from torchyard.jobs.services import Room
 from torchyard.workspaces.types import Identity, TokenKind
 
 _WHY_NOT = namespaces.why_not()

@@ -11,9 +11,10 @@ import yaml
 from environments import wheels
 from environments.conftest import Machine, MakeRoom
 from torchyard.base.errors import InvalidInput
-from torchyard.environments import definition, lock
+from torchyard.environments import definition
 from torchyard.environments.actions import Environments
 from torchyard.environments.export import Exported, export
+from torchyard.environments.packages import lock
 from torchyard.environments.types import EnvironmentSpec, Platform
 
 LINUX = Platform("linux", "x86_64", "cpu")

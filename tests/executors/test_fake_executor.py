@@ -9,7 +9,7 @@ import pytest
 from contracts.executor_contract import ExecutorContract, Site
 from torchyard.executors.executor import Executor
 from torchyard.executors.fake import FakeExecutor
-from torchyard.plan import LaunchPlan
+from torchyard.shared.plan import LaunchPlan
 
 
 class FakeSite(Site):

@@ -20,7 +20,7 @@ from torchyard.executors.device_locks import Held, give_back
 from torchyard.executors.executor import DevicesTaken, Executor
 from torchyard.executors.local import LocalExecutor
 from torchyard.executors.machine import Machine
-from torchyard.plan import LaunchPlan
+from torchyard.shared.plan import LaunchPlan
 from worker.bench import Bench, bench_in, is_alive
 
 
@@ -163,7 +163,7 @@ def test_the_zip_is_made_once_and_holds_only_the_worker(tmp_path: Path) -> None:
     with zipfile.ZipFile(first) as archive:
         names = archive.namelist()
     assert "torchyard/worker/__main__.pyc" in names
-    roots = ("__main__.py", "torchyard/__init__.py", "torchyard/plan.py", "torchyard/worker/")
+    roots = ("__main__.py", "torchyard/__init__.py", "torchyard/shared/", "torchyard/worker/")
     assert all(name.startswith(roots) for name in names)
 
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from torchyard.worker import processes
+from torchyard.worker.system import processes
 
 ENDED = ("Completed", "Failed", "Canceled")
 

@@ -29,7 +29,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from faults.fault_site import ENDED, Site, having, made, percentile, until
-from torchyard.worker import processes
+from torchyard.worker.system import processes
 
 GRACE_S = 10.0
 AFTER_GRACE_S = 5.0

@@ -23,7 +23,7 @@ import pytest
 from faults import fault_site
 from faults.fault_site import Site
 from torchyard.base import disk
-from torchyard.worker import processes
+from torchyard.worker.system import processes
 
 pytestmark = [
     pytest.mark.slow,

@@ -9,7 +9,8 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from torchyard import app, server
+from torchyard import server
+from torchyard.app import application
 from torchyard.base.settings import Settings
 from torchyard.executors.fake import FakeExecutor
 
@@ -22,7 +23,7 @@ class Api:
     """`known` are names that exist, by the parameter of the path that takes them."""
 
     app: FastAPI
-    parts: app.Parts
+    parts: application.Parts
     person: str
     worker: str
     known: dict[str, str]
@@ -31,10 +32,10 @@ class Api:
 def make(home: Path) -> Api:
     """Nothing runs by itself: the scheduler is asked to look as often as it takes."""
     executor = FakeExecutor()
-    parts = app.build(home, "http://127.0.0.1:1", os.environ, executor=executor)
+    parts = application.build(home, "http://127.0.0.1:1", os.environ, executor=executor)
     token_file = Settings(home).token_file
     server.ensure_token(parts, token_file)
-    face = app.create_app(parts)
+    face = application.create_app(parts)
     room = parts.room
     room.environments.build(room.environments.resolve("python"))
     api = Api(face, parts, token_file.read_text().strip(), "", {"workspace": "default"})

@@ -10,8 +10,8 @@ from jobs import rooms
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.executors.fake import FakeExecutor
-from torchyard.jobs.room import Room
-from torchyard.jobs.scheduler import Scheduler
+from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.services import Room
 
 
 @pytest.fixture

@@ -15,12 +15,15 @@ from torchyard.base.errors import BuildFailed
 from torchyard.compute import actions as computes
 from torchyard.data.datastores import Datastores
 from torchyard.environments.types import EnvironmentSpec
-from torchyard.jobs import actions, attempt_store, attempts, store, submission
-from torchyard.jobs.history import History
-from torchyard.jobs.logs import Logs
-from torchyard.jobs.room import Room
-from torchyard.jobs.signals import Signals
-from torchyard.jobs.types import Attempt, Job
+from torchyard.jobs import actions
+from torchyard.jobs.attempts import worker_reports
+from torchyard.jobs.history.history import History
+from torchyard.jobs.records import attempt_store, store
+from torchyard.jobs.records.logs import Logs
+from torchyard.jobs.records.signals import Signals
+from torchyard.jobs.records.types import Attempt, Job
+from torchyard.jobs.requests import submission
+from torchyard.jobs.services import Room
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.types import Identity, TokenKind
 
@@ -110,7 +113,7 @@ class Worker:
 
     def tell(self, kind: str, **body: Any) -> None:
         event = {"seq": self.seq, "at": to_text(self.room.clock.now()), "kind": kind, "body": body}
-        attempts.report(self.room, self.attempt.id, self.node, [event])
+        worker_reports.report(self.room, self.attempt.id, self.node, [event])
         self.seq += 1
 
     def whole_life(self) -> None:

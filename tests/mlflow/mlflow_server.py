@@ -22,12 +22,13 @@ from torchyard.base.lazy_routes import LazyRoutes
 from torchyard.data import uris
 from torchyard.data.datastores import Datastores
 from torchyard.environments.actions import Environments
-from torchyard.jobs import logged_metrics, store
-from torchyard.jobs.history import History
-from torchyard.jobs.logs import Logs
-from torchyard.jobs.room import Room
-from torchyard.jobs.signals import Signals
-from torchyard.jobs.types import Job, Status
+from torchyard.jobs.history import logged_metrics
+from torchyard.jobs.history.history import History
+from torchyard.jobs.records import store
+from torchyard.jobs.records.logs import Logs
+from torchyard.jobs.records.signals import Signals
+from torchyard.jobs.records.types import Job, Status
+from torchyard.jobs.services import Room
 from torchyard.mlflow import routes
 from torchyard.mlflow.job_runs import JobRuns
 from torchyard.mlflow.registry import Registry

@@ -20,10 +20,10 @@ from mlflow_server import Server
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
 from torchyard.environments.actions import Environments
-from torchyard.jobs.types import Job
-from torchyard.plan import LaunchPlan
-from torchyard.worker.link import Link
-from torchyard.worker.relay import Relay
+from torchyard.jobs.records.types import Job
+from torchyard.shared.plan import LaunchPlan
+from torchyard.worker.relay.relay import Relay
+from torchyard.worker.server.connection import Link
 
 pytestmark = pytest.mark.end_to_end
 

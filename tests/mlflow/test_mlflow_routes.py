@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from mlflow_server import Server
 
-from torchyard.jobs.types import Status
+from torchyard.jobs.records.types import Status
 
 
 def metric(key: str, value: Any, timestamp: int = 1, step: int = 0) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 from fastapi import Request
 from fastapi.responses import JSONResponse
 
-from torchyard.azureml.paths import KEY, Asked
+from torchyard.azureml.common.paths import KEY, Asked
 from torchyard.mlflow import plugin_uris
 from torchyard.mlflow.plugin_uris import Plugin
 

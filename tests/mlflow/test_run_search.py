@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from mlflow_server import Server
 
-from torchyard.jobs.run_search import View
+from torchyard.jobs.requests.run_search import View
 
 
 def metric(key: str, value: Any) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound
 from torchyard.data import datastores
-from torchyard.jobs import artifacts, model_sources
-from torchyard.jobs.room import Room
+from torchyard.jobs.files import artifacts, model_sources
+from torchyard.jobs.services import Room
 from torchyard.models import actions
 from torchyard.models.types import Model
 

@@ -14,11 +14,13 @@ from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
 from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE
-from torchyard.jobs import artifacts, history_records, logged_metrics, pinning
-from torchyard.jobs.history import History
-from torchyard.jobs.history_records import ModelMetric
-from torchyard.jobs.room import Room
-from torchyard.jobs.spec_inputs import Input
+from torchyard.jobs.files import artifacts
+from torchyard.jobs.history import history_records, logged_metrics
+from torchyard.jobs.history.history import History
+from torchyard.jobs.history.history_records import ModelMetric
+from torchyard.jobs.requests import pinning
+from torchyard.jobs.services import Room
+from torchyard.jobs.spec.inputs import Input
 from torchyard.models import actions, documents, logged, registry
 from torchyard.models.types import LoggedModel, RunModel, Source
 

@@ -27,9 +27,10 @@ from typing import Any
 
 import yaml
 
-from torchyard import Client, embedded
+from torchyard import Client
 from torchyard.base.errors import TorchyardError
 from torchyard.base.settings import Settings
+from torchyard.client import embedded
 
 HERE = Path(__file__).parent
 sys.path += [str(HERE), str(HERE.parents[1] / "benchmarks")]

@@ -23,9 +23,9 @@ from typing import Any
 import yaml
 
 from torchyard.base.errors import TorchyardError
+from torchyard.client.snapshots.job_files import environment_files
 from torchyard.environments import definition
 from torchyard.environments.types import Platform
-from torchyard.snapshots.job_files import environment_files
 
 PLATFORM = Platform("linux", "x86_64", "cpu")
 _IMAGE = re.compile(r"""\bimage\s*=\s*["']([^"'\n]+)["']""")

@@ -22,10 +22,11 @@ from typing import Any
 
 import yaml
 
-from torchyard import Client, embedded
+from torchyard import Client
 from torchyard.base.errors import TorchyardError
 from torchyard.base.settings import Settings
-from torchyard.cli import documents
+from torchyard.cli.parsing import documents
+from torchyard.client import embedded
 
 _COMPUTE = re.compile(r"^(?:azureml:)?([A-Za-z][A-Za-z0-9-]{1,22}[A-Za-z0-9])$")
 _ASSET = re.compile(r"^azureml:([\w.-]+)(?:[:@][\w.-]+)?$")

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from torchyard import app, embedded
+from torchyard.app import application
 from torchyard.base import machine
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.base.settings import Settings
+from torchyard.client import embedded
 from torchyard.server import hold_home
 from torchyard.servers import sharing, store
 from torchyard.servers.files import ServerFiles
@@ -169,7 +170,7 @@ def test_kinds_of_servers_are_not_mixed(tmp_path: Path) -> None:
 
 def test_a_file_can_not_be_shared(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="`--shared` needs PostgreSQL") as caught:
-        app.build(tmp_path, "http://127.0.0.1:1", {}, shared=True)
+        application.build(tmp_path, "http://127.0.0.1:1", {}, shared=True)
     assert "--database" in caught.value.hint
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from postgres_server import PostgresServer
-from torchyard import app
+from torchyard.app import application
 from torchyard.base.db import Database
 from torchyard.executors.fake import FakeExecutor
-from torchyard.jobs.signals import Signals
+from torchyard.jobs.records.signals import Signals
 from torchyard.servers.wire import Wire
 
 pytestmark = pytest.mark.postgres
@@ -80,7 +80,7 @@ def test_after_a_break_everyone_looks_again(
 def test_news_wakes_a_waiter_at_the_other_server(postgres: PostgresServer, tmp_path: Path) -> None:
     url = postgres.new_database("template_torchyard")
     made = [
-        app.build(
+        application.build(
             tmp_path, f"http://{name}", {}, executor=FakeExecutor(), database=url, shared=True
         )
         for name in ("one", "other")

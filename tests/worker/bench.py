@@ -19,8 +19,8 @@ from typing import Any
 
 from torchyard.executors.executor import Handle
 from torchyard.executors.local import LocalExecutor
-from torchyard.plan import LaunchPlan
-from torchyard.worker import processes
+from torchyard.shared.plan import LaunchPlan
+from torchyard.worker.system import processes
 from worker.stub_server import StubServer, running
 
 _numbers = itertools.count()

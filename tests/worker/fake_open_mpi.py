@@ -58,7 +58,7 @@ sys.exit(wait(start(rank, count, size, ["/bin/sh", "-c", {rank!r}])))
 
 def put(folder: Path, version: str = "mpirun (Open MPI) 4.1.4", first: str = "") -> Path:
     """Write both programs; `first` is what mpirun does before all else."""
-    from torchyard.worker import mpi_shim
+    from torchyard.worker.launch import mpi_shim
 
     common = _COMMON.format(python=sys.executable)
     folder.mkdir(exist_ok=True)

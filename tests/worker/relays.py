@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from torchyard.plan import LaunchPlan
-from torchyard.worker.link import AttemptOver, Link
-from torchyard.worker.relay import Relay
-from torchyard.worker.relay_door import Door
-from torchyard.worker.relay_memory import Memory
+from torchyard.shared.plan import LaunchPlan
+from torchyard.worker.relay.relay import Relay
+from torchyard.worker.relay.relay_server import Door
+from torchyard.worker.relay.run_state import Memory
+from torchyard.worker.server.connection import AttemptOver, Link
 from worker.stub_server import StubServer
 
 TOKEN = "yard_r_" + "r" * 43

@@ -12,7 +12,8 @@ from typing import Any
 import httpx2
 from fastapi.testclient import TestClient
 
-from torchyard import app, server
+from torchyard import server
+from torchyard.app import application
 from torchyard.base.clock import Clock
 from torchyard.base.settings import Settings
 from torchyard.executors.fake import FakeExecutor
@@ -29,7 +30,7 @@ JOB = {"command": "true", "environment": "python"}
 class Served:
     """`tokens` by person; `home` is who owns the home folder."""
 
-    parts: app.Parts
+    parts: application.Parts
     client: TestClient
     tokens: dict[str, str]
 
@@ -83,7 +84,7 @@ class Served:
 
 @contextmanager
 def served(home: Path, database_url: str, clock: Clock | None = None) -> Iterator[Served]:
-    parts = app.build(
+    parts = application.build(
         home,
         "http://127.0.0.1:1",
         os.environ,
@@ -94,7 +95,7 @@ def served(home: Path, database_url: str, clock: Clock | None = None) -> Iterato
     token_file = Settings(home).token_file
     server.ensure_token(parts, token_file)
     # Without `with`: no scheduler runs, and what is made stays as it is.
-    client = TestClient(app.create_app(parts), raise_server_exceptions=False)
+    client = TestClient(application.create_app(parts), raise_server_exceptions=False)
     made = Served(parts, client, {"home": token_file.read_text().strip()})
     for name, role in PEOPLE.items():
         made.add(name, role)

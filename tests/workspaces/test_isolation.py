@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from torchyard import app, server
+from torchyard import server
+from torchyard.app import application
 from torchyard.base.settings import Settings
 from torchyard.executors.fake import FakeExecutor
-from torchyard.jobs import artifacts
 from torchyard.jobs.actions import get as get_job
+from torchyard.jobs.files import artifacts
 
 SECRET = "s3cretive"
 # What has no workspace: server, people, who one is, attempts, which have tokens of their own.
@@ -29,8 +30,8 @@ BY_HASH = ("/blobs", "/snapshots")
 
 
 @pytest.fixture
-def parts(tmp_path: Path, database_url: str) -> Iterator[app.Parts]:
-    made = app.build(
+def parts(tmp_path: Path, database_url: str) -> Iterator[application.Parts]:
+    made = application.build(
         tmp_path,
         "http://127.0.0.1:1",
         os.environ,
@@ -43,10 +44,10 @@ def parts(tmp_path: Path, database_url: str) -> Iterator[app.Parts]:
 
 
 @pytest.fixture
-def client(parts: app.Parts, tmp_path: Path) -> Iterator[TestClient]:
+def client(parts: application.Parts, tmp_path: Path) -> Iterator[TestClient]:
     token = Settings(tmp_path).token_file.read_text().strip()
     # Without `with`: no scheduler runs, and what is made stays as it is.
-    made = TestClient(app.create_app(parts), raise_server_exceptions=False)
+    made = TestClient(application.create_app(parts), raise_server_exceptions=False)
     made.headers["Authorization"] = f"Bearer {token}"
     yield made
     made.close()
@@ -57,7 +58,7 @@ def _ok(answer: Any) -> Any:
     return answer.json()
 
 
-def _fill(client: TestClient, parts: app.Parts, workspace: str) -> dict[str, list[str]]:
+def _fill(client: TestClient, parts: application.Parts, workspace: str) -> dict[str, list[str]]:
     """One of everything in a workspace, each carrying the secret; names for path parameters."""
     base = f"/v1/workspaces/{workspace}"
     content = SECRET.encode()
@@ -81,7 +82,7 @@ def _fill(client: TestClient, parts: app.Parts, workspace: str) -> dict[str, lis
     with parts.room.db.write() as connection:
         from torchyard.environments import store as environments
         from torchyard.environments.types import from_json
-        from torchyard.jobs import store
+        from torchyard.jobs.records import store
 
         spec = from_json(store.environment_of(connection, made.id))
         environments.begin(connection, spec, parts.room.clock.now())
@@ -115,7 +116,7 @@ def _fill(client: TestClient, parts: app.Parts, workspace: str) -> dict[str, lis
 
 @pytest.mark.slow
 def test_nothing_of_one_workspace_is_seen_or_changed_from_another(
-    client: TestClient, parts: app.Parts
+    client: TestClient, parts: application.Parts
 ) -> None:
     for workspace in ("vision", "speech"):
         made = _ok(client.post("/v1/workspaces", json={"name": workspace}))
@@ -161,7 +162,7 @@ def test_nothing_of_one_workspace_is_seen_or_changed_from_another(
 
 
 def test_a_job_of_one_workspace_cannot_name_another_ones_things(
-    client: TestClient, parts: app.Parts
+    client: TestClient, parts: application.Parts
 ) -> None:
     for workspace in ("vision", "speech"):
         _ok(client.post("/v1/workspaces", json={"name": workspace}))
@@ -187,7 +188,7 @@ def _filled(path: str, values: dict[str, str]) -> str:
     return path
 
 
-def _state(parts: app.Parts) -> list[Any]:
+def _state(parts: application.Parts) -> list[Any]:
     """Every row of the other workspace."""
     rows = []
     with parts.room.db.read() as connection:

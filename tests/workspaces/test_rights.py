@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from torchyard.azureml.containers import container
+from torchyard.azureml.common.containers import container
 from torchyard.base import lazy_routes
 from torchyard.workspaces import rights
 from torchyard.workspaces.rights import LEAST, Right

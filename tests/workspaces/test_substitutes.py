@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from torchyard import app, server
+from torchyard import server
+from torchyard.app import application
 from torchyard.base.settings import Settings
 from torchyard.executors.fake import FakeExecutor
 from workspaces.served import HERE, PEOPLE, Served
@@ -20,7 +21,7 @@ BASE = "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04"
 
 
 def serve(home: Path, database_url: str, for_others: bool) -> Iterator[Served]:
-    parts = app.build(
+    parts = application.build(
         home,
         "http://127.0.0.1:1",
         os.environ,
@@ -30,7 +31,7 @@ def serve(home: Path, database_url: str, for_others: bool) -> Iterator[Served]:
     )
     token_file = Settings(home).token_file
     server.ensure_token(parts, token_file)
-    client = TestClient(app.create_app(parts), raise_server_exceptions=False)
+    client = TestClient(application.create_app(parts), raise_server_exceptions=False)
     made = Served(parts, client, {"home": token_file.read_text().strip()})
     for name, role in PEOPLE.items():
         made.add(name, role)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from torchyard import app, server
+from torchyard import server
+from torchyard.app import application
 from torchyard.base.settings import Settings
 from torchyard.executors.fake import FakeExecutor
 
@@ -19,7 +20,7 @@ WORKSPACES = "/v1/workspaces"
 
 @pytest.fixture
 def client(tmp_path: Path, database_url: str) -> Iterator[TestClient]:
-    parts = app.build(
+    parts = application.build(
         tmp_path,
         "http://127.0.0.1:1",
         os.environ,
@@ -27,7 +28,7 @@ def client(tmp_path: Path, database_url: str) -> Iterator[TestClient]:
         database=database_url,
     )
     server.ensure_token(parts, Settings(tmp_path).token_file)
-    made = TestClient(app.create_app(parts), raise_server_exceptions=False)
+    made = TestClient(application.create_app(parts), raise_server_exceptions=False)
     token = Settings(tmp_path).token_file.read_text().strip()
     made.headers["Authorization"] = f"Bearer {token}"
     yield made

@@ -17,11 +17,11 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
-from torchyard.azureml import containers, errors
-from torchyard.azureml.calls import Authenticate, base_url
+from torchyard.azureml.common import containers, errors
+from torchyard.azureml.common.calls import Authenticate, base_url
 from torchyard.base.clock import Clock
 from torchyard.base.errors import Conflict, InvalidInput, NotAuthenticated, TorchyardError
-from torchyard.worker import azure_addresses
+from torchyard.worker.relay import sdk_v1_addresses
 from torchyard.workspaces import jwts
 from torchyard.workspaces.jwts import Signer
 from torchyard.workspaces.types import Identity
@@ -82,7 +82,7 @@ def router(
 
     @routes.get("/discovery")
     async def discovery(request: Request) -> dict[str, Any]:
-        return azure_addresses.services(base_url(request))
+        return sdk_v1_addresses.services(base_url(request))
 
     @routes.get("/registrymanagement/{path:path}")
     async def registries(path: str) -> JSONResponse:

@@ -19,8 +19,8 @@ from typing import Protocol
 from torchyard.azureml.entry_routes import OpenTls, Way, variables
 from torchyard.base import trust
 from torchyard.base.errors import TorchyardError
-from torchyard.jobs.room import Room
-from torchyard.jobs.types import Job
+from torchyard.jobs.records.types import Job
+from torchyard.jobs.services import Room
 from torchyard.workspaces.jwts import Signer
 
 _LOOPBACK = "127.0.0.1"

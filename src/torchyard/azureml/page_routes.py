@@ -1,14 +1,14 @@
 """The page of a job that Azure's clients print a link to.
 
 Owns: what stands there as long as torchyard has no web page.
-Leaves: the link to job_resources.py.
+Leaves: the link to arm/job_resources.py.
 Always: it answers without a token, and so tells nothing but what the address said.
 """
 
 from fastapi import APIRouter
 from fastapi.responses import PlainTextResponse
 
-from torchyard.jobs.spec_values import NAME
+from torchyard.jobs.spec.values import NAME
 
 
 def router() -> APIRouter:

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse
 
-from torchyard.azureml.calls import Authenticate, Call, Caller
-from torchyard.azureml.errors import ALL_METHODS, AzureRoute, NotServed
-from torchyard.azureml.resources import Kind, VersionedKind, mount, mount_versioned, path_of
+from torchyard.azureml.arm.resources import Kind, VersionedKind, mount, mount_versioned, path_of
+from torchyard.azureml.common.calls import Authenticate, Call, Caller
+from torchyard.azureml.common.errors import ALL_METHODS, AzureRoute, NotServed
 from torchyard.base.db import Database
 from torchyard.base.errors import NotFound
 from torchyard.base.lazy_routes import LazyRoutes, add_routes
@@ -46,7 +46,7 @@ def groups(
     versioned: Sequence[VersionedKind],
     services: Sequence[Callable[[Caller], APIRouter]],
 ) -> list[LazyRoutes]:
-    """Everything below `/azureml/{workspace}`, after paths.py.
+    """Everything below `/azureml/{workspace}`, after common/paths.py.
 
     Args:
         authenticate: from a request to who asks; reads the workspace in `path_params`.

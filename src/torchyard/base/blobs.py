@@ -26,6 +26,8 @@ from torchyard.base.errors import InvalidInput, NotFound
 _SHA256 = re.compile(r"^[0-9a-f]{64}\Z")
 _SHA256_OF_NOTHING = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 # Asked for again within so many seconds, a blob is still as new as it was.
+# How a document names an uploaded snapshot: `snapshot:<id>`.
+SNAPSHOT_PREFIX = "snapshot:"
 _NEW_S = 60.0
 _REMOVED_AT_ONCE = 200
 

@@ -1,7 +1,7 @@
 """A disk that is full, or fails.
 
 Owns: which errors say so, and the words for them.
-Leaves: making room to jobs/reclaiming.py, waiting to whoever tries again.
+Leaves: making room to jobs/cleanup/reclaiming.py, waiting to whoever tries again.
 Always: the message names the folder by its place in the home, never the machine's whole path.
 """
 

@@ -1,7 +1,7 @@
 """The fields of a document, and of a query, that a request or a file brings.
 
 Owns: what to say of one that is no mapping, of an unknown key, of a value of another kind.
-Leaves: what keys mean to the rooms; job files, whose keys stand in a table, to jobs/spec_values.py.
+Leaves: what keys mean to the rooms; job files, whose keys stand in a table, to jobs/spec/values.py.
 Always: an error says where by `at`, and gives the nearest right word or an example.
 """
 

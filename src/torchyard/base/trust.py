@@ -1,7 +1,7 @@
 """Which certificate authorities Azure's clients are told to trust: a bundle below the home.
 
 Owns: finding what this machine trusts already, the bundle's file.
-Leaves: the variables that name it to cli/client_env.py and azureml/job_variables.py.
+Leaves: the variables that name it to cli/commands/client_env.py and azureml/job_variables.py.
 Always: the bundle holds all that was trusted before and the server's authority, never less; its
 first line says what it was made of, so that it is made again from that, not from itself.
 """

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from torchyard.answers import Paths, Record, Records, RemoteFiles, Rows
 from torchyard.base.errors import InvalidInput
 from torchyard.base.http import Transport
+from torchyard.client.responses import Paths, Record, Records, RemoteFiles, Rows
 
 if TYPE_CHECKING:
-    from torchyard.client.snapshots import Snapshots
-    from torchyard.downloads import Counter
-    from torchyard.snapshots.upload import Progress
+    from torchyard.client.downloads import Counter
+    from torchyard.client.snapshots.snapshots import Snapshots
+    from torchyard.client.snapshots.upload import Progress
 
 
 class Assets:
@@ -50,7 +50,7 @@ class Assets:
         Raises:
             InvalidInput: the local path does not exist, or is not of the type that is named.
         """
-        from torchyard.snapshots.job_files import is_elsewhere
+        from torchyard.client.snapshots.job_files import is_elsewhere
 
         asked = dict(document)
         path = asked.get("path")
@@ -87,7 +87,7 @@ class Assets:
         Args:
             count: told of the bytes to come, then of each piece that came.
         """
-        from torchyard.downloads import Wanted, below, download_all
+        from torchyard.client.downloads import Wanted, below, download_all
 
         files: RemoteFiles = self._transport.get(f"{self._of(name, version)}/files")["value"]
         wanted = [
@@ -112,7 +112,7 @@ class Assets:
     def _upload(
         self, asked: Mapping[str, Any], path: str, folder: Path, progress: Progress | None
     ) -> str:
-        from torchyard.snapshots.job_files import check_kind, local_path
+        from torchyard.client.snapshots.job_files import check_kind, local_path
 
         place = local_path(path, folder)
         if not place.exists():

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchyard.answers import Record
 from torchyard.client.assets import Assets
+from torchyard.client.responses import Record
 
 if TYPE_CHECKING:
-    from torchyard.snapshots.upload import Progress
+    from torchyard.client.snapshots.upload import Progress
 
 
 class Components(Assets):
@@ -43,7 +43,7 @@ class Components(Assets):
             InvalidSpec: the document is wrong.
             Conflict: the version it names exists with another content.
         """
-        from torchyard.snapshots import job_files
+        from torchyard.client.snapshots import job_files
 
         limits = self._snapshots.limits
         files = job_files.find(document, folder or Path.cwd(), limits)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from torchyard.answers import Record, Records, Rows
 from torchyard.base.errors import InvalidInput
 from torchyard.base.http import Transport
+from torchyard.client.responses import Record, Records, Rows
 
 # What a cluster's document may say; the server answers with much more.
 _ASKED = (

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from torchyard.client.jobs import Jobs
     from torchyard.client.models import Models
     from torchyard.client.quotas import Quotas
-    from torchyard.client.snapshots import Snapshots
+    from torchyard.client.snapshots.snapshots import Snapshots
     from torchyard.client.users import Users
     from torchyard.client.workspaces import Workspaces
 
@@ -86,7 +86,7 @@ class Client:
 
     @cached_property
     def snapshots(self) -> Snapshots:
-        from torchyard.client.snapshots import Snapshots
+        from torchyard.client.snapshots.snapshots import Snapshots
 
         return Snapshots(self.transport, self._here, self._settings)
 
@@ -214,7 +214,7 @@ def _transport(settings: Settings, on_start: Callable[[], None] | None) -> Trans
                 _log_in(settings),
             )
         return Transport(settings.url, settings.token, ca_cert=settings.ca_cert)
-    from torchyard import embedded
+    from torchyard.client import embedded
 
     running = embedded.ensure(settings, on_start=on_start)
 

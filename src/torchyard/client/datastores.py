@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from torchyard.answers import Record, Records, Rows
 from torchyard.base.errors import InvalidInput
 from torchyard.base.http import Transport
+from torchyard.client.responses import Record, Records, Rows
 
 
 class Datastores:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from torchyard.answers import Paths, Record, Records, Rows
 from torchyard.base.errors import BuildFailed
 from torchyard.base.http import Transport
+from torchyard.client.responses import Paths, Record, Records, Rows
 
 if TYPE_CHECKING:
-    from torchyard.client.snapshots import Snapshots
+    from torchyard.client.snapshots.snapshots import Snapshots
 
 _POLL_S = 0.3
 
@@ -48,7 +48,7 @@ class Environments:
 
     def uploaded(self, document: Mapping[str, Any], folder: Path | None = None) -> dict[str, Any]:
         """The document with the files that it names read into it, and its build context sent."""
-        from torchyard.snapshots.job_files import find_environment
+        from torchyard.client.snapshots.job_files import find_environment
 
         files = find_environment(document, folder or Path.cwd(), self._snapshots.limits)
         return self._snapshots.send_job_files(files)

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import quote
 
-from torchyard.answers import Job, Record, Records
 from torchyard.base.errors import InvalidInput
 from torchyard.base.http import Transport
+from torchyard.client.responses import Job, Record, Records
 
 if TYPE_CHECKING:
     # Absent where nobody asks for tables, and without types where it is.

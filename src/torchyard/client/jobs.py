@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote
 
-from torchyard.answers import (
+from torchyard.base.errors import InvalidInput, NotFound
+from torchyard.base.http import Transport
+from torchyard.client.job_history import JobHistory
+from torchyard.client.responses import (
     Job,
     JobSummary,
     OutputFiles,
@@ -26,16 +29,13 @@ from torchyard.answers import (
     RemoteFiles,
     Rows,
 )
-from torchyard.base.errors import InvalidInput, NotFound
-from torchyard.base.http import Transport
-from torchyard.client.job_history import JobHistory
 
 if TYPE_CHECKING:
     from torchyard.client.command_jobs import CommandJob
-    from torchyard.client.snapshots import Snapshots
-    from torchyard.downloads import Counter
-    from torchyard.follow import Cursor, Frame
-    from torchyard.snapshots.upload import Progress
+    from torchyard.client.downloads import Counter
+    from torchyard.client.snapshots.snapshots import Snapshots
+    from torchyard.client.snapshots.upload import Progress
+    from torchyard.client.streams import Cursor, Frame
 
 _PAGE = 1000
 Strings = list[str]
@@ -76,7 +76,7 @@ class Jobs(JobHistory):
             InvalidInput: the document is wrong; `at` says where.
             Conflict: another job has this name.
         """
-        from torchyard.snapshots import job_files
+        from torchyard.client.snapshots import job_files
 
         asked = _document(document)
         if name:
@@ -100,7 +100,7 @@ class Jobs(JobHistory):
         Raises:
             InvalidInput: it is no job; `at` says where.
         """
-        from torchyard.snapshots import job_files
+        from torchyard.client.snapshots import job_files
 
         asked = _document(document)
         if not asked.get("experiment_name"):
@@ -252,7 +252,7 @@ class Jobs(JobHistory):
 
         A lost connection or server is waited for; see follow.py.
         """
-        from torchyard.follow import Answer, follow
+        from torchyard.client.streams import Answer, follow
 
         def open_stream(at: Cursor) -> AbstractContextManager[Answer]:
             return self._transport.stream(
@@ -308,7 +308,7 @@ class Jobs(JobHistory):
         Raises:
             NotFound: the job has no such output.
         """
-        from torchyard.downloads import Wanted, below, download_all
+        from torchyard.client.downloads import Wanted, below, download_all
 
         top = Path(folder)
         bundle = f"{self._here.rpartition('/')[0]}/bundle"

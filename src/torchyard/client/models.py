@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from torchyard.answers import Record
 from torchyard.client.assets import Assets
+from torchyard.client.responses import Record
 
 
 class Models(Assets):

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, TextIO
 
-from torchyard.answers import Job
+from torchyard.client.responses import Job
+from torchyard.client.streams import Frame
 from torchyard.client.times import duration, seconds_between
-from torchyard.follow import Frame
 
 _RANK_LOG = re.compile(r"^user_logs/std_log(?:_process_(\d+))?\.txt\Z")
 _SAID_STATUSES = {

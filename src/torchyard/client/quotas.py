@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from torchyard.answers import Record, Records, Rows
 from torchyard.base.http import Transport
+from torchyard.client.responses import Record, Records, Rows
 
 
 class Quotas:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from torchyard.answers import Record, Records, Rows
 from torchyard.base.http import Transport
+from torchyard.client.responses import Record, Records, Rows
 
 
 class Users:

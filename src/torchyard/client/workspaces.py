@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from torchyard.answers import Record, Records, Rows
 from torchyard.base.http import Transport
+from torchyard.client.responses import Record, Records, Rows
 
 
 class Workspaces:

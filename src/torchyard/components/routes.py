@@ -7,15 +7,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body
 
 from torchyard.base import fields
-from torchyard.base.blobs import Blobs
+from torchyard.base.blobs import SNAPSHOT_PREFIX, Blobs
 from torchyard.base.clock import Clock, to_text
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidSpec
 from torchyard.components import actions
 from torchyard.components.types import Component
 from torchyard.workspaces.access import Person
-
-_SNAPSHOT = "snapshot:"
 
 
 def router(db: Database, clock: Clock, blobs: Blobs) -> APIRouter:
@@ -65,8 +63,8 @@ def to_json(component: Component) -> dict[str, Any]:
 def _code_exists(blobs: Blobs, code: Any) -> None:
     if code is None:
         return
-    if not isinstance(code, str) or not code.startswith(_SNAPSHOT):
+    if not isinstance(code, str) or not code.startswith(SNAPSHOT_PREFIX):
         raise InvalidSpec(
             f"`{code}` is not served as `code`", "name a folder beside the file", at=["code"]
         )
-    blobs.snapshot(code.removeprefix(_SNAPSHOT))
+    blobs.snapshot(code.removeprefix(SNAPSHOT_PREFIX))

@@ -1,7 +1,7 @@
 """What sizes promise, beside what the machine has.
 
 Owns: whether a size's node fits on the machine, telling when clusters promise more than it has.
-Leaves: refusing jobs that need GPUs which there are not to jobs/gpus.py.
+Leaves: refusing jobs that need GPUs which there are not to jobs/admission/gpus.py.
 Always: cores and memory may be promised more often than they are there, since clusters are
 rehearsed on small machines, and that is told; devices never are.
 """

@@ -1,4 +1,5 @@
-"""HTTP: clusters and sizes. Deleting one, and what runs on it, is in jobs/cluster_routes.py."""
+"""HTTP: clusters and sizes. Deleting one, and what runs on it, is in
+jobs/http/cluster_routes.py."""
 
 from __future__ import annotations
 

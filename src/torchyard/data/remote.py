@@ -18,8 +18,8 @@ from torchyard.base.errors import Forbidden, NotFound, TorchyardError, Unreachab
 from torchyard.data import sftp_files
 from torchyard.data.connections import Connections, open_file_system
 from torchyard.data.types import Entry
-from torchyard.worker import secret_values
-from torchyard.worker.masking import Masker
+from torchyard.shared import secret_values
+from torchyard.shared.masking import Masker
 
 # A file that is half written is seen by readers there, so it gets another name until it is whole.
 _NOT_ATOMIC = ("sftp", "ssh", "smb", "ftp")

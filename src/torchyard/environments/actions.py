@@ -1,7 +1,7 @@
 """The room's verbs: resolve what a job asks for, build it once, say where it is.
 
 Owns: single flight over threads and processes, the record of builds, where uv's cache is.
-Leaves: the steps of a build to build.py, definitions to definition.py.
+Leaves: the steps of a build to build/builder.py, definitions to definition.py.
 Always: a build that was waited for is shared, its failure too; a folder that is there is whole.
 """
 
@@ -24,24 +24,16 @@ from torchyard.base import disk, locks
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import BuildFailed, DiskFull, TorchyardError
-from torchyard.environments import (
-    accelerators,
-    assets,
-    build,
-    caches,
-    definition,
-    image_folder,
-    layers,
-    machine_config,
-    names,
-    sealed,
-    store,
-    substitutes,
-)
-from torchyard.environments.build import Places
-from torchyard.environments.image_actions import Images
-from torchyard.environments.pythons import Pythons
-from torchyard.environments.substitutes import Judge
+from torchyard.environments import assets, definition, store
+from torchyard.environments.build import builder, sealed
+from torchyard.environments.build.builder import Places
+from torchyard.environments.build.image_environments import Images
+from torchyard.environments.images import image_folder
+from torchyard.environments.names import catalogue, substitutes
+from torchyard.environments.names.substitutes import Judge
+from torchyard.environments.packages import accelerators, caches, layers, machine_config
+from torchyard.environments.packages.pythons import Pythons
+from torchyard.environments.packages.uv import Both, Log, Uv, no_room
 from torchyard.environments.types import (
     Build,
     BuildCanceled,
@@ -50,11 +42,11 @@ from torchyard.environments.types import (
     Platform,
     this_platform,
 )
-from torchyard.environments.uv import Both, Log, Uv, no_room
-from torchyard.plan import ImagePlan
-from torchyard.worker import mounts, secret_values
-from torchyard.worker.masking import Masker
-from torchyard.worker.mounts import Mount
+from torchyard.shared import secret_values
+from torchyard.shared.masking import Masker
+from torchyard.shared.plan import ImagePlan
+from torchyard.worker.system import mounts
+from torchyard.worker.system.mounts import Mount
 from torchyard.workspaces import actions as workspaces
 
 _log = logging.getLogger(__name__)
@@ -113,7 +105,7 @@ class Environments:
             NotFound: no environment has the name.
         """
         judge = self._judge(workspace) if workspace and is_judged else substitutes.taken
-        owned = assets.owned(self.db, workspace) if workspace else names.nobody
+        owned = assets.owned(self.db, workspace) if workspace else catalogue.nobody
         found = definition.resolve(asked, self.platform, (), owned, judge, self.images.sources())
         return self._pythons.settled(found, judge)
 
@@ -332,7 +324,7 @@ class Environments:
                 uv.say(f"  {line}")
             try:
                 if spec.image is None:
-                    text = build.run(spec, places, known, uv)
+                    text = builder.run(spec, places, known, uv)
                 else:
                     inner = partial(self.build, cancelled=cancelled, secrets=secrets, also=log)
                     text = self.images.build(spec, places, inner, uv)

@@ -19,7 +19,8 @@ from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidSpec
 from torchyard.data import documents, versions
-from torchyard.environments import asset_store, curated, names
+from torchyard.environments import asset_store
+from torchyard.environments.names import catalogue, curated_environments
 from torchyard.environments.types import EnvironmentAsset
 
 _RESERVED = ("azureml", "microsoft")
@@ -76,7 +77,7 @@ def refuse_reserved(name: str) -> None:
             code="reserved_name",
             at=["name"],
         )
-    if curated.named(names.bare(name)) is not None:
+    if curated_environments.named(catalogue.bare(name)) is not None:
         raise InvalidSpec(
             f"`{name}` is a curated environment's name",
             "choose another name; to start from it, `yard environment clone`",
@@ -148,7 +149,7 @@ def get(
         known = asset_store.list_in(connection, workspace, name)
         others = [] if known else [one.name for one in asset_store.list_in(connection, workspace)]
     if not known:
-        others += [one.name for one in curated.every()]
+        others += [one.name for one in curated_environments.every()]
         raise versions.no_such_name("environment", workspace, name, others)
     return versions.pick("environment", name, version, known)
 
@@ -174,7 +175,7 @@ def forget_all(connection: Connection, workspace: str) -> None:
     asset_store.forget_all(connection, workspace)
 
 
-def owned(db: Database, workspace: str) -> names.Owned:
+def owned(db: Database, workspace: str) -> catalogue.Owned:
     """The versions of a name in this workspace, for finding references."""
 
     def versions_of(name: str) -> list[EnvironmentAsset]:
@@ -192,7 +193,7 @@ def archive(
     Raises:
         NotFound: there is none.
     """
-    if curated.named(names.bare(name)) is not None:
+    if curated_environments.named(catalogue.bare(name)) is not None:
         raise Conflict(
             f"environment `{name}` is curated and can't be archived",
             "only a workspace's own environments can",

@@ -18,9 +18,9 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
-from torchyard.environments import curated
-from torchyard.environments.build import site_packages
-from torchyard.environments.requirements import normal
+from torchyard.environments.build.builder import site_packages
+from torchyard.environments.names import curated_environments
+from torchyard.environments.packages.requirements import normal
 
 _ASK = "import platform; print(platform.python_version())"
 
@@ -93,7 +93,7 @@ def main() -> None:
     wrong = False
     for name in asked.names:
         found = read(built(asked.home, name))
-        known = curated.named(name)
+        known = curated_environments.named(name)
         assert known is not None
         told = differences(known.contents, found)
         if asked.check and told:
@@ -101,7 +101,7 @@ def main() -> None:
             print("\n".join(f"error: {name}: {line}" for line in told), file=sys.stderr)
         elif not asked.check:
             text = json.dumps(found, indent=1) + "\n"
-            curated.contents_file(known.name).write_text(text, encoding="utf-8")
+            curated_environments.contents_file(known.name).write_text(text, encoding="utf-8")
         print(f"{name}: {len(found['packages'])} packages, {found['size_bytes'] >> 20} MiB")
     raise SystemExit(2 if wrong else 0)
 

@@ -14,9 +14,10 @@ from typing import Any
 
 from torchyard.base.clock import Clock
 from torchyard.base.errors import InvalidInput, NotFound
-from torchyard.environments import assets, export, names, substitutes
+from torchyard.environments import assets, export
 from torchyard.environments.actions import Environments
-from torchyard.environments.curated import Curated
+from torchyard.environments.names import catalogue, substitutes
+from torchyard.environments.names.curated_environments import Curated
 from torchyard.environments.types import EnvironmentAsset
 
 
@@ -39,7 +40,7 @@ def named(room: Environments, workspace: str, reference: str) -> Named:
         NotFound: no environment has the name.
     """
     owned = assets.owned(room.db, workspace)
-    found = names.find(reference, room.platform, owned, (), substitutes.taken)
+    found = catalogue.find(reference, room.platform, owned, (), substitutes.taken)
     name, _, version = found.ref.rpartition(":")
     notices = (found.notice,) if found.notice else ()
     if found.curated is not None:

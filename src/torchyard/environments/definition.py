@@ -1,7 +1,8 @@
 """What a job file says of its environment, turned into a spec.
 
 Owns: the keys of an inline environment, which of them go together.
-Leaves: images to images.py, conda files to conda.py, names to names.py.
+Leaves: images to names/image_names.py, conda files to conda/conda_file.py, names to
+names/catalogue.py.
 Always: nothing is read from disk: the client sends conda files and requirements inline.
 """
 
@@ -13,17 +14,12 @@ from typing import Any
 
 from torchyard.base import fields
 from torchyard.base.errors import InvalidSpec
-from torchyard.environments import (
-    conda,
-    image_definition,
-    images,
-    layers,
-    names,
-    requirements,
-    substitutes,
-)
-from torchyard.environments.image_definition import Sources
-from torchyard.environments.substitutes import Judge
+from torchyard.environments.conda import conda_file
+from torchyard.environments.images import definition as image_definition
+from torchyard.environments.images.definition import Sources
+from torchyard.environments.names import catalogue, image_names, substitutes
+from torchyard.environments.names.substitutes import Judge
+from torchyard.environments.packages import layers, requirements
 from torchyard.environments.types import EnvironmentSpec, Platform, platform_python
 
 At = tuple[str | int, ...]
@@ -42,7 +38,7 @@ def resolve(
     definition: Any,
     platform: Platform,
     at: At = (),
-    owned: names.Owned = names.nobody,
+    owned: catalogue.Owned = catalogue.nobody,
     judge: Judge = substitutes.taken,
     sources: Sources = image_definition.NOTHING,
 ) -> EnvironmentSpec:
@@ -58,7 +54,7 @@ def resolve(
         NotFound: no environment has the name.
     """
     if isinstance(definition, str):
-        found = names.find(definition, platform, owned, at, judge)
+        found = catalogue.find(definition, platform, owned, at, judge)
         return _named(found, platform, at, judge, sources)
     if not isinstance(definition, Mapping):
         raise InvalidSpec("`environment` is neither a name nor a mapping", _HINT, at=at)
@@ -79,9 +75,9 @@ def resolve(
     foreign = ""
     if "image" in definition:
         name = _text(definition["image"], "image", at)
-        image = images.read(name, platform, (*at, "image"))
+        image = image_names.read(name, platform, (*at, "image"))
         if image is None:
-            foreign, image = name.strip(), images.Image("", (), "")
+            foreign, image = name.strip(), image_names.Image("", (), "")
         if image.substitute is not None:
             judge(image.substitute, (*at, "image"))
         python, notices = image.python, [image.notice] if image.notice else []
@@ -104,14 +100,14 @@ def _of_conda(
     file: Any, python: str, notices: list[str], platform: Platform, at: At
 ) -> EnvironmentSpec:
     """What a conda file asks for; `python` is taken where it names none."""
-    contents = conda.read(file, (*at, "conda_file"))
+    contents = conda_file.read(file, (*at, "conda_file"))
     told = [*notices, *contents.notices]
     spec = _spec(contents.python or python, list(contents.requirements), told, platform)
     return replace(spec, conda=contents.packages, channels=contents.channels)
 
 
 def _named(
-    found: names.Found, platform: Platform, at: At, judge: Judge, sources: Sources
+    found: catalogue.Found, platform: Platform, at: At, judge: Judge, sources: Sources
 ) -> EnvironmentSpec:
     notices = [found.notice] if found.notice else []
     if found.curated is not None:

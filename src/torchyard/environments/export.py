@@ -1,7 +1,7 @@
 """An environment as a file for elsewhere: Dockerfile, requirements.txt, conda.yml.
 
 Owns: the text of each, from the lock of a build, or from what is asked for where there is none.
-Leaves: finding environment and lock to shown.py.
+Leaves: finding environment and lock to to_json.py.
 Always: a file from a lock names every package of it in its version, and what can't be had outside
 torchyard in a comment; built again here it gives the same packages; no index of the machine's own
 is in it.
@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torchyard.base.errors import InvalidInput, nearest
-from torchyard.environments import conda_build, pythons
-from torchyard.environments.requirements import normal
+from torchyard.environments.conda import conda_packages
+from torchyard.environments.packages import pythons
+from torchyard.environments.packages.requirements import normal
 from torchyard.environments.types import EnvironmentSpec, platform_python
 
 FILES = {"dockerfile": "Dockerfile", "requirements": "requirements.txt", "conda": "conda.yml"}
@@ -95,13 +96,13 @@ def _content(spec: EnvironmentSpec, text: str, python: str) -> _Content:
     if not text and not python:
         packages = tuple(spec.requirements)
         return _Content(_asked_python(spec), packages, spec.conda, spec.channels, False)
-    flat = _WRAPPED.sub(" ", conda_build.without(text))
+    flat = _WRAPPED.sub(" ", conda_packages.without(text))
     lines = [line.strip() for line in flat.splitlines() if line.strip() and line[0] != "#"]
     pins = [line for line in lines if not line.startswith("-")]
     # pip takes hashes for all of them or for none.
     if not all(_HASH.search(line) for line in pins):
         lines = [_HASH.sub("", line) for line in lines]
-    records = conda_build.chosen(text).records
+    records = conda_packages.chosen(text).records
     packages = tuple(f"{one['name']}={one['version']}" for one in records)
     python = python or _asked_python(spec)
     return _Content(python, tuple(lines), packages, spec.channels, True)

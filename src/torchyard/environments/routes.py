@@ -1,7 +1,7 @@
 """The room over HTTP.
 
 Owns: routes below a workspace's `/environments`.
-Leaves: what they answer to shown.py, what they do to assets.py and builds.py.
+Leaves: what they answer to to_json.py, what they do to assets.py and requested_builds.py.
 Always: nothing is decided here.
 """
 
@@ -14,9 +14,9 @@ from fastapi import APIRouter, Body
 
 from torchyard.base import fields
 from torchyard.base.clock import Clock
-from torchyard.environments import assets, copying, shown
+from torchyard.environments import assets, copying, to_json
 from torchyard.environments.actions import Environments
-from torchyard.environments.builds import Builds
+from torchyard.environments.requested_builds import Builds
 from torchyard.workspaces.access import Person
 
 
@@ -50,7 +50,7 @@ def _asset_routes(
         workspace: str, identity: Person, name: str = "", archived: str = ""
     ) -> dict[str, Any]:
         hashes = asked_for(workspace)
-        return {"value": shown.every(room, workspace, hashes, name, fields.archived(archived))}
+        return {"value": to_json.every(room, workspace, hashes, name, fields.archived(archived))}
 
     @routes.post("", status_code=201)
     def create(
@@ -65,7 +65,7 @@ def _asset_routes(
             identity.user,
             lambda found: room.resolve(found, workspace),
         )
-        return shown.one(room, workspace, made.name, made.version)
+        return to_json.one(room, workspace, made.name, made.version)
 
     @routes.post("/definition")
     def definition(
@@ -82,12 +82,12 @@ def _asset_routes(
     ) -> dict[str, Any]:
         source = copying.named(room, workspace, environment)
         made = copying.clone(room, clock, workspace, source, name, identity.user)
-        found = shown.one(room, workspace, made.name, made.version)
+        found = to_json.one(room, workspace, made.name, made.version)
         return {**found, "notices": [*source.notices, *found["notices"]]}
 
     @routes.get("/{name}/versions/{version}")
     def show(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
-        return shown.one(room, workspace, name, version)
+        return to_json.one(room, workspace, name, version)
 
 
 def _build_routes(routes: APIRouter, room: Environments, builds: Builds) -> None:
@@ -95,7 +95,7 @@ def _build_routes(routes: APIRouter, room: Environments, builds: Builds) -> None
     def resolve(
         workspace: str, identity: Person, environment: Annotated[Any, Body(embed=True)]
     ) -> dict[str, Any]:
-        return shown.resolved(room, workspace, environment)
+        return to_json.resolved(room, workspace, environment)
 
     @routes.post("/build")
     def build(
@@ -126,9 +126,9 @@ def _build_routes(routes: APIRouter, room: Environments, builds: Builds) -> None
 def _archive_routes(routes: APIRouter, room: Environments, verb: str, archived: bool) -> None:
     @routes.post(f"/{{name}}/{verb}", name=f"{verb}_environment")
     def all_versions(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        return shown.asset_to_json(assets.archive(room.db, workspace, name, archived=archived))
+        return to_json.asset_to_json(assets.archive(room.db, workspace, name, archived=archived))
 
     @routes.post(f"/{{name}}/versions/{{version}}/{verb}", name=f"{verb}_environment_version")
     def one_version(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
         exact = assets.get(room.db, workspace, name, version).version
-        return shown.asset_to_json(assets.archive(room.db, workspace, name, exact, archived))
+        return to_json.asset_to_json(assets.archive(room.db, workspace, name, exact, archived))

@@ -1,7 +1,7 @@
 """What an environment is.
 
 Owns: the spec, its hash, its JSON form; the platform an environment is built for; its versions.
-Leaves: reading a job file to definition.py, building to build.py.
+Leaves: reading a job file to definition.py, building to build/builder.py.
 Always: the hash covers everything that decides the content, and nothing else: never a name.
 """
 

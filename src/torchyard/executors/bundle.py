@@ -33,7 +33,11 @@ def worker_zip(home: Path) -> Path:
 
 
 def _sources() -> dict[str, bytes]:
-    files = [_PACKAGE / "__init__.py", _PACKAGE / "plan.py", *sorted(_PACKAGE.glob("worker/*.py"))]
+    files = [
+        _PACKAGE / "__init__.py",
+        *sorted(_PACKAGE.glob("shared/*.py")),
+        *sorted(_PACKAGE.glob("worker/**/*.py")),
+    ]
     named = {file.relative_to(_PACKAGE.parent).as_posix(): file.read_bytes() for file in files}
     return {"__main__.py": _MAIN.encode(), **named}
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from torchyard.plan import LaunchPlan
+from torchyard.shared.plan import LaunchPlan
 
 State = Literal["running", "ending", "exited", "lost"]
 _WORST_FIRST: tuple[State, ...] = ("lost", "ending", "running")

@@ -8,7 +8,7 @@ Always: keeps every promise of `Executor`; time passes only when the test says s
 from __future__ import annotations
 
 from torchyard.executors.executor import Capacity, Handle, State, Status
-from torchyard.plan import LaunchPlan
+from torchyard.shared.plan import LaunchPlan
 
 NAME = "fake"
 

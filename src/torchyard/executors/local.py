@@ -26,7 +26,7 @@ from torchyard.executors.bundle import worker_zip
 from torchyard.executors.device_locks import Held, give_back
 from torchyard.executors.executor import Capacity, DevicesTaken, Handle, State, Status
 from torchyard.executors.machine import Machine
-from torchyard.plan import DevicePlan, LaunchPlan
+from torchyard.shared.plan import DevicePlan, LaunchPlan
 
 NAME = "local"
 _MACHINE_FILE = "machine"

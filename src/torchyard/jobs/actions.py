@@ -1,8 +1,8 @@
 """What people can do with jobs that exist.
 
 Owns: reading, listing, changing, archiving and cancelling jobs.
-Leaves: creating them to submission.py, running them to scheduler.py and attempts.py, their files
-to artifacts.py.
+Leaves: creating them to requests/submission.py, running them to http/scheduler.py and
+attempts/worker_reports.py, their files to files/artifacts.py.
 Always: what a job is made of never changes; a name, a description and tags may.
 """
 
@@ -14,17 +14,11 @@ from typing import Any
 from sqlalchemy import Connection
 
 from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound, nearest
-from torchyard.jobs import (
-    attempt_store,
-    experiment_store,
-    own_properties,
-    progress,
-    secrets,
-    spec_values,
-    store,
-)
-from torchyard.jobs.room import Room
-from torchyard.jobs.types import ENDED, Event, Experiment, Job, JobError, Status
+from torchyard.jobs.records import attempt_store, experiment_store, progress, store
+from torchyard.jobs.records.types import ENDED, Event, Experiment, Job, JobError, Status
+from torchyard.jobs.services import Room
+from torchyard.jobs.spec import own_properties, secrets
+from torchyard.jobs.spec import values as spec_values
 
 # What a person may change of a job, and what each value has to be.
 _CHANGES = ("display_name", "description", "tags")

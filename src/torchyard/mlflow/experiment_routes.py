@@ -10,8 +10,8 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse
 
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
-from torchyard.jobs.run_search import View
-from torchyard.jobs.types import Experiment
+from torchyard.jobs.records.types import Experiment
+from torchyard.jobs.requests.run_search import View
 from torchyard.mlflow import search
 from torchyard.mlflow.calls import Call, Caller, invalid
 from torchyard.mlflow.errors import AlreadyExists

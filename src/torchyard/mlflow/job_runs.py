@@ -8,12 +8,14 @@ from datetime import datetime
 from pathlib import Path
 
 from torchyard.base.files import Writing
-from torchyard.jobs import actions, artifacts, runs
-from torchyard.jobs.dataset_inputs import DatasetInput
-from torchyard.jobs.room import Room
-from torchyard.jobs.run_search import View
-from torchyard.jobs.runs import Tags
-from torchyard.jobs.types import Experiment, Job, Status
+from torchyard.jobs import actions
+from torchyard.jobs.files import artifacts
+from torchyard.jobs.records.dataset_inputs import DatasetInput
+from torchyard.jobs.records.types import Experiment, Job, Status
+from torchyard.jobs.requests import runs
+from torchyard.jobs.requests.run_search import View
+from torchyard.jobs.requests.runs import Tags
+from torchyard.jobs.services import Room
 from torchyard.mlflow.runs import Artifact
 
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import FileResponse, JSONResponse
 
 from torchyard.base.errors import InvalidInput, NotFound
-from torchyard.jobs import names
+from torchyard.jobs.records import names
 from torchyard.mlflow import logged_search, search
 from torchyard.mlflow.calls import Call, Caller
 from torchyard.mlflow.experiment_routes import experiment, experiment_ids, told_ids

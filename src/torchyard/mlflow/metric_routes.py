@@ -1,7 +1,7 @@
 """The histories of metrics: of one run, of several, thinned out for a chart.
 
 Owns: which points are answered, and in which order.
-Leaves: the points to jobs/history.py.
+Leaves: the points to jobs/history/history.py.
 Always: points of one run come in order of arrival when they are paged, so that a page stays what
 it was while the run goes on.
 """
@@ -14,9 +14,9 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse
 
 from torchyard.base.errors import InvalidInput
-from torchyard.jobs.history import History
-from torchyard.jobs.metric_blocks import Point
-from torchyard.jobs.types import Job
+from torchyard.jobs.history.history import History
+from torchyard.jobs.history.metric_blocks import Point
+from torchyard.jobs.records.types import Job
 from torchyard.mlflow import search
 from torchyard.mlflow.calls import Call, Caller, missing
 from torchyard.mlflow.experiment_routes import experiment_ids, told_ids

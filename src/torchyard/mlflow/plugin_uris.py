@@ -2,7 +2,7 @@
 
 Owns: the two spellings of one place, `mlflow-artifacts:/…` and `azureml://HOST/…`, and which
 client wants which.
-Leaves: what lies there to places.py and azureml/artifact_places.py, which know the same paths.
+Leaves: what lies there to places.py and azureml/blob/artifact_places.py, which know the same paths.
 Always: rooms and routes know the first only; the second goes to the plug-in alone, because a
 plain client can't read it.
 
@@ -26,7 +26,7 @@ from fastapi.responses import JSONResponse
 from torchyard.data.datastores import ARTIFACT_STORE
 
 _PLUGIN = "azureml-mlflow/"
-# Where azureml/paths.py leaves what the long path said.
+# Where azureml/common/paths.py leaves what the long path said.
 _SCOPE_KEY = "azureml"
 _FIELDS = frozenset({"artifact_uri", "artifact_location", "root_uri", "source"})
 _OWN = "mlflow-artifacts:/"

@@ -18,7 +18,7 @@ from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
 from torchyard.data.datastores import Datastores
-from torchyard.jobs.history_records import number_json
+from torchyard.jobs.history.history_records import number_json
 from torchyard.mlflow.calls import Call
 from torchyard.mlflow.errors import AlreadyExists, NoSuchEndpoint
 from torchyard.mlflow.translate import milliseconds, pairs, tags_in

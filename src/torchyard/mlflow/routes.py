@@ -14,8 +14,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from torchyard.base.lazy_routes import add_routes
-from torchyard.jobs.history import History
-from torchyard.jobs.types import Job
+from torchyard.jobs.history.history import History
+from torchyard.jobs.records.types import Job
 from torchyard.mlflow import (
     artifact_routes,
     experiment_routes,

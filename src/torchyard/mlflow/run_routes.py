@@ -9,11 +9,11 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse
 
 from torchyard.base.errors import InvalidInput, NotFound
-from torchyard.jobs import owners
-from torchyard.jobs.history import History
-from torchyard.jobs.history_records import Record
-from torchyard.jobs.run_search import View
-from torchyard.jobs.types import Job
+from torchyard.jobs.files import owners
+from torchyard.jobs.history.history import History
+from torchyard.jobs.history.history_records import Record
+from torchyard.jobs.records.types import Job
+from torchyard.jobs.requests.run_search import View
 from torchyard.mlflow import search, translate
 from torchyard.mlflow.calls import Call, Caller, missing
 from torchyard.mlflow.experiment_routes import (

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Protocol
 
 from torchyard.base.files import Writing
-from torchyard.jobs.dataset_inputs import DatasetInput
-from torchyard.jobs.run_search import View
-from torchyard.jobs.runs import Tags
-from torchyard.jobs.types import Experiment, Job, Status
+from torchyard.jobs.records.dataset_inputs import DatasetInput
+from torchyard.jobs.records.types import Experiment, Job, Status
+from torchyard.jobs.requests.run_search import View
+from torchyard.jobs.requests.runs import Tags
 
 
 @dataclass(frozen=True)

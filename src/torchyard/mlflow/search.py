@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from torchyard.base.errors import InvalidInput
-from torchyard.jobs.run_search import Condition as Condition
-from torchyard.jobs.run_search import Order as Order
+from torchyard.jobs.requests.run_search import Condition as Condition
+from torchyard.jobs.requests.run_search import Order as Order
 
 T = TypeVar("T")
 Lookup = Callable[[T, str, str], Any]

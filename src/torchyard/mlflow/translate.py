@@ -14,13 +14,13 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from torchyard.base.errors import InvalidInput
-from torchyard.jobs import history_records
-from torchyard.jobs.dataset_inputs import DatasetInput
-from torchyard.jobs.history import RunData
-from torchyard.jobs.history_records import Metric, ModelMetric, Record
-from torchyard.jobs.metric_blocks import Point
-from torchyard.jobs.run_search import ARTIFACT_URI, Condition
-from torchyard.jobs.types import Experiment, Job, Status
+from torchyard.jobs.history import history_records
+from torchyard.jobs.history.history import RunData
+from torchyard.jobs.history.history_records import Metric, ModelMetric, Record
+from torchyard.jobs.history.metric_blocks import Point
+from torchyard.jobs.records.dataset_inputs import DatasetInput
+from torchyard.jobs.records.types import Experiment, Job, Status
+from torchyard.jobs.requests.run_search import ARTIFACT_URI, Condition
 from torchyard.mlflow.calls import Call, integer, invalid, missing
 from torchyard.models.types import RunModel
 

@@ -1,7 +1,7 @@
 """`python -I -S worker.pyz --plan <scratch>/plan.json --node K`
 
 Owns: the command line and the split into guardian and worker.
-Leaves: the node's work to node.py.
+Leaves: the node's work to node/node.py.
 Always: a second worker of the same node ends at once and does nothing, unless the first one and
 its guardian died: then it is their heir.
 """
@@ -12,8 +12,10 @@ import os
 import sys
 from pathlib import Path
 
-from torchyard import plan as plans
-from torchyard.worker import disk, guardian, processes
+from torchyard.shared import disk
+from torchyard.shared import plan as plans
+from torchyard.worker.node import supervisor
+from torchyard.worker.system import processes
 
 
 def main() -> int:
@@ -21,26 +23,26 @@ def main() -> int:
     plan_file, node = _arguments(sys.argv[1:])
     sys.stderr = disk.Words(sys.stderr)
     folder = plan_file.parent / f"node-{node}"
-    claimed = guardian.claim(folder)
-    if claimed == guardian.TAKEN:
+    claimed = supervisor.claim(folder)
+    if claimed == supervisor.TAKEN:
         return 0
     plan = plans.from_json(plan_file.read_text())
-    guarded = guardian.Guarded(processes.mark(plan.attempt_id, node), plan.grace_s, folder)
+    guarded = supervisor.Guarded(processes.mark(plan.attempt_id, node), plan.grace_s, folder)
 
     def work() -> int:
         # Imported by the worker alone, so that the guardian stays small.
-        from torchyard.worker.node import Node
+        from torchyard.worker.node.node import Node
 
         return Node(plan, node, folder, dict(os.environ)).run()
 
     def inherit(how: str) -> int:
-        from torchyard.worker.node import Node
+        from torchyard.worker.node.node import Node
 
         return Node(plan, node, folder, dict(os.environ)).inherit(how)
 
-    if claimed == guardian.LEFT:
-        return guardian.succeed(inherit, guarded)
-    return guardian.split(work, inherit, guarded)
+    if claimed == supervisor.LEFT:
+        return supervisor.succeed(inherit, guarded)
+    return supervisor.split(work, inherit, guarded)
 
 
 def _arguments(words: list[str]) -> tuple[Path, int]:

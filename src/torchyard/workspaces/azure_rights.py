@@ -1,4 +1,4 @@
-"""The rights of Azure ML's routes, as azureml/paths.py writes their paths.
+"""The rights of Azure ML's routes, as azureml/common/paths.py writes their paths.
 
 Owns: the right of each of them.
 Leaves: what a right is, and how a path finds its line, to rights.py.

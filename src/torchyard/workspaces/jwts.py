@@ -5,7 +5,7 @@ Leaves: the key to signing.py, who somebody is and whether the token behind is s
 actions.py.
 Always: a JWT is good only as long as the token that it was got with, and for an hour at most where
 a client can fetch the next; nobody but this server verifies one, so one secret key is enough; its
-length is bounded, so that it is found in text (worker/masking.py).
+length is bounded, so that it is found in text (shared/masking.py).
 
 Source: https://www.rfc-editor.org/rfc/rfc7519, https://www.rfc-editor.org/rfc/rfc7515 (HS256),
 https://learn.microsoft.com/en-us/entra/identity-platform/access-token-claims-reference
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.base.errors import InvalidInput, NotAuthenticated
-from torchyard.worker import masking
+from torchyard.shared import masking
 from torchyard.workspaces import signing
 
 LIFETIME = timedelta(hours=1)
@@ -39,7 +39,7 @@ def _encoded(content: bytes) -> str:
     return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
 
 
-# `kid` tells ours from others at a glance; worker/masking.py knows this text.
+# `kid` tells ours from others at a glance; shared/masking.py knows this text.
 HEAD = _encoded(b'{"alg":"HS256","kid":"torchyard","typ":"JWT"}')
 
 

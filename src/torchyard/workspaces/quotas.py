@@ -1,7 +1,7 @@
 """How much of a workspace one person, or all of them, may use.
 
 Owns: which limits there are, setting them, asking for more and being answered.
-Leaves: what is in use, and saying no to a job, to jobs/allowances.py.
+Leaves: what is in use, and saying no to a job, to jobs/admission/quota_checks.py.
 Always: where nobody set a limit there is none; a person's own limit stands instead of the one
 for each person, and the workspace's own beside both.
 """

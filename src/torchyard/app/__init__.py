@@ -1,0 +1,1 @@
+"""The HTTP application: routes of every package, request guard, error responses, listeners."""

@@ -1,0 +1,329 @@
+"""Where the server listens, and to whom.
+
+Owns: when it may listen beyond this machine, TLS beside the plain listener, from the start or from
+when it is first wanted, slow and endless heads of requests.
+Leaves: what is in a request to request_guard.py, the server's own certificate to
+base/certificates.py.
+Always: without TLS or an explicit word nobody beyond this machine is listened to; who sends
+nothing for a while is hung up on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from torchyard.base import certificates
+from torchyard.base.clock import Clock
+from torchyard.base.errors import InvalidInput, LimitExceeded, Unreachable
+
+_HEAD_MOST_BYTES = 64 << 10
+_HEAD_LIMIT_S = 30.0
+_SILENCE_LIMIT_S = 60.0
+_LOOK_EVERY_S = 5.0
+_RENEWAL_LOOK_EVERY_S = 6 * 3600.0
+_OPEN_LIMIT_S = 30.0
+_log = logging.getLogger(__name__)
+_LONG_HEAD = LimitExceeded("the request's head is longer than 64 KiB", "shorten its headers")
+
+
+@dataclass(frozen=True)
+class Tls:
+    """Certificate chain and private key, as PEM files."""
+
+    certificate: Path
+    key: Path
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach what listens at `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def tls_of(host: str, certificate: Path | None, key: Path | None, insecure: bool) -> Tls | None:
+    """What protects a listener at `host`; None on loopback, or when it was asked for so.
+
+    Raises:
+        InvalidInput: others could listen in.
+    """
+    if (certificate is None) != (key is None):
+        raise InvalidInput(
+            "TLS needs a certificate and its key", "give `--tls-cert` and `--tls-key`"
+        )
+    if certificate is not None and key is not None:
+        return Tls(certificate, key)
+    if not is_loopback(host) and not insecure:
+        raise InvalidInput(
+            f"listening at `{host}` without TLS would send tokens in the clear over the network",
+            "give `--tls-cert` and `--tls-key`, or `--insecure` where the network itself is "
+            "trusted; on one machine leave `--host` out",
+        )
+    return None
+
+
+def context_of(tls: Tls) -> ssl.SSLContext:
+    """
+    Raises:
+        InvalidInput: the files can't be read, or do not fit each other.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(tls.certificate, tls.key)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidInput(
+            f"`{tls.certificate}` and `{tls.key}` can't be used for TLS: {error.strerror or error}",
+            "give PEM files: the certificate with its chain, and the key without a password",
+        ) from error
+    return context
+
+
+class PacedProtocol(HttpToolsProtocol):
+    """One connection, whose client is neither endless nor silent in the middle of a request."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._in_head, self._in_body = True, False
+        self._head_bytes = 0
+        self._head_since = self._heard_at = self.loop.time()
+        self._look = self.loop.call_later(_LOOK_EVERY_S, self._look_for_silence)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._look.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_at = self.loop.time()
+        if self._in_head:
+            if not self._head_bytes:
+                self._head_since = self._heard_at
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if self._in_head and self._head_bytes > _HEAD_MOST_BYTES:
+            body = json.dumps(_LONG_HEAD.to_json()).encode()
+            self.transport.write(
+                b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
+                b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
+                % (len(body), body)
+            )
+            self.transport.close()
+
+    def on_headers_complete(self) -> None:
+        self._in_head, self._in_body = False, True
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._in_head, self._in_body = True, False
+        self._head_bytes = 0
+        super().on_message_complete()
+
+    def _look_for_silence(self) -> None:
+        now = self.loop.time()
+        slow_head = self._in_head and self._head_bytes and now - self._head_since > _HEAD_LIMIT_S
+        # A connection that never said anything; one between two requests has uvicorn's own limit.
+        mute = self.cycle is None and self._in_head and now - self._heard_at > _HEAD_LIMIT_S
+        silent = self._in_body and now - self._heard_at > _SILENCE_LIMIT_S
+        if slow_head or mute or (silent and not self.flow.read_paused):
+            self.transport.close()
+            return
+        self._look = self.loop.call_later(_LOOK_EVERY_S, self._look_for_silence)
+
+
+class Server(uvicorn.Server):
+    """Listens at a plain socket and maybe at a second with TLS, in one process."""
+
+    def __init__(
+        self, config: uvicorn.Config, secure: tuple[socket.socket, ssl.SSLContext] | None = None
+    ) -> None:
+        super().__init__(config)
+        self._secure = secure
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._loop = asyncio.get_running_loop()
+        if self._secure is not None and not self.should_exit:
+            await self._listen(*self._secure)
+
+    def open(self, listener: socket.socket, context: ssl.SSLContext) -> None:
+        """Listen with TLS from now on; for any thread but the server's own.
+
+        Raises:
+            Unreachable: the server is not there yet, or is ending.
+        """
+        if self._loop is None or self.should_exit:
+            raise Unreachable("the server is starting or ending", "try again")
+        opening = asyncio.run_coroutine_threadsafe(self._listen(listener, context), self._loop)
+        opening.result(_OPEN_LIMIT_S)
+
+    async def _listen(self, listener: socket.socket, context: ssl.SSLContext) -> None:
+        loop = asyncio.get_running_loop()
+
+        def protocol() -> Any:
+            return PacedProtocol(
+                config=self.config,
+                server_state=self.server_state,
+                app_state=self.lifespan.state,
+                _loop=loop,
+            )
+
+        self.servers.append(
+            await loop.create_server(
+                protocol, sock=listener, ssl=context, backlog=self.config.backlog
+            )
+        )
+
+
+@dataclass(frozen=True)
+class Way:
+    """How clients that insist on TLS reach this server.
+
+    `host` is the name to be called by, empty for the one that the client calls it by already;
+    `authority` is the PEM text of who signed the certificate, empty when it is not ours.
+    """
+
+    port: int
+    host: str = ""
+    authority: str = ""
+
+
+class GivenTls:
+    """The listener with the certificate that the server was started with."""
+
+    def __init__(self, tls: Tls, port: int) -> None:
+        self._tls = tls
+        self._port = port
+
+    def way(self, name: str) -> Way:
+        """
+        Args:
+            name: what the client calls the server by, without TLS; empty when it has TLS.
+        """
+        return Way(self._port, certificates.first_name(self._tls.certificate) if name else "")
+
+    def standing(self) -> Way | None:
+        """The way in for jobs on this machine."""
+        return self.way("localhost")
+
+
+class OwnTls:
+    """The listener with the server's own certificate: there from the start when the home has an
+    authority, else from when it is first wanted.
+
+    Args:
+        host: where it listens.
+        bind: gives its socket.
+    """
+
+    def __init__(self, home: Path, host: str, clock: Clock, bind: Callable[[], socket.socket]):
+        self._home = home
+        self._host = host
+        self._clock = clock
+        self._bind = bind
+        self._lock = threading.Lock()
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._used: certificates.Issued | None = None
+        self._port = 0
+        self._ended = threading.Event()
+        self.server: Server | None = None
+
+    def at_start(self) -> tuple[socket.socket, ssl.SSLContext] | None:
+        """What a server that had it before listens with; None when it is not wanted yet.
+
+        A certificate that is over is renewed a moment later.
+        """
+        kept = certificates.kept(self._home) if certificates.is_made(self._home) else None
+        if kept is None:
+            return None
+        try:
+            self._use(kept)
+        except (OSError, ssl.SSLError) as error:
+            _log.warning("`%s` can't be used for TLS (%s): it is made anew", kept.file, error)
+            return None
+        listener = self._bind()
+        self._port = listener.getsockname()[1]
+        self._watch()
+        return listener, self._context
+
+    def way(self, name: str) -> Way:
+        """The way in, opened when it is not yet.
+
+        Args:
+            name: what the client calls the server by; the certificate is good for it.
+
+        Raises:
+            Unreachable: the server is not there yet, or is ending.
+            OSError: nothing can be written.
+        """
+        with self._lock:
+            self._refresh(name)
+            if not self._port:
+                assert self.server is not None
+                listener = self._bind()
+                try:
+                    self.server.open(listener, self._context)
+                except BaseException:
+                    listener.close()
+                    raise
+                self._port = listener.getsockname()[1]
+                self._watch()
+            return Way(self._port, authority=certificates.authority(self._home))
+
+    def standing(self) -> Way | None:
+        """The way in if it is open already."""
+        if not self._port:
+            return None
+        return Way(self._port, authority=certificates.authority(self._home))
+
+    def close(self) -> None:
+        self._ended.set()
+
+    def _issued(self, name: str = "") -> certificates.Issued:
+        host = "" if self._host in ("0.0.0.0", "::") else self._host
+        return certificates.ensure(self._home, {host, name} - {""}, self._clock.now())
+
+    def _refresh(self, name: str = "") -> None:
+        issued = self._issued(name)
+        try:
+            self._use(issued)
+        except ssl.SSLError as error:
+            _log.warning("`%s` can't be used for TLS (%s): it is made anew", issued.file, error)
+            issued.file.unlink(missing_ok=True)
+            self._use(self._issued(name))
+
+    def _use(self, issued: certificates.Issued) -> None:
+        """New connections have it; those that are open keep what they have."""
+        if issued != self._used:
+            self._context.load_cert_chain(issued.file)
+            self._used = issued
+
+    def _watch(self) -> None:
+        threading.Thread(target=self._keep_fresh, name="certificate", daemon=True).start()
+
+    def _keep_fresh(self) -> None:
+        wait_s = 1.0
+        while not self._ended.wait(wait_s):
+            wait_s = _RENEWAL_LOOK_EVERY_S
+            try:
+                with self._lock:
+                    self._refresh()
+            except Exception:
+                _log.exception("the server's certificate could not be renewed; trying again later")

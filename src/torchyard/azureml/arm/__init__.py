@@ -1,0 +1,1 @@
+"""Azure Resource Manager's resources: jobs, computes, datastores and versioned assets."""

@@ -1,0 +1,165 @@
+"""Code as Azure Resource Manager tells it: what a client uploaded for a job.
+
+Owns: the ARM form of a code, and which upload it names.
+Leaves: codes and their snapshots to data/codes.py, uploading to the blob service.
+Always: a client that has the same files as an earlier one is told so by their hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torchyard.azureml.arm import assets
+from torchyard.azureml.arm.resources import Ask, Made, Page, Resource, VersionVerb
+from torchyard.azureml.common.calls import Call
+from torchyard.azureml.common.errors import NotServed
+from torchyard.base.errors import InvalidInput
+from torchyard.data import codes, uris
+from torchyard.data.codes import Code, Places, Request
+from torchyard.data.uris import DatastoreUri
+
+_HASH = "hash_sha256"
+
+
+@dataclass(frozen=True)
+class Codes:
+    """The `VersionedKind` of codes.
+
+    Args:
+        pending_upload: what answers startPendingUpload.
+        datastore_uri: where a blob's URL lies; None for a URL that is none of ours.
+    """
+
+    places: Places
+    pending_upload: Callable[[Call], Mapping[str, Any]]
+    datastore_uri: Callable[[Call, str], DatastoreUri | None]
+    type: str = "codes"
+    verbs: Mapping[str, VersionVerb] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "verbs", {"startpendingupload": self._start})
+
+    def list(self, call: Call, ask: Ask) -> Page:
+        by_name: dict[str, list[Code]] = {}
+        for code in codes.list_in(self.places, call.workspace.name):
+            by_name.setdefault(code.name, []).append(code)
+        rows = [(name, _container(name, known)) for name, known in by_name.items()]
+        return assets.listed(call, ask, rows)
+
+    def get(self, call: Call, name: str) -> Resource:
+        known = codes.list_in(self.places, call.workspace.name, name)
+        if not known:
+            codes.get(self.places, call.workspace.name, name, "1")  # says that there is none
+        return _container(name, known)
+
+    def put_container(self, call: Call, name: str) -> Resource:
+        if assets.archived_asked(call):
+            raise NotServed("torchyard does not archive code", "it is in no list that people see")
+        return self.get(call, name)
+
+    def versions(self, call: Call, name: str, ask: Ask) -> Page:
+        """By name; by hash it is those of any name, which is how a client saves an upload."""
+        wanted = assets.asked_of(call, "hash")
+        if wanted:
+            found = codes.of_hash(self.places, call.workspace.name, wanted)
+        else:
+            found = codes.list_in(self.places, call.workspace.name, name)
+        return assets.listed(
+            call, ask, [(f"{one.name}:{one.version}", _resource(call, one)) for one in found]
+        )
+
+    def version(self, call: Call, name: str, version: str) -> Resource:
+        return _resource(call, codes.get(self.places, call.workspace.name, name, version))
+
+    def put(self, call: Call, name: str, version: str) -> Made:
+        uri = self._uri(call)
+        said = assets.words(call)
+        asked = Request(
+            name,
+            version,
+            uri,
+            said["properties"].get(_HASH, ""),
+            said["description"],
+            said["tags"],
+            said["properties"],
+        )
+        made, new = codes.register(self.places, call.workspace.name, asked, call.identity.user)
+        return Made(_resource(call, made), new)
+
+    def delete(self, call: Call, name: str, version: str) -> None:
+        codes.drop(self.places, codes.get(self.places, call.workspace.name, name, version))
+
+    def snapshot(self, call: Call, code_id: str) -> str:
+        """The snapshot that a job's `codeId` stands for.
+
+        Raises:
+            InvalidInput: it is no code's id.
+            NotFound: there is no such code, or its files are gone.
+        """
+        name, version = named(call, code_id)
+        code = codes.get(self.places, call.workspace.name, name, version)
+        return codes.snapshot_of(self.places, code)
+
+    def _start(self, call: Call, name: str, version: str) -> Mapping[str, Any]:
+        return self.pending_upload(call)
+
+    def _uri(self, call: Call) -> str:
+        written = assets.text_of(call, "codeUri")
+        at = ["properties", "codeUri"]
+        if not written:
+            raise InvalidInput("the code has no `codeUri`", "upload its files first", at=at)
+        found = uris.datastore(written, call.workspace.name)
+        found = found or self.datastore_uri(call, written)
+        if found is None:
+            raise InvalidInput(
+                f"`{written}` is no place in a datastore of workspace `{call.workspace.name}`",
+                "upload the code to it, or name `azureml://datastores/<name>/paths/<path>`",
+                at=at,
+            )
+        return str(found)
+
+
+def named(call: Call, code_id: str) -> tuple[str, str]:
+    """(name, version) of a code's resource path.
+
+    Raises:
+        InvalidInput: it is none.
+    """
+    head, _, rest = code_id.removeprefix("azureml:").partition("/codes/")
+    name, _, version = rest.partition("/versions/")
+    if not head.lower().endswith(f"/workspaces/{call.workspace.name.lower()}") or not version:
+        raise InvalidInput(
+            f"`{code_id}` is no code of workspace `{call.workspace.name}`",
+            "give the job a local folder as `code`: the client uploads it",
+            at=["properties", "codeId"],
+        )
+    return name, version
+
+
+def _resource(call: Call, code: Code) -> Resource:
+    properties = {
+        "codeUri": assets.long_uri(call, code.uri),
+        "description": code.description,
+        "tags": code.tags,
+        "properties": code.properties,
+        "isAnonymous": True,
+        "isArchived": False,
+        "provisioningState": "Succeeded",
+    }
+    path = ("codes", code.name, "versions", code.version)
+    return Resource(path, properties, code.created_at, code.owner)
+
+
+def _container(name: str, known: list[Code]) -> Resource:
+    properties = {
+        "description": "",
+        "tags": {},
+        "properties": {},
+        "isArchived": False,
+        "latestVersion": known[0].version,
+        "nextVersion": str(len(known) + 1),
+        "provisioningState": "Succeeded",
+    }
+    return Resource(("codes", name), properties, known[-1].created_at, known[-1].owner)

@@ -1,0 +1,263 @@
+"""Compute as ARM tells it: clusters, and their nodes.
+
+Owns: a cluster's properties, and the document that they stand for; which kinds are refused.
+Leaves: clusters and sizes to compute/, clusters with jobs on them to jobs/scheduling/clusters.py.
+Always: a create has succeeded when it is answered; every documented key is there, for older
+clients index without asking; durations are ISO 8601's towards Azure and seconds in ours.
+
+Source: https://learn.microsoft.com/rest/api/azureml/compute/get
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torchyard.azureml.arm import assets
+from torchyard.azureml.arm.job_documents import duration_s
+from torchyard.azureml.arm.resources import Ask, Made, Page, Resource, Verb, timestamp
+from torchyard.azureml.common.calls import Call
+from torchyard.azureml.common.errors import NotServed
+from torchyard.base.errors import InvalidInput, NotFound
+from torchyard.compute import actions
+from torchyard.compute.types import Compute, Use
+from torchyard.jobs.scheduling import clusters
+from torchyard.jobs.services import Room
+
+THIS_MACHINE = "local"
+"""The `vmSize` of nodes without a size: Azure's clients need some text."""
+
+_KINDS = {
+    "computeinstance": "compute instances",
+    "kubernetes": "Kubernetes clusters",
+    "aks": "Kubernetes clusters",
+    "virtualmachine": "attached virtual machines",
+    "synapsespark": "Spark pools",
+    "hdinsight": "HDInsight clusters",
+    "databricks": "Databricks workspaces",
+    "datafactory": "data factories",
+    "datalakeanalytics": "data lakes",
+}
+_OF_INSTANCES = ("start", "stop", "restart", "enablesso")
+_STATES = ("idle", "running", "preparing", "unusable", "leaving", "preempted")
+
+
+class Computes:
+    """The `Kind` of computes."""
+
+    type = "computes"
+    verbs: Mapping[str, Verb]
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self.verbs = {
+            "listnodes": self._nodes,
+            **dict.fromkeys(_OF_INSTANCES, self._of_instances),
+        }
+
+    def list(self, call: Call, ask: Ask) -> Page:
+        found = actions.list_in(self._room.db, call.workspace.name)
+        rows = [(one.name, to_resource(call, one, use)) for one, use in found]
+        return assets.listed(call, ask, rows)
+
+    def get(self, call: Call, name: str) -> Resource:
+        return self._shown(call, self._there(call, name))
+
+    def put(self, call: Call, name: str) -> Made:
+        patched = call.method == "PATCH"
+        before = self._there(call, name) if patched else self._known(call, name)
+        document = document_of(call, before if patched else None)
+        made = actions.create(
+            self._room.db,
+            self._room.clock,
+            call.workspace.name,
+            {**document, "name": before.name if before else name},
+            home=self._room.home,
+            owner=call.identity.user,
+        )
+        return Made(self._shown(call, made), before is None, slow=True)
+
+    def delete(self, call: Call, name: str) -> None:
+        action = assets.asked_of(call, "underlyingresourceaction") or "Delete"
+        found = self._there(call, name)
+        if action.lower() != "delete":
+            raise InvalidInput(
+                f"compute `{found.name}` is torchyard's own and can't be detached",
+                "delete it: `underlyingResourceAction=Delete`",
+            )
+        clusters.delete(self._room, call.workspace.name, found.name, call.identity.user)
+
+    def _known(self, call: Call, name: str) -> Compute | None:
+        """In any case: that is how ARM compares names."""
+        names = [one.name for one, _ in actions.list_in(self._room.db, call.workspace.name)]
+        written = assets.spelled(name, names) if name not in names else name
+        if written not in names:
+            return None
+        return actions.get(self._room.db, call.workspace.name, written)
+
+    def _there(self, call: Call, name: str) -> Compute:
+        try:
+            return actions.get(self._room.db, call.workspace.name, name)
+        except NotFound:
+            found = self._known(call, name)
+            if found is None:
+                raise
+            return found
+
+    def _shown(self, call: Call, compute: Compute) -> Resource:
+        return to_resource(call, compute, actions.use(self._room.db, compute))
+
+    def _nodes(self, call: Call, name: str) -> dict[str, Any]:
+        compute = self._there(call, name)
+        nodes = clusters.nodes(self._room, call.workspace.name, compute.name)
+        return {
+            "nodes": [
+                {
+                    "nodeId": node.name,
+                    "privateIpAddress": None,
+                    "publicIpAddress": None,
+                    "port": None,
+                    "nodeState": node.state,
+                    "runId": node.job or None,
+                }
+                for node in nodes
+            ],
+            # No `nextLink`: SDK v1 follows one that is null.
+        }
+
+    def _of_instances(self, call: Call, name: str) -> None:
+        compute = self._there(call, name)
+        raise NotServed(
+            f"compute `{compute.name}` is a cluster, which is neither started nor stopped",
+            "its nodes come and go with the jobs; torchyard has no compute instances",
+        )
+
+
+def document_of(call: Call, before: Compute | None = None) -> dict[str, Any]:
+    """The YAML document that a PUT stands for; `before` is what a PATCH leaves unsaid.
+
+    Raises:
+        NotServed: a kind of compute that torchyard does not have.
+        InvalidSpec: a value of the wrong form.
+        InvalidInput: `properties` of the wrong form.
+    """
+    kind = str(call.properties.get("computeType") or "AmlCompute")
+    if kind.lower() != "amlcompute":
+        what = _KINDS.get(kind.lower(), f"compute of type `{kind[:40]}`")
+        raise NotServed(
+            f"torchyard does not serve {what}",
+            "make a cluster: `type: amlcompute`",
+            at=["properties", "computeType"],
+        )
+    inner = _mapping(call.properties.get("properties"), "properties")
+    found: dict[str, Any] = {"type": "amlcompute"}
+    if before is not None:
+        found |= {
+            "size": before.size, "tier": before.tier, "description": before.description,
+            "min_instances": before.min_instances, "max_instances": before.max_instances,
+            "idle_time_before_scale_down": before.idle_time_before_scale_down,
+            "tags": before.tags or {},
+        }  # fmt: skip
+    size = inner.get("vmSize")
+    if size is not None:
+        found["size"] = "" if str(size).lower() == THIS_MACHINE else size
+    if inner.get("vmPriority") is not None:
+        found["tier"] = str(inner["vmPriority"])
+    if call.properties.get("description") is not None:
+        found["description"] = call.properties["description"]
+    tags = call.document.get("tags")
+    if tags is not None:
+        found["tags"] = {
+            key: text for key, text in _mapping(tags, "tags").items() if text is not None
+        }
+    return {**found, **_scale(inner), **_refused(call, inner)}
+
+
+def to_resource(call: Call, compute: Compute, use: Use) -> Resource:
+    """A cluster in ARM's form."""
+    made = timestamp(compute.created_at)
+    scale = {
+        "minNodeCount": compute.min_instances,
+        "maxNodeCount": compute.max_instances,
+        "nodeIdleTimeBeforeScaleDown": f"PT{compute.idle_time_before_scale_down}S",
+    }
+    inner: dict[str, Any] = {
+        "osType": "Linux",
+        "vmSize": compute.size or THIS_MACHINE,
+        "vmPriority": "LowPriority" if compute.tier == "low_priority" else "Dedicated",
+        "virtualMachineImage": None,
+        "isolatedNetwork": False,
+        "scaleSettings": scale,
+        "userAccountCredentials": None,
+        "subnet": None,
+        "remoteLoginPortPublicAccess": "Disabled",
+        "allocationState": "Steady" if use.current == use.target else "Resizing",
+        "allocationStateTransitionTime": made,
+        "errors": [],
+        "currentNodeCount": use.current,
+        "targetNodeCount": use.target,
+        "nodeStateCounts": {f"{state}NodeCount": use.counts[state] for state in _STATES},
+        "enableNodePublicIp": None,
+        "propertyBag": {},
+    }
+    properties: dict[str, Any] = {
+        "computeType": "AmlCompute",
+        "computeLocation": call.workspace.location,
+        "description": compute.description,
+        "resourceId": None,
+        "createdOn": made,
+        "modifiedOn": made,
+        "provisioningState": compute.provisioning_state,
+        "provisioningErrors": [],
+        "isAttachedCompute": False,
+        "disableLocalAuth": True,
+        "properties": inner,
+    }
+    extra = {
+        "location": call.workspace.location,
+        "tags": compute.tags or {},
+        "identity": None,
+        "sku": None,
+    }
+    return Resource(
+        ("computes", compute.name), properties, compute.created_at, compute.owner, extra=extra
+    )
+
+
+def _scale(inner: Mapping[str, Any]) -> dict[str, Any]:
+    given = _mapping(inner.get("scaleSettings"), "properties", "scaleSettings")
+    found = {
+        ours: given[theirs]
+        for ours, theirs in (("min_instances", "minNodeCount"), ("max_instances", "maxNodeCount"))
+        if given.get(theirs) is not None
+    }
+    idle = given.get("nodeIdleTimeBeforeScaleDown")
+    if idle is not None:
+        at = ("properties", "properties", "scaleSettings", "nodeIdleTimeBeforeScaleDown")
+        found["idle_time_before_scale_down"] = duration_s(str(idle), at)
+    return found
+
+
+def _refused(call: Call, inner: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys that the cluster's document refuses, in its words; what clients always send is not one
+    of them.
+    """
+    found: dict[str, Any] = {}
+    if inner.get("userAccountCredentials"):
+        found["ssh_settings"] = inner["userAccountCredentials"]
+    if str(inner.get("remoteLoginPortPublicAccess") or "").lower() == "enabled":
+        found["ssh_public_access_enabled"] = True
+    if inner.get("subnet"):
+        found["network_settings"] = inner["subnet"]
+    identity = _mapping(call.document.get("identity"), "identity")
+    if str(identity.get("type") or "None").lower() != "none":
+        found["identity"] = identity
+    return found
+
+
+def _mapping(value: Any, *at: str) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"`{at[-1]}` is no mapping of keys to values", at=list(at))
+    return value

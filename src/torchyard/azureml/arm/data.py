@@ -1,0 +1,129 @@
+"""Data assets as ARM tells them.
+
+Owns: a data asset's properties, and the document that they stand for.
+Leaves: what lies at a path to data/, versions and lists to assets.py.
+Always: data that was uploaded lies in its datastore already; a version's place never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torchyard.azureml.arm import assets as arm
+from torchyard.azureml.arm.assets import OfBlob, Version
+from torchyard.azureml.common.calls import Call
+from torchyard.base.blobs import Blobs
+from torchyard.base.clock import Clock
+from torchyard.base.db import Database
+from torchyard.base.errors import InvalidInput, NotFound
+from torchyard.data import assets
+from torchyard.data.assets import Resolve
+from torchyard.data.datastores import Datastores
+from torchyard.data.types import DataAsset
+
+WORD = "data"
+
+
+class Noun:
+    """`resolve` as in data/assets.py."""
+
+    type, word = "data", WORD
+
+    def __init__(
+        self,
+        db: Database,
+        clock: Clock,
+        stores: Datastores,
+        blobs: Blobs,
+        resolve: Resolve,
+        of_blob: OfBlob,
+    ) -> None:
+        self._db = db
+        self._clock = clock
+        self._stores = stores
+        self._blobs = blobs
+        self._resolve = resolve
+        self._of_blob = of_blob
+
+    def every(self, call: Call) -> Sequence[Version]:
+        return [_version(call, one) for one in assets.list_versions(self._db, call.workspace.name)]
+
+    def of(self, call: Call, name: str) -> Sequence[Version]:
+        found = assets.list_in(self._db, call.workspace.name, name, archived=None)
+        # Who asks for a name that is not there is told the nearest.
+        found = found or [assets.get(self._db, call.workspace.name, name)]
+        return [_version(call, one) for one in found]
+
+    def one(self, call: Call, name: str, version: str) -> Version:
+        return _version(call, assets.get(self._db, call.workspace.name, name, version))
+
+    def next(self, call: Call, name: str, known: Sequence[Version]) -> str:
+        return arm.next_of(known)
+
+    def put(self, call: Call, name: str, version: str) -> tuple[Version, bool]:
+        uri = arm.text_of(call, "dataUri")
+        if not uri:
+            raise InvalidInput("the data has no `dataUri`", at=["properties", "dataUri"])
+        document = {
+            **arm.words(call),
+            "name": name,
+            "version": version,
+            "type": arm.text_of(call, "dataType") or "uri_folder",
+            "path": arm.short_uri(call, uri, self._of_blob),
+        }
+        asked = assets.read_document(document)
+        workspace = call.workspace.name
+        there = self._there(workspace, asked.name, version)
+        if there is None:
+            made = assets.create(
+                self._db,
+                self._clock,
+                self._stores,
+                self._blobs,
+                self._resolve,
+                workspace,
+                asked,
+                call.identity.user,
+            )
+            return _version(call, made), True
+        if there.type != asked.type or (
+            there.uri != asked.path
+            and there.uri != self._resolve(workspace, asked.type, asked.path)
+        ):
+            raise arm.changed(WORD, there.name, version, "place or type")
+        said = assets.describe(
+            self._db,
+            workspace,
+            there.name,
+            version,
+            asked.description,
+            asked.tags,
+            asked.properties,
+        )
+        return _version(call, said), False
+
+    def archive(self, call: Call, name: str, version: str, archived: bool) -> None:
+        assets.archive(self._db, call.workspace.name, name, version, archived)
+
+    def delete(self, call: Call, name: str, version: str) -> None:
+        self.one(call, name, version)
+        raise arm.kept("data")
+
+    def _there(self, workspace: str, name: str, version: str) -> DataAsset | None:
+        try:
+            found = assets.get(self._db, workspace, name, version)
+        except NotFound:
+            return None
+        return found if found.version == version else None
+
+
+def _version(call: Call, asset: DataAsset) -> Version:
+    return arm.version_of(
+        asset,
+        said={
+            "dataType": asset.type,
+            "dataUri": arm.long_uri(call, asset.uri),
+            **({"referencedUris": []} if asset.type == "mltable" else {}),
+        },
+        of_name={"dataType": asset.type},
+    )

@@ -1,0 +1,193 @@
+"""Datastores as Azure Resource Manager tells them.
+
+Owns: a datastore's JSON in both directions, the secret that a client gets for one.
+Leaves: datastores themselves to data/datastores.py, signatures to blob/links.py.
+Always: every datastore, wherever its files lie, is told as a container of this server, which a
+client reaches with a signature of its own; the credentials that a datastore was made with are never
+told.
+
+Source: https://learn.microsoft.com/rest/api/azureml/datastores
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torchyard.azureml.arm.resources import Ask, Made, Page, Resource, Verb
+from torchyard.azureml.blob.links import Links
+from torchyard.azureml.common import containers
+from torchyard.azureml.common.calls import Call
+from torchyard.base import fields
+from torchyard.base.clock import Clock
+from torchyard.base.db import Database
+from torchyard.base.errors import Conflict, InvalidInput
+from torchyard.data import datastores
+from torchyard.data.datastores import BLOB_STORE, BUILT_IN
+from torchyard.data.types import Datastore
+
+_CLOUD = "core.windows.net"
+_TYPES = {
+    "AzureBlob": "azure_blob",
+    "AzureDataLakeGen2": "azure_data_lake_gen2",
+    "AzureFile": "azure_file",
+}
+_PLACES = {"containerName": "container_name", "filesystem": "filesystem"}
+_SHARE = "fileShareName"
+_SECRETS = {"key": "account_key", "sasToken": "sas_token", "clientSecret": "client_secret"}
+_LOGINS = {
+    "clientId": "client_id",
+    "tenantId": "tenant_id",
+    "authorityUrl": "authority_url",
+    "resourceUrl": "resource_url",
+}
+
+
+class DatastoreKind:
+    """The adapter of resources.py."""
+
+    type = "datastores"
+
+    def __init__(
+        self, db: Database, clock: Clock, stores: datastores.Datastores, links: Links
+    ) -> None:
+        self._db = db
+        self._clock = clock
+        self._stores = stores
+        self._links = links
+        self.verbs: Mapping[str, Verb] = {"listsecrets": self._secrets}
+
+    def list(self, call: Call, ask: Ask) -> Page:
+        asked = {key.lower(): value for key, value in call.query.items()}
+        found = datastores.list_in(self._db, self._stores, call.workspace.name)
+        if asked.get("isdefault", "").lower() in ("true", "false"):
+            default = asked["isdefault"].lower() == "true"
+            found = [one for one in found if (one.name == BLOB_STORE) == default]
+        word = asked.get("searchtext", "").lower()
+        found = [one for one in found if word in one.name.lower()]
+        names = [one.name for one in found]
+        start = names.index(ask.after) + 1 if ask.after in names else 0
+        some = found[start : start + ask.most]
+        more = some and start + ask.most < len(found)
+        return Page([self._resource(call, one) for one in some], some[-1].name if more else "")
+
+    def get(self, call: Call, name: str) -> Resource:
+        return self._resource(call, self._find(call, name))
+
+    def put(self, call: Call, name: str) -> Made:
+        workspace, properties = call.workspace.name, call.properties
+        names = [one.name for one in datastores.list_in(self._db, self._stores, workspace)]
+        if _is_here(properties):
+            made = self._redescribed(call, name, properties)
+        else:
+            document = self._document(call, name, properties)
+            made = datastores.put(self._db, self._clock, self._stores, workspace, document)
+        return Made(self._resource(call, made), name not in names)
+
+    def delete(self, call: Call, name: str) -> None:
+        datastores.drop(self._db, self._stores, call.workspace.name, name)
+
+    def _find(self, call: Call, name: str) -> Datastore:
+        return datastores.get(self._db, self._stores, call.workspace.name, name)
+
+    def _secrets(self, call: Call, name: str) -> dict[str, str]:
+        found = self._find(call, name)
+        return {"secretsType": "Sas", "sasToken": self._links.sas(call, found.name)}
+
+    def _redescribed(self, call: Call, name: str, properties: Mapping[str, Any]) -> Datastore:
+        """A client that has read a datastore and puts it back says where this server shows it."""
+        workspace = call.workspace.name
+        if properties.get("containerName") != containers.container(workspace, name):
+            raise Conflict(
+                f"`{properties.get('containerName')}` in account `{properties.get('accountName')}` "
+                "is how this server shows another datastore",
+                "use that datastore, or name a container that lies elsewhere",
+                at=["properties", "containerName"],
+            )
+        known = self._find(call, name)
+        description = str(properties.get("description") or "")
+        tags = fields.texts(properties, "tags")
+        if name in BUILT_IN and (tags or description in ("", known.description)):
+            if tags:
+                raise Conflict(f"datastore `{name}` is built in and can't be changed")
+            return known
+        return datastores.describe(self._db, self._stores, workspace, name, description, tags)
+
+    def _document(self, call: Call, name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+        kind = properties.get("datastoreType")
+        document: dict[str, Any] = {"name": name, "type": _TYPES.get(str(kind), kind)}
+        document["account_name"] = properties.get("accountName")
+        for theirs, ours in (*_PLACES.items(), (_SHARE, "file_share_name")):
+            if properties.get(theirs):
+                document[ours] = properties[theirs]
+        endpoint = str(properties.get("endpoint") or "")
+        own = containers.suffix(call.base, self._links.storage_domain)
+        # Clients that are given none write the cloud's, which is this server.
+        if endpoint and endpoint not in (own, _CLOUD) and not endpoint.startswith("@"):
+            document["endpoint"] = endpoint
+        credentials = _credentials(properties.get("credentials"))
+        if credentials:
+            document["credentials"] = credentials
+        document["description"] = str(properties.get("description") or "")
+        document["tags"] = fields.texts(properties, "tags")
+        return {key: value for key, value in document.items() if value not in (None, "", {})}
+
+    def _resource(self, call: Call, found: Datastore) -> Resource:
+        workspace = call.workspace
+        properties = {
+            "datastoreType": "AzureBlob",
+            "accountName": containers.account(workspace.name),
+            "containerName": containers.container(workspace.name, found.name),
+            "endpoint": containers.suffix(call.base, self._links.storage_domain),
+            "protocol": call.base.partition("://")[0],
+            "credentials": {"credentialsType": "Sas"},
+            "description": found.description,
+            "tags": found.tags,
+            "properties": {"torchyard.type": found.kind, **_shown(found.document)},
+            "isDefault": found.name == BLOB_STORE,
+            "subscriptionId": workspace.subscription_id,
+            "resourceGroup": workspace.resource_group,
+            "serviceDataAccessAuthIdentity": "None",
+        }
+        made_at = workspace.created_at if found.name in BUILT_IN else found.created_at
+        return Resource(("datastores", found.name), properties, made_at)
+
+
+def _is_here(properties: Mapping[str, Any]) -> bool:
+    account, container = (str(properties.get(key)) for key in ("accountName", "containerName"))
+    return bool(containers.ACCOUNT.fullmatch(account) and containers.CONTAINER.fullmatch(container))
+
+
+def _credentials(given: Any) -> dict[str, str]:
+    """
+    Raises:
+        InvalidInput: a kind of credentials that torchyard can't use.
+    """
+    if not isinstance(given, Mapping):
+        return {}
+    kind = given.get("credentialsType")
+    if kind in (None, "None"):
+        return {}
+    if kind not in ("AccountKey", "Sas", "ServicePrincipal"):
+        raise InvalidInput(
+            f"credentials of type `{kind}` are not served",
+            "give an account key, a SAS token or a service principal",
+            at=["properties", "credentials", "credentialsType"],
+        )
+    secrets = given.get("secrets")
+    if not isinstance(secrets, Mapping) or not any(secrets.get(key) for key in _SECRETS):
+        raise InvalidInput(
+            f"credentials of type `{kind}` came without their secret",
+            "create the datastore with the secret in its credentials",
+            at=["properties", "credentials", "secrets"],
+        )
+    pairs = [(_SECRETS[key], secrets[key]) for key in _SECRETS if secrets.get(key)]
+    pairs += [(_LOGINS[key], given[key]) for key in _LOGINS if given.get(key)]
+    return {name: str(value) for name, value in pairs}
+
+
+def _shown(document: Mapping[str, Any]) -> dict[str, str]:
+    """Where the files really lie."""
+    return {
+        f"torchyard.{key}": str(value) for key, value in document.items() if key != "credentials"
+    }

@@ -1,0 +1,388 @@
+"""A command job of Azure's as our document.
+
+Owns: the translation from Azure's JSON to a job file's mapping, key by key.
+Leaves: whether the document can be honoured to jobs/spec/job_spec.py and its table of keys; the way
+back to job_resources.py.
+Always: a key is translated, or refused by its own name; none is dropped in silence but what is
+the server's to write and what a client writes without meaning anything by it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torchyard.azureml.common.errors import NotServed
+from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound
+
+NOT_SERVED = {
+    "sweep": "sweep jobs",
+    "pipeline": "pipeline jobs",
+    "automl": "automated machine learning",
+    "spark": "Spark jobs",
+    "labeling": "labeling jobs",
+    "finetuning": "fine-tuning jobs",
+}
+INPUT_MODES = {
+    "readonlymount": "ro_mount",
+    "readwritemount": "rw_mount",
+    "download": "download",
+    "direct": "direct",
+    "evalmount": "eval_mount",
+    "evaldownload": "eval_download",
+    "upload": "upload",
+}
+OUTPUT_MODES = {"readwritemount": "rw_mount", "upload": "upload", "direct": "direct"}
+PRIORITIES = {1: "low", 2: "medium", 3: "high"}
+_IDENTITIES = {"amltoken": "aml_token", "useridentity": "user_identity", "managed": "managed"}
+# By ARM's word for the type, what may stand behind `workspaces/<name>/`.
+_ID = re.compile(
+    r"(?:azureml:)?/*subscriptions/[^/]+/resourceGroups/[^/]+/providers/"
+    r"Microsoft\.MachineLearningServices/workspaces/(?P<workspace>[^/]+)"
+    r"/(?P<type>[A-Za-z]+)/(?P<name>[^/]+)(?:/(?P<kind>versions|labels)/(?P<version>[^/]+))?",
+    re.IGNORECASE,
+)
+_DURATION = re.compile(
+    r"P(?:(?P<days>\d+(?:\.\d+)?)D)?"
+    r"(?:T(?:(?P<hours>\d+(?:\.\d+)?)H)?(?:(?P<minutes>\d+(?:\.\d+)?)M)?"
+    r"(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?\Z",
+    re.IGNORECASE,
+)
+_UNIT_S = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
+_LONGEST_S = 1000 * 366 * 86_400
+_SNAPSHOT = re.compile(r"^azureml:(snapshot:[0-9a-f]{64})\Z")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_COMMON_RUNTIME = "AZUREML_COMPUTE_USE_COMMON_RUNTIME"
+_LOCAL = "local"
+_LOCAL_SIGNS = ("IsLocal", "isLocal", "local")
+# Written by the server, and sent back by clients that change a job they have fetched.
+_READ_ONLY = ("status", "parameters", "isArchived", "jobType", "provisioningState")
+_SERVER_SERVICES = ("tracking", "studio")
+_SAME = {
+    "command": "command",
+    "displayName": "display_name",
+    "description": "description",
+    "experimentName": "experiment_name",
+    "tags": "tags",
+    "properties": "properties",
+    "parentJobName": "parent_job_name",
+}
+
+
+@dataclass(frozen=True)
+class Reader:
+    """`snapshot_of` is the snapshot that a `codeId` stands for."""
+
+    workspace: str
+    snapshot_of: Callable[[str], str]
+
+    def read(self, name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+        """The document of a job that a client asks for.
+
+        Raises:
+            NotServed: a kind of job that torchyard does not have.
+            InvalidSpec: a value of the wrong form, or a key that is not known.
+            NotFound: it names another workspace's things.
+        """
+        kind = str(properties.get("jobType") or "")
+        if kind.lower() != "command":
+            what = NOT_SERVED.get(kind.lower(), f"jobs of type `{kind[:40]}`")
+            raise NotServed(
+                f"torchyard does not serve {what} yet",
+                "submit its parts as command jobs; see docs/reference/azure-ml.md",
+                at=["properties", "jobType"],
+            )
+        document: dict[str, Any] = {"name": name}
+        for key, value in properties.items():
+            if key in _READ_ONLY or value is None:
+                continue
+            if key in _SAME:
+                if value not in ("", {}):
+                    document[_SAME[key]] = value
+            elif key in _READERS:
+                document.update(_READERS[key](self, value))
+            elif value not in ("", {}, [], False):
+                raise InvalidSpec(
+                    f"`{key}` of a job is not served", "leave it out", at=["properties", key]
+                )
+        return document
+
+    def code(self, value: Any) -> dict[str, Any]:
+        return {"code": f"snapshot:{self.snapshot_of(_text(value, 'codeId'))}"} if value else {}
+
+    def variables(self, value: Any) -> dict[str, Any]:
+        """Without the one that the SDK adds to every job of `compute: local`."""
+        given = dict(_mapping(value, "environmentVariables"))
+        if given.get(_COMMON_RUNTIME) == "true":
+            del given[_COMMON_RUNTIME]
+        return {"environment_variables": given} if given else {}
+
+    def compute(self, value: Any) -> dict[str, Any]:
+        found = self.name_of(_text(value, "computeId"), "computes")
+        return {"compute": f"azureml:{found}"} if found else {}
+
+    def environment(self, value: Any) -> dict[str, Any]:
+        return {"environment": self.reference(_text(value, "environmentId"), "environments")}
+
+    def inputs(self, value: Any) -> dict[str, Any]:
+        given = _mapping(value, "inputs")
+        return {"inputs": {name: self._input(name, one) for name, one in given.items()}}
+
+    def outputs(self, value: Any) -> dict[str, Any]:
+        given = _mapping(value, "outputs")
+        found = {name: _output(name, one) for name, one in given.items()}
+        return {"outputs": found} if found else {}
+
+    def reference(self, written: str, type: str) -> str:
+        """`azureml:name:version` of a resource path; anything else as it is written."""
+        match = _ID.fullmatch(written.strip())
+        if match is None or match["type"].lower() != type:
+            return written.strip()
+        self._same_workspace(written, match["workspace"])
+        # The SDK puts the prefix that people write into the path, when they write it in Python.
+        name = match["name"].removeprefix("azureml:")
+        if not match["version"]:
+            return f"azureml:{name}"
+        between = "@" if match["kind"].lower() == "labels" else ":"
+        return f"azureml:{name}{between}{match['version']}"
+
+    def name_of(self, written: str, type: str) -> str:
+        """The name in a resource path; what else is written without `azureml:`."""
+        match = _ID.fullmatch(written.strip())
+        if match is None or match["type"].lower() != type:
+            return written.strip().removeprefix("azureml:")
+        self._same_workspace(written, match["workspace"])
+        return match["name"]
+
+    def _same_workspace(self, written: str, named: str) -> None:
+        if named.lower() != self.workspace.lower():
+            raise NotFound(
+                f"`{written}` lies in workspace `{named}`, and this is `{self.workspace}`",
+                "name what lies in this workspace",
+            )
+
+    def _input(self, name: str, value: Any) -> Any:
+        if value is None:
+            return None
+        at = ("properties", "inputs", name)
+        given = _mapping(value, *at[1:])
+        kind = str(given.get("jobInputType") or "").lower()
+        if kind == "literal":
+            return given.get("value")
+        _known(given, at, "jobInputType", "uri", "mode", "description", "pathOnCompute")
+        path = _text(given.get("uri") or "", "uri", at)
+        for type in ("data", "models"):
+            path = self.reference(path, type)
+        # Clients take what is no URL for a name with a version, and write it so.
+        path = _SNAPSHOT.sub(r"\1", path)
+        found = {"type": _snake(str(given.get("jobInputType") or "")), "path": path}
+        if given.get("mode"):
+            found["mode"] = _choice(str(given["mode"]), INPUT_MODES, (*at, "mode"))
+        if given.get("pathOnCompute"):
+            found["path_on_compute"] = given["pathOnCompute"]
+        return found
+
+
+def duration_s(text: str, at: tuple[str, ...] = ()) -> int:
+    """The seconds of an ISO 8601 duration without years and months.
+
+    Raises:
+        InvalidSpec: it is none.
+    """
+    match = _DURATION.match(text.strip())
+    if match is None or not any(match.groupdict().values()):
+        raise InvalidSpec(f"`{text[:40]}` is no duration", "for example `PT1H30M`", at=at)
+    found = sum(float(match[unit] or 0) * each_s for unit, each_s in _UNIT_S.items())
+    if found > _LONGEST_S:
+        raise InvalidSpec(f"`{text[:40]}` is longer than a thousand years", "shorten it", at=at)
+    return round(found)
+
+
+def _distribution(reader: Reader, value: Any) -> dict[str, Any]:
+    given = _mapping(value, "distribution")
+    at = ("properties", "distribution")
+    kind = _text(given.get("distributionType") or "", "distributionType", at)
+    rest = {
+        _snake(key): one
+        for key, one in given.items()
+        if key != "distributionType" and one is not None
+    }
+    return {"distribution": {"type": kind.lower(), **rest}}
+
+
+def _resources(reader: Reader, value: Any) -> dict[str, Any]:
+    """`IsLocal` among the properties is how the SDK writes `compute: local`."""
+    given = {key: one for key, one in _mapping(value, "resources").items() if one is not None}
+    found: dict[str, Any] = {}
+    own = given.pop("properties", None) or {}
+    rest = {key: one for key, one in _mapping(own, "resources", "properties").items() if one}
+    for sign in _LOCAL_SIGNS:
+        if rest.pop(sign, None):
+            found["compute"] = f"azureml:{_LOCAL}"
+    arguments = given.pop("dockerArgsList", None) or given.pop("dockerArgs", None)
+    given.pop("dockerArgs", None)
+    wanted = {_snake(key): one for key, one in given.items() if one not in ("", [], {})}
+    if arguments:
+        wanted["docker_args"] = arguments
+    if rest:
+        wanted["properties"] = rest
+    return {**found, "resources": wanted} if wanted else found
+
+
+def _limits(reader: Reader, value: Any) -> dict[str, Any]:
+    given = _mapping(value, "limits")
+    at = ("properties", "limits")
+    _known(given, at, "jobLimitsType", "timeout")
+    if not given.get("timeout"):
+        return {}
+    return {"limits": {"timeout": duration_s(_text(given["timeout"], "timeout", at), at)}}
+
+
+def _identity(reader: Reader, value: Any) -> dict[str, Any]:
+    given = _mapping(value, "identity")
+    at = ("properties", "identity", "identityType")
+    kind = _choice(str(given.get("identityType") or ""), _IDENTITIES, at)
+    ids = {
+        ours: given[key]
+        for key, ours in (
+            ("clientId", "client_id"),
+            ("objectId", "object_id"),
+            ("resourceId", "msi_resource_id"),
+        )
+        if given.get(key)
+    }
+    return {"identity": {"type": kind, **ids}}
+
+
+def _services(reader: Reader, value: Any) -> dict[str, Any]:
+    """What the user wants served; the links that every job has are the server's own."""
+    wanted: dict[str, Any] = {}
+    for name, one in _mapping(value, "services").items():
+        given = _mapping(one or {}, "services", name)
+        kind = str(given.get("jobServiceType") or "")
+        if kind.lower() not in _SERVER_SERVICES:
+            wanted[name] = {"type": _snake(kind)}
+    return {"services": wanted} if wanted else {}
+
+
+def _queue_settings(reader: Reader, value: Any) -> dict[str, Any]:
+    given = _mapping(value, "queueSettings")
+    at = ("properties", "queueSettings")
+    _known(given, at, "jobTier", "priority")
+    found: dict[str, Any] = {}
+    tier = str(given.get("jobTier") or "").lower()
+    if tier and tier != "null":
+        found["job_tier"] = tier
+    priority = given.get("priority")
+    if priority is not None:
+        if type(priority) is not int or priority not in PRIORITIES:
+            raise InvalidSpec(
+                f"`priority` is `{str(priority)[:40]}`",
+                "1 is low, 2 medium, 3 high",
+                at=(*at, "priority"),
+            )
+        found["priority"] = PRIORITIES[priority]
+    return {"queue_settings": found} if found else {}
+
+
+def _autologger(reader: Reader, value: Any) -> dict[str, Any]:
+    given = _mapping(value, "autologgerSettings")
+    if str(given.get("mlflowAutologger") or "").lower() == "enabled":
+        raise InvalidSpec(
+            "`autologgerSettings` of a job is not served",
+            "call `mlflow.autolog()` in the script",
+            at=["properties", "autologgerSettings"],
+        )
+    return {}
+
+
+def _notification(reader: Reader, value: Any) -> dict[str, Any]:
+    given = _mapping(value, "notificationSetting")
+    if any(given.get(key) for key in ("emails", "webhooks", "emailOn")):
+        raise InvalidSpec(
+            "`notificationSetting` of a job is not served",
+            "wait for it with `jobs.stream`",
+            at=["properties", "notificationSetting"],
+        )
+    return {}
+
+
+_READERS: dict[str, Callable[[Reader, Any], dict[str, Any]]] = {
+    "codeId": Reader.code,
+    "computeId": Reader.compute,
+    "environmentId": Reader.environment,
+    "environmentVariables": Reader.variables,
+    "inputs": Reader.inputs,
+    "outputs": Reader.outputs,
+    "distribution": _distribution,
+    "resources": _resources,
+    "limits": _limits,
+    "identity": _identity,
+    "services": _services,
+    "queueSettings": _queue_settings,
+    "autologgerSettings": _autologger,
+    "notificationSetting": _notification,
+}
+
+
+def _output(name: str, value: Any) -> dict[str, Any]:
+    at = ("properties", "outputs", name)
+    given = _mapping(value or {}, *at[1:])
+    _known(
+        given, at, "jobOutputType", "uri", "mode", "assetName", "assetVersion", "description",
+        "autoDeleteSetting", "pathOnCompute",
+    )  # fmt: skip
+    found: dict[str, Any] = {"type": _snake(str(given.get("jobOutputType") or "uri_folder"))}
+    if given.get("uri"):
+        found["path"] = given["uri"]
+    if given.get("mode"):
+        found["mode"] = _choice(str(given["mode"]), OUTPUT_MODES, (*at, "mode"))
+    for key, ours in (("assetName", "name"), ("assetVersion", "version")):
+        if given.get(key):
+            found[ours] = given[key]
+    for key in ("autoDeleteSetting", "pathOnCompute"):
+        if given.get(key):
+            raise InvalidSpec(
+                f"`{key}` of output `{name}` is not served", "leave it out", at=(*at, key)
+            )
+    return found
+
+
+def _snake(word: str) -> str:
+    """`processCountPerInstance` as `process_count_per_instance`."""
+    return _HUMP.sub("_", word).lower()
+
+
+def _choice(written: str, known: Mapping[str, str], at: tuple[str, ...]) -> str:
+    """Ours of Azure's word, in any case and with `_` or without."""
+    plain = written.replace("_", "").lower()
+    if plain not in known and plain not in {one.replace("_", "") for one in known.values()}:
+        raise InvalidSpec(
+            f"`{written[:40]}` is no value of `{at[-1]}`",
+            f"use one of: {', '.join(sorted(known.values()))}",
+            at=at,
+        )
+    return known.get(plain, written.lower())
+
+
+def _known(given: Mapping[str, Any], at: tuple[str, ...], *keys: str) -> None:
+    for key, value in given.items():
+        if key not in keys and value not in (None, "", [], {}):
+            raise InvalidSpec(
+                f"`{'.'.join(at[1:])}.{key}` is not served", "leave it out", at=(*at, key)
+            )
+
+
+def _mapping(value: Any, *at: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        place = ".".join(at)
+        raise InvalidInput(f"`{place}` of the job is no JSON object", at=["properties", *at])
+    return value
+
+
+def _text(value: Any, key: str, at: tuple[str, ...] = ("properties",)) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput(f"`{key}` of the job is no text", at=[*at, key])
+    return value

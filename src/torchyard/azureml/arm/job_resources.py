@@ -1,0 +1,219 @@
+"""Our command job as Azure's resource.
+
+Owns: the translation from a job and its document to Azure's JSON, key by key.
+Leaves: the way in to job_documents.py, runs as the run history tells them to history/runs.py.
+Always: what a client reads and puts again means the same job; no secret is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from torchyard.azureml.arm import assets
+from torchyard.azureml.arm.job_documents import PRIORITIES
+from torchyard.azureml.arm.resources import Resource
+from torchyard.azureml.common.calls import Call
+from torchyard.base import refs
+from torchyard.base.errors import InvalidInput
+from torchyard.data.types import MODEL_TYPES
+from torchyard.jobs.records.types import Job
+from torchyard.jobs.spec import job_spec, secrets
+from torchyard.jobs.spec.inputs import LITERAL, Input, Output
+
+ANONYMOUS = "CliV2AnonymousEnvironment"
+"""What Azure's clients call an environment that has no name."""
+
+_SNAPSHOT = "snapshot:"
+_DISTRIBUTIONS = {"pytorch": "PyTorch", "mpi": "Mpi", "tensorflow": "TensorFlow"}
+_MODES = {
+    "ro_mount": "ReadOnlyMount",
+    "rw_mount": "ReadWriteMount",
+    "mount": "ReadWriteMount",
+    "upload": "Upload",
+    "download": "Download",
+    "direct": "Direct",
+    "eval_mount": "EvalMount",
+    "eval_download": "EvalDownload",
+}
+_IDENTITIES = {
+    "amltoken": "AMLToken",
+    "useridentity": "UserIdentity",
+    "managed": "Managed",
+    "managedidentity": "Managed",
+}
+_TIERS = {"spot": "Spot", "basic": "Basic", "standard": "Standard", "premium": "Premium"}
+_RESOURCES = {"instance_type": "instanceType", "shm_size": "shmSize"}
+
+
+def to_resource(
+    call: Call, job: Job, environment_hash: str, params: Mapping[str, str] | None = None
+) -> Resource:
+    """
+    Args:
+        environment_hash: of the job's environment; needed where that has no name.
+        params: what the job's script logged as its parameters.
+    """
+    properties = _command(call, job, environment_hash) if job.type == "command" else None
+    if properties is not None and params:
+        properties["parameters"] = secrets.without(job, dict(params))
+    return Resource(
+        ("jobs", job.name),
+        # A run that is no job: clients read it from the run history then.
+        properties,
+        job.created_at,
+        job.owner,
+        job.ended_at or job.started_at,
+    )
+
+
+def anonymous(environment_hash: str) -> str:
+    """The reference that an environment without a name is shown by."""
+    return f"azureml:{ANONYMOUS}:{environment_hash}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as an ISO 8601 duration: `PT1H30M`, `PT45S`."""
+    hours, rest = divmod(round(seconds), 3600)
+    minutes, left = divmod(rest, 60)
+    found = "".join(f"{n}{unit}" for n, unit in ((hours, "H"), (minutes, "M"), (left, "S")) if n)
+    return f"PT{found or '0S'}"
+
+
+def services(call: Call, job: Job) -> dict[str, Any]:
+    """The two links that clients show of every job."""
+    host = call.base.partition("://")[2]
+    page = f"{call.base}/runs/{quote(job.name)}?wsid={call.workspace_id}"
+    return {
+        "Tracking": {
+            "jobServiceType": "Tracking",
+            "endpoint": f"azureml://{host}/mlflow/v1.0{call.workspace_id}?",
+        },
+        "Studio": {"jobServiceType": "Studio", "endpoint": page},
+    }
+
+
+def _command(call: Call, job: Job, environment_hash: str) -> dict[str, Any]:
+    read = job_spec.read(job.spec)
+    shown = secrets.spec_without(job)
+    said: dict[str, Any] = secrets.without(
+        job,
+        {
+            "command": read.command,
+            "displayName": job.display_name,
+            "description": job.description,
+            "tags": job.tags,
+            "properties": job.properties,
+            "experimentName": job.experiment_name,
+        },
+    )
+    return {
+        "jobType": "Command",
+        "status": job.status.value,
+        "isArchived": job.archived,
+        **said,
+        "codeId": _code(call, read.code),
+        "computeId": call.id("computes", read.compute),
+        "environmentId": _environment(call, read.environment, environment_hash),
+        "environmentVariables": dict(shown.get("environment_variables") or {}),
+        "distribution": _distribution(read),
+        "inputs": _inputs(call, job, read.inputs),
+        "outputs": {name: _output(call, one) for name, one in read.outputs.items()},
+        "resources": _resources(read, job.spec),
+        "limits": _limits(read),
+        "identity": _identity(job.spec),
+        "queueSettings": _queue(read, job.spec),
+        "parentJobName": read.parent_job_name or None,
+        "services": services(call, job),
+        "parameters": {},
+    }
+
+
+def _code(call: Call, code: str) -> str | None:
+    """A snapshot is a code whose name is the snapshot's own."""
+    snapshot = code.removeprefix(_SNAPSHOT)
+    return call.id("codes", snapshot, "versions", "1") if snapshot else None
+
+
+def _environment(call: Call, written: str | dict[str, Any], environment_hash: str) -> str:
+    reference = written if isinstance(written, str) else anonymous(environment_hash)
+    return _by_id(call, "environments", reference)
+
+
+def _by_id(call: Call, type: str, reference: str) -> str:
+    """The resource path of `azureml:name:version`; anything else as it is."""
+    try:
+        ref = refs.parse(reference)
+    except InvalidInput:
+        return reference
+    if ref.registry or not ref.version:
+        return reference
+    return call.id(type, ref.name, "versions", ref.version)
+
+
+def _inputs(call: Call, job: Job, inputs: Mapping[str, Input]) -> dict[str, Any]:
+    found = {name: _input(call, one) for name, one in inputs.items()}
+    return dict(secrets.without(job, found))
+
+
+def _input(call: Call, given: Input) -> dict[str, Any]:
+    if given.type == LITERAL:
+        return {"jobInputType": LITERAL, "value": given.value}
+    type = "models" if given.type in MODEL_TYPES else "data"
+    path = assets.long_uri(call, given.path)
+    if path.startswith("azureml:") and not path.startswith("azureml:/"):
+        path = f"azureml:{_by_id(call, type, path)}"
+    return {"jobInputType": given.type, "uri": path, "mode": _MODES[given.mode]}
+
+
+def _output(call: Call, given: Output) -> dict[str, Any]:
+    return {
+        "jobOutputType": given.type,
+        "uri": assets.long_uri(call, given.path) or None,
+        "mode": _MODES[given.mode],
+        "assetName": given.name or None,
+        "assetVersion": given.version or None,
+    }
+
+
+def _distribution(read: job_spec.JobSpec) -> dict[str, Any] | None:
+    kind = _DISTRIBUTIONS.get(read.distribution)
+    if kind is None:
+        return None
+    found: dict[str, Any] = {"distributionType": kind}
+    if kind == "TensorFlow":
+        tasks = read.instance_count * read.process_count_per_instance
+        found["workerCount"] = tasks - read.parameter_servers
+        found["parameterServerCount"] = read.parameter_servers
+        return found
+    found["processCountPerInstance"] = read.process_count_per_instance
+    if read.communication_backend:
+        found["communicationBackend"] = read.communication_backend
+    return found
+
+
+def _resources(read: job_spec.JobSpec, document: Mapping[str, Any]) -> dict[str, Any]:
+    written = document.get("resources") or {}
+    said = {key: written[ours] for ours, key in _RESOURCES.items() if written.get(ours)}
+    return {"instanceCount": read.instance_count, **said, "properties": {}}
+
+
+def _limits(read: job_spec.JobSpec) -> dict[str, Any] | None:
+    if not read.timeout_s:
+        return None
+    return {"jobLimitsType": "Command", "timeout": duration(read.timeout_s)}
+
+
+def _identity(document: Mapping[str, Any]) -> dict[str, Any] | None:
+    written = str((document.get("identity") or {}).get("type") or "")
+    kind = _IDENTITIES.get(written.replace("_", "").lower())
+    return None if kind is None else {"identityType": kind}
+
+
+def _queue(read: job_spec.JobSpec, document: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Told where the job says something of it: clients of 1.12 know no priority."""
+    if not document.get("queue_settings"):
+        return None
+    numbers = {name: number for number, name in PRIORITIES.items()}
+    return {"jobTier": _TIERS[read.job_tier], "priority": numbers[read.priority]}

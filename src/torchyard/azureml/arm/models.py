@@ -1,0 +1,152 @@
+"""Models as ARM tells them.
+
+Owns: a model's properties, and the document that they stand for.
+Leaves: copying files and giving versions to models/, lists to assets.py.
+Always: `modelUri` names the model's own copy of its files; what it was made of is taken for the
+same when it is put again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torchyard.azureml.arm import assets as arm
+from torchyard.azureml.arm.assets import OfBlob, Version
+from torchyard.azureml.common.calls import Call
+from torchyard.base.clock import Clock
+from torchyard.base.db import Database
+from torchyard.base.errors import InvalidInput, NotFound
+from torchyard.data.datastores import BLOB_STORE, Datastores
+from torchyard.data.uris import DatastoreUri
+from torchyard.models import actions, registry
+from torchyard.models.types import FindSource, Model
+
+WORD = "model"
+_STAGE = "stage"
+
+
+class Noun:
+    type, word = "models", WORD
+
+    def __init__(
+        self,
+        db: Database,
+        clock: Clock,
+        stores: Datastores,
+        find: FindSource,
+        of_blob: OfBlob,
+    ) -> None:
+        self._db = db
+        self._clock = clock
+        self._stores = stores
+        self._find = find
+        self._of_blob = of_blob
+
+    def every(self, call: Call) -> Sequence[Version]:
+        return [_version(call, one) for one in actions.list_versions(self._db, call.workspace.name)]
+
+    def of(self, call: Call, name: str) -> Sequence[Version]:
+        found = actions.list_in(self._db, call.workspace.name, name, archived=None)
+        # Who asks for a name that is not there is told the nearest.
+        found = found or [actions.get(self._db, call.workspace.name, name)]
+        return [_version(call, one) for one in found]
+
+    def one(self, call: Call, name: str, version: str) -> Version:
+        return _version(call, actions.get(self._db, call.workspace.name, name, version))
+
+    def next(self, call: Call, name: str, known: Sequence[Version]) -> str:
+        return str(registry.get(self._db, call.workspace.name, name).last_version + 1)
+
+    def put(self, call: Call, name: str, version: str) -> tuple[Version, bool]:
+        uri = arm.text_of(call, "modelUri")
+        if not uri:
+            raise InvalidInput("the model has no `modelUri`", at=["properties", "modelUri"])
+        document: dict[str, Any] = {
+            **arm.words(call),
+            "name": name,
+            "version": version,
+            "type": arm.text_of(call, "modelType") or "custom_model",
+            "path": arm.short_uri(call, uri, self._of_blob),
+        }
+        stage = arm.text_of(call, _STAGE)
+        if stage:
+            document[_STAGE] = stage
+        there = self._there(call, name, version)
+        if there is None:
+            made = actions.register(
+                self._db,
+                self._clock,
+                self._stores,
+                self._find,
+                call.workspace.name,
+                document,
+                call.identity.user,
+            )
+            return _version(call, made), True
+        if _bare(document["path"]) not in (_bare(there.source), _bare(uri_of(there))):
+            raise arm.changed(WORD, there.name, version, "place")
+        said = actions.update(
+            self._db, self._clock, call.workspace.name, name, version, _changes(there, document)
+        )
+        return _version(call, said), False
+
+    def archive(self, call: Call, name: str, version: str, archived: bool) -> None:
+        actions.archive(self._db, call.workspace.name, name, version, archived)
+
+    def delete(self, call: Call, name: str, version: str) -> None:
+        found = actions.get(self._db, call.workspace.name, name, version)
+        actions.delete(
+            self._db, self._clock, self._stores, call.workspace.name, name, found.version
+        )
+
+    def _there(self, call: Call, name: str, version: str) -> Model | None:
+        try:
+            found = actions.get(self._db, call.workspace.name, name, version)
+        except NotFound:
+            return None
+        return found if str(found.version) == version else None
+
+
+def uri_of(model: Model) -> str:
+    """Where its files lie."""
+    if not model.files:
+        return model.source
+    path = f"{model.folder}/{model.files[0].path}" if model.single else model.folder
+    return str(DatastoreUri(BLOB_STORE, path))
+
+
+def _changes(before: Model, document: Mapping[str, Any]) -> dict[str, Any]:
+    """What of it is to be said anew: all but the stage, which stays unless another is named."""
+    found: dict[str, Any] = {"description": document["description"]}
+    for key, old in (("tags", before.tags), ("properties", before.properties)):
+        gone = {name: None for name in old if name != _STAGE}
+        found[key] = {**gone, **document[key]}
+    if _STAGE in document:
+        found[_STAGE] = document[_STAGE]
+    return found
+
+
+def _bare(uri: str) -> str:
+    return uri.rstrip("/")
+
+
+def _version(call: Call, model: Model) -> Version:
+    return Version(
+        name=model.name,
+        version=str(model.version),
+        created_at=model.created_at,
+        owner=model.owner,
+        description=model.description,
+        tags=model.tags,
+        properties={key: text for key, text in model.properties.items() if key != _STAGE},
+        archived=model.archived,
+        said={
+            "modelType": model.type,
+            "modelUri": arm.long_uri(call, uri_of(model)),
+            "flavors": {},
+            "stage": model.stage or None,
+            "jobName": model.job or None,
+        },
+        modified_at=model.updated_at,
+    )

@@ -1,0 +1,1 @@
+"""Azure Blob Storage's protocol and the artifact service over datastores."""

@@ -1,0 +1,136 @@
+"""What an artifact's origin, container and path name: Azure ML's way to say where a file lies.
+
+Owns: which file of which datastore they mean, and the way back for listings.
+Leaves: the files to the rooms, links to them to links.py.
+Always: a registered version's files are only read; a run's are written by who may change the run.
+
+    ExperimentRun   / dcid.<run>  / outputs/model.pt     a run's
+    LoggedModel     / <model id>  / artifacts/MLmodel    a logged model's
+    RegisteredModel / <name>      / <version>/MLmodel    a registered version's
+    RegisteredModel / <name>      / <version>:/any/MLmodel   the same, in a folder of any name
+    LocalUpload     / <anything>  / model/MLmodel        of nobody yet
+
+Source: https://learn.microsoft.com/rest/api/azureml (artifact service), REST.md sections 5 and 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from torchyard.base.errors import InvalidInput, NotFound
+from torchyard.base.files import safe_relative
+from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE
+from torchyard.data.folders import FolderFiles
+from torchyard.data.types import Entry
+from torchyard.jobs import actions
+from torchyard.jobs.files import owners
+from torchyard.jobs.files.run_files import RunFiles
+from torchyard.jobs.services import Room
+from torchyard.models import actions as models
+from torchyard.models import logged, registry
+from torchyard.workspaces.access import refuse_foreign
+from torchyard.workspaces.types import Identity
+
+RUNS, LOGGED, REGISTERED = "ExperimentRun", "LoggedModel", "RegisteredModel"
+RUN_MARK = "dcid."
+_BELOW_LOGGED = "artifacts"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A container's folder in a datastore; its files' paths begin with `shown`."""
+
+    origin: str
+    container: str
+    datastore: str
+    folder: str
+    shown: str = ""
+
+    def stored(self, path: str) -> str:
+        """Where a file of the container lies in the datastore.
+
+        Raises:
+            InvalidInput: it climbs.
+            NotFound: the container has no such folder.
+        """
+        clean = "/".join(part for part in path.split("/") if part not in ("", "."))
+        if self.shown:
+            if clean != self.shown and not clean.startswith(self.shown + "/"):
+                raise NotFound(f"`{path[:200]}` is not in `{self.origin}/{self.container}`")
+            clean = clean[len(self.shown) + 1 :]
+        return safe_relative(f"{self.folder}/{clean}" if clean else self.folder)
+
+
+def find(
+    room: Room,
+    workspace: str,
+    origin: str,
+    container: str,
+    path: str = "",
+    writer: Identity | None = None,
+) -> Place:
+    """
+    Args:
+        path: a file's or a folder's in the container, which may choose the place.
+        writer: who wants to write there; None for those who look.
+
+    Raises:
+        NotFound: the run, the model or the version does not exist.
+        Forbidden: the run is another's.
+        InvalidInput: the files there never change, or a name climbs.
+    """
+    if origin == RUNS:
+        return _of_run(room, workspace, container, writer)
+    if origin == LOGGED:
+        model = logged.get(room.db, workspace, container)
+        if model.run:
+            _of_run(room, workspace, RUN_MARK + model.run, writer)
+        return Place(origin, container, ARTIFACT_STORE, model.folder, _BELOW_LOGGED)
+    if origin == REGISTERED:
+        return _of_version(room, workspace, container, path, writer)
+    return Place(origin, container, ARTIFACT_STORE, safe_relative(f"{origin}/{container}"))
+
+
+def entries(room: Room, workspace: str, place: Place, prefix: str = "") -> Iterator[Entry]:
+    """The files of a container, or those below one of its folders; paths begin at the container."""
+    files: RunFiles | FolderFiles = RunFiles(room, workspace)
+    if place.datastore != ARTIFACT_STORE:
+        files = FolderFiles(room.datastores.root(workspace, place.datastore))
+    above = prefix.strip("/")
+    single = files.entry(place.stored(above)) if above else None
+    if single is not None:
+        yield Entry(above, single.size_bytes, single.mark)
+        return
+    top = above or place.shown
+    for one in files.walk(place.stored(top)):
+        yield Entry(f"{top}/{one.path}" if top else one.path, one.size_bytes, one.mark)
+
+
+def _of_run(room: Room, workspace: str, container: str, writer: Identity | None) -> Place:
+    name = container.removeprefix(RUN_MARK)
+    job = actions.get(room, workspace, name)
+    if writer is not None and writer.own_only:
+        refuse_foreign(writer, owners.of(job), f"run `{name}`")
+    folder = f"{RUNS}/{RUN_MARK}{job.name}"
+    return Place(RUNS, RUN_MARK + job.name, ARTIFACT_STORE, folder)
+
+
+def _of_version(
+    room: Room, workspace: str, container: str, path: str, writer: Identity | None
+) -> Place:
+    name, (shown, _, below) = unquote(container), path.strip("/").partition("/")
+    version = shown.removesuffix(":")
+    if version != shown:
+        shown = f"{shown}/{below.partition('/')[0]}"
+    if writer is not None:
+        raise InvalidInput(f"the files of model `{name}` never change", "register another version")
+    if not version:
+        version = str(registry.whole(room.db, workspace, name).registered.last_version)
+    found = models.get(room.db, workspace, name, version)
+    if not found.folder:
+        raise NotFound(
+            f"the files of model `{name}:{found.version}` are not here: see `{found.source}`"
+        )
+    return Place(REGISTERED, container, BLOB_STORE, found.folder, shown or str(found.version))

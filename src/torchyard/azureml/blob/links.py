@@ -1,0 +1,189 @@
+"""Addresses of blobs that are given out, and what they mean when they come back.
+
+Owns: signed addresses, the folder that an upload goes to, reading addresses back.
+Leaves: what an address opens to grants.py, which asks again each time.
+Always: an address is signed for the one who asks, and for no more than is asked for; an upload that
+is begun again goes on in the folder that it had.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import timedelta
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+from torchyard.azureml.blob import signatures
+from torchyard.azureml.common import containers
+from torchyard.azureml.common.calls import Call
+from torchyard.base.clock import Clock
+from torchyard.base.db import Database
+from torchyard.base.errors import NotFound
+from torchyard.data import datastores
+from torchyard.data.datastores import BLOB_STORE, Datastores, upload_folder
+from torchyard.data.uris import DatastoreUri
+from torchyard.workspaces.rights import LEAST, Right
+
+_PLACE = re.compile(
+    rf"(?:/azureml-blob)?(?:/{containers.ACCOUNT.pattern})?"
+    rf"/(?P<container>{containers.CONTAINER.pattern})(?:/(?P<path>.*))?",
+    re.DOTALL,
+)
+
+
+class Links:
+    """Of one server.
+
+    Args:
+        key: what signatures are made with.
+        storage_domain: storage accounts are host names below it; empty for the `@` form.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        stores: Datastores,
+        key: bytes,
+        clock: Clock,
+        storage_domain: str = "",
+    ) -> None:
+        self._db = db
+        self._stores = stores
+        self._key = key
+        self._clock = clock
+        self.storage_domain = storage_domain
+
+    def sas(
+        self,
+        call: Call,
+        datastore: str,
+        permissions: str = "",
+        hours: float = 12,
+        *,
+        folder: str = "",
+        blob: str = "",
+    ) -> str:
+        """The query that opens a datastore, a folder of it or one blob.
+
+        Args:
+            permissions: Azure's letters; empty for all that the caller's role allows.
+            hours: twelve at the most.
+        """
+        what = "blob" if blob else "folder" if folder else "container"
+        return signatures.sign(
+            self._key,
+            containers.container(call.workspace.name, datastore),
+            blob or folder,
+            what,
+            permissions or _all_of(call),
+            call.identity.user,
+            call.identity.token_hash,
+            self._clock.now(),
+            timedelta(hours=hours),
+        )
+
+    def url(
+        self,
+        call: Call,
+        datastore: str,
+        path: str,
+        write: bool = False,
+        hours: float = 12,
+        host_style: bool = True,
+        by_v1: bool = False,
+    ) -> str:
+        """The signed address of one blob, which may not be there yet.
+
+        Args:
+            write: it may be read and written by it.
+            host_style: with the account in the host's place, where clients look for it; otherwise
+                any program that opens URLs can use it.
+            by_v1: SDK v1 is to write by it, which takes the name out of the address as it stands,
+                and quotes it itself.
+        """
+        query = self.sas(call, datastore, "rcw" if write else "r", hours, blob=path)
+        quoted = _barely_quoted(path) if by_v1 else quote(path)
+        return f"{self._container_url(call, datastore, host_style)}/{quoted}?{query}"
+
+    def plain_url(self, call: Call, datastore: str, path: str, host_style: bool = True) -> str:
+        """As `url`, without a signature."""
+        return f"{self._container_url(call, datastore, host_style)}/{quote(path)}"
+
+    def _container_url(self, call: Call, datastore: str, host_style: bool) -> str:
+        workspace = call.workspace.name
+        top = call.base
+        if host_style:
+            top = containers.account_url(call.base, workspace, self.storage_domain)
+        return f"{top}/{containers.container(workspace, datastore)}"
+
+    def suffix(self, call: Call) -> str:
+        """What stands behind `https://ACCOUNT.blob.`, as the client reaches this server."""
+        return containers.suffix(call.base, self.storage_domain)
+
+    def pending_upload(self, call: Call) -> dict[str, Any]:
+        """The answer of `startPendingUpload`: a folder of the default datastore, and its key.
+
+        Clients write below the address as if it were a container; beginning the same again gives
+        the same person the same folder.
+        """
+        workspace = call.workspace.name
+        seen = "\n".join((workspace, call.path, call.identity.user)).encode()
+        upload = hashlib.sha256(seen).hexdigest()[:32]
+        folder = upload_folder(upload)
+        address = self.plain_url(call, BLOB_STORE, folder, host_style=False)
+        query = self.sas(call, BLOB_STORE, "rcwl", folder=folder)
+        account = containers.account(workspace)
+        return {
+            "pendingUploadId": upload,
+            "pendingUploadType": "TemporaryBlobReference",
+            "blobReferenceForConsumption": {
+                "blobUri": address,
+                "storageAccountArmId": storage_account_id(call, account),
+                "credential": {"credentialType": "SAS", "sasUri": f"{address}?{query}"},
+            },
+        }
+
+    def datastore_uri(self, call: Call, url: str) -> DatastoreUri | None:
+        """As `place`, in the workspace of a request."""
+        return self.place(call.workspace.name, url)
+
+    def place(self, workspace: str, url: str) -> DatastoreUri | None:
+        """What an address of a blob, with or without its signature, means; None for one that this
+        server did not give out.
+
+        Raises:
+            NotFound: it lies in another workspace, or its datastore is gone.
+        """
+        if not url.lower().startswith(("https://", "http://")):
+            return None
+        found = _PLACE.fullmatch(unquote(urlsplit(url).path))
+        if found is None:
+            return None
+        for store in datastores.list_in(self._db, self._stores, workspace):
+            if containers.container(workspace, store.name) == found["container"]:
+                return DatastoreUri(store.name, (found["path"] or "").strip("/"))
+        raise NotFound(
+            f"`{url.partition('?')[0]}` lies in no datastore of workspace `{workspace}`",
+            "choose the workspace that it was uploaded to, or upload it again",
+        )
+
+
+def storage_account_id(call: Call, account: str) -> str:
+    """The resource path of a storage account."""
+    workspace = call.workspace
+    return (
+        f"/subscriptions/{workspace.subscription_id}/resourceGroups/{workspace.resource_group}"
+        f"/providers/Microsoft.Storage/storageAccounts/{account}"
+    )
+
+
+def _all_of(call: Call) -> str:
+    role = call.identity.role
+    may_write = role is not None and role.rank >= LEAST[Right.UPLOAD].rank
+    return signatures.ALL if may_write else signatures.READ
+
+
+def _barely_quoted(path: str) -> str:
+    """Only what would end the path of an address."""
+    return path.replace("?", "%3F").replace("#", "%23")

@@ -1,0 +1,1 @@
+"""What every Azure ML protocol shares: paths, requests, errors, names of containers."""

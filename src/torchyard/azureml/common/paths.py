@@ -1,0 +1,143 @@
+"""Azure's paths, made ours before any route sees them.
+
+Owns: which paths are Azure ML's, and the short form that routes and rights are written for.
+Leaves: what is asked for to the routes.
+Always: case means nothing in the words that Azure gave, and is kept in names that people gave;
+the api-version is not looked at.
+
+    /subscriptions/S/resourceGroups/G/providers/Microsoft.MachineLearningServices/workspaces/W/jobs/J
+        -> /azureml/W/arm/jobs/J
+    /history/v1.0/subscriptions/S/…/workspaces/W/runs/R/details
+        -> /azureml/W/history/runs/R/details
+    /mlflow/v2.0/subscriptions/S/…/workspaces/W/api/2.0/mlflow/runs/get
+        -> /mlflow/W/api/2.0/mlflow/runs/get
+    /subscriptions/S/resourceGroups/G
+        -> /azureml-above/subscriptions/S/resourcegroups/G
+    /CONTAINER/folder/a b.txt, or with the account before it
+        -> /azureml-blob/CONTAINER/folder/a%20b.txt
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from starlette.concurrency import run_in_threadpool
+
+from torchyard.azureml.common.containers import ACCOUNT, CONTAINER
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+PROVIDER = "Microsoft.MachineLearningServices"
+KEY = "azureml"
+"""Where a request's scope holds its `Asked`."""
+
+_IN_WORKSPACE = re.compile(
+    r"(?:/(?P<service>[a-z]+)(?:/(?P<version>v\d+\.\d+|workspaces))?)?"
+    r"/subscriptions/(?P<subscription>[^/]+)/resourceGroups/(?P<group>[^/]+)"
+    r"/providers/Microsoft\.MachineLearningServices/workspaces/(?P<workspace>[^/]+)"
+    r"(?P<rest>/.*)?",
+    re.IGNORECASE | re.DOTALL,
+)
+_BLOB = re.compile(
+    rf"(?:/azureml-blob)?(?:/{ACCOUNT.pattern})?/(?P<container>{CONTAINER.pattern})(?:/(?P<blob>.*))?",
+    re.DOTALL,
+)
+_ABOVE = re.compile(r"/subscriptions(?:/.*)?", re.IGNORECASE | re.DOTALL)
+_PROVIDERS = re.compile(r"/providers/[^/]+")
+ARM = "arm"
+ABOVE = "/azureml-above"
+"""Before what names no workspace: a workspace may be called `subscriptions`."""
+# What the plug-in asks of Azure alone still bears its first name.
+_PREVIEW = "/api/2.0/preview/mlflow/"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an Azure path names besides the workspace; empty where it names nothing."""
+
+    path: str
+    subscription: str = ""
+    resource_group: str = ""
+    workspace: str = ""
+
+    def spelt(self, workspace: str) -> Asked:
+        """The same with the workspace's name as it is known here."""
+        _, top, _, *rest = self.path.split("/", 3)
+        return replace(self, path="/".join(("", top, workspace, *rest)), workspace=workspace)
+
+
+def ours(path: str) -> Asked | None:
+    """The short form of an Azure path; None for a path that is none of Azure's."""
+    # SDK v1 puts a slash behind the address that ends with one.
+    path = "/" + path.lstrip("/") if path.startswith("//") else path
+    found = _IN_WORKSPACE.fullmatch(path)
+    if found is not None:
+        service = (found["service"] or ARM).lower()
+        rest = found["rest"] or ""
+        if service == ARM:
+            rest = _types_lowered(rest)
+        top = "/mlflow" if service == "mlflow" else "/azureml"
+        middle = "" if service == "mlflow" else f"/{service}"
+        if service == "mlflow":
+            rest = rest.replace(_PREVIEW, "/api/2.0/mlflow/", 1)
+        workspace = quote(found["workspace"], safe="")
+        path = f"{top}/{workspace}{middle}{rest}".rstrip("/")
+        return Asked(path, found["subscription"], found["group"], workspace)
+    blob = _BLOB.fullmatch(path)
+    if blob is not None:
+        # Quoted, for a blob's name may hold what means something in an address.
+        name = quote(blob["blob"] or "", errors="replace")
+        return Asked(f"/azureml-blob/{blob['container']}/{name}".rstrip("/") + _slashes(name))
+    if _ABOVE.fullmatch(path):
+        return Asked(f"{ABOVE}{_PROVIDERS.sub(_lower, _types_lowered(path))}".rstrip("/"))
+    return None
+
+
+def _slashes(name: str) -> str:
+    """Those at the end of a blob's name belong to it."""
+    return name[len(name.rstrip("/")) :]
+
+
+def _types_lowered(path: str) -> str:
+    """ARM writes type, name, type, name …, and a verb where a type would stand."""
+    parts = path.split("/")
+    return "/".join(part.lower() if place % 2 else part for place, part in enumerate(parts))
+
+
+def _lower(found: re.Match[str]) -> str:
+    return found[0].lower()
+
+
+class Spellings(Protocol):
+    """See workspaces/spellings.py."""
+
+    def kept(self, name: str) -> str | None: ...
+
+    def look_up(self, name: str) -> str: ...
+
+
+class AzurePaths:
+    """ASGI middleware: outermost, for whatever looks at paths looks at ours."""
+
+    def __init__(self, app: App, spellings: Spellings) -> None:
+        self._app = app
+        self._spellings = spellings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        asked = ours(scope["path"]) if scope["type"] == "http" else None
+        if asked is not None:
+            if asked.workspace:
+                spelling = self._spellings.kept(asked.workspace)
+                if spelling is None:
+                    spelling = await run_in_threadpool(self._spellings.look_up, asked.workspace)
+                asked = asked.spelt(spelling)
+            path = asked.path
+            scope = {**scope, "path": path, "raw_path": quote(path).encode(), KEY: asked}
+        await self._app(scope, receive, send)

@@ -1,0 +1,1 @@
+"""Azure ML's run history service."""

@@ -1,0 +1,158 @@
+"""What clients change of runs through the run history.
+
+Owns: words, tags, properties, archiving of any run; making, and ending, runs that are no jobs.
+Leaves: the routes to routes.py; a job's status to its scheduler.
+Always: tags and properties are merged; a job's status is not the client's to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from torchyard.azureml.common.calls import Call
+from torchyard.base.clock import from_text
+from torchyard.base.errors import InvalidInput
+from torchyard.jobs import actions
+from torchyard.jobs.records.types import Job, JobError, Status
+from torchyard.jobs.requests import local_runs, runs
+from torchyard.jobs.services import Room
+from torchyard.jobs.spec import values
+
+_LONGEST_MESSAGE = 10_000
+_EVENTS = {
+    "start": Status.RUNNING,
+    "end": Status.COMPLETED,
+    "complete": Status.COMPLETED,
+    "completed": Status.COMPLETED,
+    "fail": Status.FAILED,
+    "failed": Status.FAILED,
+    "error": Status.FAILED,
+    "cancel": Status.CANCELED,
+    "canceled": Status.CANCELED,
+    "cancelled": Status.CANCELED,
+}
+
+
+def put(room: Room, call: Call, name: str, experiment: str) -> Job:
+    """Change a run as the call's body says; make it first where there is none of that name.
+
+    Raises:
+        NotFound: there is none, and nothing says in which experiment to make it.
+        InvalidInput: a value of the wrong form.
+    """
+    asked, workspace = call.document, call.workspace.name
+    job = actions.named(room, workspace, name)
+    if job is None:
+        if not experiment:
+            return actions.get(room, workspace, name)  # says that there is none
+        job = _made(room, call, name, experiment)
+    changes: dict[str, Any] = {}
+    shown = asked.get("displayName") or (asked.get("name") if job.type == runs.RUN else None)
+    if shown and shown != job.display_name:
+        changes["display_name"] = shown
+    if asked.get("description") is not None and asked["description"] != job.description:
+        changes["description"] = asked["description"]
+    tags = _texts(asked, "tags")
+    if any(job.tags.get(key) != value for key, value in tags.items()):
+        changes["tags"] = tags
+    if changes:
+        actions.update(room, workspace, name, changes)
+    properties = _texts(asked, "properties")
+    if properties:
+        actions.add_properties(room, workspace, name, properties)
+    hidden = asked.get("hidden")
+    if isinstance(hidden, bool) and hidden != job.archived:
+        actions.archive(room, workspace, name, hidden)
+    if _is_clients(job) and asked.get("status"):
+        status = actions.status_named(str(asked["status"]))
+        if status is not job.status:
+            runs.change_run(
+                room, workspace, name, status=status, ended_at=_time(asked.get("endTimeUtc"))
+            )
+    return actions.get(room, workspace, name)
+
+
+def change_tags(room: Room, call: Call, name: str) -> Job:
+    """Take tags away and give others: a DELETE's body names them, a PATCH's says both."""
+    body = call.body
+    gone = body if isinstance(body, list) else None
+    if isinstance(body, Mapping):
+        gone = body.get("deletes") or body.get("deletedTags") or body.get("values") or []
+    if not isinstance(gone, list):
+        raise InvalidInput("the request names no tags", "send a list of their names")
+    changes: dict[str, str | None] = {str(key): None for key in gone}
+    if isinstance(body, Mapping):
+        changes.update(_texts(body, "tags"))
+    return actions.update(room, call.workspace.name, name, {"tags": changes})
+
+
+def note_event(room: Room, call: Call, name: str) -> None:
+    """A client's word that its own run began or ended; a job can only be told to end."""
+    word = str(call.document.get("name") or "").rpartition(".")[2].lower()
+    status = _EVENTS.get(word)
+    job = actions.get(room, call.workspace.name, name)
+    if _is_clients(job) and (error := _error(call.document.get("data"))) is not None:
+        runs.change_run(room, call.workspace.name, name, status=Status.FAILED, error=error)
+    elif status is not None and _is_clients(job) and status is not job.status:
+        runs.change_run(room, call.workspace.name, name, status=status)
+    elif status is Status.CANCELED and not job.status.ended:
+        actions.cancel(room, call.workspace.name, name)
+
+
+def _is_clients(job: Job) -> bool:
+    """Whether its status is the client's to say: a local run's is its program's."""
+    return job.type == runs.RUN and not local_runs.is_local(job)
+
+
+def _made(room: Room, call: Call, name: str, experiment: str) -> Job:
+    with room.db.write() as connection:
+        place = actions.ensure_experiment(connection, room, call.workspace.name, experiment)
+    asked, subject = call.document, call.identity.subject
+    if not values.NAME.match(name):
+        raise InvalidInput(
+            f"`{name[:80]}` is no name of a run",
+            "up to 255 letters, digits, `_` and `-`, beginning with a letter or digit",
+            at=["runId"],
+        )
+    return runs.create_run(
+        room,
+        call.workspace.name,
+        experiment_id=place.id,
+        owner=call.identity.user,
+        display_name=str(asked.get("displayName") or asked.get("name") or ""),
+        started_at=_time(asked.get("startTimeUtc")) or room.clock.now(),
+        parent=str(asked.get("parentRunId") or "") or subject.partition("/")[2],
+        tags={},
+        name=name,
+    )
+
+
+def _error(data: Any) -> JobError | None:
+    """What a client says that went wrong, for example by `run.fail(error_details=…)`."""
+    found: Any = data if isinstance(data, Mapping) else {}
+    for word in ("errorresponse", "error"):
+        found = next((value for key, value in found.items() if key.lower() == word), None)
+        if not isinstance(found, Mapping):
+            return None
+    message = str(found.get("message") or "")
+    if not message:
+        return None
+    return JobError(str(found.get("code") or "UserError")[:100], message[:_LONGEST_MESSAGE])
+
+
+def _texts(asked: Mapping[str, Any], key: str) -> dict[str, str]:
+    found = asked.get(key) or {}
+    if not isinstance(found, Mapping):
+        raise InvalidInput(f"`{key}` is no JSON object", at=[key])
+    return {str(name): str(value) for name, value in found.items() if value is not None}
+
+
+def _time(written: Any) -> datetime | None:
+    if not written:
+        return None
+    try:
+        return from_text(str(written))
+    except ValueError as error:
+        raise InvalidInput(f"`{str(written)[:40]}` is no time", "ISO 8601 with a zone") from error

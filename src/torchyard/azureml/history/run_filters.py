@@ -1,0 +1,132 @@
+"""The run history's little language of conditions on runs.
+
+Owns: reading `RunId eq a or (Status eq Failed and Tags/k eq v)`, and whether a run fits.
+Leaves: which runs are looked at to routes.py.
+Always: a condition that is not understood is refused; none is passed over.
+
+Source: https://docs.oasis-open.org/odata/odata/v4.01/odata-v4.01-part2-url-conventions.html
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from torchyard.base.errors import InvalidInput
+
+Condition = Callable[[Mapping[str, Any]], bool]
+
+# SDK v1 writes the values of tags as JSON does.
+_TOKEN = re.compile(r"""\s*(\(|\)|'(?:[^']|'')*'|"(?:[^"\\]|\\.)*"|[^\s()]+)""")
+_COMPARISONS: dict[str, Callable[[str, str], bool]] = {
+    "eq": lambda held, wanted: held == wanted,
+    "ne": lambda held, wanted: held != wanted,
+    "ge": lambda held, wanted: held >= wanted,
+    "gt": lambda held, wanted: held > wanted,
+    "le": lambda held, wanted: held <= wanted,
+    "lt": lambda held, wanted: held < wanted,
+}
+_MAPS = {"tags": "tags", "properties": "properties"}
+_DEEPEST = 50
+
+
+def read(text: str) -> Condition:
+    """What a filter asks of a run's JSON (see runs.py); everything for an empty one.
+
+    Raises:
+        InvalidInput: it is not understood.
+    """
+    if not text.strip():
+        return lambda run: True
+    words = _TOKEN.findall(text)
+    if text.count("(") > _DEEPEST:
+        raise _not_understood(text)
+    try:
+        condition, rest = _either(words)
+    except IndexError as error:
+        raise _not_understood(text) from error
+    if rest:
+        raise _not_understood(" ".join(rest))
+    return condition
+
+
+def _either(words: list[str]) -> tuple[Condition, list[str]]:
+    found, words = _both(words)
+    while words and words[0].lower() == "or":
+        other, words = _both(words[1:])
+        found = _or(found, other)
+    return found, words
+
+
+def _both(words: list[str]) -> tuple[Condition, list[str]]:
+    found, words = _one(words)
+    while words and words[0].lower() == "and":
+        other, words = _one(words[1:])
+        found = _and(found, other)
+    return found, words
+
+
+def _one(words: list[str]) -> tuple[Condition, list[str]]:
+    if words[0] == "(":
+        found, rest = _either(words[1:])
+        if rest[0] != ")":
+            raise _not_understood(" ".join(rest))
+        return found, rest[1:]
+    key, operator, value = words[0], words[1].lower(), words[2]
+    compare = _COMPARISONS.get(operator)
+    if compare is None:
+        raise _not_understood(" ".join(words[:3]))
+    return _comparison(key, operator, compare, _plain(value)), words[3:]
+
+
+def _comparison(
+    key: str, operator: str, compare: Callable[[str, str], bool], wanted: str
+) -> Condition:
+    def fits(run: Mapping[str, Any]) -> bool:
+        held = _held(run, key)
+        if wanted == "null":
+            # `Tags/k ne null or Tags/k eq null` is how v1 asks whether there is such a tag.
+            return held is not None
+        return held is not None and compare(held, wanted)
+
+    return (
+        fits
+        if wanted != "null" or "/" in key
+        else lambda run: (_held(run, key) is None) == (operator == "eq")
+    )
+
+
+def _held(run: Mapping[str, Any], key: str) -> str | None:
+    top, slash, below = key.partition("/")
+    if slash and top.lower() in _MAPS:
+        # An experiment has no properties.
+        value = (run.get(_MAPS[top.lower()]) or {}).get(below)
+    else:
+        value = next((one for name, one in run.items() if name.lower() == key.lower()), None)
+    return None if value is None else str(value)
+
+
+def _plain(value: str) -> str:
+    if value.startswith('"') and len(value) > 1:
+        with suppress(ValueError):
+            return str(json.loads(value))
+    return value[1:-1].replace("''", "'") if value.startswith("'") and len(value) > 1 else value
+
+
+def _or(one: Condition, other: Condition) -> Condition:
+    return lambda run: one(run) or other(run)
+
+
+def _and(one: Condition, other: Condition) -> Condition:
+    return lambda run: one(run) and other(run)
+
+
+def _not_understood(text: str) -> InvalidInput:
+    return InvalidInput(
+        f"the filter `{text[:200]}` is not understood",
+        "write conditions as `RunId eq <id>`, joined by `and` and `or`",
+        at=["filter"],
+    )

@@ -1,0 +1,1 @@
+"""The services that only azureml-core (SDK v1) calls."""

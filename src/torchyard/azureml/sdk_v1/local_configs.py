@@ -1,0 +1,112 @@
+"""SDK v1's run configuration for the target `local`, made what the program on that machine does.
+
+Owns: which parts of it go there, what is refused there, the places that are filled in there.
+Leaves: parts that are the same for jobs to run_configs.py, running to local_program/program.py.
+Always: an argument comes to the script as it was given, only a dataset's place is put in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from torchyard.azureml.common.errors import NotServed
+from torchyard.azureml.sdk_v1 import run_configs as configs
+from torchyard.azureml.sdk_v1.run_configs import FindData
+
+_REFERENCE = re.compile(r"\$\{?(AZUREML_DATAREFERENCE_\w+)\}?", re.ASCII)
+_CLUSTER = "name a compute target: `local-cluster`, which is the server's machine, or a cluster"
+
+
+def task(
+    configuration: Mapping[str, Any], find_dataset: FindData, find_reference: FindData
+) -> dict[str, Any]:
+    """What the program on the user's machine has to do, as JSON.
+
+    `${{inputs.NAME}}` in `arguments` and `input_variables` stands for where the input lies there;
+    `interpreter` is empty where the environment is to be built.
+
+    Raises:
+        InvalidInput: a part contradicts another.
+        NotServed: a part that a run on the target `local` can't have here.
+    """
+    _refuse(configuration)
+    script, command = configs.script_or_command(configuration)
+    inputs, variables = configs.inputs_of(configuration, find_dataset, find_reference)
+    ids = configs.ids_of_direct(configuration)
+    python = _python(configuration)
+    interpreter = ""
+    if python.get("userManagedDependencies"):
+        interpreter = str(python.get("interpreterPath") or "python")
+    return {
+        "script": script,
+        "command": _placed(command, variables, ids),
+        "arguments": [
+            _placed(str(one), variables, ids) for one in configs.listed(configuration, "arguments")
+        ],
+        "interpreter": interpreter,
+        "inputs": {name: one for name, one in inputs.items() if one["mode"] != "direct"},
+        "input_variables": variables,
+        "limit_s": configs.count(
+            configuration, "maxRunDurationSeconds", "max_run_duration_seconds", 0
+        ),
+        "keeps_outputs": configs.mapping(configuration, "history").get("outputCollection", True)
+        is not False,
+    }
+
+
+def is_user_managed(configuration: Mapping[str, Any]) -> bool:
+    """Whether the Python is the user's own, and nothing is to be built."""
+    return bool(_python(configuration).get("userManagedDependencies"))
+
+
+def refuse_machine(telemetry: Mapping[str, Any]) -> None:
+    """
+    Raises:
+        NotServed: the client's system is one that the program does not run on.
+    """
+    system = str(telemetry.get("amlClientOSVersion") or "")
+    if system.startswith("Windows"):
+        raise NotServed(
+            "a run on the target `local` of a Windows machine is not served",
+            f"submit it from WSL, or {_CLUSTER}",
+        )
+
+
+def _refuse(configuration: Mapping[str, Any]) -> None:
+    environment = configs.mapping(configuration, "environment")
+    dockers = configs.mapping(configuration, "docker"), configs.mapping(environment, "docker")
+    if dockers[0].get("useDocker") or dockers[1].get("enabled"):
+        raise NotServed(
+            "Docker on the target `local` is not served",
+            f"leave `docker_runtime_config` out, or {_CLUSTER}: images run there without Docker",
+        )
+    framework = str(configuration.get("framework") or "").lower()
+    if framework == "pyspark":
+        raise NotServed("Spark on the target `local` is not served", "run the script by Python")
+    communicator = str(configuration.get("communicator") or "").lower()
+    nodes = configs.count(configuration, "nodeCount", "node_count", 1)
+    if nodes > 1 or communicator not in ("", "none"):
+        raise NotServed(
+            "a distributed run on the target `local` is not served",
+            f"leave `distributed_job_config` out, or {_CLUSTER}",
+        )
+    if configs.mapping(configuration, "outputData"):
+        raise NotServed(
+            "an `OutputFileDatasetConfig` on the target `local` is not served",
+            f"write to `outputs/`, which the run keeps, or {_CLUSTER}",
+        )
+
+
+def _python(configuration: Mapping[str, Any]) -> Mapping[str, Any]:
+    return configs.mapping(configs.mapping(configuration, "environment"), "python")
+
+
+def _placed(text: str, variables: Mapping[str, str], ids: Mapping[str, str]) -> str:
+    text = configs.DATASET.sub(lambda found: ids.get(found[1]) or _place(found[1]), text)
+    return _REFERENCE.sub(lambda found: variables.get(found[1], found[0]), text)
+
+
+def _place(name: str) -> str:
+    return f"${{{{inputs.{name}}}}}"

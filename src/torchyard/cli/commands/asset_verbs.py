@@ -1,0 +1,239 @@
+"""The verbs that data assets and models have in common.
+
+Owns: create, list, show, download, archive, restore of versioned things.
+Leaves: columns and words to data.py and models.py.
+Always: a name may hold its version, `digits:1`, `azureml:digits@latest`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from torchyard.base.errors import TorchyardError
+from torchyard.cli.parsing.options import (
+    Session,
+    archivable,
+    at_most,
+    common,
+    filed,
+    many,
+    named,
+    names_of,
+    tagged,
+    version_of,
+    versioned,
+    warn,
+)
+from torchyard.cli.terminal import tables
+from torchyard.client import Client
+from torchyard.client.assets import Assets
+from torchyard.client.responses import Record
+
+if TYPE_CHECKING:
+    from torchyard.cli.parsing.documents import Document
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the verbs say. `attribute` is the noun's in `Client`, `word` its noun on the command
+    line; `example` a name, `path_example` what stands behind `-p`.
+    """
+
+    noun: str
+    attribute: str
+    word: str
+    types: str
+    example: str
+    path_example: str
+    columns: Sequence[tables.Column]
+
+    def of(self, client: Client) -> Assets:
+        found: Assets = getattr(client, self.attribute)
+        return found
+
+
+def add(group: click.Group, kind: Kind) -> None:
+    """Give `group` the verbs."""
+    for verb in (_create, _list, _show, _download, _archive, _restore):
+        verb(group, kind)
+
+
+def add_without_files(group: click.Group, kind: Kind) -> None:
+    """Give `group` the verbs of what is no file; creating it is its own."""
+    for verb in (_list, _show, _archive, _restore):
+        verb(group, kind)
+
+
+def show_one(session: Session, found: Record) -> None:
+    """One version on one page."""
+    files = found.get("files")
+    shown = dict(found)
+    if isinstance(files, list):
+        shown["files"] = [file["path"] if isinstance(file, dict) else file for file in files]
+    tables.one(session.form, found, lambda: tables.fields(tables.titled(shown)))
+
+
+def _create(group: click.Group, kind: Kind) -> None:
+    @group.command(
+        "create",
+        help=_page(
+            f"Register a version of a {kind.noun}.",
+            f"yard {kind.word} create -n {kind.example} -p {kind.path_example}",
+        ),
+    )
+    @click.option("-n", "--name", default=None, help=f"The {kind.noun}'s name.")
+    @click.option("-v", "--version", default=None, help="The version; the next one when absent.")
+    @click.option(
+        "-p",
+        "--path",
+        default=None,
+        help="A file or folder here, azureml://jobs/<job>/outputs/<output>, or another data URI.",
+    )
+    @click.option("-t", "--type", "type_name", default=None, help=f"{kind.types}.")
+    @click.option("--description", default=None, help="In your words.")
+    @click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags.")
+    @click.option("--datastore", default="", metavar="NAME", help="Taken as `az ml` does.")
+    @click.option("--no-wait", is_flag=True, expose_value=False, help="Taken as `az ml` does.")
+    @common
+    @filed(kind.noun)
+    def create(
+        session: Session,
+        document: Document,
+        path: str | None,
+        type_name: str | None,
+        tags: tuple[str, ...],
+        datastore: str,
+        **given: Any,
+    ) -> None:
+        from torchyard.cli.terminal import progress
+
+        if datastore:
+            warn("`--datastore` is ignored: uploads go to the workspace's own datastore")
+        # A path on the command line is relative to where the command is given, not to the file.
+        folder = document.folder if path is None else Path.cwd()
+        document.fill({"path": path, "type": type_name, "tags": tagged(tags), **given})
+        assets = kind.of(session.client())
+        try:
+            with progress.uploading() as sent:
+                found = assets.create(document.value, folder, sent)
+        except TorchyardError as error:
+            raise document.locate(error) from error.__cause__
+        show_one(session, found)
+
+
+def _list(group: click.Group, kind: Kind) -> None:
+    @group.command(
+        "list",
+        help=_page(
+            f"List {kind.noun}s, the latest version of each.",
+            f"yard {kind.word} list -n {kind.example}",
+        ),
+    )
+    @click.option(
+        "-n",
+        "--name",
+        default="",
+        help="All versions of this one.",
+        shell_complete=names_of(kind.attribute),
+    )
+    @many
+    @archivable
+    @common
+    def list_assets(session: Session, name: str, max_results: int | None, archived: str) -> None:
+        found = kind.of(session.client()).list(name, archived=archived != "no")
+        tables.rows(session.form, at_most(found, archived, max_results), kind.columns)
+
+
+def _show(group: click.Group, kind: Kind) -> None:
+    @group.command(
+        "show",
+        help=_page(
+            f"Show one version of a {kind.noun}.", f"yard {kind.word} show -n {kind.example} -v 1"
+        ),
+    )
+    @named(kind.noun, kind.attribute)
+    @versioned
+    @common
+    def show(session: Session, name: str, version: str, label: str) -> None:
+        name, version = version_of(name, version, label)
+        show_one(session, kind.of(session.client()).get(name, version or "latest"))
+
+
+def _download(group: click.Group, kind: Kind) -> None:
+    @group.command(
+        "download",
+        help=_page(
+            f"Download the files of a {kind.noun}.",
+            f"yard {kind.word} download -n {kind.example} -v 1 -p copies",
+        ),
+    )
+    @named(kind.noun, kind.attribute)
+    @versioned
+    @click.option(
+        "-p",
+        "--download-path",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=Path("."),
+        metavar="DIR",
+        help="Where to; a folder with the name is made in it. Default: here.",
+    )
+    @common
+    def download(
+        session: Session, name: str, version: str, label: str, download_path: Path
+    ) -> None:
+        from torchyard.cli.terminal import progress
+
+        name, version = version_of(name, version, label)
+        assets = kind.of(session.client())
+        with progress.shown("Downloading") as count:
+            written = assets.download(name, version or "latest", download_path, count)
+        tables.files(session.form, written)
+
+
+def _archive(group: click.Group, kind: Kind) -> None:
+    @group.command(
+        "archive",
+        help=_page(
+            f"Hide a {kind.noun}, or one version of it, from lists.",
+            f"yard {kind.word} archive -n {kind.example} -v 1",
+        ),
+    )
+    @named(kind.noun, kind.attribute)
+    @click.option("-v", "--version", default="", help="Only this version; all when absent.")
+    @click.option("-l", "--label", default="", metavar="LABEL", help="Instead: latest.")
+    @common
+    def archive(session: Session, name: str, version: str, label: str) -> None:
+        name, version = version_of(name, version, label)
+        kind.of(session.client()).archive(name, version)
+        _say(session, kind, name, version, archived=True)
+
+
+def _restore(group: click.Group, kind: Kind) -> None:
+    @group.command(
+        "restore",
+        help=_page("Take back `archive`.", f"yard {kind.word} restore -n {kind.example} -v 1"),
+    )
+    @named(kind.noun, kind.attribute)
+    @click.option("-v", "--version", default="", help="Only this version; all when absent.")
+    @click.option("-l", "--label", default="", metavar="LABEL", help="Instead: latest.")
+    @common
+    def restore(session: Session, name: str, version: str, label: str) -> None:
+        name, version = version_of(name, version, label)
+        kind.of(session.client()).restore(name, version)
+        _say(session, kind, name, version, archived=False)
+
+
+def _say(session: Session, kind: Kind, name: str, version: str, *, archived: bool) -> None:
+    which = f"{name}:{version}" if version else name
+    found = {"name": name, "version": version or None, "archived": archived}
+    word = "is archived" if archived else "is back"
+    tables.done(session.form, found, f"{kind.noun.capitalize()} `{which}` {word}.")
+
+
+def _page(what: str, example: str) -> str:
+    return f"{what}\n\nExample: {example}"

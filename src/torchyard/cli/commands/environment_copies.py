@@ -1,0 +1,137 @@
+"""`yard environment export`, `save`, `load`, `clone`: environments taken elsewhere and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from torchyard.cli.parsing.group import Verb
+from torchyard.cli.parsing.options import (
+    Session,
+    common,
+    named,
+    reference_of,
+    version_of,
+    versioned,
+    warn,
+)
+from torchyard.cli.terminal import tables
+
+
+@click.command("export", cls=Verb)
+@named("environment", "environments")
+@versioned
+@click.option(
+    "--format",
+    type=click.Choice(("dockerfile", "requirements", "conda"), case_sensitive=False),
+    default="dockerfile",
+    show_default=True,
+    help="Which file.",
+)
+@click.option(
+    "--file",
+    "-f",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=None,
+    metavar="FILE",
+    help="Where to write it; printed when absent.",
+)
+@common
+def export(
+    session: Session, name: str, version: str, label: str, format: str, file: Path | None
+) -> None:
+    """Write an environment as a Dockerfile, requirements.txt or conda.yml, for elsewhere.
+
+    Example: yard environment export -n vision --format requirements -f requirements.txt
+    """
+    found = session.client().environments.export(reference_of(name, version, label), format)
+    if found["source"] != "lock":
+        warn(
+            f"`{found['name']}` was never built here: these are the packages that were asked for; "
+            f"`yard environment build {name}` locks them"
+        )
+    if file is None:
+        tables.one(session.form, found, lambda: found["text"].rstrip("\n"))
+        return
+    file.write_text(found["text"], encoding="utf-8")
+    tables.done(session.form, {**found, "path": str(file)}, f"Wrote `{file}`.")
+
+
+@click.command("save", cls=Verb)
+@named("environment", "environments")
+@versioned
+@click.option(
+    "-d",
+    "--directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=None,
+    metavar="DIR",
+    help="Where; a folder of the environment's name when absent.",
+)
+@click.option("--overwrite", is_flag=True, help="Write into a folder that is there.")
+@common
+def save(
+    session: Session,
+    name: str,
+    version: str,
+    label: str,
+    directory: Path | None,
+    overwrite: bool,
+) -> None:
+    """Save an environment as files that azureml-core reads, too, easy to change.
+
+    Example: yard environment save -n acpt-pytorch-2.13-cpu -d mine
+    """
+    reference = reference_of(name, version, label)
+    place = directory or Path(version_of(name, "", "")[0])
+    environments = session.client().environments
+    written = environments.save_to_directory(reference, place, overwrite=overwrite, say=warn)
+    body = {"directory": str(place), "files": [str(file) for file in written]}
+    tables.done(session.form, body, "\n".join(f"Wrote `{file}`." for file in written))
+
+
+@click.command("load", cls=Verb)
+@click.argument("given", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "-d",
+    "--directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=None,
+    metavar="DIR",
+    help="What `save`, or azureml-core's `save_to_directory`, wrote.",
+)
+@click.option("-n", "--name", default="", help="Its name; the saved one when absent.")
+@common
+def load(session: Session, given: Path | None, directory: Path | None, name: str) -> None:
+    """Register the next version of an environment from a folder that `save` wrote.
+
+    Example: yard environment load -d mine -n vision
+    """
+    place = directory or given
+    if place is None:
+        raise click.UsageError("The folder is missing: write '-d DIR'.")
+    environments = session.client().environments
+    document = environments.load_from_directory(place, warn)
+    if name:
+        document["name"] = name
+    _print(session, environments.create(document, place))
+
+
+@click.command("clone", cls=Verb)
+@named("environment", "environments")
+@versioned
+@click.option("--new-name", required=True, metavar="NAME", help="How the clone is called.")
+@common
+def clone(session: Session, name: str, version: str, label: str, new_name: str) -> None:
+    """Register a copy of an environment under a name of your own.
+
+    Example: yard environment clone -n acpt-pytorch-2.13-cpu --new-name vision
+    """
+    reference = reference_of(name, version, label)
+    _print(session, session.client().environments.clone(reference, new_name))
+
+
+def _print(session: Session, found: Any) -> None:
+    tables.one(session.form, found, lambda: tables.fields(tables.titled(found)))

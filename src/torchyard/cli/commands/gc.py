@@ -1,0 +1,155 @@
+"""`yard gc`: room on the server's disk.
+
+Owns: the verb, its sizes and times, its page.
+Leaves: what goes and what stays to the server.
+Always: it says what it removed, and with `--explain` why the rest stays.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+from torchyard.base.errors import InvalidInput
+from torchyard.cli.parsing import amounts
+from torchyard.cli.parsing.group import Verb
+from torchyard.cli.parsing.options import Session, common
+from torchyard.cli.terminal import tables
+
+_TIMES_S = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+# A budget that is asked to be none, as `--budget none`: other than one that is not given.
+_NONE = -1
+_OPTIONS = {
+    "older_than_s": "--older-than",
+    "budget_bytes": "--budget",
+    "logs_bytes": "--logs",
+    "caches_bytes": "--caches",
+}
+_COLUMNS: list[tables.Column] = [
+    ("ACTION", lambda row: row["action"]),
+    ("KIND", lambda row: row["kind"]),
+    ("NAME", lambda row: row["name"]),
+    ("SIZE", lambda row: _megabytes(row["size_bytes"])),
+    ("WHY", lambda row: row["why"]),
+]
+
+
+class _Size(click.ParamType):  # type: ignore[type-arg]
+    name = "size"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        if value == "none":
+            return _NONE
+        try:
+            return amounts.size_bytes(str(value))
+        except InvalidInput as error:
+            self.fail(f"{error.message}: write `50GB`, or `none`", param, ctx)
+
+
+class _Time(click.ParamType):  # type: ignore[type-arg]
+    name = "time"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)([mhdw])", str(value))
+        if found is None:
+            self.fail(f"`{value}` is no time: write `14d`, `12h` or `30m`", param, ctx)
+        return float(found[1]) * _TIMES_S[found[2]]
+
+
+@click.command("gc", cls=Verb)
+@click.option("--dry-run", is_flag=True, help="Remove nothing; say what would go.")
+@click.option("--explain", is_flag=True, help="Say of everything why it goes or stays.")
+@click.option(
+    "--older-than",
+    type=_Time(),
+    default=None,
+    metavar="TIME",
+    help="Environments, inputs and caches unused for so long go.  [default: 14d]",
+)
+@click.option(
+    "--budget",
+    type=_Size(),
+    default=None,
+    metavar="SIZE",
+    help="Environments and inputs beyond it go too, the longest unused first.",
+)
+@click.option(
+    "--logs",
+    type=_Size(),
+    default=None,
+    metavar="SIZE",
+    help="Logs of ended jobs beyond it go, the oldest first; without it none do.",
+)
+@click.option(
+    "--caches",
+    type=_Size(),
+    default=None,
+    metavar="SIZE",
+    help="What uv has downloaded goes when it is larger.",
+)
+@click.option(
+    "--save",
+    is_flag=True,
+    help="Remove nothing; keep these options for every later `yard gc`, and show what is kept. "
+    "`none` takes a budget back.",
+)
+@common
+def gc(
+    session: Session,
+    dry_run: bool,
+    explain: bool,
+    older_than: float | None,
+    budget: int | None,
+    logs: int | None,
+    caches: int | None,
+    save: bool,
+) -> None:
+    """Make room on the server's disk: remove what no job, model or data needs.
+
+    Example: yard gc --explain --dry-run
+    """
+    given = {
+        "older_than_s": older_than,
+        "budget_bytes": budget,
+        "logs_bytes": logs,
+        "caches_bytes": caches,
+    }
+    wishes = {
+        name: None if value == _NONE else value
+        for name, value in given.items()
+        if value is not None
+    }
+    transport = session.client().transport
+    if save:
+        if dry_run or explain:
+            raise click.UsageError("'--save' removes nothing: leave '--dry-run' and '--explain'.")
+        kept: dict[str, Any] = transport.call("PATCH", "/v1/gc/settings", wishes)
+        tables.one(session.form, kept, lambda: _kept(kept))
+        return
+    done: dict[str, Any] = transport.post("/v1/gc", {"dry_run": dry_run, **wishes})
+    things = [row for row in done["things"] if explain or row["action"] != "kept"]
+    tables.one(session.form, {**done, "things": things}, lambda: _page(done, things))
+
+
+def _kept(settings: dict[str, Any]) -> str:
+    lines = []
+    for name, option in _OPTIONS.items():
+        value = settings[name]
+        shown = "none" if value is None else _megabytes(value)
+        if name == "older_than_s":
+            shown = f"{value / _TIMES_S['d']:g}d"
+        by = "stored" if name in settings["stored"] else "default"
+        lines.append(f"{option:<14}{shown:>16}  ({by})")
+    return "\n".join(lines)
+
+
+def _page(done: dict[str, Any], things: list[dict[str, Any]]) -> str:
+    freed = _megabytes(done["freed_bytes"])
+    said = f"{freed} would be freed." if done["dry_run"] else f"{freed} freed."
+    return f"{tables.table_text(things, _COLUMNS)}\n\n{said}" if things else said
+
+
+def _megabytes(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:,.1f} MB"

@@ -1,0 +1,192 @@
+"""`yard login`, `logout`, `whoami`: which server commands go to, and as whom.
+
+Owns: asking for a token, trying it, the verbs' words.
+Leaves: keeping it to base/logins.py, what counts before it to base/settings.py.
+Always: a token is asked for without showing it, never taken from the command line, and kept only
+once the server has taken it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from torchyard.base import logins
+from torchyard.base.errors import InvalidInput, NotAuthenticated, Unreachable
+from torchyard.base.http import Transport
+from torchyard.cli.parsing.group import Verb
+from torchyard.cli.parsing.options import Session, common, warn
+from torchyard.cli.terminal import tables
+
+_LOOPBACK = ("http://127.0.0.1:", "http://localhost:", "http://[::1]:")
+
+
+@click.command("login", cls=Verb)
+@click.argument("url", required=False)
+@click.option(
+    "--token-file", default="", metavar="FILE", help="Read the token from it; - is standard input."
+)
+@click.option(
+    "--ca-cert",
+    default="",
+    metavar="FILE",
+    help="Trust this certificate (PEM), as of a private CA.",
+)
+@common
+def login(session: Session, url: str | None, token_file: str, ca_cert: str) -> None:
+    """Have commands go to the server at URL; asks for the token, which its owner gave you.
+
+    Without URL, lists the servers that are known. A server that is known is gone back to without
+    a token. TORCHYARD_URL and TORCHYARD_TOKEN count before it.
+
+    \b
+    Example: yard login https://gpu-box:8766 --ca-cert team-ca.pem
+             yard login https://gpu-box:8766 --token-file - < token.txt
+    """
+    home = session.settings.home
+    known = logins.read(home)
+    if not url:
+        _list(session, known)
+        return
+    address = logins.url_of(url)
+    before = known.servers.get(address, logins.Login(address))
+    trusted = str(Path(ca_cert).absolute()) if ca_cert else before.ca_cert
+    token = before.token if before.token and not token_file else _asked(address, token_file)
+    made = logins.Login(address, token, trusted)
+    try:
+        found = _tried(session, made)
+    except NotAuthenticated:
+        if token != before.token or token_file:
+            raise
+        made = dataclasses.replace(made, token=_asked(address, ""))
+        found = _tried(session, made)
+    logins.write(home, known.with_login(dataclasses.replace(made, user=found["user"])))
+    if not address.startswith(("https://", *_LOOPBACK)):
+        warn(f"`{address}` has no TLS: the token goes over the network in the clear")
+    for name in ("TORCHYARD_URL", "TORCHYARD_TOKEN"):
+        if _is_set(name):
+            warn(f"{name} is set and counts before this login; unset it")
+    body = {**found, "server": address}
+    role = found["role"] or "nobody yet"
+    text = f"Logged in to {address} as {found['user']}: {role} in `{found['workspace']}`."
+    tables.one(session.form, body, lambda: text)
+
+
+@click.command("logout", cls=Verb)
+@click.argument("url", required=False)
+@click.option("--revoke", is_flag=True, help="Have the server forget the token, too.")
+@common
+def logout(session: Session, url: str | None, revoke: bool) -> None:
+    """Forget the token of the server at URL, or of the one commands go to.
+
+    Example: yard logout --revoke
+    """
+    home = session.settings.home
+    known = logins.read(home)
+    address = logins.url_of(url) if url else known.current
+    login = known.servers.get(address)
+    if login is None:
+        raise InvalidInput(
+            f"there is no login to `{address}`" if address else "you are logged in to no server",
+            "see the servers that are known with `yard login`",
+        )
+    if revoke:
+        _revoke(login)
+    logins.write(home, known.without(address))
+    body = {"server": address, "revoked": revoke}
+    tables.done(session.form, body, f"Logged out of {address}.")
+
+
+@click.command("whoami", cls=Verb)
+@common
+def whoami(session: Session) -> None:
+    """Say who you are: name, server, workspace, role, and until when the token is good.
+
+    Example: yard whoami
+    """
+    client = session.client()
+    found = {**client.users.me(), "server": client.transport.url}
+    ends = tables.moment(found["expires_at"]) or "never"
+    rows = [
+        ("Name", found["user"]),
+        ("Server", found["server"]),
+        ("Workspace", found["workspace"]),
+        ("Role", found["role"] or "none: ask an owner, see `yard user list`"),
+        ("Job", found["job"]),
+        ("Token", found["token"]),
+        ("Token ends", ends),
+    ]
+    tables.one(session.form, found, lambda: tables.fields(rows))
+
+
+def _list(session: Session, known: logins.Logins) -> None:
+    rows = [
+        {"server": url, "user": one.user, "current": url == known.current}
+        for url, one in known.servers.items()
+    ]
+    columns: list[tables.Column] = [
+        ("SERVER", lambda row: row["server"]),
+        ("USER", lambda row: row["user"]),
+        ("MEANT", lambda row: "yes" if row["current"] else ""),
+    ]
+    tables.rows(session.form, rows, columns)
+
+
+def _asked(address: str, token_file: str) -> str:
+    if token_file == "-":
+        token = sys.stdin.read().strip()
+    elif token_file:
+        try:
+            token = Path(token_file).read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is no text"
+            raise InvalidInput(
+                f"`{token_file}` can't be read ({reason})", "check the path and its permissions"
+            ) from error
+    elif sys.stdin.isatty():
+        token = str(click.prompt(f"Token for {address}", hide_input=True, err=True)).strip()
+    else:
+        raise InvalidInput(
+            "nobody is here to be asked for a token", "give `--token-file FILE`, or - for stdin"
+        )
+    if not token or any(c.isspace() or not c.isprintable() for c in token):
+        raise InvalidInput("that is no token", "it is one word that begins with `yard_p_`")
+    return token
+
+
+def _tried(session: Session, made: logins.Login) -> dict[str, Any]:
+    """What the server says of who one is."""
+    from torchyard.client.connection import workspace_meant
+
+    transport = Transport(made.url, made.token, ca_cert=made.ca_cert)
+    try:
+        meant = session.workspace or workspace_meant(session.settings, Path.cwd())
+        found: dict[str, Any] = transport.get("/v1/whoami", {"workspace": meant})
+        if not isinstance(found, dict) or "user" not in found:
+            raise Unreachable(
+                f"what answers at `{made.url}` is no torchyard server", "check the address"
+            )
+        return found
+    finally:
+        transport.close()
+
+
+def _revoke(login: logins.Login) -> None:
+    transport = Transport(login.url, login.token, ca_cert=login.ca_cert)
+    try:
+        me = transport.get("/v1/whoami")
+        transport.delete(f"/v1/users/{me['user']}/tokens/{me['token']}")
+    except NotAuthenticated:
+        pass  # it was good no more
+    finally:
+        transport.close()
+
+
+def _is_set(name: str) -> bool:
+    from torchyard.base import settings
+
+    return settings.is_set(name)

@@ -1,0 +1,173 @@
+"""`yard quota …`: how much of a workspace people may use, and asking for more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from torchyard.base.errors import InvalidInput, nearest
+from torchyard.cli.parsing import amounts
+from torchyard.cli.parsing.group import noun
+from torchyard.cli.parsing.options import Session, common
+from torchyard.cli.terminal import tables
+from torchyard.client.times import duration
+
+group = noun("quota")
+
+# Under which name people write each, and how its value is read and shown.
+_READ = {
+    "nodes": ("nodes", amounts.number),
+    "gpus": ("gpus", amounts.number),
+    "cores": ("cores", amounts.number),
+    "jobs": ("jobs", amounts.number),
+    "run_time": ("run_time_s", amounts.seconds),
+    "run_time_s": ("run_time_s", amounts.seconds),
+    "storage": ("storage_bytes", amounts.size_bytes),
+    "storage_bytes": ("storage_bytes", amounts.size_bytes),
+}
+_SHOWN = "nodes, gpus, cores, jobs, run_time, storage"
+
+
+_COLUMNS: list[tables.Column] = [
+    ("WHO", lambda row: _who(row["user"])),
+    ("QUOTA", lambda row: row["name"]),
+    ("USED", lambda row: _amount(row["name"], row["used"])),
+    ("MOST", lambda row: _amount(row["name"], row["most"])),
+    ("SET BY", lambda row: row["set_by"]),
+]
+_REQUEST_COLUMNS: list[tables.Column] = [
+    ("ID", lambda row: row["id"]),
+    ("WHO", lambda row: row["user"]),
+    ("QUOTA", lambda row: row["name"]),
+    ("WANTED", lambda row: _amount(row["name"], row["most"])),
+    ("STATE", lambda row: row["state"]),
+    ("ASKED", lambda row: tables.moment(row["asked_at"])),
+    ("REASON", lambda row: row["reason"]),
+    ("ANSWER", lambda row: row["answer"]),
+]
+
+
+@group.command("list")
+@common
+def list_limits(session: Session) -> None:
+    """List limits, with what is in use; there are none until somebody sets them.
+
+    Contributors and owners see all, others those that bind them.
+
+    Example: yard quota list
+    """
+    tables.rows(session.form, session.client().quotas.list(), _COLUMNS)
+
+
+@group.command("set")
+@click.argument("limits", nargs=-1, required=True, metavar="NAME=NUMBER...")
+@click.option("--user", default="", metavar="NAME", help="Of this person.")
+@click.option("--each-user", is_flag=True, help="Of each person who has none of their own.")
+@common
+def set_limits(session: Session, limits: tuple[str, ...], user: str, each_user: bool) -> None:
+    """Limit nodes, gpus, cores, jobs (at once), run_time (of a job) and storage.
+
+    Without `--user` or `--each-user` of the whole workspace together. `NAME=none` ends a limit.
+
+    \b
+    Example: yard quota set nodes=8 gpus=4
+             yard quota set nodes=2 run_time=12h storage=50GB --each-user
+             yard quota set nodes=none --user anna
+    """
+    if user and each_user:
+        raise click.UsageError("'--user' and '--each-user' exclude each other.")
+    wanted = dict(_limit(text) for text in limits)
+    client = session.client()
+    found = client.quotas.set(wanted, "*" if each_user else user)
+    columns = [column for column in _COLUMNS if column[0] != "USED"]
+    if not found and session.form.kind == "table":
+        click.echo("No limit is left there.", err=True)
+        return
+    tables.rows(session.form, found, columns)
+
+
+@group.command("request")
+@click.argument("limit", metavar="NAME=NUMBER")
+@click.option("--reason", default="", help="Why; the owners read it.")
+@common
+def request(session: Session, limit: str, reason: str) -> None:
+    """Ask the workspace's owners for more.
+
+    Example: yard quota request nodes=4 --reason "the large model needs four"
+    """
+    name, most = _limit(limit)
+    if most is None:
+        raise InvalidInput(f"`{limit}` asks for nothing", "write a number")
+    made = session.client().quotas.request(name, most, reason)
+    owners = ", ".join(f"`{owner}`" for owner in made["owners"])
+    text = f"Asked, as request {made['id']}; {owners} can answer: `yard quota requests`"
+    tables.one(session.form, made, lambda: text)
+
+
+@group.command("requests")
+@common
+def requests(session: Session) -> None:
+    """List what was asked for, newest first.
+
+    Example: yard quota requests
+    """
+    tables.rows(session.form, session.client().quotas.requests(), _REQUEST_COLUMNS)
+
+
+@group.command("approve")
+@click.argument("request_id", metavar="ID")
+@click.option("--answer", default="", help="In your words.")
+@common
+def approve(session: Session, request_id: str, answer: str) -> None:
+    """Give the person what they asked for.
+
+    Example: yard quota approve 1f3a9c20
+    """
+    _answer(session, request_id, True, answer)
+
+
+@group.command("deny")
+@click.argument("request_id", metavar="ID")
+@click.option("--answer", default="", help="In your words.")
+@common
+def deny(session: Session, request_id: str, answer: str) -> None:
+    """Refuse it.
+
+    Example: yard quota deny 1f3a9c20 --answer "next week"
+    """
+    _answer(session, request_id, False, answer)
+
+
+def _answer(session: Session, request_id: str, approve: bool, words: str) -> None:
+    found = session.client().quotas.answer(request_id, approve, words)
+    amount = _amount(found["name"], found["most"])
+    text = f"{found['state'].capitalize()}: `{found['name']}` {amount} for `{found['user']}`."
+    tables.done(session.form, found, text)
+
+
+def _limit(text: str) -> tuple[str, int | None]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InvalidInput(f"`{text}` is no limit", "write `nodes=4`, or `nodes=none`")
+    key = name.strip().lower().replace("-", "_")
+    if key not in _READ:
+        near = nearest(key, list(_READ))
+        raise InvalidInput(
+            f"there is no quota `{name}`",
+            f"did you mean `{near}`?" if near else f"one of: {_SHOWN}",
+        )
+    known, read = _READ[key]
+    return known, None if value.lower() == "none" else read(value)
+
+
+def _who(user: str) -> str:
+    return {"": "(all together)", "*": "(each)"}.get(user, user)
+
+
+def _amount(name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if name == "storage_bytes":
+        return f"{value / 1e9:,.2f} GB"
+    return duration(value) if name == "run_time_s" else str(value)

@@ -1,0 +1,256 @@
+"""`yard server …`: the server of this machine, or those that share its home."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from torchyard.base.errors import Conflict, Internal, NotFound
+from torchyard.base.machine import host_of
+from torchyard.cli.parsing.group import noun
+from torchyard.cli.parsing.options import Session, common
+from torchyard.cli.terminal import tables
+
+group = noun("server")
+
+_LOOK_S = 0.2
+
+
+@group.command("start")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=None,
+    metavar="PORT",
+    help="Which port; kept after.",
+)
+@common
+def start(session: Session, port: int | None) -> None:
+    """Start the server of this machine, if it does not run.
+
+    Example: yard server start --port 8765
+    """
+    from torchyard.client import embedded
+
+    _refuse_beside_shared(session)
+    _warn_of_url(session)
+    before = embedded.find(session.settings)
+    running = embedded.ensure(session.settings, port=port)
+    if before == running and port is not None and not running.url.endswith(f":{port}"):
+        click.echo(
+            f"warning: the server runs already, `--port {port}` is ignored; stop it first", err=True
+        )
+    word = "runs already" if before == running else "runs"
+    body = {"status": "running", "url": running.url, "pid": running.pid}
+    tables.one(session.form, body, lambda: f"The server {word} at {running.url}")
+
+
+@group.command("stop")
+@common
+def stop(session: Session) -> None:
+    """Stop the server of this machine, or all that share its home. Jobs go on without them.
+
+    Example: yard server stop
+    """
+    from torchyard.client import embedded
+
+    _warn_of_url(session)
+    ended = embedded.stop_all(session.settings)
+    left = list(embedded.living(session.settings))
+    lines = [f"The server (pid {one.pid}) is stopped." for one in ended]
+    lines += [f"The server at {one.url} runs on, on {host_of(one.machine)}." for one in left]
+    body: dict[str, Any] = {"status": "stopped", "pid": ended[0].pid if ended else None}
+    if len(ended) + len(left) > 1:
+        body["servers"] = [{"pid": one.pid, "url": one.url} for one in ended]
+        body["elsewhere"] = [{"url": one.url, "host": host_of(one.machine)} for one in left]
+    tables.one(session.form, body, lambda: "\n".join(lines or ["No server runs."]))
+
+
+@group.command("status")
+@common
+def status(session: Session) -> int:
+    """Say whether the server runs; exit code 1 when it does not. Several that share the home
+    are all shown, and each has to run.
+
+    Example: yard server status -o json
+    """
+    from torchyard.client import embedded
+
+    settings = session.settings
+    running = [] if settings.url else list(embedded.living(settings))
+    body: dict[str, Any] = {
+        "status": "stopped",
+        "url": settings.url or None,
+        "pid": None,
+        "version": None,
+        "home": None if settings.url else str(settings.home),
+    }
+    shown = [
+        {**body, **_health(url, settings.ca_cert)}
+        for url in [settings.url, *(one.url for one in running)]
+        if url
+    ]
+    body |= shown[0] if shown else {}
+    if len(shown) > 1:
+        hosts = [host_of(one.machine) for one in running]
+        body["status"] = next(
+            (one["status"] for one in shown if one["status"] != "running"), "running"
+        )
+        body["servers"] = [
+            {"host": host, **{key: one[key] for key in ("url", "pid", "status")}}
+            for host, one in zip(hosts, shown, strict=True)
+        ]
+    tables.one(session.form, body, lambda: _status_text(body))
+    return 0 if body["status"] == "running" else 1
+
+
+def _status_text(body: dict[str, Any]) -> str:
+    """The fields of one server, and a line for each when there are several."""
+    servers = body.get("servers", ())
+    text = tables.fields(tables.titled({k: v for k, v in body.items() if k != "servers"}))
+    lines = [
+        f"  {one['url']} on {one['host']} (pid {one['pid']}): {one['status']}" for one in servers
+    ]
+    return "\n".join([text, "Servers:", *lines]) if lines else text
+
+
+def _health(url: str, ca_cert: str) -> dict[str, Any]:
+    """What a server says of itself, or that it says nothing."""
+    from torchyard.base.errors import Unreachable
+    from torchyard.base.http import Transport
+
+    transport = Transport(url, "", timeout_s=5.0, ca_cert=ca_cert)
+    try:
+        health = transport.get("/health")
+    except Unreachable:
+        return {"url": url, "status": "not answering"}
+    finally:
+        transport.close()
+    if not isinstance(health, dict) or not {"pid", "version"} <= set(health):
+        return {"url": url, "status": "no torchyard server"}
+    found = {"url": url, "status": "running", "pid": health["pid"], "version": health["version"]}
+    if health.get("trouble"):
+        found |= {"status": "in trouble", "trouble": health["trouble"]}
+    return found
+
+
+@group.command("logs")
+@click.option("-f", "--follow", is_flag=True, help="Go on as the log grows.")
+@click.option(
+    "--lines",
+    type=click.IntRange(min=1),
+    default=100,
+    metavar="COUNT",
+    show_default=True,
+    help="The last so many.",
+)
+@common
+def logs(session: Session, follow: bool, lines: int) -> None:
+    """Print the server's log.
+
+    Example: yard server logs -f
+    """
+    from torchyard.client import embedded
+
+    file = session.settings.server_log
+    if not file.exists():
+        raise NotFound(f"there is no log `{file}`", "no server has run here; `yard server start`")
+    text = embedded.log_tail(session.settings, lines)
+    offset = file.stat().st_size
+    if text:
+        click.echo(text)
+    while follow:
+        with open(file, "rb") as log:
+            # Somebody who cut it short made room, and what follows begins anew.
+            log.seek(offset if log.seek(0, 2) >= offset else 0)
+            content = log.read()
+            offset = log.tell()
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+        time.sleep(_LOOK_S)
+
+
+@group.command("backup")
+@click.argument("target", type=click.Path(path_type=Path))
+@common
+def backup(session: Session, target: Path) -> None:
+    """Write records and files of this machine's server into a FILE.tar or a folder.
+
+    The server may run meanwhile. FILE may also end with `.tar.gz`.
+
+    Example: yard server backup /mnt/backups/monday.tar
+    """
+    _warn_of_url(session)
+    done = _run_backups(session, "backup", str(target))
+    text = f"{done['files']:,} files, {done['size_bytes'] / 1e6:,.1f} MB, are in {done['path']}"
+    tables.one(session.form, done, lambda: text)
+
+
+@group.command("restore")
+@click.argument("source", type=click.Path(path_type=Path))
+@click.option(
+    "--database", metavar="URL", default="", help="Where the records go; default: into the home."
+)
+@common
+def restore(session: Session, source: Path, database: str) -> None:
+    """Make the home folder TORCHYARD_HOME, which must be empty, from a backup.
+
+    Example: yard server restore /mnt/backups/monday.tar
+    """
+    _warn_of_url(session)
+    options = ["--database", database] if database else []
+    done = _run_backups(session, "restore", str(source), *options)
+    text = (
+        f"{done['files']:,} files, {done['size_bytes'] / 1e6:,.1f} MB, are in {done['path']}; "
+        "start with `yard server start`"
+    )
+    tables.one(session.form, done, lambda: text)
+
+
+def _run_backups(session: Session, *arguments: str) -> dict[str, Any]:
+    """What the program says when it is done; its errors are the command's."""
+    import json
+    import subprocess
+
+    command = [sys.executable, "-m", "torchyard.backups", arguments[0]]
+    command += ["--home", str(session.settings.home), *arguments[1:]]
+    ended = subprocess.run(command, stdout=subprocess.PIPE)
+    if ended.returncode < 0:
+        raise Internal(
+            f"the {arguments[0]} was killed by signal {-ended.returncode}",
+            "nothing of it is there; try again, and see whether memory ran out (`dmesg`)",
+        )
+    if ended.returncode != 0:
+        raise SystemExit(ended.returncode)
+    done: dict[str, Any] = json.loads(ended.stdout)
+    return done
+
+
+def _warn_of_url(session: Session) -> None:
+    settings = session.settings
+    if not settings.url:
+        return
+    where = "TORCHYARD_URL" if settings.url_from == "TORCHYARD_URL" else f"({settings.url_from})"
+    click.echo(
+        f"warning: commands go to {where}, {settings.url}, not to this machine's server",
+        err=True,
+    )
+
+
+def _refuse_beside_shared(session: Session) -> None:
+    """
+    Raises:
+        Conflict: the machine's administrator named a shared server, and nobody asked for another.
+    """
+    settings = session.settings
+    if settings.url and settings.url_from not in ("TORCHYARD_URL", "yard login"):
+        raise Conflict(
+            f"this machine has a shared server at `{settings.url}` ({settings.url_from})",
+            f"use that one: `yard login {settings.url}`; for one of your own set TORCHYARD_HOME "
+            "to a folder",
+        )

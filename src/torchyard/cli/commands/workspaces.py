@@ -1,0 +1,217 @@
+"""`yard workspace …`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from torchyard.base.errors import InvalidInput, TorchyardError
+from torchyard.cli.parsing.group import noun
+from torchyard.cli.parsing.options import Session, changes_from, common, confirm, filed, tagged
+from torchyard.cli.terminal import tables
+
+if TYPE_CHECKING:
+    from torchyard.cli.parsing.documents import Document
+
+group = noun("workspace")
+
+_COLUMNS: list[tables.Column] = [
+    ("NAME", lambda workspace: workspace["name"]),
+    ("LOCATION", lambda workspace: workspace.get("location")),
+    ("RESOURCE GROUP", lambda workspace: workspace.get("resource_group")),
+    ("SUBSCRIPTION", lambda workspace: workspace.get("subscription_id")),
+]
+_MAP_COLUMNS: list[tables.Column] = [
+    ("PREFIX", lambda found: found["prefix"]),
+    ("TARGET", lambda found: found["target"]),
+]
+
+
+@group.command("create")
+@click.option("-n", "--name", default=None, help="The workspace's name.")
+@click.option("-l", "--location", default=None, help="Where it is, in your words.")
+@click.option("--display-name", default=None, help="How it is called in lists.")
+@click.option("--description", default=None, help="In your words.")
+@click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags.")
+@click.option("--no-wait", is_flag=True, expose_value=False, help="Taken as `az ml` does.")
+@common
+@filed("workspace")
+def create(session: Session, document: Document, tags: tuple[str, ...], **given: Any) -> None:
+    """Create a workspace; its jobs, data and models are seen in no other.
+
+    Example: yard workspace create -n vision
+    """
+    azure = {
+        "resource_group": session.resource_group or None,
+        "subscription_id": session.subscription or None,
+        "name": session.workspace or None if given["name"] is None else None,
+    }
+    document.fill(azure)
+    document.fill({"tags": tagged(tags), **given})
+    if not document.value.get("name"):
+        raise InvalidInput("a workspace needs a name", "give one with `--name`")
+    try:
+        found = session.client().workspaces.create(document.value)
+    except TorchyardError as error:
+        raise document.locate(error) from error.__cause__
+    _print(session, found)
+
+
+@group.command("show")
+@click.argument("given", metavar="[NAME]", required=False)
+@click.option("-n", "--name", default="", help="The workspace; the one meant here when absent.")
+@common
+def show(session: Session, given: str | None, name: str) -> None:
+    """Show the workspace.
+
+    Example: yard workspace show
+    """
+    wanted = _one_name(name, given)
+    client = session.client()
+    _print(session, client.workspaces.get(wanted or client.workspace))
+
+
+@group.command("list")
+@common
+def list_workspaces(session: Session) -> None:
+    """List workspaces.
+
+    Example: yard workspace list
+    """
+    tables.rows(session.form, session.client().workspaces.list(), _COLUMNS)
+
+
+@group.command("update")
+@click.argument("given", metavar="[NAME]", required=False)
+@click.option("-n", "--name", default="", help="The workspace; the one meant here when absent.")
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="A.B=VALUE",
+    help="description, retention_days, rehearse_on_cpu, allow_substitutes.",
+)
+@click.option("--description", default=None, help="In your words.")
+@click.option(
+    "--retention-days",
+    type=click.IntRange(min=0),
+    default=None,
+    metavar="DAYS",
+    help="Delete jobs that ended longer ago; 0 keeps them for ever.",
+)
+@click.option(
+    "--rehearse-on-cpu/--no-rehearse-on-cpu",
+    default=None,
+    help="Rehearse jobs on the CPU unless they say otherwise.",
+)
+@click.option(
+    "--allow-substitutes",
+    type=click.Choice(("true", "false"), case_sensitive=False),
+    default=None,
+    callback=lambda context, parameter, value: None if value is None else value == "true",
+    help="Whether torchyard's own may take the place of Azure ML's published environments and "
+    "images. Default: unless the server is shared.",
+)
+@click.option("-y", "--yes", is_flag=True, help="Don't ask.")
+@common
+def update(
+    session: Session,
+    given: str | None,
+    name: str,
+    assignments: tuple[str, ...],
+    yes: bool,
+    **options: Any,
+) -> None:
+    """Change a workspace's description, how long it keeps jobs, whether it rehearses them, or
+    whether torchyard's environments may take the place of published ones (owners only).
+
+    Jobs that models or data were registered from stay; so do those that run.
+
+    Example: yard workspace update --retention-days 90
+    """
+    keys = ("description", "retention_days", "rehearse_on_cpu", "allow_substitutes")
+    changes = changes_from(assignments, options, keys)
+    wanted = _one_name(name, given)
+    client = session.client()
+    workspace = wanted or client.workspace
+    days = changes.get("retention_days")
+    if isinstance(days, int) and days:
+        confirm(f"Delete jobs of workspace `{workspace}` {days} days after their end?", yes)
+    _print(session, client.workspaces.update(workspace, changes))
+
+
+@group.command("config")
+@click.option(
+    "-p",
+    "--path",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("."),
+    metavar="DIR",
+    help="Where `.azureml/config.json` is written. Default: here.",
+)
+@common
+def config(session: Session, path: Path) -> None:
+    """Write config.json, which Azure ML's SDKs and `yard` read, into `.azureml/`.
+
+    Example: yard workspace config -w vision
+    """
+    client = session.client()
+    found = client.workspaces.get(client.workspace)
+    body = {
+        "subscription_id": found["subscription_id"],
+        "resource_group": found["resource_group"],
+        "workspace_name": found["name"],
+    }
+    file = path / ".azureml" / "config.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(body, indent=2) + "\n")
+    tables.one(session.form, body, lambda: f"Wrote {file}")
+
+
+@group.command("map-url")
+@click.argument("prefix", required=False)
+@click.argument("target", required=False)
+@common
+def map_url(session: Session, prefix: str | None, target: str | None) -> None:
+    """Read URLs that begin with PREFIX from TARGET instead; without both, list what is mapped.
+
+    Example: yard workspace map-url https://data.example.org/mnist
+    azureml://datastores/nas/paths/mnist
+    """
+    client = session.client()
+    if prefix is None:
+        tables.rows(session.form, client.workspaces.url_maps(client.workspace), _MAP_COLUMNS)
+        return
+    if target is None:
+        raise click.UsageError(
+            "The target is missing: write 'PREFIX TARGET', the target as "
+            "'azureml://datastores/<datastore>/paths/<path>'."
+        )
+    found = client.workspaces.map_url(client.workspace, prefix, target)
+    tables.done(session.form, found, f"URLs that begin with `{prefix}` are read from `{target}`.")
+
+
+@group.command("unmap-url")
+@click.argument("prefix")
+@common
+def unmap_url(session: Session, prefix: str) -> None:
+    """Read URLs that begin with PREFIX from where they say again.
+
+    Example: yard workspace unmap-url https://data.example.org/mnist
+    """
+    client = session.client()
+    client.workspaces.unmap_url(client.workspace, prefix)
+    tables.done(session.form, {"prefix": prefix}, f"`{prefix}` is mapped no more.")
+
+
+def _one_name(name: str, given: str | None) -> str:
+    if name and given and name != given:
+        raise click.UsageError(f"Two names are given, '{name}' and '{given}'.")
+    return name or given or ""
+
+
+def _print(session: Session, workspace: dict[str, Any]) -> None:
+    tables.one(session.form, workspace, lambda: tables.fields(tables.titled(workspace)))

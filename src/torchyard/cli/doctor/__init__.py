@@ -1,0 +1,1 @@
+"""`yard doctor` and its checks."""

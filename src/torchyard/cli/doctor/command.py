@@ -1,0 +1,57 @@
+"""`yard doctor`: what is wrong with this machine, and what to do.
+
+Owns: the verb, its page, its exit code.
+Leaves: each check to checks.py.
+Always: nothing is started, changed or left behind; one check that breaks spoils no other.
+"""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from torchyard.cli.doctor import checks
+from torchyard.cli.doctor.findings import Finding
+from torchyard.cli.parsing.group import Verb
+from torchyard.cli.parsing.options import Session, common
+from torchyard.cli.terminal import tables
+
+_COLOURS = {"ok": "green", "note": "yellow", "wrong": "red"}
+
+
+@click.command("doctor", cls=Verb)
+@common
+def doctor(session: Session) -> int:
+    """Say what is wrong with this machine, and what to do; exit code 1 when something is.
+
+    `ok` is well, `note` works in a lesser way, `wrong` keeps jobs from running.
+
+    Example: yard doctor
+    """
+    found = checks.all_of(session.settings, os.environ)
+    form = session.form
+    if form.kind == "table":
+        for finding in found:
+            _print(finding)
+        wrong = sum(finding.verdict == "wrong" for finding in found)
+        click.echo(f"\n{wrong} wrong." if wrong else "\nNothing is wrong.")
+    else:
+        tables.rows(
+            form,
+            [dict(vars(finding)) for finding in found],
+            [
+                ("VERDICT", lambda row: row["verdict"]),
+                ("CHECK", lambda row: row["check"]),
+                ("FOUND", lambda row: row["found"]),
+                ("REMEDY", lambda row: row["remedy"]),
+            ],
+        )
+    return 1 if any(finding.verdict == "wrong" for finding in found) else 0
+
+
+def _print(finding: Finding) -> None:
+    verdict = click.style(f"{finding.verdict:<6}", fg=_COLOURS[finding.verdict])
+    click.echo(f"{verdict} {finding.check:<12} {finding.found}")
+    if finding.remedy:
+        click.echo(" " * 20 + click.style("do:", bold=True) + f" {finding.remedy}")

@@ -1,0 +1,101 @@
+"""Look at the programs that jobs are prepared with: Python, uv, an index of packages, podman, git.
+
+Owns: one function a check, each with what it found and what to do.
+Leaves: the machine itself to machine_check.py, printing to command.py.
+Always: standard library only; no program outlives its check.
+"""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from torchyard.cli.doctor.findings import Finding, last_line, ok, run, uv_program
+
+
+def python() -> Finding:
+    version = platform.python_version()
+    where = f"{version} at {sys.executable}, {platform.system()} {platform.machine()}"
+    if sys.platform != "linux":
+        remedy = "set TORCHYARD_URL to a server on Linux; jobs and the server run there only"
+        return Finding("python", "note", where, remedy)
+    return Finding("python", "ok", where)
+
+
+def uv() -> Finding:
+    """uv comes with torchyard; without it no environment is built."""
+    found = uv_program()
+    if found is None:
+        return Finding(
+            "uv", "wrong", "not found", "install torchyard again with `pip install torchyard`"
+        )
+    ran = run(found, "--version")
+    if ran.returncode:
+        return Finding(
+            "uv", "wrong", f"`{found}` fails: {last_line(ran.stderr)}", "install uv again"
+        )
+    return Finding("uv", "ok", f"{ran.stdout.strip()} at {found}")
+
+
+def packages() -> Finding:
+    """Where packages come from, and whether that answers."""
+    found = uv_program()
+    if found is None:
+        return Finding("packages", "note", "not looked at: no uv")
+    pip = run(sys.executable, "-m", "pip", "config", "list")
+    names = [line.split("=", 1)[0] for line in pip.stdout.splitlines()]
+    configured = " ".join(name for name in names if "index" in name or "find" in name)
+    where = f"pip is configured ({configured})" if configured else "the default index"
+    with tempfile.TemporaryDirectory(prefix="yard-doctor-") as folder:
+        wanted = Path(folder) / "wanted.txt"
+        wanted.write_text("pip\n")
+        if pip.returncode:
+            ran = run(found, "pip", "compile", "--quiet", "--no-deps", str(wanted))
+        else:
+            ran = run(
+                sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-input",
+                "--disable-pip-version-check", "--retries", "0", "--timeout", "5",
+                "--dest", folder, "--requirement", str(wanted),
+            )  # fmt: skip
+    if ran.returncode:
+        return Finding(
+            "packages",
+            "wrong",
+            f"{where}; no package could be had: {last_line(ran.stderr)[:200]}",
+            "set an index that answers, with `pip config set global.index-url URL` or "
+            "UV_DEFAULT_INDEX; environments that are built already go on working",
+        )
+    return ok("packages", f"{where}; it answers")
+
+
+def containers() -> Finding:
+    """Only images and Dockerfiles need an engine; a client without one counts for nothing."""
+    told = []
+    for name, words in (
+        ("podman", ("info", "--format", "{{.Version.Version}}")),
+        ("docker", ("version", "--format", "{{.Server.Version}}")),
+    ):
+        found = shutil.which(name)
+        if found is None:
+            continue
+        ran = run(found, *words)
+        if ran.returncode == 0:
+            return ok("containers", f"{name} {ran.stdout.strip()} at {found}")
+        told.append(f"{found} does not work ({last_line(ran.stderr)[:200]})")
+    return Finding(
+        "containers",
+        "note",
+        "; ".join(told) or "neither podman nor docker",
+        "`apt-get install podman`, if environments are to be images or Dockerfiles",
+    )
+
+
+def git() -> Finding:
+    if shutil.which("git") is None:
+        return Finding(
+            "git", "note", "not found: jobs don't record their commit", "install git if you use it"
+        )
+    return ok("git", run("git", "--version").stdout.strip())

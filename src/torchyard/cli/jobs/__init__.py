@@ -1,0 +1,1 @@
+"""`yard job` and its verbs."""

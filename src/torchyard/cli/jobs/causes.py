@@ -1,0 +1,36 @@
+"""What a failed job leaves to look at: the stack in the user's code, the culprit's last lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from torchyard.client.responses import JobError
+
+_MARK = "Traceback (most recent call last)"
+
+
+def evidence(error: JobError) -> str:
+    """Lines below an error; empty when it tells of no rank."""
+    details = error.get("details") or {}
+    lines = [str(line) for line in details.get("log_lines") or []]
+    parts = []
+    # Most tracebacks end the log, and are shown there as they were printed.
+    if not any(_MARK in line for line in lines):
+        parts += [_frames(details.get("frames") or [], str(details.get("exception") or ""))]
+    if lines:
+        heading = click.style(f"Last lines of {details.get('log')}", bold=True)
+        parts += ["\n".join([heading, *(f"  {line}" for line in lines)])]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _frames(frames: list[dict[str, Any]], exception: str) -> str:
+    if not frames:
+        return ""
+    lines = [click.style("Where it was, the innermost last", bold=True)]
+    for frame in frames:
+        inner = f" in {frame['function']}" if frame.get("function") else ""
+        lines.append(f"  {frame['file']} line {frame['line']}{inner}")
+        lines += [f"    {frame['code']}"] if frame.get("code") else []
+    return "\n".join([*lines, f"  {exception}"] if exception else lines)

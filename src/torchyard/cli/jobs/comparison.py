@@ -1,0 +1,75 @@
+"""`yard job compare`: jobs side by side.
+
+Owns: the verb, its table.
+Leaves: what is compared to client/job_history.py.
+Always: a value that a job has not is told from one that is empty.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import click
+
+from torchyard.cli.parsing.group import Verb
+from torchyard.cli.parsing.options import Session, common, many_names
+from torchyard.cli.terminal import tables
+
+# A command can be a page long, and a table is for the eye; programs get it whole.
+_LONGEST = 60
+
+
+@click.command("compare", cls=Verb)
+@many_names("job", "jobs")
+@click.option("--diff", is_flag=True, help="Only what is different.")
+@common
+def compare(session: Session, names: tuple[str, ...], diff: bool) -> None:
+    """Put jobs side by side: parameters, last metrics, inputs, environment, code, how long.
+
+    Example: yard job compare brave-otter calm-lynx --diff
+    """
+    if len(names) < 2:
+        raise click.UsageError("Two jobs are compared at least: write 'A B'.")
+    compared = session.client().jobs.compare(names)
+    kept = [(what, values) for what, values in compared if not diff or _differ(values)]
+    if session.form.kind not in ("table", "tsv") or session.form.query:
+        tables.rows(session.form, [_for_programs(what, names, values) for what, values in kept], [])
+        return
+    if not kept and session.form.kind == "table":
+        click.echo("There is no difference.", err=True)
+        return
+    cell = _short if session.form.kind == "table" else _whole
+    columns: list[tables.Column] = [("", lambda row: row["what"])]
+    columns += [(name, partial(_cell, cell, place)) for place, name in enumerate(names)]
+    if not diff:
+        columns.append(("", lambda row: "≠" if _differ(row["values"]) else ""))
+    tables.rows(session.form, [{"what": what, "values": values} for what, values in kept], columns)
+
+
+def _for_programs(what: str, names: Sequence[str], values: list[Any]) -> dict[str, Any]:
+    """A key for each job; a job that is called `what` is not told from the row's own key."""
+    own = {"what": what, "different": _differ(values)}
+    return own | dict(zip(names, tables.for_json(values), strict=True)) | own
+
+
+def _differ(values: list[Any]) -> bool:
+    # A NaN is not itself, and two of them are no difference.
+    return len({repr(value) for value in values}) > 1
+
+
+def _cell(cell: Callable[[Any], Any], place: int, row: dict[str, Any]) -> Any:
+    return cell(row["values"][place])
+
+
+def _whole(value: Any) -> Any:
+    return "-" if value is None else value
+
+
+def _short(value: Any) -> str:
+    text = tables.number(value)
+    if isinstance(value, (bool, list, dict)):
+        text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

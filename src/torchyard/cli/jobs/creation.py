@@ -1,0 +1,93 @@
+"""Jobs from files: `create`, `validate`, `clone`.
+
+Owns: what stands between a document and the client: `--set`, the place of an error, the bar.
+Leaves: options to commands.py, reading to parsing/documents.py.
+Always: `create` uploads nothing before the document is read, its paths exist and the server has
+found it valid.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from torchyard.base.errors import TorchyardError, Unreachable
+from torchyard.cli.parsing.documents import Document
+from torchyard.cli.parsing.options import Session, document_from
+from torchyard.cli.terminal import progress, tables
+from torchyard.client.responses import Job
+
+
+def create(
+    session: Session,
+    file: str,
+    assignments: tuple[str, ...],
+    name: str,
+    rehearse_on_cpu: bool = False,
+) -> Job:
+    document = document_from(file, assignments)
+    if rehearse_on_cpu:
+        _rehearse(document)
+    client = session.client()
+    try:
+        with progress.uploading() as sent:
+            return client.jobs.create(document.value, document.folder, name=name, progress=sent)
+    except KeyboardInterrupt:
+        click.echo("\nThe job may have been submitted: see `yard job list`.", err=True)
+        raise
+    except TorchyardError as error:
+        raise document.locate(error) from error.__cause__
+
+
+def _rehearse(document: Document) -> None:
+    properties = document.value.get("properties") or {}
+    if isinstance(properties, dict):  # The server says what is wrong with another thing.
+        document.value["properties"] = {**properties, "torchyard.rehearse_on_cpu": "true"}
+
+
+def validate(session: Session, files: list[str], assignments: tuple[str, ...]) -> int:
+    """Say `error:` and `hint:` for each file that is no job; 2 when there is one."""
+    from torchyard.cli.parsing.group import say
+
+    client = session.client()
+    found: list[dict[str, Any]] = []
+    for file in files:
+        row: dict[str, Any] = {"file": file, "valid": True, "notices": [], "error": None}
+        try:
+            document = document_from(file, assignments)
+            try:
+                row["notices"] = client.jobs.validate(document.value, document.folder)
+            except TorchyardError as error:
+                raise document.locate(error) from error.__cause__
+        except Unreachable:
+            raise
+        except TorchyardError as error:
+            row |= {"valid": False, "error": error.to_json()["error"]}
+            say(error.message, error.hint)
+        found.append(row)
+        if row["valid"]:
+            for notice in row["notices"]:
+                click.echo(f"Notice: {file}: {notice}", err=True)
+    tables.rows(
+        session.form,
+        found,
+        [("FILE", lambda row: row["file"]), ("VALID", lambda row: row["valid"])],
+    )
+    return 0 if all(row["valid"] for row in found) else 2
+
+
+def clone(session: Session, name: str, new_name: str | None, assignments: tuple[str, ...]) -> Job:
+    """Submit job `name` again, with some keys set."""
+    client = session.client()
+    document = Document(f"job {name}", Path.cwd(), dict(client.jobs.get(name).spec))
+    for assignment in assignments:
+        document.set(assignment)
+    changed = {str(at[0]) for at in document.places}
+    document.fill({"name": new_name})
+    changes = {key: document.value[key] for key in changed | ({"name"} if new_name else set())}
+    try:
+        return client.jobs.clone(name, changes)
+    except TorchyardError as error:
+        raise document.locate(error) from error.__cause__

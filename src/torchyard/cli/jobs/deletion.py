@@ -1,0 +1,144 @@
+"""`yard job delete`: jobs with all that they left, for good.
+
+Owns: the verb, what it says before it is done.
+Leaves: which jobs must stay to the server.
+Always: what would go is told before it goes; without `--yes` it is asked.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+from torchyard.base.errors import Conflict, InvalidInput
+from torchyard.cli.parsing.group import Verb
+from torchyard.cli.parsing.options import Session, common, confirm, many_names, warn
+from torchyard.cli.terminal import tables
+
+_SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_SHOWN = 20
+
+_COLUMNS: list[tables.Column] = [
+    ("NAME", lambda job: job["name"]),
+    ("STATUS", lambda job: job["status"]),
+    ("FILES", lambda job: job["files"]),
+    ("SIZE", lambda job: size(job["size_bytes"])),
+    ("POINTS", lambda job: job["points"]),
+]
+
+
+@click.command("delete", cls=Verb)
+@many_names("job", "jobs")
+@click.option(
+    *("--experiment-name", "--experiment", "experiment_name"),
+    default="",
+    metavar="NAME",
+    help="Of this one.",
+)
+@click.option("--status", default="", metavar="STATUS", help="With this status.")
+@click.option("--older-than", default="", metavar="AGE", help="Ended longer ago: 30d, 12h, 2w.")
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("-y", "--yes", is_flag=True, help="Don't ask.")
+@common
+def delete(
+    session: Session,
+    names: tuple[str, ...],
+    experiment_name: str,
+    status: str,
+    older_than: str,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Delete jobs, their children, files, logs and metrics; there is no way back.
+
+    Registered models have files of their own and stay. A job that runs, or whose files are
+    registered as data, is not deleted.
+
+    \b
+    Example: yard job delete brave-otter
+             yard job delete --experiment-name digits --status Failed --older-than 30d
+    """
+    choice: dict[str, Any] = {
+        "experiment_name": experiment_name,
+        "status": status,
+        "older_than_s": _seconds(older_than) if older_than else None,
+    }
+    choice = {key: value for key, value in choice.items() if value not in ("", None)}
+    if bool(names) == bool(choice):
+        raise click.UsageError(
+            "Name jobs, or choose them with '--experiment-name', '--status', '--older-than'."
+        )
+    if names:
+        choice = {"names": list(names)}
+    jobs = session.client().jobs
+    if yes and not dry_run:
+        _done(session, jobs.delete_chosen(**choice))
+        return
+    plan = jobs.delete_chosen(**choice, dry_run=True)
+    if names and plan["kept"]:
+        raise Conflict(plan["kept"][0]["reason"], plan["kept"][0]["hint"])
+    _tell_kept(plan)
+    if dry_run:
+        tables.rows(session.form, plan["jobs"], _COLUMNS)
+        return
+    if not plan["jobs"]:
+        _done(session, {"deleted": [], "pending": [], "kept": plan["kept"]}, tell_kept=False)
+        return
+    _show(plan["jobs"])
+    confirm(_question(plan["jobs"]), yes)
+    # By name: nothing goes that was not shown.
+    named = [job["name"] for job in plan["jobs"]]
+    _done(session, jobs.delete_chosen(names=named), tell_kept=False)
+
+
+def size(count: int) -> str:
+    """Bytes for people: `512 B`, `1.4 MB`."""
+    number = float(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:.1f} TB"
+
+
+def _seconds(age: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([mhdw])", age.strip().lower())
+    if match is None:
+        raise InvalidInput(f"`--older-than {age}` is no age", "write `30d`, `12h`, `2w` or `90m`")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def _show(jobs: list[dict[str, Any]]) -> None:
+    click.echo(tables.table_text(jobs[:_SHOWN], _COLUMNS), err=True)
+    if len(jobs) > _SHOWN:
+        click.echo(f"… and {len(jobs) - _SHOWN} more", err=True)
+
+
+def _question(jobs: list[dict[str, Any]]) -> str:
+    which = f"job `{jobs[0]['name']}`" if len(jobs) == 1 else f"{len(jobs)} jobs"
+    total = size(sum(job["size_bytes"] for job in jobs))
+    points = sum(job["points"] for job in jobs)
+    return f"Delete {which} with {total} of files and {points} points of metrics, for good?"
+
+
+def _done(session: Session, answer: dict[str, Any], tell_kept: bool = True) -> None:
+    if tell_kept:
+        _tell_kept(answer)
+    names = answer["deleted"]
+    if not names:
+        tables.done(session.form, answer, "There is nothing to delete.")
+        return
+    which = f"Job `{names[0]}` is" if len(names) == 1 else f"{len(names)} jobs are"
+    text = f"{which} deleted."
+    if answer["pending"]:
+        text += f" The files of {len(answer['pending'])} are still being removed."
+    tables.done(session.form, answer, text)
+
+
+def _tell_kept(answer: dict[str, Any]) -> None:
+    for kept in answer["kept"][:_SHOWN]:
+        warn(f"{kept['reason']}")
+    if len(answer["kept"]) > _SHOWN:
+        warn(f"{len(answer['kept']) - _SHOWN} more stay")

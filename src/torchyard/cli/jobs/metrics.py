@@ -1,0 +1,316 @@
+"""`yard job metrics`: what jobs logged, as a table, a chart or a file.
+
+Owns: the verb, which lines stand in which chart, watching a job that runs.
+Leaves: drawing to terminal/plots.py, reduction to the server.
+Always: what is printed to something that is no terminal has no colours and is printed once.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from torchyard.base import settings
+from torchyard.base.errors import InvalidInput, NotFound, Unreachable, nearest
+from torchyard.cli.parsing.group import Verb
+from torchyard.cli.parsing.options import Session, common, many_names
+from torchyard.cli.terminal import tables
+
+if TYPE_CHECKING:
+    from torchyard.cli.terminal.plots import Line
+    from torchyard.client import Client
+
+_ENDED = ("Completed", "Failed", "Canceled")
+_EVERY_S = 2.0
+_PLAIN_WIDTH = 80
+_HEIGHT, _SMALL_HEIGHT = 18, 10
+# Without keys, each has its own chart; more than these are not looked at.
+_MOST_CHARTS = 12
+_MOST_LINES = 16
+_STEP = click.IntRange(-(2**63), 2**63 - 1)
+
+
+class _WithPlot(Verb):
+    """`--plot loss acc` is `--plot --key loss --key acc`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        found: list[str] = []
+        plotting = False
+        for place, argument in enumerate(args):
+            if argument == "--":
+                return super().parse_args(ctx, found + args[place:])
+            plotting = argument == "--plot" or (plotting and not argument.startswith("-"))
+            found += ["--key", argument] if plotting and argument != "--plot" else [argument]
+        return super().parse_args(ctx, found)
+
+
+@click.command("metrics", cls=_WithPlot)
+@many_names("job", "jobs")
+@click.option("--plot", is_flag=True, help="A chart; `--plot KEY…` draws these keys into one.")
+@click.option("--key", "keys", multiple=True, metavar="KEY", help="Only this metric; repeatable.")
+@click.option(
+    "--x", type=click.Choice(["step", "time"]), default="step", help="What a chart runs along."
+)
+@click.option(
+    "--from",
+    "start",
+    type=_STEP,
+    default=None,
+    metavar="STEP",
+    help="The first step of a chart or file (with `--x time`, ms since 1970).",
+)
+@click.option("--to", "end", type=_STEP, default=None, metavar="STEP", help="The last one.")
+@click.option("--export", default="", metavar="FILE", help="Write every point: .csv or .parquet.")
+@click.option("--follow", is_flag=True, help="Draw again until the jobs have ended.")
+@common
+def metrics(
+    session: Session,
+    names: tuple[str, ...],
+    plot: bool,
+    keys: tuple[str, ...],
+    x: str,
+    start: int | None,
+    end: int | None,
+    export: str,
+    follow: bool,
+) -> int:
+    """Show what jobs logged: the last value of every metric, or a chart of all values.
+
+    \b
+    Example: yard job metrics brave-otter
+             yard job metrics brave-otter calm-lynx --plot loss val_loss
+             yard job metrics brave-otter --export points.csv
+    """
+    if not names:
+        raise click.UsageError("The job's name is missing: write it before '--plot'.")
+    if export and (plot or follow):
+        raise click.UsageError("'--export' writes a file; leave out '--plot' and '--follow'.")
+    for_programs = session.form.kind != "table" or session.form.query
+    if follow and for_programs:
+        raise click.UsageError("'--follow' draws for people; leave out '-o' and '--query'.")
+    if start is not None and end is not None and start > end:
+        raise click.UsageError(f"'--from {start}' lies behind '--to {end}'.")
+    if not (plot or export) and (start is not None or end is not None or x != "step"):
+        raise click.UsageError(
+            "'--from', '--to' and '--x' are about a chart or a file: write '--plot' or '--export', "
+            "too."
+        )
+    client = session.client()
+    if export:
+        return _export(session, client, names, keys, export, x, start, end)
+    asked = _Asked(names, keys, x, start, end)
+    if for_programs:
+        _answer(session, client, asked, plot)
+        return 0
+    if not follow:
+        click.echo(_page(client, asked, plot), color=_colour())
+        return 0
+    return _follow(client, asked, plot)
+
+
+class _Asked:
+    """What is to be shown, and how far the axis goes."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        keys: Sequence[str],
+        x: str,
+        start: int | None,
+        end: int | None,
+    ) -> None:
+        self.names, self.keys = names, keys
+        self.axis: dict[str, Any] = {"x": x, "start": start, "end": end}
+        self.by_time = x == "time"
+
+
+def _export(
+    session: Session,
+    client: Client,
+    names: Sequence[str],
+    keys: Sequence[str],
+    file: str,
+    x: Any,
+    start: int | None,
+    end: int | None,
+) -> int:
+    if len(names) > 1:
+        raise click.UsageError("'--export' writes one job's metrics; name one job.")
+    written = client.jobs.export(names[0], Path(file), keys or None, x=x, start=start, end=end)
+    tables.files(session.form, [written])
+    return 0
+
+
+def _answer(session: Session, client: Client, asked: _Asked, plot: bool) -> None:
+    """For programs: the rows of the table, or what a chart is drawn from."""
+    rows = _rows(client, asked)
+    if plot:
+        keys = asked.keys or sorted({row["key"] for row in rows})
+        lines = client.jobs.chart(asked.names, keys, **asked.axis) if keys else []
+        tables.rows(session.form, tables.for_json(lines), [("JOB", lambda line: line["job"])])
+    else:
+        # A program gets every digit, `-o tsv` too.
+        tables.rows(session.form, tables.for_json(rows), _columns(asked, lambda value: value))
+
+
+def _columns(asked: _Asked, number: Callable[[Any], Any]) -> list[tables.Column]:
+    columns: list[tables.Column] = [
+        ("KEY", lambda row: row["key"]),
+        ("LAST", lambda row: number(row["value"])),
+        ("STEP", lambda row: row["step"]),
+        ("MIN", lambda row: number(row["min"])),
+        ("MAX", lambda row: number(row["max"])),
+        ("COUNT", lambda row: row["count"]),
+    ]
+    return columns if len(asked.names) == 1 else [("JOB", lambda row: row["job"]), *columns]
+
+
+def _rows(client: Client, asked: _Asked) -> list[dict[str, Any]]:
+    """The summaries of the keys asked for, by job.
+
+    Raises:
+        NotFound: no job has such a key.
+    """
+    found = [{"job": name, **row} for name in asked.names for row in client.jobs.metric_keys(name)]
+    known = sorted({row["key"] for row in found})
+    for key in asked.keys:
+        if key not in known:
+            near = nearest(key, known)
+            shown = ", ".join(f"`{one}`" for one in known[:20])
+            raise NotFound(
+                f"no metric `{key}` was logged by {' or '.join(f'`{n}`' for n in asked.names)}",
+                f"did you mean `{near}`?" if near else f"there are: {shown or 'none yet'}",
+            )
+    rows = [row for row in found if not asked.keys or row["key"] in asked.keys]
+    if len(asked.names) == 1:
+        for row in rows:
+            del row["job"]
+    return rows
+
+
+def _page(client: Client, asked: _Asked, plot: bool, most_lines: int = 0) -> str:
+    """For people."""
+    rows = _rows(client, asked)
+    if not rows:
+        return "There are no metrics yet."
+    if not plot:
+        return tables.table_text(rows, _columns(asked, tables.number))
+    if asked.keys:
+        return _chart(client, asked, list(asked.keys), _height(most_lines, 1))
+    keys = list(dict.fromkeys(row["key"] for row in rows))
+    shown = keys[:_MOST_CHARTS]
+    height = _height(most_lines, len(shown)) if len(shown) == 1 else _SMALL_HEIGHT
+    charts = [_chart(client, asked, [key], height) for key in shown]
+    if len(keys) > len(shown):
+        charts.append(f"{len(keys) - len(shown)} more: name them, as `--plot {keys[-1]}`")
+    return "\n\n".join(charts)
+
+
+def _height(most_lines: int, charts: int) -> int:
+    return max(min(_HEIGHT, most_lines or _HEIGHT), 8)
+
+
+def _chart(client: Client, asked: _Asked, keys: list[str], height: int) -> str:
+    from torchyard.cli.terminal import plots
+
+    if len(keys) * len(asked.names) > _MOST_LINES:
+        raise InvalidInput(
+            f"{len(keys) * len(asked.names)} lines are too many for one chart",
+            f"name fewer jobs or keys: up to {_MOST_LINES} lines",
+        )
+    width = shutil.get_terminal_size((_PLAIN_WIDTH, 24)).columns
+    width = min(width, 200) if sys.stdout.isatty() else _PLAIN_WIDTH
+    found = client.jobs.chart(list(asked.names), keys, width=2 * width, **asked.axis)
+    lines = [
+        plots.Line(
+            _label(line["job"], line["key"], asked, keys),
+            [_column(one) for one in line.get("columns") or line.get("points") or []],
+        )
+        for line in found
+    ]
+    unit = ""
+    if asked.by_time:
+        span = max(
+            (line.columns[-1][0] - line.columns[0][0] for line in lines if line.columns), default=0
+        )
+        unit, size = plots.time_unit(span / 1000)
+        lines = [_since_start(line, 1000 * size) for line in lines]
+    look = plots.Look(width, height, colour=_colour(), braille=_speaks_braille())
+    return plots.draw(lines, look, keys[0] if len(keys) == 1 else "", unit)
+
+
+def _since_start(line: Line, unit_ms: float) -> Line:
+    """Each run from its own beginning, so that they can be compared."""
+    from torchyard.cli.terminal import plots
+
+    first = line.columns[0][0] if line.columns else 0
+    return plots.Line(
+        line.label, [((x - first) / unit_ms, low, high) for x, low, high in line.columns]
+    )
+
+
+def _column(one: list[Any]) -> tuple[float, float, float]:
+    return (one[0], one[1], one[-1])
+
+
+def _label(job: str, key: str, asked: _Asked, keys: list[str]) -> str:
+    if len(asked.names) == 1:
+        return key
+    return job if len(keys) == 1 else f"{job} {key}"
+
+
+def _follow(client: Client, asked: _Asked, plot: bool) -> int:
+    """Draw again every other second, over what was drawn before."""
+    live = sys.stdout.isatty()
+    drawn = 0
+    try:
+        while True:
+            try:
+                states = {name: client.jobs.get(name).status for name in asked.names}
+                rows = shutil.get_terminal_size((_PLAIN_WIDTH, 24)).lines
+                page = _watched(client, asked, plot, rows - 3)
+            except Unreachable:
+                time.sleep(_EVERY_S)  # the jobs go on without it
+                continue
+            over = all(status in _ENDED for status in states.values())
+            if live or over:
+                said = "  ".join(f"{name} {tables.status(s)}" for name, s in states.items())
+                text = f"{page}\n{said}"
+                if live and drawn:
+                    click.echo(f"\x1b[{drawn}F\x1b[J", nl=False)
+                click.echo(text, color=_colour())
+                drawn = text.count("\n") + 1
+            if over:
+                return 0
+            time.sleep(_EVERY_S)
+    except KeyboardInterrupt:
+        click.echo("", err=True)
+        return 130
+
+
+def _watched(client: Client, asked: _Asked, plot: bool, most_lines: int) -> str:
+    try:
+        text = _page(client, asked, plot, most_lines)
+    except NotFound:
+        # A key that is asked for may be logged later; a job that is not there will not come.
+        text = "There are no such metrics yet."
+    lines = text.split("\n")
+    return "\n".join(lines[: max(most_lines, 5)]) if sys.stdout.isatty() else text
+
+
+def _colour() -> bool:
+    return sys.stdout.isatty() and not settings.without_colour()
+
+
+def _speaks_braille() -> bool:
+    try:
+        "⣿┤".encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,78 @@
+"""One job on one screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torchyard.cli.terminal import tables
+from torchyard.client.responses import Job
+
+
+def page(job: Job) -> str:
+    """One job on one screen."""
+    nodes, processes = job.get("node_count") or 1, job.get("processes_per_node") or 1
+    ranks = f"{nodes} node{'s' * (nodes > 1)} of {processes} process{'es' * (processes > 1)}"
+    took = tables.since(job.get("started_at"), job.get("ended_at"))
+    exit_code = job.get("exit_code")
+    parts = [
+        tables.fields(
+            [
+                ("Name", job["name"]),
+                ("Display name", tables.plain(job.get("display_name"))),
+                ("Status", tables.status(job["status"])),
+                ("Waits for", job.get("waiting")),
+                ("Experiment", job.get("experiment_name")),
+                ("Compute", f"{job.get('compute') or 'local'}, {ranks}"),
+                ("Priority", _priority(job)),
+                ("Created", f"{tables.moment(job.get('created_at'))} by {job.get('owner')}"),
+                ("Took", took),
+                ("Exit code", str(exit_code) if exit_code is not None else ""),
+                ("Rehearsal", "on CPU, in place of GPUs" if job.get("rehearsal") else ""),
+            ]
+        )
+    ]
+    sections: list[tuple[str, str]] = [
+        ("Stages", _stages(job)),
+        ("Notices", "\n".join(f"  {tables.plain(one)}" for one in job.get("notices") or [])),
+        ("Tags", _pairs(job.get("tags"), str)),
+        ("Parameters", _pairs(job.get("params"), str)),
+        ("Metrics", _pairs(job.get("metrics"), tables.number)),
+        ("Outputs", _outputs(job)),
+        ("Models", "\n".join(f"  {m['name']}:{m['version']}" for m in job.get("models") or [])),
+    ]
+    parts += [f"{heading}\n{text}" for heading, text in sections if text]
+    from torchyard.cli.jobs.streaming import error_text
+
+    parts += [text for text in (error_text(job),) if text]
+    return "\n\n".join(parts)
+
+
+def _priority(job: Job) -> str:
+    spot = ", and may be preempted (spot)" if job.get("job_tier") == "spot" else ""
+    return f"{job.get('priority') or ''}{spot}"
+
+
+def _stages(job: Job) -> str:
+    lines = []
+    for stage in job.get("stages") or []:
+        took = tables.since(stage.get("start"), stage.get("end"))
+        running = "" if stage.get("end") else " so far"
+        waited = stage.get("waited_for")
+        lines.append((f"  {stage['name']}", f"{took}{running}" + (f"  {waited}" if waited else "")))
+    return tables.fields(lines)
+
+
+def _pairs(values: dict[str, Any] | None, shown: Callable[[Any], str]) -> str:
+    return tables.fields(
+        (f"  {tables.plain(key)}", tables.plain(shown(value)))
+        for key, value in (values or {}).items()
+    )
+
+
+def _outputs(job: Job) -> str:
+    named_outputs = (job.get("spec") or {}).get("outputs") or {}
+    lines = [f"  {name}" for name in named_outputs]
+    if job["status"] in ("Completed", "Failed", "Canceled"):
+        lines.append(f"  download them with `yard job download -n {job['name']} --all`")
+    return "\n".join(lines)

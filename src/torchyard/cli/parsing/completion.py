@@ -1,0 +1,70 @@
+"""`yard completion`: a shell that knows nouns, verbs, options and names.
+
+Owns: the scripts, and the names of what exists.
+Leaves: parsing half a command line to click.
+Always: a name that can't be had quickly is not offered: no server is started, none is waited for
+longer than `_PATIENCE_S`, and nothing is printed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from torchyard.base import settings as base_settings
+
+SHELLS = ("bash", "zsh", "fish")
+_PATIENCE_S = 0.7
+_OFFERED = 100
+
+
+@click.command("completion")
+@click.argument("shell", metavar="SHELL", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print the lines that make a shell complete `yard`'s words and names.
+
+    \b
+    Example: yard completion bash >> ~/.bashrc
+             yard completion zsh >> ~/.zshrc
+             yard completion fish > ~/.config/fish/completions/yard.fish
+    """
+    from click.shell_completion import ShellComplete, get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    script = kind(click.Command("yard"), {}, "yard", "_YARD_COMPLETE")
+    # BashComplete.source() runs bash to ask its version; what follows is printed either way.
+    click.echo(ShellComplete.source(script))
+
+
+def names(noun: str, workspace: str, incomplete: str) -> list[str]:
+    """Names of `noun`, an attribute of `Client`, that begin with `incomplete`."""
+    try:
+        return [name for name in _names(noun, workspace) if name.startswith(incomplete)]
+    except Exception:
+        # Whatever it is, the shell's line is no place to say it.
+        return []
+
+
+def _names(noun: str, workspace: str) -> list[str]:
+    from torchyard.base.http import Transport
+    from torchyard.client import Client, embedded
+    from torchyard.client.connection import workspace_meant
+
+    settings = base_settings.read()
+    url, token = settings.url, settings.token
+    if not url:
+        running = embedded.find(settings)
+        if running is None:
+            return []
+        url, token = running.url, embedded.token(settings)
+    transport = Transport(url, token, timeout_s=_PATIENCE_S, ca_cert=settings.ca_cert)
+    try:
+        name = workspace or workspace_meant(settings, Path.cwd())
+        client = Client(name, settings=settings, transport=transport)
+        if noun == "jobs":
+            return [job["name"] for job in client.jobs.list(max_results=_OFFERED)]
+        return [str(row["name"]) for row in getattr(client, noun).list()]
+    finally:
+        transport.close()

@@ -1,0 +1,320 @@
+"""What every command takes: `-o`, `--query`, `-w`, and a name given as `-n` or by its place.
+
+Owns: the options common to the commands, the session they make, documents from files and options.
+Leaves: connecting and finding the workspace to client/.
+Always: an option of `az ml` that can't mean anything here is taken, and said so when it asks for
+something.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from torchyard.base import settings as base_settings
+from torchyard.base.errors import InvalidInput, nearest
+from torchyard.base.settings import Settings
+from torchyard.cli.terminal import tables
+from torchyard.client import Client, connect
+
+if TYPE_CHECKING:
+    from torchyard.cli.parsing.documents import Document
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Complete = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+@dataclass(frozen=True)
+class Session:
+    """One invocation of the command."""
+
+    settings: Settings
+    workspace: str
+    form: tables.Form
+    resource_group: str = ""
+    subscription: str = ""
+
+    def client(self) -> Client:
+        client = connect(self.settings, self.workspace, on_start=_say_starting)
+        click.get_current_context().call_on_close(client.close)
+        return client
+
+
+def common(command: Command) -> Command:
+    """Give the command its `Session` as first argument."""
+
+    @click.option(
+        "-o",
+        "--output",
+        type=click.Choice(tables.OUTPUTS, case_sensitive=False),
+        default=None,
+        help="How to print: table (for people), json, yaml, tsv or none.",
+    )
+    @click.option(
+        "--query", default="", metavar="JMESPATH", help="Print this of the answer, as JSON."
+    )
+    @click.option("-w", "--workspace-name", metavar="NAME", default="", help="The workspace.")
+    @click.option(
+        "-g",
+        "--resource-group",
+        default="",
+        metavar="NAME",
+        help="Taken as `az ml` does; says nothing here.",
+    )
+    @click.option(
+        "--subscription",
+        default="",
+        metavar="ID",
+        help="Taken as `az ml` does; says nothing here.",
+    )
+    @click.option("--debug", is_flag=True, expose_value=False, hidden=True)
+    @click.option("--verbose", is_flag=True, expose_value=False, hidden=True)
+    @click.option("--only-show-errors", is_flag=True, expose_value=False, hidden=True)
+    @functools.wraps(command)
+    def with_session(
+        *arguments: Any,
+        output: str | None,
+        query: str,
+        workspace_name: str,
+        resource_group: str,
+        subscription: str,
+        **options: Any,
+    ) -> Any:
+        session = Session(
+            base_settings.read(),
+            workspace_name,
+            tables.Form(output, query),
+            resource_group,
+            subscription,
+        )
+        return command(session, *arguments, **options)
+
+    return with_session  # type: ignore[return-value]
+
+
+def named(noun: str, complete: str = "") -> Callable[[Command], Command]:
+    """Take `-n NAME` or a bare NAME; the command gets `name`.
+
+    Args:
+        complete: what names a shell offers: an attribute of `Client`, as `jobs`.
+    """
+
+    def decorate(command: Command) -> Command:
+        offer = names_of(complete) if complete else None
+
+        @click.argument("given", metavar="[NAME]", required=False, shell_complete=offer)
+        @click.option(
+            "-n", "--name", default=None, help=f"The {noun}'s name.", shell_complete=offer
+        )
+        @functools.wraps(command)
+        def with_name(*arguments: Any, given: str | None, name: str | None, **options: Any) -> Any:
+            if given and name and given != name:
+                raise click.UsageError(f"Two names are given, '{name}' and '{given}'.")
+            if not (given or name):
+                raise click.UsageError(f"The {noun}'s name is missing: write '-n NAME'.")
+            return command(*arguments, name=name or given, **options)
+
+        return with_name  # type: ignore[return-value]
+
+    return decorate
+
+
+def many_names(noun: str, complete: str = "") -> Callable[[Command], Command]:
+    """Take bare names and `-n NAME`, several of both; the command gets `names`, each once.
+
+    Args:
+        complete: what names a shell offers: an attribute of `Client`, as `jobs`.
+    """
+
+    def decorate(command: Command) -> Command:
+        offer = names_of(complete) if complete else None
+
+        @click.argument("given", metavar="[NAME]...", nargs=-1, shell_complete=offer)
+        @click.option("-n", "--name", multiple=True, help=f"A {noun}'s name.", shell_complete=offer)
+        @functools.wraps(command)
+        def with_names(
+            *arguments: Any, given: tuple[str, ...], name: tuple[str, ...], **options: Any
+        ) -> Any:
+            names = tuple(dict.fromkeys((*name, *given)))
+            return command(*arguments, names=names, **options)
+
+        return with_names  # type: ignore[return-value]
+
+    return decorate
+
+
+def versioned(command: Command) -> Command:
+    """Take `-v VERSION` or `-l LABEL`."""
+    version = click.option(
+        "-v", "--version", default="", help="The version; the latest when absent."
+    )
+    label = click.option(
+        "-l", "--label", default="", metavar="LABEL", help="Instead: latest or an alias."
+    )
+    return version(label(command))
+
+
+def version_of(name: str, version: str, label: str) -> tuple[str, str]:
+    """`-n digits -v 1`, `digits:1`, `azureml:digits@latest` all name a version.
+
+    The version is empty when none is named.
+    """
+    from torchyard.base import refs
+
+    # MLflow's clients may name a model with what no reference can hold, as spaces.
+    ref = refs.parse(name) if set(":@/") & set(name) else refs.Ref(name)
+    given = {text for text in (version, label, ref.version, ref.label) if text}
+    if len(given) > 1:
+        raise click.UsageError("Two versions are given; name one.")
+    return ref.name, next(iter(given), "")
+
+
+def reference_of(name: str, version: str, label: str) -> str:
+    """As `version_of`, in one text: `digits`, `digits:1` or `digits@latest`."""
+    name, which = version_of(name, version, label)
+    if not which:
+        return name
+    return f"{name}@{which}" if which == "latest" else f"{name}:{which}"
+
+
+def filed(noun: str) -> Callable[[Command], Command]:
+    """Take `-f FILE` and `--set`; the command gets `document`, filled from them."""
+
+    def decorate(command: Command) -> Command:
+        @click.option("-f", "--file", default="", metavar="FILE", help=f"The {noun}'s file (YAML).")
+        @click.option("--set", "assignments", multiple=True, metavar="A.B=VALUE", help="Set a key.")
+        @functools.wraps(command)
+        def with_document(
+            session: Session, *arguments: Any, file: str, assignments: tuple[str, ...], **more: Any
+        ) -> Any:
+            document = document_from(file, assignments)
+            return command(session, *arguments, document=document, **more)
+
+        return with_document  # type: ignore[return-value]
+
+    return decorate
+
+
+def archivable(command: Command) -> Command:
+    """Take `--include-archived` or `--archived-only`; `archived` becomes no, too or only."""
+
+    @click.option("--include-archived", is_flag=True, help="Archived ones too.")
+    @click.option("--archived-only", is_flag=True, help="Only archived ones.")
+    @functools.wraps(command)
+    def with_archived(
+        *arguments: Any, include_archived: bool, archived_only: bool, **options: Any
+    ) -> Any:
+        if include_archived and archived_only:
+            raise click.UsageError("'--include-archived' and '--archived-only' exclude each other.")
+        archived = "only" if archived_only else "too" if include_archived else "no"
+        return command(*arguments, archived=archived, **options)
+
+    return with_archived  # type: ignore[return-value]
+
+
+def at_most(rows: Any, archived: str, max_results: int | None) -> Any:
+    """The first `max_results` of a list, only archived ones of it when `archived` is `only`."""
+    kept = [row for row in rows if archived != "only" or row.get("archived")]
+    return kept if max_results is None else kept[:max_results]
+
+
+def many(command: Command) -> Command:
+    """Take `-r COUNT`."""
+    return click.option(
+        "-r",
+        "--max-results",
+        type=click.IntRange(min=1),
+        default=None,
+        metavar="COUNT",
+        help="At most so many.",
+    )(command)
+
+
+def tagged(tags: tuple[str, ...]) -> dict[str, str] | None:
+    """`--tags a=b c=d` as a mapping; None when there are none."""
+    found = {}
+    for tag in tags:
+        key, equals, value = tag.partition("=")
+        if not equals or not key:
+            raise InvalidInput(f"`--tags {tag}` is no tag", "write `--tags key=value`")
+        found[key] = value
+    return found or None
+
+
+def document_from(file: str, assignments: tuple[str, ...]) -> Document:
+    """The file, or an empty document of this folder, with every `--set` applied."""
+    from torchyard.cli.parsing import documents
+
+    document = documents.read(file) if file else documents.empty(Path.cwd())
+    for assignment in assignments:
+        document.set(assignment)
+    return document
+
+
+def changes_from(
+    assignments: tuple[str, ...], given: dict[str, Any], known: tuple[str, ...]
+) -> dict[str, Any]:
+    """What `update` sends; only `known` keys, and at least one."""
+    document = document_from("", assignments)
+    document.fill(given)
+    wrong = [key for key in document.value if key not in known]
+    if wrong:
+        like = nearest(wrong[0], known)
+        raise InvalidInput(
+            f"`{wrong[0]}` can't be changed",
+            (f"did you mean `{like}`? " if like else "") + f"what can be: {', '.join(known)}",
+        )
+    if not document.value:
+        raise InvalidInput("nothing is to be changed", "write `--set key=value`")
+    tags = document.value.get("tags")
+    if isinstance(tags, dict):
+        document.value["tags"] = {key: _tag(value) for key, value in tags.items()}
+    return document.value
+
+
+def _tag(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if value is None or isinstance(value, (dict, list)) else str(value)
+
+
+def names_of(noun: str) -> Complete:
+    """Complete names of the workspace; silent, and quick, whatever goes wrong."""
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+        from torchyard.cli.parsing.completion import names
+
+        return names(noun, str(context.params.get("workspace_name") or ""), incomplete)
+
+    return complete
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask at a terminal; elsewhere `--yes` is needed.
+
+    Raises:
+        InvalidInput: the answer is no, or there is nobody to ask.
+    """
+    import sys
+
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise InvalidInput(f"{question} nobody is here to answer", "say `--yes`")
+    if not click.confirm(question, err=True):
+        raise InvalidInput("not confirmed, nothing was done")
+
+
+def warn(text: str) -> None:
+    """Say that something asked for is not done."""
+    click.secho("warning:", fg="yellow", bold=True, err=True, nl=False)
+    click.echo(f" {text}", err=True)
+
+
+def _say_starting() -> None:
+    click.echo("Starting the torchyard server of this machine…", err=True)

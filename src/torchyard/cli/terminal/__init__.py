@@ -1,0 +1,1 @@
+"""Print responses: tables, charts, progress bars."""

@@ -1,0 +1,258 @@
+"""Line charts of characters.
+
+Owns: dots of braille, axes with round numbers, the legend.
+Leaves: what to draw to jobs/metrics.py, reduction of many points to the server.
+Always: without colours several lines are told apart by letters; a value that is not finite breaks
+its line and is told below the chart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import click
+
+COLOURS = ("cyan", "yellow", "magenta", "green", "red", "blue", "bright_white", "bright_black")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+# The dot of column x and row y of a cell, in the order of Unicode's braille patterns.
+_DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
+_BRAILLE = 0x2800
+_LABEL_ROOM = 10
+_NARROWEST, _LOWEST = 20, 4
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line: `columns` are (x, smallest, largest value from there to the next), by x.
+
+    A single point is a column of one value twice.
+    """
+
+    label: str
+    columns: Sequence[tuple[float, float, float]]
+
+
+@dataclass(frozen=True)
+class Look:
+    """How to draw: size in characters, all axes and the legend in it but for the title's line.
+
+    `braille` False draws with letters alone, for a terminal that knows no more.
+    """
+
+    width: int = 80
+    height: int = 16
+    colour: bool = False
+    braille: bool = True
+
+
+def draw(lines: Sequence[Line], look: Look, title: str = "", unit: str = "") -> str:
+    """The chart as text; a legend when there are several lines.
+
+    Args:
+        unit: what the horizontal axis counts, written behind its numbers.
+    """
+    kept = [(number, line) for number, line in enumerate(lines) if _finite(line)]
+    text = [click.style(_plain(title), bold=True)] if title else []
+    if not kept:
+        return "\n".join([*text, "  there is nothing to draw yet"])
+    xs = [x for _, line in kept for x, _, _ in _finite(line)]
+    ys = [y for _, line in kept for _, low, high in _finite(line) for y in (low, high)]
+    x_axis, y_axis = _Axis(min(xs), max(xs)), _Axis(*_padded(min(ys), max(ys)))
+    height = max(look.height - 2 - (len(lines) > 1), _LOWEST)
+    rows = _labels(y_axis, height)
+    room = max(len(label) for label in rows.values())
+    width = max(look.width - room - 2, _NARROWEST)
+    letters = not look.braille or (len(lines) > 1 and not look.colour)
+    canvas = _Canvas(width, height, letters)
+    for number, line in kept:
+        canvas.add(number, line, x_axis, y_axis)
+    for row, cells in enumerate(canvas.rows(look.colour)):
+        label = rows.get(row, "")
+        text.append(f"{label:>{room}} {'┤' if label else '│'}{cells}".rstrip())
+    text += _x_axis(x_axis, width, room, unit)
+    if len(lines) > 1:
+        text += _legend(lines, look, letters, room)
+    if any(not math.isfinite(y) for line in lines for column in line.columns for y in column[1:]):
+        text.append(" " * (room + 2) + "some values are NaN or infinite and are not drawn")
+    return "\n".join(text)
+
+
+def time_unit(seconds: float) -> tuple[str, float]:
+    """What such a length of time is best counted in, and how many seconds that is."""
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * size:
+            return unit, size
+    return "s", 1.0
+
+
+class _Axis:
+    """From a value to a place between 0 and 1."""
+
+    def __init__(self, start: float, end: float) -> None:
+        self.start, self.end = start, end
+
+    def place(self, value: float) -> float:
+        # Halves first: the difference of the largest floats is none.
+        span = self.end / 2 - self.start / 2
+        return (value / 2 - self.start / 2) / span if span else 0.5
+
+    def ticks(self, count: int) -> list[float]:
+        """Up to `count` round values."""
+        span = self.end - self.start
+        if not span or not math.isfinite(span):
+            return [self.start, self.end] if span else [self.start]
+        step = 10.0 ** math.floor(math.log10(span / max(count, 1)))
+        while span / step > count:
+            step *= 2.5 if _leads_with(step, 2) else 2
+        first = math.ceil(self.start / step - 1e-9)
+        last = math.floor(self.end / step + 1e-9)
+        return [number * step for number in range(first, last + 1)]
+
+
+class _Canvas:
+    """Cells of 2 by 4 dots."""
+
+    def __init__(self, width: int, height: int, letters: bool) -> None:
+        self._width, self._height, self._letters = width, height, letters
+        self._dots = [bytearray(width) for _ in range(height)]
+        self._owners = [[-1] * width for _ in range(height)]
+
+    def add(self, number: int, line: Line, x_axis: _Axis, y_axis: _Axis) -> None:
+        """Each column a bar, each joined to the one before."""
+        right, bottom = 2 * self._width - 1, 4 * self._height - 1
+        before: tuple[int, int, int] | None = None
+        for x, low, high in line.columns:
+            if not (math.isfinite(low) and math.isfinite(high)):
+                before = None
+                continue
+            at = round(x_axis.place(x) * right)
+            top = round((1 - y_axis.place(high)) * bottom)
+            base = round((1 - y_axis.place(low)) * bottom)
+            for y in range(top, base + 1):
+                self._dot(number, at, y)
+            if before is not None:
+                self._join(number, before, (at, top, base))
+            before = (at, top, base)
+
+    def _join(self, number: int, left: tuple[int, int, int], right: tuple[int, int, int]) -> None:
+        """Between the nearest ends of two bars."""
+        if left[2] < right[1]:
+            start, end = left[2], right[1]
+        elif right[2] < left[1]:
+            start, end = left[1], right[2]
+        else:
+            start = end = max(left[1], right[1])
+        steps = max(abs(end - start), right[0] - left[0])
+        for step in range(1, steps):
+            share = step / steps
+            x = round(left[0] + share * (right[0] - left[0]))
+            self._dot(number, x, round(start + share * (end - start)))
+
+    def _dot(self, number: int, x: int, y: int) -> None:
+        row, column = y // 4, x // 2
+        self._dots[row][column] |= _DOTS[x % 2][y % 4]
+        self._owners[row][column] = number
+
+    def rows(self, colour: bool) -> Iterator[str]:
+        for dots, owners in zip(self._dots, self._owners, strict=True):
+            text = ""
+            for dot, owner in zip(dots, owners, strict=True):
+                cell = _mark(owner, dot, self._letters)
+                text += click.style(cell, fg=_colour(owner)) if colour and dot else cell
+            yield text
+
+
+def _mark(owner: int, dots: int, letters: bool) -> str:
+    if not dots:
+        return " "
+    return _LETTERS[owner % len(_LETTERS)] if letters else chr(_BRAILLE + dots)
+
+
+def _colour(owner: int) -> str:
+    return COLOURS[owner % len(COLOURS)]
+
+
+def _legend(lines: Sequence[Line], look: Look, letters: bool, room: int) -> list[str]:
+    margin = " " * (room + 2)
+    found, width = [margin], room + 2
+    for number, line in enumerate(lines):
+        mark = _LETTERS[number % len(_LETTERS)] if letters else "━━"
+        shown = _plain(line.label) + ("" if _finite(line) else " (nothing)")
+        size = len(mark) + len(shown) + 4
+        if width + size > look.width and found[-1].strip():
+            found.append(margin)
+            width = room + 2
+        found[-1] += click.style(mark, fg=_colour(number)) + f" {shown}   "
+        width += size
+    return [line.rstrip() for line in found]
+
+
+def _plain(name: str) -> str:
+    """A name that a script gave, in one line that says nothing to the terminal."""
+    return "".join(c if c.isprintable() else "�" for c in name)
+
+
+def _labels(axis: _Axis, height: int) -> dict[int, str]:
+    """By row: the round numbers of the vertical axis."""
+    ticks = axis.ticks(max(height // 3, 2))
+    decimals = _decimals(ticks)
+    rows = {}
+    for tick in ticks:
+        place = axis.place(tick)
+        if 0 <= place <= 1:
+            rows[round((1 - place) * (4 * height - 1)) // 4] = _number(tick, decimals)
+    return rows or {height - 1: _number(axis.start), 0: _number(axis.end)}
+
+
+def _x_axis(axis: _Axis, width: int, room: int, unit: str) -> list[str]:
+    rule, text = ["─"] * width, [" "] * width
+    free = 0
+    for tick in axis.ticks(max(width // (_LABEL_ROOM + 4), 1)):
+        at = round(axis.place(tick) * (width - 1))
+        label = f"{_number(tick)} {unit}".rstrip()
+        start = min(max(at - len(label) // 2, 0), width - len(label))
+        if start < free or not 0 <= at < width:
+            continue
+        rule[at] = "┬"
+        text[start : start + len(label)] = label
+        free = start + len(label) + 2
+    margin = " " * (room + 1)
+    return [f"{margin}└{''.join(rule)}", f"{margin} {''.join(text)}".rstrip()]
+
+
+def _finite(line: Line) -> list[tuple[float, float, float]]:
+    return [one for one in line.columns if math.isfinite(one[1]) and math.isfinite(one[2])]
+
+
+def _padded(low: float, high: float) -> tuple[float, float]:
+    """A flat line runs through the middle."""
+    if low < high:
+        return low, high
+    room = abs(low) / 10 or 1.0
+    return low - room, high + room
+
+
+def _number(value: float, decimals: int | None = None) -> str:
+    if value and not 1e-4 <= abs(value) < 1e7:
+        return f"{value:.3g}"
+    if decimals is not None:
+        return f"{value:.{decimals}f}"
+    return f"{value:.10g}"
+
+
+def _decimals(ticks: Sequence[float]) -> int:
+    """As many as tell the ticks apart."""
+    if len(ticks) < 2:
+        return 3
+    step = abs(ticks[1] - ticks[0])
+    if not math.isfinite(step) or not step:
+        return 3
+    first = max(0, -math.floor(math.log10(step) + 1e-9))
+    scaled = step * 10**first
+    return first + (1 if abs(scaled - round(scaled)) > 1e-6 else 0)
+
+
+def _leads_with(value: float, digit: int) -> bool:
+    return round(value / 10.0 ** math.floor(math.log10(value) + 1e-9)) == digit

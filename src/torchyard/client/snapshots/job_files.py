@@ -1,0 +1,323 @@
+"""Find the local things that a job document names, and put snapshots in their place.
+
+Owns: which keys of a job may name something on this machine: `code`, `inputs.<n>.path`,
+`environment.conda_file`, `environment.pip_requirements`, `environment.build.path`,
+`environment: file:…`; and `code` that names a git repository, which this machine clones.
+Leaves: every other key to the server, which alone says what is valid.
+Always: paths are relative to the folder of the document; an error carries the place in the
+document (`at`); finding reads no file's content but the environment's.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from torchyard.base.errors import InvalidSpec, TorchyardError
+from torchyard.client.snapshots import git, snapshot
+from torchyard.client.snapshots.snapshot import Snapshot
+from torchyard.client.snapshots.walk import CODE_LIMITS, Found, Limits
+
+At = tuple[str | int, ...]
+
+_ELSEWHERE = re.compile(r"^(azureml:|snapshot:|runs:/|git\+|git@|[a-z][a-z0-9+.-]+://)", re.I)
+_INLINE_LIMIT_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class LocalPath:
+    """Something on this machine at `at` of the document."""
+
+    at: At
+    place: Path
+    found: list[Found]
+    passing: bool = False
+    """Gone after the upload, so that its hashes are not worth remembering."""
+
+    def take(self, index_folder: Path | None) -> Snapshot:
+        with _located(self.at):
+            return snapshot.take(self.place, self.found, None if self.passing else index_folder)
+
+
+@dataclass(frozen=True)
+class JobFiles:
+    """A job document whose local things are placeholders, `local:<path>`, and what they stand for.
+
+    `document` can be validated by the server before anything is read or uploaded; `clones` is the
+    git URL of its code, if that is one.
+    """
+
+    document: dict[str, Any]
+    paths: tuple[LocalPath, ...]
+    clones: str = ""
+
+    @contextmanager
+    def with_code(self, limits: Limits = CODE_LIMITS) -> Iterator[JobFiles]:
+        """The same with `code` on this disk and what git says of it among the properties."""
+        if self.clones:
+            with git.cloned(self.clones) as checkout, _located(("code",)):
+                files = snapshot.find(checkout.folder, limits, ignore=True)
+                code = LocalPath(("code",), checkout.folder, files, passing=True)
+                yield self._described(checkout.properties, (code, *self.paths))
+            return
+        code_folder = next((path.place for path in self.paths if path.at == ("code",)), None)
+        known = git.properties(code_folder) if code_folder and code_folder.is_dir() else {}
+        yield self._described(known, self.paths)
+
+    def _described(self, known: dict[str, str], paths: tuple[LocalPath, ...]) -> JobFiles:
+        given = self.document.get("properties")
+        if not known or not (given is None or isinstance(given, dict)):
+            return replace(self, paths=paths)
+        # What the user wrote stands.
+        document = {**self.document, "properties": {**known, **(given or {})}}
+        return replace(self, document=document, paths=paths)
+
+    def with_snapshots(self, snapshot_id: Callable[[LocalPath], str]) -> dict[str, Any]:
+        """The document with each placeholder replaced by `snapshot:<id>`."""
+        document = copy.deepcopy(self.document)
+        for path in self.paths:
+            parent: Any = document
+            for step in path.at[:-1]:
+                parent = parent[step]
+            parent[path.at[-1]] = f"snapshot:{snapshot_id(path)}"
+        return document
+
+
+def find(document: Mapping[str, Any], folder: Path, limits: Limits = CODE_LIMITS) -> JobFiles:
+    """Check the local things that `document` names.
+
+    Args:
+        folder: what relative paths are relative to.
+        limits: for the code folder.
+
+    Raises:
+        InvalidSpec: a path does not exist or is of the wrong kind.
+        TorchyardError: a folder can't be a snapshot.
+    """
+    found: dict[str, Any] = copy.deepcopy(dict(document))
+    paths = []
+    code = found.get("code")
+    clones = ""
+    if isinstance(code, str) and git.is_url(code):
+        git.parse(code)
+        clones = code
+        found["code"] = f"local:{git.without_password(code)}"
+    elif isinstance(code, str) and code and not is_elsewhere(code):
+        place = _existing(code, folder, ("code",))
+        with _located(("code",)):
+            files = snapshot.find(place, limits, ignore=True)
+        found["code"] = f"local:{code}"
+        paths.append(LocalPath(("code",), place, files))
+    inputs = found.get("inputs")
+    for name, value in inputs.items() if isinstance(inputs, dict) else ():
+        path = value.get("path") if isinstance(value, dict) else None
+        if not isinstance(path, str) or not path or is_elsewhere(path):
+            continue
+        at = ("inputs", name, "path")
+        place = _existing(path, folder, at)
+        check_kind(value.get("type") or "uri_folder", place, path, at)
+        with _located(at):
+            files = snapshot.find(place, Limits())
+        value["path"] = f"local:{path}"
+        paths.append(LocalPath(at, place, files))
+    if "environment" in found:
+        found["environment"], context = _environment(found["environment"], folder, limits)
+        paths += context
+    return JobFiles(found, tuple(paths), clones)
+
+
+def is_elsewhere(path: str) -> bool:
+    """Whether `path` is a reference or a URL, not a path on this machine."""
+    return bool(_ELSEWHERE.match(path)) and not path.lower().startswith("file:")
+
+
+def local_path(text: str, folder: Path) -> Path:
+    """The file or folder that `text` names, `file:` forms included."""
+    if text.lower().startswith("file://"):
+        text = unquote(urlsplit(text).path)
+    elif text.lower().startswith("file:"):
+        text = text[5:]
+    return folder / Path(text).expanduser()
+
+
+def _existing(text: str, folder: Path, at: At) -> Path:
+    place = local_path(text, folder)
+    try:
+        place.stat()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        if isinstance(error, FileNotFoundError):
+            reason = "does not exist"
+        raise InvalidSpec(
+            f"the path `{text}` {reason}"
+            if reason == "does not exist"
+            else f"the path `{text}` can't be read ({reason})",
+            f"paths are relative to `{folder}`",
+            at=at,
+        ) from error
+    return place
+
+
+def check_kind(kind: Any, place: Path, text: str, at: At, noun: str = "input") -> None:
+    """
+    Raises:
+        InvalidSpec: the type `kind` wants a file where there is a folder, or the other way round.
+    """
+    wanted = str(kind).lower()
+    if wanted == "uri_file" and place.is_dir():
+        raise InvalidSpec(
+            f"the {noun}'s path `{text}` is a folder, its type is {wanted}",
+            "name a file, or write `type: uri_folder`",
+            at=at,
+        )
+    if wanted in ("uri_folder", "mltable", "mlflow_model", "triton_model") and not place.is_dir():
+        raise InvalidSpec(
+            f"the {noun}'s path `{text}` is a file, its type is {wanted}",
+            "name a folder" + (", or write `type: uri_file`" if wanted == "uri_folder" else ""),
+            at=at,
+        )
+
+
+def environment_files(document: Mapping[str, Any], folder: Path, at: At = ()) -> dict[str, Any]:
+    """An environment's document with the files that it names read into it.
+
+    Args:
+        at: its place in the document around it.
+
+    Raises:
+        InvalidSpec: a file that is not there, or can't be read.
+    """
+    found = dict(document)
+    conda = found.get("conda_file")
+    if isinstance(conda, str):
+        here = (*at, "conda_file")
+        found["conda_file"] = _yaml(_existing(conda, folder, here), here)
+    pip = found.get("pip_requirements")
+    # A text of several lines is no path.
+    if isinstance(pip, str) and "\n" not in pip.strip():
+        here = (*at, "pip_requirements")
+        found["pip_requirements"] = _requirements(_existing(pip, folder, here), here)
+    return found
+
+
+def find_environment(
+    document: Mapping[str, Any], folder: Path, limits: Limits = CODE_LIMITS
+) -> JobFiles:
+    """Check the local things that an environment's document names, as `find` does for a job.
+
+    Args:
+        limits: for a build context.
+    """
+    found, paths = _with_context(environment_files(document, folder), folder, (), limits)
+    return JobFiles(found, tuple(paths))
+
+
+def _with_context(
+    environment: dict[str, Any], folder: Path, at: At, limits: Limits
+) -> tuple[dict[str, Any], list[LocalPath]]:
+    """The same with a placeholder for the build context, and the context if there is one."""
+    build = environment.get("build")
+    path = build.get("path") if isinstance(build, dict) else None
+    if build is None or not isinstance(path, str) or not path or is_elsewhere(path):
+        return environment, []
+    here = (*at, "build", "path")
+    place = _existing(path, folder, here)
+    if not place.is_dir():
+        raise InvalidSpec(
+            f"the build context `{path}` is a file",
+            "name its folder, and the file by `dockerfile_path`",
+            at=here,
+        )
+    with _located(here):
+        files = snapshot.find(place, limits, ignore=True)
+    _check_dockerfile(build.get("dockerfile_path"), files, (*at, "build", "dockerfile_path"))
+    changed = {**environment, "build": {**build, "path": f"local:{path}"}}
+    return changed, [LocalPath(here, place, files)]
+
+
+def _check_dockerfile(named: Any, files: list[Found], at: At) -> None:
+    name = named or "Dockerfile"
+    if isinstance(name, str) and name.removeprefix("./") not in {found[0] for found in files}:
+        raise InvalidSpec(
+            f"the build context holds no `{name}`",
+            "name it in `dockerfile_path`, relative to the context's folder; "
+            "`.amlignore` and `.gitignore` there leave files out",
+            at=at,
+        )
+
+
+def _environment(environment: Any, folder: Path, limits: Limits) -> tuple[Any, list[LocalPath]]:
+    at: At = ("environment",)
+    if isinstance(environment, str) and environment.lower().startswith("file:"):
+        file = _existing(environment, folder, at)
+        environment = _yaml(file, at)
+        folder = file.parent
+    if not isinstance(environment, dict):
+        return environment, []
+    return _with_context(environment_files(environment, folder, at), folder, at, limits)
+
+
+def _yaml(file: Path, at: At) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(_text(file, at))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f":{mark.line + 1}:{mark.column + 1}" if mark is not None else ""
+        problem = getattr(error, "problem", None) or str(error)
+        raise InvalidSpec(
+            f"`{file}{place}` is not valid YAML: {problem}", "correct that file", at=at
+        ) from error
+
+
+def _requirements(file: Path, at: At) -> list[str]:
+    """The requirements in `file`, one a line, comments and continued lines resolved."""
+    lines = []
+    text = _text(file, at).replace("\\\r\n", " ").replace("\\\n", " ")
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = re.sub(r"(^|\s)#.*$", "", raw).strip()
+        if not line:
+            continue
+        option = re.match(r"(-r|-c|--requirement|--constraint|-e|--editable)\b", line)
+        if option:
+            raise InvalidSpec(
+                f"`{file}:{number}`: `{option[1]}` names another file, which does not travel along",
+                "write the packages themselves into this file",
+                at=at,
+            )
+        lines.append(line)
+    return lines
+
+
+def _text(file: Path, at: At) -> str:
+    try:
+        if file.stat().st_size > _INLINE_LIMIT_BYTES:
+            raise InvalidSpec(
+                f"`{file}` is larger than 1 MB", "name a list of packages, not data", at=at
+            )
+        return file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidSpec(
+            f"`{file}` can't be read as text ({error})", "name a UTF-8 text file", at=at
+        ) from error
+
+
+class _located:
+    """Errors in the block get the place `at` when they have none."""
+
+    def __init__(self, at: At) -> None:
+        self._at = at
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, TorchyardError) and not error.at:
+            error.at = self._at

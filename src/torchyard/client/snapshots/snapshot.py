@@ -1,0 +1,135 @@
+"""Take a snapshot of a folder: hash its files, write its manifest.
+
+Owns: hashing, what may be believed of the index, the manifest.
+Leaves: which files to walk.py, remembering to index.py, sending to upload.py.
+Always: a file is believed unchanged only when size, times and inode are as they were AND it was
+already older than `_RACY_NS` when it was hashed: a file written again within one tick of the
+file system's clock can keep all of them (git's racy rule).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchyard.base.errors import InvalidInput
+from torchyard.client.snapshots import ignore_rules, index
+from torchyard.client.snapshots.index import Index
+from torchyard.client.snapshots.walk import Found, Limits, single, walk
+
+_RACY_NS = 2_000_000_000
+
+
+@dataclass(frozen=True)
+class Content:
+    """The bytes of one file: where they are and what they hashed to."""
+
+    sha256: str
+    size_bytes: int
+    path: str
+    place: str
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A folder (or one file) at one moment. `root` is what the manifest's paths begin at."""
+
+    root: Path
+    manifest: bytes
+
+    def contents(self) -> list[Content]:
+        return [
+            Content(
+                file["sha256"], file["size"], file["path"], os.path.join(self.root, file["path"])
+            )
+            for file in json.loads(self.manifest)["files"]
+        ]
+
+
+def find(place: Path, limits: Limits, *, ignore: bool = False) -> list[Found]:
+    """What a snapshot of `place` would hold; nothing is read but the folder's entries.
+
+    Args:
+        ignore: leave out what the folder's `.amlignore` or `.gitignore` says.
+
+    Raises:
+        InvalidInput: something in the folder can't be part of a snapshot.
+        LimitExceeded: the folder holds more than `limits`.
+    """
+    if place.is_dir():
+        return walk(place, ignore_rules.read(place) if ignore else None, limits)
+    return single(place)
+
+
+def take(place: Path, found: list[Found], index_folder: Path | None = None) -> Snapshot:
+    """Snapshot the folder or file at `place`, of which `find` has just found `found`.
+
+    Args:
+        index_folder: where to remember hashes between calls; None hashes everything.
+
+    Raises:
+        InvalidInput: a file can't be read, or changed since it was found.
+    """
+    root = place if place.is_dir() else place.parent
+    index_file = index.file_for(index_folder, place) if index_folder is not None else None
+    remembered = index.load(index_file)
+    looks = index.looks_of(found)
+    if looks and looks == remembered.looks and remembered.manifest:
+        return Snapshot(root, remembered.manifest)
+    now_ns = time.time_ns()
+    known = remembered.by_look()
+    hashes = [known.get(file) or _hash(root, file) for file in found]
+    manifest = _manifest(found, hashes)
+    if index_file is not None:
+        believed = [
+            (file, sha256)
+            for file, sha256 in zip(found, hashes, strict=True)
+            if file in known or max(file[2], file[3]) < now_ns - _RACY_NS
+        ]
+        whole = len(believed) == len(found)
+        index.save(
+            index_file,
+            Index(
+                index.looks_of([file for file, _ in believed]),
+                bytes.fromhex("".join(sha256 for _, sha256 in believed)),
+                manifest if whole else b"",
+            ),
+        )
+    return Snapshot(root, manifest)
+
+
+def _manifest(found: list[Found], hashes: list[str]) -> bytes:
+    """The form that base/blobs.py writes too, so that both ends come to one id."""
+    files = [
+        {"mode": "0755" if executable else "0644", "path": path, "sha256": sha256, "size": size}
+        for (path, size, _, _, _, executable), sha256 in zip(found, hashes, strict=True)
+    ]
+    return json.dumps({"files": files}, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _hash(root: Path, file: Found) -> str:
+    """The sha256 of the file as `walk` saw it."""
+    path, size, mtime_ns, *_ = file
+    try:
+        with open(os.path.join(root, path), "rb", buffering=0) as content:
+            digest = hashlib.sha256()
+            size_bytes = 0
+            while chunk := content.read(1 << 20):
+                digest.update(chunk)
+                size_bytes += len(chunk)
+            after = os.fstat(content.fileno())
+    except OSError as error:
+        raise InvalidInput(
+            f"`{path}` can't be read ({error.strerror or error})",
+            "make it readable, or name it in `.amlignore`",
+        ) from error
+    if size_bytes != size or after.st_mtime_ns != mtime_ns:
+        raise InvalidInput(
+            f"`{path}` changed while it was read",
+            "submit again when nothing writes to it, or name it in `.amlignore`",
+        )
+    return digest.hexdigest()

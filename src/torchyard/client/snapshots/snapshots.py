@@ -1,0 +1,110 @@
+"""Folders and files on their way to the server and back.
+
+Owns: the requests of an upload and of a restore.
+Leaves: walking, hashing and the order of things to snapshots/.
+Always: only what the server lacks is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torchyard.base.errors import InvalidInput
+from torchyard.base.http import Transport
+from torchyard.base.settings import Settings
+from torchyard.client.responses import Paths
+
+if TYPE_CHECKING:
+    from torchyard.client.snapshots.job_files import JobFiles
+    from torchyard.client.snapshots.snapshot import Snapshot
+    from torchyard.client.snapshots.upload import Progress
+    from torchyard.client.snapshots.walk import Limits
+
+
+class Snapshots:
+    """Folders and files at one moment, kept by their content."""
+
+    def __init__(self, transport: Transport, here: str, settings: Settings) -> None:
+        self._transport = transport
+        self._here = here
+        self._index_folder = settings.home / "cache" / "snapshots"
+        self._settings = settings
+
+    @property
+    def limits(self) -> Limits:
+        """For code folders."""
+        from torchyard.client.snapshots.walk import Limits
+
+        return Limits(self._settings.snapshot_max_files, self._settings.snapshot_max_mb << 20)
+
+    def take(self, place: Path) -> Snapshot:
+        """Snapshot the folder or file at `place`, all of it."""
+        from torchyard.client.snapshots import snapshot
+        from torchyard.client.snapshots.walk import Limits
+
+        return snapshot.take(place, snapshot.find(place, Limits()), self._index_folder)
+
+    def send(self, snapshot: Snapshot, progress: Progress | None = None) -> str:
+        """Upload what the server lacks of `snapshot`; returns its id."""
+        from torchyard.client.snapshots.upload import upload
+
+        try:
+            return upload(snapshot, self, progress)
+        except BaseException:
+            # A body that broke off half-way leaves the connection unusable.
+            self._transport.close()
+            raise
+
+    def send_job_files(self, files: JobFiles, progress: Progress | None = None) -> dict[str, Any]:
+        """Upload what a job document names on this machine; returns the document to post.
+
+        Everything is read before anything is sent: a file that can't be read leaves nothing behind.
+        """
+        taken = {path.at: path.take(self._index_folder) for path in files.paths}
+        return files.with_snapshots(lambda path: self.send(taken[path.at], progress))
+
+    def get(self, snapshot_id: str) -> dict[str, Any]:
+        """The manifest: `files`, each with path, sha256, size, mode."""
+        found: dict[str, Any] = self._transport.get(f"{self._here}/snapshots/{snapshot_id}")
+        return found
+
+    def restore(self, snapshot_id: str, folder: Path, *, overwrite: bool = False) -> Paths:
+        """Put the snapshot's files into `folder`; returns them.
+
+        Raises:
+            Conflict: a file is there with another content; nothing was written.
+        """
+        from torchyard.client.downloads import below
+        from torchyard.client.snapshots.restore import restore
+
+        manifest = self.get(snapshot_id)
+        for file in manifest["files"]:
+            # It could hold hooks, which run when the user next says `git`.
+            if {".git", "git~1"} & set(file["path"].lower().split("/")):
+                raise InvalidInput(
+                    f"the snapshot holds `{file['path']}`, which is no code", "nothing was written"
+                )
+        targets = [below(folder, file["path"]) for file in manifest["files"]]
+        return restore(manifest, targets, self._blob, overwrite=overwrite)
+
+    def missing(self, hashes: list[str]) -> list[str]:
+        answer = self._transport.post(f"{self._here}/blobs/missing", {"sha256": hashes})
+        return list(answer["missing"])
+
+    def put(self, sha256: str, chunks: Iterable[bytes], size_bytes: int) -> None:
+        self._transport.send("PUT", f"{self._here}/blobs/{sha256}", chunks, size_bytes)
+
+    def put_bundle(self, bundle: bytes) -> None:
+        self._transport.send("POST", f"{self._here}/blobs", bundle, len(bundle))
+
+    def put_snapshot(self, manifest: bytes) -> str:
+        path = f"{self._here}/snapshots"
+        stored = self._transport.send("PUT", path, manifest, content_type="application/json")
+        return str(stored["id"])
+
+    def _blob(self, sha256: str) -> Iterator[bytes]:
+        with self._transport.stream(f"{self._here}/blobs/{sha256}") as answer:
+            while chunk := answer.read(1 << 20):
+                yield chunk

@@ -1,0 +1,116 @@
+"""Send a snapshot: only what the server lacks.
+
+Owns: the order of requests, bundles of small files.
+Leaves: the requests themselves to a `Store`, which client.py gives.
+Always: a snapshot that the server knows already costs one request; a blob is sent under the name
+its bytes have at the moment they are sent, or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import BinaryIO, Protocol
+
+from torchyard.base.errors import Conflict, TorchyardError
+from torchyard.client.snapshots.snapshot import Content, Snapshot
+
+_BUNDLE_BYTES = 8 << 20
+_SMALL_BYTES = 1 << 20
+_ASK_AT_ONCE = 20_000
+
+Progress = Callable[[int, int], None]
+"""Called with the bytes sent so far and the bytes to send."""
+
+
+class Store(Protocol):
+    """Takes blobs and snapshots."""
+
+    def missing(self, hashes: list[str]) -> list[str]: ...
+    def put(self, sha256: str, chunks: Iterable[bytes], size_bytes: int) -> None: ...
+    def put_bundle(self, bundle: bytes) -> None: ...
+    def put_snapshot(self, manifest: bytes) -> str: ...
+
+
+def upload(snapshot: Snapshot, store: Store, progress: Progress | None = None) -> str:
+    """Make the server hold `snapshot`; returns its id.
+
+    Raises:
+        Conflict: a file changed since it was hashed.
+    """
+    try:
+        return store.put_snapshot(snapshot.manifest)
+    except TorchyardError as error:
+        if error.code != "blobs_missing":
+            raise
+    by_hash = {content.sha256: content for content in snapshot.contents()}
+    wanted = list(by_hash)
+    lacking = [
+        by_hash[sha256]
+        for start in range(0, len(wanted), _ASK_AT_ONCE)
+        for sha256 in store.missing(wanted[start : start + _ASK_AT_ONCE])
+    ]
+    total, sent = sum(content.size_bytes for content in lacking), 0
+    for content in (content for content in lacking if content.size_bytes > _SMALL_BYTES):
+        chunks = _chunks(content)
+        if progress is not None:
+            chunks = _counted(chunks, sent, total, progress)
+        store.put(content.sha256, chunks, content.size_bytes)
+        sent += content.size_bytes
+    small = (content for content in lacking if content.size_bytes <= _SMALL_BYTES)
+    for bundle, size_bytes in _bundles(small):
+        store.put_bundle(bundle)
+        sent += size_bytes
+        if progress is not None:
+            progress(sent, total)
+    return store.put_snapshot(snapshot.manifest)
+
+
+def _chunks(content: Content) -> Iterator[bytes]:
+    """Exactly as many bytes as were promised: more or fewer would break the request's frame."""
+    left = content.size_bytes
+    with _opened(content) as file:
+        while left:
+            chunk = file.read(min(left, _SMALL_BYTES))
+            if not chunk:
+                raise _changed(content)
+            left -= len(chunk)
+            yield chunk
+
+
+def _counted(chunks: Iterator[bytes], sent: int, total: int, progress: Progress) -> Iterator[bytes]:
+    for chunk in chunks:
+        yield chunk
+        sent += len(chunk)
+        progress(sent, total)
+
+
+def _bundles(contents: Iterable[Content]) -> Iterator[tuple[bytes, int]]:
+    frames: list[bytes] = []
+    size_bytes = 0
+    for content in contents:
+        with _opened(content) as file:
+            data = file.read()
+        if hashlib.sha256(data).hexdigest() != content.sha256:
+            raise _changed(content)
+        frames += [f"{content.sha256} {len(data)}\n".encode(), data]
+        size_bytes += len(data)
+        if size_bytes >= _BUNDLE_BYTES:
+            yield b"".join(frames), size_bytes
+            frames, size_bytes = [], 0
+    if frames:
+        yield b"".join(frames), size_bytes
+
+
+def _opened(content: Content) -> BinaryIO:
+    try:
+        return open(content.place, "rb")
+    except OSError as error:
+        raise _changed(content) from error
+
+
+def _changed(content: Content) -> Conflict:
+    return Conflict(
+        f"`{content.path}` changed while the snapshot was sent",
+        "submit again when nothing writes to it",
+    )

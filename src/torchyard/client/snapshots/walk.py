@@ -1,0 +1,202 @@
+"""Find the files of a folder that belong to a snapshot.
+
+Owns: what may be in a snapshot: links that stay inside, names in UTF-8, plain files; the limits.
+Leaves: contents to snapshot.py, ignore rules to ignore_rules.py.
+Always: nothing is left out silently but what a rule excludes; files come sorted by path.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchyard.base.errors import InvalidInput, LimitExceeded
+from torchyard.client.snapshots.ignore_rules import IgnoreRules
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much one snapshot may hold; None where there is no limit."""
+
+    files: int | None = None
+    size_bytes: int | None = None
+
+
+CODE_LIMITS = Limits(files=2000, size_bytes=300 * 1024 * 1024)
+
+
+Found = tuple[str, int, int, int, int, int]
+"""One file: path from the folder with slashes, size in bytes, mtime and ctime in nanoseconds,
+inode, and 1 when it may be executed. A plain tuple: a folder of 10,000 files makes as many."""
+
+
+def walk(folder: Path, rules: IgnoreRules | None, limits: Limits) -> list[Found]:
+    """Every file of `folder`, sorted by path; `rules` None takes all of them.
+
+    Raises:
+        InvalidInput: a link leads out, a name is not UTF-8, something is neither file nor folder,
+            or lies too deep.
+        LimitExceeded: too many files or bytes; names the largest.
+    """
+    found: list[Found] = []
+    top = os.path.realpath(folder)
+    try:
+        _collect(str(folder), "", [top], rules, found)
+    except RecursionError:
+        raise InvalidInput(
+            f"`{folder}` holds folders in folders, more than can be followed",
+            "name the outermost of them in `.amlignore`",
+        ) from None
+    found.sort()
+    _check_limits(folder, found, limits)
+    return found
+
+
+def single(file: Path) -> list[Found]:
+    """A snapshot's worth of one file, under its own name."""
+    return [_found(_checked_name(file.name, str(file)), os.stat(file))]
+
+
+def _collect(
+    folder: str, prefix: str, parents: list[str], rules: IgnoreRules | None, found: list[Found]
+) -> None:
+    """`parents` are the real folders from the top to `folder`: a link to one is a circle."""
+    try:
+        entries = list(os.scandir(folder))
+    except OSError as error:
+        raise _unreadable(folder, error) from error
+    names = [entry.name for entry in entries]
+    excludes = None if rules is None or rules.spares(names) else rules.excludes
+    all_names = "".join(names)
+    plain_names = all_names.isascii() and "\\" not in all_names
+    for entry in entries:
+        name = entry.name
+        path = prefix + name
+        try:
+            # Nearly all entries are plain files: this branch is what a large folder costs.
+            if entry.is_file(follow_symlinks=False):
+                if excludes is not None and excludes(path, name, False):
+                    continue
+                if not plain_names:
+                    _checked_name(name, path)
+                status = entry.stat(follow_symlinks=False)
+                found.append(
+                    (
+                        path,
+                        status.st_size,
+                        status.st_mtime_ns,
+                        status.st_ctime_ns,
+                        status.st_ino,
+                        status.st_mode >> 6 & 1,
+                    )
+                )
+                continue
+            is_link = entry.is_symlink()
+            if excludes is not None and excludes(path, name, not is_link and entry.is_dir()):
+                continue
+            _checked_name(name, path)
+            real = os.path.join(parents[-1], name)
+            if is_link:
+                real = _link_target(entry, path, parents)
+            if entry.is_dir():
+                _collect(entry.path, path + "/", [*parents, real], rules, found)
+            else:
+                found.append(_found(path, entry.stat()))
+        except OSError as error:
+            raise _unreadable(entry.path, error) from error
+
+
+def _found(path: str, status: os.stat_result) -> Found:
+    mode = status.st_mode
+    if not stat.S_ISREG(mode):
+        raise InvalidInput(
+            f"`{path}` is neither a file nor a folder",
+            "move it away, or name it in `.amlignore`",
+        )
+    return (
+        path,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+        status.st_ino,
+        mode >> 6 & 1,
+    )
+
+
+def _checked_name(name: str, path: str) -> str:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+        raise InvalidInput(
+            f"the file name `{shown}` is not UTF-8", "rename it, or name it in `.amlignore`"
+        ) from None
+    if "\\" in name and os.sep == "/":
+        raise InvalidInput(
+            f"the file name `{path}` holds a backslash", "rename it, or name it in `.amlignore`"
+        )
+    return name
+
+
+def _link_target(entry: os.DirEntry[str], path: str, parents: list[str]) -> str:
+    top = parents[0]
+    target = os.path.realpath(entry.path)
+    if not os.path.exists(target):
+        raise InvalidInput(
+            f"the link `{path}` points to nothing", "remove it, or name it in `.amlignore`"
+        )
+    if target != top and not target.startswith(top + os.sep):
+        raise InvalidInput(
+            f"the link `{path}` points out of the folder, to `{target}`",
+            "copy what it points to into the folder, or name the link in `.amlignore`",
+        )
+    if target in parents:
+        raise InvalidInput(
+            f"the link `{path}` points to a folder that holds it",
+            "remove it, or name it in `.amlignore`",
+        )
+    return target
+
+
+def _unreadable(path: str, error: OSError) -> InvalidInput:
+    shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+    return InvalidInput(
+        f"`{shown}` can't be read ({error.strerror or error})",
+        "make it readable, or name it in `.amlignore`",
+    )
+
+
+def _check_limits(folder: Path, found: list[Found], limits: Limits) -> None:
+    if limits == Limits():
+        return
+    size_bytes = sum([file[1] for file in found])
+    too_many = limits.files is not None and len(found) > limits.files
+    too_large = limits.size_bytes is not None and size_bytes > limits.size_bytes
+    if not too_many and not too_large:
+        return
+    largest = sorted(found, key=lambda file: file[1], reverse=True)[:10]
+    listed = "\n".join(f"  {megabytes(size):>10}  {path}" for path, size, *_ in largest)
+    wanted = []
+    if too_large:
+        assert limits.size_bytes is not None
+        wanted.append(f"{megabytes(size_bytes)} of {megabytes(limits.size_bytes)} allowed")
+    if too_many:
+        wanted.append(f"{len(found)} files of {limits.files} allowed")
+    raise LimitExceeded(
+        f"total snapshot size exceeds the limit: `{folder}` holds {' and '.join(wanted)}; "
+        f"its largest files are\n{listed}",
+        "name what the job does not need in `.amlignore`, give data as an input, or raise "
+        "TORCHYARD_SNAPSHOT_MAX_FILES or TORCHYARD_SNAPSHOT_MAX_MB",
+    )
+
+
+def megabytes(size_bytes: int) -> str:
+    """A size for people."""
+    size = float(size_bytes)
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < 1024 or unit == "GB":
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    raise AssertionError

@@ -1,0 +1,1 @@
+"""Make the folder of an environment, whole or not at all."""

@@ -1,0 +1,227 @@
+"""Make the folder of one environment.
+
+Owns: the steps of a build: venv, lock, install, hooks, rename; which Python; leftovers.
+Leaves: that only one builds to environments/actions.py, the resolver to packages/lock.py.
+Always: the caller holds the environment's lock; the final folder appears whole, by one rename.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import distributions
+from pathlib import Path
+
+from torchyard.base.errors import BuildFailed
+from torchyard.environments.build import sealed, torchvision_hook
+from torchyard.environments.conda import conda_packages
+from torchyard.environments.images import image_folder
+from torchyard.environments.packages import layers, lock, pythons
+from torchyard.environments.packages.requirements import package_name
+from torchyard.environments.packages.uv import Uv, failure, is_unreachable
+from torchyard.environments.types import EnvironmentSpec, platform_python
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where an environment's files are, below `<home>/environments`."""
+
+    root: Path
+    hash: str
+
+    @property
+    def folder(self) -> Path:
+        return self.root / self.hash
+
+    @property
+    def lock(self) -> Path:
+        """The resolver's answer at the first build; every later build installs just that."""
+        return self.root / f"{self.hash}.lock.txt"
+
+    @property
+    def mark(self) -> Path:
+        """What `sealed.mark` said of the folder when it was built."""
+        return self.root / f"{self.hash}.mark"
+
+    @property
+    def log(self) -> Path:
+        return self.root / f"{self.hash}.log"
+
+    @property
+    def mutex(self) -> Path:
+        """Locked by whoever builds."""
+        return self.root / f"{self.hash}.lock"
+
+    def is_whole(self) -> bool:
+        # The link is followed: a Python that went away makes the environment one to be built.
+        return any(os.path.exists(self.folder / name) for name in ("bin/python", "image.json"))
+
+
+def run(spec: EnvironmentSpec, places: Places, known_lock: str, uv: Uv) -> str:
+    """Build into a folder of another name, rename it, return the lock.
+
+    Args:
+        known_lock: the lock of an earlier build, or empty to resolve.
+
+    Raises:
+        BuildFailed: names the package at fault.
+        BuildCanceled: nobody wants it any more.
+    """
+    _remove_leftovers(places)
+    working = places.root / f".building-{spec.hash}-{os.getpid()}"
+    working.mkdir()
+    try:
+        conda = conda_packages.resolve(spec, known_lock, uv, working, places.folder)
+        python = "" if conda.has_python else _make_venv(spec, uv, working)
+        if conda.records:
+            conda_packages.install(spec, conda, uv, working, places.folder)
+            python = python or _python_version(working / "venv")
+        text = _install_packages(spec, known_lock, python, uv, working)
+        conda_packages.settle(working, places.folder, conda)
+        text = conda.lock + text
+        _publish(working, places, text)
+    finally:
+        image_folder.remove(working)
+    return text
+
+
+def _install_packages(
+    spec: EnvironmentSpec, known_lock: str, python: str, uv: Uv, working: Path
+) -> str:
+    """Pip's packages, hooks and layers into `working`/venv; the answer is their lock."""
+    packages = site_packages(working / "venv")
+    pip = _pip_wheel(working / "venv")
+    wants_pip = "pip" not in {package_name(line) for line in spec.packages} and not any(
+        packages.glob("pip-*.dist-info")
+    )
+    if wants_pip and pip is not None:
+        shown = "uv pip install pip (the one that comes with Python)"
+        _install(["--quiet", *_compiling(python), str(pip)], uv, working, shown)
+    text = conda_packages.without(known_lock)
+    if not text:
+        extra = ("pip",) if wants_pip and pip is None else ()
+        if spec.packages or extra:
+            there = _there(packages) if spec.conda else ()
+            text = lock.resolve(spec, extra, python, uv, working, there)
+    if lock.pins(text):
+        _install_lock(text, python, uv, working)
+    if not _compiling(python):
+        uv.run_program(
+            ["venv/bin/python", "-m", "compileall", "-qq", "-j", "0", str(packages)],
+            working,
+            "python -m compileall (uv compiles for Python 3.7 and later)",
+        )
+    if torchvision_hook.needed(lock.pins(text)):
+        uv.say("torchvision is PyPI's and torch is a CPU build: a hook lets it be imported")
+        torchvision_hook.put(packages)
+    if spec.layers:
+        uv.say(f"torchyard's layers: {', '.join(spec.layers)}")
+        layers.put(spec.layers, packages)
+    if spec.variables:
+        uv.say(f"variables of its Python: {', '.join(name for name, _ in spec.variables)}")
+        _put_variables(spec.variables, packages)
+    return text
+
+
+def _put_variables(variables: Iterable[tuple[str, str]], packages: Path) -> None:
+    """What a job or a person sets wins. In a file, they go wherever the environment is copied."""
+    lines = (
+        f"import os; os.environ.setdefault({name!r}, {value!r})\n" for name, value in variables
+    )
+    (packages / "torchyard_variables.pth").write_text("".join(lines), encoding="utf-8")
+
+
+def _there(packages: Path) -> tuple[str, ...]:
+    """What conda brought, in pip's words."""
+    found = distributions(path=[str(packages)])
+    return tuple(sorted(f"{one.metadata['Name']}=={one.version}" for one in found))
+
+
+def site_packages(venv: Path) -> Path:
+    """Where the packages of a venv are."""
+    return next((venv / "lib").glob("python3*/site-packages"))
+
+
+def _make_venv(spec: EnvironmentSpec, uv: Uv, working: Path) -> str:
+    """Make `working`/venv; the version of its Python as `3.11`."""
+    wanted = pythons.interpreter(spec.python)
+    outcome = uv.run(
+        ["venv", "--quiet", "--relocatable", "--no-project", "--python", wanted, "venv"],
+        working,
+        f"uv venv --relocatable --python {spec.python}",
+    )
+    if outcome.code != 0:
+        reach = ", which can't be reached from here" if is_unreachable(outcome.words) else ""
+        raise BuildFailed(
+            f"Python {spec.python} is not on this machine, and uv could not get it{reach}",
+            f"ask for Python {platform_python()}, which is here, or for none; "
+            "uv's words are in the build log",
+        )
+    return _python_version(working / "venv")
+
+
+def _python_version(venv: Path) -> str:
+    return ".".join(_configuration(venv)["version_info"].split(".")[:2])
+
+
+def _pip_wheel(venv: Path) -> Path | None:
+    """The pip wheel that the venv's Python brings along, for `ensurepip`."""
+    return next(_pip_wheels(Path(_configuration(venv)["home"])), None)
+
+
+def _pip_wheels(home: Path) -> Iterator[Path]:
+    for folder in home.parent.glob("lib/python3*/ensurepip/_bundled"):
+        yield from folder.glob("pip-*.whl")
+    if home == Path("/usr/bin"):
+        # Debian keeps the wheels of its own Python apart.
+        yield from Path("/usr/share/python-wheels").glob("pip-*.whl")
+
+
+def _configuration(venv: Path) -> dict[str, str]:
+    pairs = (line.partition("=") for line in (venv / "pyvenv.cfg").read_text("utf-8").splitlines())
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _compiling(python: str) -> tuple[str, ...]:
+    """uv's word for byte-compiling, which it can't do with the oldest Pythons."""
+    return () if python == "3.6" else ("--compile-bytecode",)
+
+
+def _install(arguments: list[str], uv: Uv, working: Path, shown: str) -> None:
+    # A Python of conda's may be marked as one that pip shall not write to; this one is ours.
+    words = ["pip", "install", "--python", "venv/bin/python", "--break-system-packages"]
+    outcome = uv.run([*words, "--no-deps", *arguments], working, shown)
+    if outcome.code != 0:
+        raise failure(outcome, "the packages can't be installed")
+
+
+def _install_lock(text: str, python: str, uv: Uv, working: Path) -> None:
+    (working / "install.txt").write_text(text, encoding="utf-8")
+    compiling = _compiling(python)
+    arguments = ["--requirements", "install.txt", *compiling]
+    arguments += lock.torch_source(text, python, uv, working)
+    words = ["uv pip install", *compiling, "(what the lock says)"]
+    _install(arguments, uv, working, " ".join(words))
+
+
+def _publish(working: Path, places: Places, text: str) -> None:
+    if text:
+        new = working / "kept-lock.txt"
+        new.write_text(text, encoding="utf-8")
+        new.rename(places.lock)
+    venv = working / "venv"
+    mark = working / "mark"
+    mark.write_text(sealed.close(venv), encoding="utf-8")
+    mark.rename(places.mark)
+    if places.folder.exists():
+        # Here, but not whole or not what it was. Who still runs in it finds the same packages.
+        sealed.exchange(venv, places.folder)
+    else:
+        venv.rename(places.folder)
+    places.folder.chmod(0o555)
+
+
+def _remove_leftovers(places: Places) -> None:
+    for folder in places.root.glob(f".building-{places.hash}-*"):
+        image_folder.remove(folder)

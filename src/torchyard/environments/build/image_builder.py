@@ -1,0 +1,230 @@
+"""Make the folder of an environment that is an image.
+
+Owns: the steps: base images, an environment put into one, the Dockerfile, unpacking, rename.
+Leaves: images to an Engine, the environments that go into them to environments/actions.py.
+Always: the caller holds the environment's lock; the folder appears whole, by one rename; package
+sources and certificates of this machine are lent to a build and left in none of its files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from torchyard.base.blobs import Blobs
+from torchyard.base.errors import BuildFailed
+from torchyard.environments.build.builder import Places
+from torchyard.environments.images import containers, dockerfile, image_folder
+from torchyard.environments.images.engine import (
+    FROM_NAME,
+    Engine,
+    ImageFacts,
+    MachineFiles,
+    is_name,
+    registry_of,
+)
+from torchyard.environments.packages import interpreter
+from torchyard.environments.packages.uv import Uv
+from torchyard.environments.types import EnvironmentSpec, ImageSpec
+
+PREFIX = "localhost/torchyard"
+# Where an environment lies in an image; conda's can't be moved and keep their own place.
+ENVIRONMENT = "/opt/torchyard/env"
+_OVER = """\
+FROM {base}
+COPY . {target}
+ENV PATH={target}/bin:{path}
+RUN ldconfig && {target}/bin/python -c "import ctypes, hashlib, ssl, zlib"
+"""
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+# Builds an environment unless it is there; the answer is its folder.
+Inner = Callable[[EnvironmentSpec], Path]
+
+
+def run(
+    spec: EnvironmentSpec, places: Places, engine: Engine, inner: Inner, blobs: Blobs, log: Uv
+) -> str:
+    """Build, unpack, rename; the answer is what the build was made of, as a lock.
+
+    Raises:
+        BuildFailed: names the image, the step or the package at fault.
+        BuildCanceled: nobody wants it any more.
+    """
+    assert spec.image is not None
+    for folder in places.root.glob(f".building-{spec.hash}-*"):
+        image_folder.remove(folder)
+    working = places.root / f".building-{spec.hash}-{os.getpid()}"
+    working.mkdir()
+    mark = hashlib.sha256(f"{places.root} {spec.hash}".encode()).hexdigest()[:24]
+    lent = containers.machine_files(log.config, working)
+    made = _Making(engine, inner, log, working, lent, mark)
+    engine.sweep(mark)
+    try:
+        if spec.image.name:
+            tag = made.of_image(spec, spec.image)
+        else:
+            tag = made.of_dockerfile(spec, spec.image, blobs)
+        facts = engine.facts(tag)
+        if facts is None:
+            raise BuildFailed(f"image `{tag}` is gone again", "submit the job again")
+        _unpack(tag, facts, made, places)
+    finally:
+        engine.sweep(mark)
+        image_folder.remove(working)
+    return "".join(made.lock) + image_folder.packages_as_lock(places.folder)
+
+
+class _Making:
+    """One build under way; `lock` has a line on each image that it starts from."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        inner: Inner,
+        log: Uv,
+        working: Path,
+        machine: MachineFiles,
+        mark: str,
+    ) -> None:
+        self.mark = mark
+        self._named = 0
+        self.engine = engine
+        self.log = log
+        self.working = working
+        self.machine = machine
+        self.lock: list[str] = []
+        self.tags: list[str] = []
+        self._inner = inner
+
+    def of_image(self, spec: EnvironmentSpec, image: ImageSpec) -> str:
+        name, facts = self._there(image.name)
+        if not spec.python:
+            return name
+        return self._over(name, facts, replace(spec, image=None, ref=""))
+
+    def of_dockerfile(self, spec: EnvironmentSpec, image: ImageSpec, blobs: Blobs) -> str:
+        context = self.working / "context"
+        for one in blobs.snapshot(image.context).files:
+            target = context / one.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(blobs.path(one.sha256), target)
+            target.chmod(int(one.mode, 8))
+        text = (context / image.dockerfile).read_text(encoding="utf-8-sig")
+        others = {}
+        for name, based in image.bases:
+            os_image, facts = self._there(image.os_image)
+            others[name] = self._named_from(self._over(os_image, facts, based))
+        for line in dockerfile.images(text):
+            if line.name and line.name not in others:
+                others[line.name] = self._named_from(self._there(line.name)[0])
+        file = self.working / "Dockerfile"
+        file.write_text(dockerfile.with_images(text, others), encoding="utf-8")
+        tag = f"{PREFIX}:{spec.hash[:24]}"
+        self.engine.build(file, context, tag, self.machine, self.log, f"({image.dockerfile})")
+        self.tags.append(tag)
+        if not spec.python:
+            return tag
+        built = self.engine.facts(tag)
+        assert built is not None
+        return self._over(tag, built, replace(spec, image=None, ref=""))
+
+    def _there(self, image: str) -> tuple[str, ImageFacts]:
+        """The image by the name that the engine has it under, pulled if need be."""
+        if not is_name(image):
+            raise BuildFailed(f"`{image}` is no name of an image", "write `FROM <name>:<tag>`")
+        facts = self.engine.facts(image)
+        if facts is None:
+            image = _with_registry(image)
+            facts = self.engine.facts(image)
+        if facts is None:
+            self.engine.pull(image, self.log)
+            self.tags.append(image)
+            facts = self.engine.facts(image)
+        if facts is None:
+            raise BuildFailed(f"image `{image}` was pulled and is not there", "submit again")
+        line = f"# image {image} {facts.digest or facts.id}\n"
+        if line not in self.lock:
+            self.log.say(f"starts from {image}, {facts.digest or facts.id}")
+            self.lock.append(line)
+        return image, facts
+
+    def _named_from(self, image: str) -> str:
+        """A name for FROM lines of this build alone."""
+        self._named += 1
+        name = FROM_NAME.format(self.mark, self._named)
+        self.engine.tag(image, name)
+        return name
+
+    def _over(self, base: str, facts: ImageFacts, spec: EnvironmentSpec) -> str:
+        """An image with the environment in it, first on its PATH."""
+        folder = self._inner(spec)
+        target = str(folder) if spec.conda else ENVIRONMENT
+        mark = hashlib.sha256(f"{facts.id} {spec.hash}".encode()).hexdigest()[:24]
+        tag = f"{PREFIX}-base:{mark}"
+        self.tags.append(tag)
+        if self.engine.facts(tag) is not None:
+            return tag
+        what = spec.ref or f"environment {spec.hash[:12]}"
+        python = self.working / "python"
+        interpreter.copy(folder, python)
+        file = self.working / "Dockerfile.python"
+        file.write_text(f"FROM {self._named_from(base)}\nCOPY . /\n", encoding="utf-8")
+        below = f"{tag}-python"
+        nothing = MachineFiles({})
+        self.engine.build(file, python, below, nothing, self.log, f"(Python of {what})")
+        shutil.rmtree(python)
+        path = facts.variables.get("PATH") or _PATH
+        text = _OVER.format(base=self._named_from(below), target=target, path=path)
+        file.write_text(text, encoding="utf-8")
+        try:
+            self.engine.build(file, folder, tag, nothing, self.log, f"({what} over {base})")
+        except BuildFailed as error:
+            if "ldconfig" not in error.message:
+                raise
+            raise BuildFailed(
+                f"the Python of {what} does not run on `{base}`: its C library may be older than "
+                "this machine's, or another one",
+                "take a newer image; for FROM lines that name an environment, set `os_image` in "
+                f"`{containers.FILE}` in the server's home folder",
+            ) from error
+        finally:
+            self.engine.remove([below])
+        return tag
+
+
+def _unpack(tag: str, facts: ImageFacts, made: _Making, places: Places) -> None:
+    ready = made.working / "ready"
+    rootfs = ready / image_folder.ROOT
+    rootfs.mkdir(parents=True)
+    made.engine.unpack(tag, rootfs, made.mark, made.log)
+    _tidy(rootfs, made.machine.by_target)
+    image_folder.write(ready, facts, made.tags, made.engine.name)
+    if facts.user not in ("", "root", "0"):
+        made.log.say(f"the image's USER {facts.user} is not kept: jobs run as its root")
+    if places.folder.exists():
+        places.folder.rename(made.working / "old")
+    ready.rename(places.folder)
+
+
+def _tidy(rootfs: Path, lent: Mapping[str, Path]) -> None:
+    """Take away the empty places at which a build was lent something."""
+    for name in lent:
+        place = rootfs / name.lstrip("/")
+        if place.is_symlink():
+            continue
+        if place.is_file() and not place.stat().st_size:
+            place.unlink()
+        elif place.is_dir() and not any(place.iterdir()):
+            place.rmdir()
+
+
+def _with_registry(image: str) -> str:
+    """As docker reads a short name."""
+    if registry_of(image) != "docker.io" or image.startswith("docker.io/"):
+        return image
+    return f"docker.io/{image}" if "/" in image else f"docker.io/library/{image}"

@@ -1,0 +1,1 @@
+"""Conda files, and conda's own packages."""

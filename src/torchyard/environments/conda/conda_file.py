@@ -1,0 +1,228 @@
+"""Conda files, read without conda.
+
+Owns: the conda file's grammar, the table of conda names that PyPI has alike.
+Leaves: getting true conda packages to conda_packages.py, pip's lines to packages/requirements.py.
+Always: what can't be kept is an error that names it; what was changed is a notice.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torchyard.base import fields
+from torchyard.base.errors import InvalidSpec
+from torchyard.environments.packages import requirements
+
+At = tuple[str | int, ...]
+
+_SAME_NAME = """
+    adlfs azure-identity bokeh click cloudpickle dask datasets dill distributed fastparquet
+    flask fsspec gcsfs gensim h5py imbalanced-learn ipykernel jinja2 joblib
+    jupyter-server-proxy jupyterlab lightgbm lightning matplotlib mlflow mlflow-skinny networkx
+    nltk notebook numba numpy onnx openpyxl optuna packaging pandas pillow plotly protobuf
+    psutil pyarrow pytest python-dateutil pytorch-lightning pytz pyyaml requests s3fs
+    scikit-image scikit-learn scikit-optimize scipy seaborn sentencepiece setuptools shap six
+    sqlalchemy statsmodels sympy tabulate tensorboard tokenizers torchaudio torchmetrics
+    torchvision tqdm transformers wheel xgboost
+"""
+# Conda names whose package on PyPI holds the same, with PyPI's name.
+ALIKE: Mapping[str, str] = {
+    **{name: name for name in _SAME_NAME.split()},
+    "pytorch": "torch",
+    "pytorch-cpu": "torch",
+}
+
+# What conda needs to choose a build, and a build of torch from an index carries or leaves out.
+DROPPED = ("cpuonly", "pytorch-cuda", "pytorch-mutex")
+
+_KEYS = ("name", "channels", "dependencies", "prefix", "variables")
+_LINE = re.compile(
+    r"(?:(?P<channel>[\w.-]+(?:/[\w.-]+)*)::)?(?P<name>[\w.-]+)\s*(?P<version>[=<>!~ ].*|)",
+    re.ASCII,
+)
+_CHANNEL = re.compile(r"[\w-][\w.-]*(?:/[\w.-]+)*|(?:https?|file|s3|gcs|oci)://\S+", re.ASCII)
+_CLAUSE = re.compile(r"(?P<how>===?|~=|!=|<=|>=|=|<|>|)\s*(?P<version>[\w.+!-]+?)(?P<any>\.?\*)?")
+# Conda's pip depends on it. A file that pins pip is of a time when people's packages took
+# `pkg_resources` for granted, which later ones lack.
+_WITH_PIP = "setuptools<81"
+_SETUPTOOLS = re.compile(r"setuptools\b(?!-)", re.IGNORECASE)
+# They import pkg_resources, and leave it to conda's pip to bring it.
+_SDK_V1 = re.compile(
+    r"azureml[-_](core|defaults|sdk|train|pipeline|widgets|automl|interpret)", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """`python` is a version or a range, empty when the file names none.
+
+    `packages` are conda's words for what PyPI has not; `channels` where they come from, as the
+    file names them, empty where there are no such packages.
+    """
+
+    python: str
+    requirements: tuple[str, ...]
+    notices: tuple[str, ...]
+    packages: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
+
+
+def read(document: Any, at: At) -> Contents:
+    """Read a parsed conda file; `at` is its place in the document around it.
+
+    Raises:
+        InvalidSpec: a key that has no meaning here, or packages that need py-rattler where it
+            is not installed.
+    """
+    if not isinstance(document, Mapping):
+        raise InvalidSpec("`conda_file` is not a mapping", "it needs a key `dependencies`", at=at)
+    for key in document:
+        if key not in _KEYS:
+            raise fields.unknown_key(str(key), _KEYS, at, inside="conda_file")
+    if document.get("variables"):
+        raise InvalidSpec(
+            "`variables` in `conda_file` are not supported",
+            "set them in the job's `environment_variables`",
+            at=(*at, "variables"),
+        )
+    listed = document.get("dependencies") or []
+    if not isinstance(listed, list):
+        raise InvalidSpec(
+            "`dependencies` is not a list", "write `- python=3.11`", at=(*at, "dependencies")
+        )
+    found = _Sorted(_channels(document.get("channels") or [], (*at, "channels")))
+    for position, entry in enumerate(listed):
+        found.take(entry, (*at, "dependencies", position))
+    found.complete()
+    _check_extra(found.packages)
+    return Contents(
+        found.python,
+        tuple(found.lines),
+        tuple(found.notices),
+        tuple(sorted(found.packages)),
+        tuple(found.channels) if found.packages else (),
+    )
+
+
+@dataclass
+class _Sorted:
+    """The entries of `dependencies`, by where each is had from."""
+
+    channels: list[str]
+    python: str = ""
+    lines: list[str] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    packages: dict[str, At] = field(default_factory=dict)
+    has_pip: bool = False
+
+    def take(self, entry: Any, at: At) -> None:
+        if isinstance(entry, Mapping) and set(entry) == {"pip"}:
+            self.lines += requirements.read(entry["pip"] or [], (*at, "pip"))
+            return
+        channel, name, version = _split(entry, at)
+        if name == "python":
+            self.python = python_version(version, at)
+        elif name in DROPPED:
+            self.notices.append(
+                f"conda package `{name}` is left out: the node decides the build of torch"
+            )
+        elif name in ALIKE:
+            line = ALIKE[name] + _pip_version(version, at)
+            self.lines.append(line)
+            self.notices.append(f"conda package `{name}` comes from PyPI as `{line}`")
+        elif name != "pip":
+            self.packages[_words(channel, name, version)] = at
+            if channel and channel not in self.channels:
+                self.channels.append(channel)
+        elif version:
+            self.lines.append("pip" + _pip_version(version, at))
+            self.has_pip = True
+
+    def complete(self) -> None:
+        """Add what conda's pip brings."""
+        wanted = self.has_pip or any(_SDK_V1.match(line) for line in self.lines)
+        if wanted and not any(_SETUPTOOLS.match(line) for line in self.lines):
+            self.lines.append(_WITH_PIP)
+            self.notices.append(f"`{_WITH_PIP}` comes with conda's `pip`, so it comes here, too")
+
+
+def _check_extra(packages: Mapping[str, At]) -> None:
+    if packages and importlib.util.find_spec("rattler") is None:
+        names = ", ".join(f"`{words.rpartition('::')[2]}`" for words in packages)
+        raise InvalidSpec(
+            f"conda packages come by py-rattler, which is not installed here: {names}",
+            "`pip install 'torchyard[conda]'` on the server; or list what PyPI has too under "
+            "`pip:`, by its name there",
+            at=next(iter(packages.values())),
+        )
+
+
+def _channels(listed: Any, at: At) -> list[str]:
+    if not isinstance(listed, list):
+        raise InvalidSpec("`channels` is not a list", "write `channels: [conda-forge]`", at=at)
+    channels = []
+    for position, channel in enumerate(listed):
+        if not isinstance(channel, str) or not _CHANNEL.fullmatch(channel.strip()):
+            raise InvalidSpec(
+                f"conda channel `{channel}` can't be read",
+                "give its name, as `conda-forge`, or its URL",
+                at=(*at, position),
+            )
+        channels.append(channel.strip().rstrip("/"))
+    return list(dict.fromkeys(channels))
+
+
+def _words(channel: str, name: str, version: str) -> str:
+    """`channel::name version` as conda reads it, the same for the same meaning."""
+    version = ",".join(part.strip() for part in version.split(","))
+    if version and version[0] not in "=<>!~":
+        version = f" {version}"
+    return f"{channel}::{name}{version}" if channel else f"{name}{version}"
+
+
+def _split(entry: Any, at: At) -> tuple[str, str, str]:
+    found = _LINE.fullmatch(entry.strip()) if isinstance(entry, str) else None
+    if found is None:
+        raise InvalidSpec(
+            f"conda dependency `{entry}` can't be read", "write it as `name=version`", at=at
+        )
+    return found["channel"] or "", found["name"].lower(), found["version"].strip()
+
+
+def python_version(version: str, at: At) -> str:
+    """`=3.11`, `3.11.*` and `==3.11` give `3.11`; `>=3.9,<3.12` stays a range."""
+    clauses = [_clause(part, at) for part in version.split(",")] if version else []
+    if not clauses:
+        return ""
+    if len(clauses) == 1 and clauses[0][0] in ("", "=", "=="):
+        return clauses[0][1]
+    return ",".join(f"{how or '=='}{number}" for how, number, _ in clauses)
+
+
+def _pip_version(version: str, at: At) -> str:
+    parts = []
+    for how, number, fuzzy in (_clause(part, at) for part in version.split(",") if part):
+        # Conda's single `=`, and its bare version, mean every version that begins so.
+        if how in ("=", "") or (fuzzy and how == "=="):
+            parts.append(f"=={number}.*")
+        else:
+            parts.append(f"{how}{number}{'.*' if fuzzy and how == '!=' else ''}")
+    return ",".join(parts)
+
+
+def _clause(text: str, at: At) -> tuple[str, str, bool]:
+    words = text.strip()
+    # `=1.21.2=py38_0`: the last part names one build of conda's, which PyPI has not.
+    words = re.sub(r"^(=?=?[\w.+!-]+?(?:\.?\*)?)[= ]+\w+$", r"\1", words)
+    found = _CLAUSE.fullmatch(words)
+    if found is None:
+        raise InvalidSpec(
+            f"version `{text.strip()}` can't be read",
+            "write it as `=1.2`, `==1.2.3` or `>=1.2,<2`",
+            at=at,
+        )
+    return found["how"], found["version"], bool(found["any"])

@@ -1,0 +1,1 @@
+"""Images and Dockerfiles, and the engines that build them."""

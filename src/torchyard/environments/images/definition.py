@@ -1,0 +1,138 @@
+"""Images and Dockerfiles of a job file or an asset, turned into a spec.
+
+Owns: the keys of `build`, what FROM lines mean, an image with packages put into it.
+Leaves: names of environments to the caller, Dockerfiles' grammar to dockerfile.py.
+Always: a build context is a snapshot, named by its content; no engine is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torchyard.base import fields
+from torchyard.base.errors import InvalidSpec, NotFound, TorchyardError
+from torchyard.environments.images import dockerfile
+from torchyard.environments.images.containers import DEFAULT_OS_IMAGE
+from torchyard.environments.images.engine import is_name
+from torchyard.environments.names import image_names
+from torchyard.environments.types import EnvironmentSpec, ImageSpec
+
+At = tuple[str | int, ...]
+
+_SNAPSHOT, _LOCAL = "snapshot:", "local:"
+_KEYS = ("path", "dockerfile_path")
+_HINT = "write `build: {path: <folder>}`, with a `Dockerfile` in the folder"
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a Dockerfile is read from, and what environments stand on in its FROM lines.
+
+    `text` gives a file of a snapshot; both are only asked when a Dockerfile is read.
+    """
+
+    text: Callable[[str, str], str]
+    os_image: Callable[[], str] = lambda: DEFAULT_OS_IMAGE
+
+
+def _no_snapshot(snapshot: str, path: str) -> str:
+    raise NotFound(f"snapshot `{snapshot[:12]}…` does not exist", "upload the folder again")
+
+
+NOTHING = Sources(_no_snapshot)
+
+
+def put_into(image: str, spec: EnvironmentSpec, at: At) -> EnvironmentSpec:
+    """The image with the environment `spec` in it, or alone when that is empty.
+
+    Raises:
+        InvalidSpec: that can't be the name of an image.
+    """
+    if not is_name(image):
+        raise InvalidSpec(
+            f"`{image}` is no name of an image", "write it as `ubuntu:22.04`", at=(*at, "image")
+        )
+    return replace(spec, image=ImageSpec(name=image))
+
+
+def of_build(
+    build: Any,
+    empty: EnvironmentSpec,
+    named: Callable[[str, At], EnvironmentSpec],
+    sources: Sources,
+    at: At,
+) -> EnvironmentSpec:
+    """What a Dockerfile makes.
+
+    Args:
+        empty: nothing, on the platform that is meant.
+        named: the spec of an environment that a FROM line names, which is at the given place.
+
+    Raises:
+        InvalidSpec: `build` can't be read, or its Dockerfile is not there.
+        NotFound: the snapshot is gone, or a FROM line names what nothing can take the place of.
+    """
+    at = (*at, "build")
+    if not isinstance(build, Mapping):
+        raise InvalidSpec("`build` is not a mapping", _HINT, at=at)
+    for key in build:
+        if key not in _KEYS:
+            raise fields.unknown_key(str(key), _KEYS, at, inside="build", otherwise=_HINT)
+    path = build.get("path")
+    if not isinstance(path, str) or not path.startswith((_SNAPSHOT, _LOCAL)):
+        raise InvalidSpec(
+            f"`{path}` is no build context that can be had here" if path else "`build` has no path",
+            _HINT,
+            at=(*at, "path"),
+        )
+    file = build.get("dockerfile_path") or "Dockerfile"
+    if not isinstance(file, str):
+        raise InvalidSpec("`dockerfile_path` is not a text", _HINT, at=(*at, "dockerfile_path"))
+    if path.startswith(_LOCAL):
+        # The document is only looked at: the context has yet to be uploaded.
+        return replace(empty, image=ImageSpec(context=path, dockerfile=file))
+    return _read(path.removeprefix(_SNAPSHOT), file, empty, named, sources, at)
+
+
+def _read(
+    snapshot: str,
+    file: str,
+    empty: EnvironmentSpec,
+    named: Callable[[str, At], EnvironmentSpec],
+    sources: Sources,
+    at: At,
+) -> EnvironmentSpec:
+    here = (*at, "dockerfile_path")
+    try:
+        text = sources.text(snapshot, file)
+    except TorchyardError as error:
+        error.at = error.at or here
+        raise
+    lines = dockerfile.images(text)
+    if not lines and "from" not in text.lower():
+        raise InvalidSpec(f"`{file}` has no FROM line", "begin it with `FROM <image>`", at=here)
+    os_image = ""
+    bases: dict[str, EnvironmentSpec] = {}
+    notices: list[str] = []
+    for line in lines:
+        name = image_names.published_in(line.name)
+        if name and line.name not in bases:
+            bases[line.name] = based = named(name, here)
+            if based.image is not None:
+                raise InvalidSpec(
+                    f"`FROM {line.name}` names an environment that is an image itself",
+                    "name the image that it is made of, or put both into one Dockerfile",
+                    at=here,
+                )
+            os_image = os_image or sources.os_image()
+            notices += based.notices
+            notices.append(f"`FROM {line.name}` is {based.ref or name} over {os_image}")
+    image = ImageSpec(
+        context=snapshot,
+        dockerfile=file,
+        bases=tuple((name, replace(spec, notices=())) for name, spec in bases.items()),
+        os_image=os_image,
+    )
+    return replace(empty, image=image, notices=tuple(notices))

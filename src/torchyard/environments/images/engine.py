@@ -1,0 +1,313 @@
+"""Container engines, as builders of images.
+
+Owns: the protocol, podman and docker behind it, reading their refusals.
+Leaves: choosing one to containers.py, what is built to build/image_builder.py, running jobs to the
+worker.
+Always: an engine builds, hands out files and removes; no job is ever run by one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from torchyard.base.errors import BuildFailed
+from torchyard.environments.images import dockerfile
+from torchyard.environments.packages.uv import Outcome, Uv, is_full, no_room
+
+_ASK_S = 60.0
+# Gigabytes of small files on a busy disk.
+_REMOVE_S = 600.0
+# By these names, what a build left is found again.
+FROM_NAME = "localhost/torchyard-from:{}-{}"
+_CONTAINER = "torchyard-{}"
+_NAME = re.compile(
+    r"(?:[\w.-]+(?::\d+)?/)?[a-z0-9][\w.-]*(?:/[a-z0-9][\w.-]*)*(?::[\w.-]+)?(?:@sha256:[0-9a-f]{64})?",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True)
+class ImageFacts:
+    """What an engine knows of an image. `variables` are those that it sets."""
+
+    id: str
+    digest: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    folder: str = ""
+    user: str = ""
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class MachineFiles:
+    """Files and folders of this machine that a build's programs see and no image keeps.
+
+    By the place where they are seen, where they lie.
+    """
+
+    by_target: Mapping[str, Path]
+
+
+class Engine(Protocol):
+    """Builds images and gives their files. `log` is the log of the build under way."""
+
+    @property
+    def name(self) -> str: ...
+
+    def facts(self, image: str) -> ImageFacts | None:
+        """None when it is not on this machine."""
+        ...
+
+    def pull(self, image: str, log: Uv) -> None:
+        """
+        Raises:
+            BuildFailed: names the image, and where it was to come from.
+        """
+        ...
+
+    def build(
+        self, file: Path, context: Path, tag: str, machine: MachineFiles, log: Uv, shown: str
+    ) -> None:
+        """
+        Raises:
+            BuildFailed: names the step, and the package if that is what is missing.
+        """
+        ...
+
+    def unpack(self, image: str, folder: Path, mark: str, log: Uv) -> None:
+        """Put the image's files into `folder`, which is there and empty."""
+        ...
+
+    def tag(self, image: str, name: str) -> None:
+        """Give the image one more name."""
+        ...
+
+    def sweep(self, mark: str) -> None:
+        """Remove what builds of this mark left when they were killed, and `FROM_NAME`s of it."""
+        ...
+
+    def remove(self, images: Sequence[str]) -> None:
+        """Those that are there and that nothing else needs."""
+        ...
+
+
+class Command:
+    """podman, or docker by the same words.
+
+    Args:
+        program: its absolute path.
+        is_podman: it takes mounts in builds, and builds without a runtime.
+        variables: the process environment.
+    """
+
+    def __init__(self, program: str, is_podman: bool, variables: Mapping[str, str]) -> None:
+        self._program = program
+        self._is_podman = is_podman
+        self._variables = dict(variables)
+
+    @property
+    def name(self) -> str:
+        return "podman" if self._is_podman else "docker"
+
+    def facts(self, image: str) -> ImageFacts | None:
+        said = self._ask("image", "inspect", image)
+        return None if said.returncode else _facts(json.loads(said.stdout)[0])
+
+    def pull(self, image: str, log: Uv) -> None:
+        outcome = self._run(["pull", image], Path("/"), log, f"{self.name} pull {image}")
+        if outcome.code:
+            raise not_pulled(self.name, image, outcome.words)
+
+    def build(
+        self, file: Path, context: Path, tag: str, machine: MachineFiles, log: Uv, shown: str
+    ) -> None:
+        words = ["build", "--network", "host", "--tag", tag, "--file", str(file)]
+        if self._is_podman:
+            # Needs no runtime and no cgroup; what it starts ends with it.
+            words += ["--isolation", "chroot"]
+            for target, source in machine.by_target.items():
+                words += ["--volume", f"{source}:{target}:ro"]
+        else:
+            # Docker passes these on by itself, and keeps them out of the image's history.
+            for variable in ("http_proxy", "https_proxy", "no_proxy"):
+                for name in (variable, variable.upper()):
+                    words += ["--build-arg", name] if name in self._variables else []
+        outcome = self._run([*words, str(context)], context, log, f"{self.name} build {shown}")
+        if outcome.code:
+            raise _build_failure(self.name, outcome)
+
+    def tag(self, image: str, name: str) -> None:
+        self._ask("tag", image, name)
+
+    def sweep(self, mark: str) -> None:
+        self._ask("rm", "--force", _CONTAINER.format(mark))
+        names = FROM_NAME.format(mark, "")
+        if self._is_podman:
+            # A build that is killed leaves the container of the step it was in.
+            left = self._ask("ps", "--all", "--external", "--format", "{{.ID}} {{.Image}}").stdout
+            rows = (line.split() for line in left.splitlines())
+            ids = [row[0] for row in rows if len(row) > 1 and row[1].startswith(names)]
+            if ids:
+                self._ask("rm", "--force", *ids)
+        there = self._ask("images", "--format", "{{.Repository}}:{{.Tag}}").stdout
+        self.remove([name for name in there.split() if name.startswith(names)])
+
+    def unpack(self, image: str, folder: Path, mark: str, log: Uv) -> None:
+        container = _CONTAINER.format(mark)
+        self._ask("rm", "--force", container)
+        made = self._ask("create", "--name", container, image, "/bin/sh")
+        if made.returncode:
+            raise BuildFailed(
+                f"{self.name} can't open image `{image}`: {_last(made.stderr)}",
+                f"look at it with `{self.name} image inspect {image}`",
+            )
+        try:
+            owner = "--same-owner" if os.geteuid() == 0 else "--no-same-owner"
+            script = f'"$0" export "$1" | tar --extract --numeric-owner {owner} --exclude "dev/*"'
+            words = [*self._alone(), "/bin/sh", "-c", script, self._program, container]
+            outcome = log.run_program(words, folder, f"{self.name} export {image}")
+        finally:
+            self._ask("rm", "--force", container)
+        if is_full(outcome.words):
+            raise no_room()
+        if outcome.code or not any(folder.iterdir()):
+            raise BuildFailed(
+                f"the files of image `{image}` can't be unpacked: {_last(outcome.words)}",
+                "the build log says more",
+            )
+
+    def remove(self, images: Sequence[str]) -> None:
+        for image in images:
+            self._ask("image", "rm", image, patience_s=_REMOVE_S)
+
+    def _run(self, words: Sequence[str], folder: Path, log: Uv, shown: str) -> Outcome:
+        # All that it says belongs into the log; by exec, so that it is ended as a whole.
+        script = ["/bin/sh", "-c", 'exec "$0" "$@" 1>&2', self._program]
+        return log.run_program([*self._alone(), *script, *words], folder, shown)
+
+    def _alone(self) -> list[str]:
+        """In namespaces that take its steps and mounts with them when it is killed."""
+        unshare = shutil.which("unshare", path=self._variables.get("PATH"))
+        if not self._is_podman or os.geteuid() != 0 or unshare is None:
+            return []
+        return [unshare, "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+
+    def _ask(self, *words: str, patience_s: float = _ASK_S) -> subprocess.CompletedProcess[str]:
+        try:
+            return subprocess.run(
+                [self._program, *words],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                env=self._variables,
+                timeout=patience_s,
+            )
+        except subprocess.TimeoutExpired:
+            said = f"no answer after {patience_s:.0f} s"
+            return subprocess.CompletedProcess(words, 124, "", said)
+
+
+def is_name(image: str) -> bool:
+    """Whether it can be the name of an image at all, with registry, tag and digest."""
+    return bool(_NAME.fullmatch(image))
+
+
+def not_pulled(engine: str, image: str, words: str) -> BuildFailed:
+    """The error of an engine that could not get an image, with its words."""
+    registry = registry_of(image)
+    return BuildFailed(
+        f"image `{image}` could not be pulled from {registry}: {_reason(words)}",
+        f"check that this machine reaches {registry} and that the image exists; or bring it here "
+        f"under that name: `{engine} load`, or `{engine} import <rootfs.tar> {image}`",
+        code="image_not_pulled",
+    )
+
+
+def registry_of(image: str) -> str:
+    first, slash, _ = image.partition("/")
+    return (
+        first if slash and ("." in first or ":" in first or first == "localhost") else "docker.io"
+    )
+
+
+_NOT_PULLED = re.compile(
+    r"(?:initializing source docker://|pinging container registry|short-name|pull access denied|"
+    r"failed to resolve source metadata for|error getting credentials|manifest unknown)"
+)
+_PULLED_FROM = re.compile(
+    r"(?:docker://|Trying to pull |source metadata for |pull access denied for )"
+    r"([^\s:,]+(?::[\w.-]+)?)"
+)
+
+
+# What is the engine's own in the output of a build.
+_ENGINES = re.compile(
+    r"Error: (building|committing|while)|subprocess exited|STEP |Step |-->|WARNING|time=\"|\[notice"
+)
+
+
+def _build_failure(engine: str, outcome: Outcome) -> BuildFailed:
+    words = outcome.words
+    if is_full(words):
+        return no_room()
+    if _NOT_PULLED.search(words):
+        named = _PULLED_FROM.findall(words)
+        if named:
+            return not_pulled(engine, named[-1].rstrip("."), words)
+    step = dockerfile.failed_step(words)
+    package = dockerfile.missing_package(words)
+    where = f"the Dockerfile's step `{step[:300]}`" if step else "the Dockerfile"
+    if package:
+        return BuildFailed(
+            f"{where} failed: package `{package}` can't be installed",
+            f"check the name and version of `{package}`; the build log has the whole output",
+        )
+    return BuildFailed(
+        f"{where} failed: {_told(words)}", "what it printed is at the end of the build log"
+    )
+
+
+def _facts(body: dict[str, Any]) -> ImageFacts:
+    config = body.get("Config") or {}
+    pairs = (line.partition("=") for line in config.get("Env") or [])
+    known = body.get("RepoDigests") or []
+    return ImageFacts(
+        id=str(body.get("Id", "")).removeprefix("sha256:"),
+        digest=known[0].partition("@")[2] if known else str(body.get("Digest") or ""),
+        variables={name: value for name, _, value in pairs},
+        folder=str(config.get("WorkingDir") or ""),
+        user=str(config.get("User") or ""),
+        size_bytes=int(body.get("Size") or 0),
+    )
+
+
+def _reason(words: str) -> str:
+    """The innermost of an engine's nested words."""
+    last = _last(words).removeprefix("Error: ")
+    for sign in ("no such host", "connection refused", "i/o timeout", "manifest unknown",
+                 "unauthorized", "denied", "certificate"):  # fmt: skip
+        if sign in last:
+            return sign
+    return last[-200:]
+
+
+def _told(words: str) -> str:
+    """What the program that failed said of it, rather than the engine."""
+    lines = [line.strip() for line in words.splitlines() if line.strip()]
+    own = [line for line in lines if not _ENGINES.match(line)]
+    errors = [line for line in own if re.match(r"(?i)(fatal )?error\b|e: ", line)]
+    return ([*own, *errors][-1] if own else _last(words))[:400]
+
+
+def _last(words: str) -> str:
+    lines = [line.strip() for line in words.splitlines() if line.strip()]
+    return lines[-1][:400] if lines else "it says nothing"

@@ -1,0 +1,1 @@
+"""Environments that exist by name: curated ones, Azure's published names, substitutes."""

@@ -1,0 +1,1 @@
+"""Requirements, locks, Pythons and package indexes, by uv."""

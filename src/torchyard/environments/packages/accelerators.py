@@ -1,0 +1,137 @@
+"""What this machine computes on, and which torch suits it.
+
+Owns: finding a GPU by its vendor's tool; the builds of torch that the machine's own package
+sources offer, and what each is for; which packages of a lock are for GPUs.
+Leaves: choosing one of them to lock.py.
+Always: a machine whose tools list no device counts as CPU.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import platform
+import re
+import shutil
+import ssl
+import subprocess
+import urllib.request
+from collections.abc import Iterable
+from pathlib import Path
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from torchyard.environments.packages.machine_config import MachineConfig
+from torchyard.environments.packages.requirements import package_name
+from torchyard.environments.types import Accelerator
+
+# Each lists one device a line.
+_TOOLS: tuple[tuple[Accelerator, tuple[str, ...], str], ...] = (
+    ("cuda", ("nvidia-smi", "-L"), r"^GPU \d+:"),
+    ("rocm", ("rocm-smi", "--showid"), r"^GPU\[\d+\]"),
+)
+# Pure Python and a few kilobytes: libraries ask it whether there is a GPU.
+_HARMLESS = ("nvidia-ml-py", "nvidia-ml-py3")
+_WHEEL = re.compile(
+    r"torch-(?P<version>[\w.]+\+(?:cpu|cu\d|rocm)[\w.]*)-(?P<python>[\w.]+)-[\w.]+-(?P<platform>[\w.]+)\.whl"
+)
+_LINK = re.compile(r"""(?:href=["'][^"']*?|^)(torch-[^"'#/?\s]+\.whl)""", re.MULTILINE)
+
+
+@functools.cache
+def find() -> Accelerator:
+    """Ask once; a tool that hangs or fails lists no device."""
+    for accelerator, command, device in _TOOLS:
+        if shutil.which(command[0]) is None:
+            continue
+        try:
+            said = subprocess.run(command, capture_output=True, text=True, timeout=30).stdout
+        except (OSError, subprocess.SubprocessError):
+            continue
+        if re.search(device, said, re.MULTILINE):
+            return accelerator
+    return "cpu"
+
+
+def cpu_torches(config: MachineConfig, python: str) -> list[str]:
+    """Versions like `2.13.0+cpu` that the machine's own sources have for `python` (`3.11`).
+
+    Newest first. PyPI and PyTorch's index are not asked.
+    """
+    return [version for version in local_torches(config, python) if _is_for(version, "cpu")]
+
+
+def foreign_torches(config: MachineConfig, python: str, accelerator: str) -> list[str]:
+    """As `cpu_torches`, but those that are built for anything but `accelerator`."""
+    return [
+        version for version in local_torches(config, python) if not _is_for(version, accelerator)
+    ]
+
+
+def _is_for(version: str, accelerator: str) -> bool:
+    local = version.partition("+")[2]
+    return local.startswith("cu" if accelerator == "cuda" else accelerator)
+
+
+def local_torches(config: MachineConfig, python: str) -> list[str]:
+    """As `cpu_torches`, whatever they are built for."""
+    names: set[str] = set()
+    for place in config.find_links:
+        names.update(_listed(place, config.certificates))
+    for index in config.indexes:
+        names.update(_listed(index.rstrip("/") + "/torch/", config.certificates))
+    tag = "cp" + python.replace(".", "")
+    fitting = set()
+    for name in names:
+        found = _WHEEL.fullmatch(name)
+        if found and found["python"] in (tag, "py3") and _fits(found["platform"]):
+            fitting.add(found["version"])
+    return sorted(fitting, key=_order, reverse=True)
+
+
+def gpu_packages(packages: Iterable[str]) -> list[str]:
+    """Those of the packages (names or lock lines) that hold code for NVIDIA's GPUs."""
+    names = (package_name(line) for line in packages)
+    return [name for name in names if name.startswith("nvidia-") and name not in _HARMLESS]
+
+
+def _fits(tag: str) -> bool:
+    if tag == "any":
+        return True
+    system = {"Linux": "linux", "Darwin": "macosx", "Windows": "win"}.get(platform.system(), "")
+    return system in tag and platform.machine().lower() in tag
+
+
+def _order(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version.split("+")[0])]
+
+
+def _listed(place: str, certificates: str) -> list[str]:
+    """File names of torch wheels in a folder, a page of links or an index page."""
+    parts = urlsplit(place)
+    if parts.scheme in ("http", "https"):
+        return [unquote(name) for name in _LINK.findall(_page(place, certificates))]
+    folder = Path(unquote(parts.path) if parts.scheme == "file" else place)
+    try:
+        if folder.is_file():
+            return [unquote(name) for name in _LINK.findall(folder.read_text(errors="replace"))]
+        if (folder / "index.html").is_file() and parts.scheme == "file":
+            text = (folder / "index.html").read_text(errors="replace")
+            return [unquote(name) for name in _LINK.findall(text)]
+        return [entry.name for entry in folder.iterdir() if entry.name.startswith("torch-")]
+    except OSError:
+        return []
+
+
+def _page(url: str, certificates: str) -> str:
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    request = urllib.request.Request(urlunsplit((parts.scheme, host, *parts[2:])))
+    if parts.username:
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        request.add_header("Authorization", "Basic " + base64.b64encode(pair.encode()).decode())
+    try:
+        context = ssl.create_default_context(cafile=certificates or None)
+        with urllib.request.urlopen(request, timeout=10, context=context) as answer:
+            return str(answer.read(32 << 20).decode("utf-8", "replace"))
+    except (OSError, ValueError):
+        return ""

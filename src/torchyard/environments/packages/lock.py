@@ -1,0 +1,196 @@
+"""From requirements to a lock: every package with its version and hashes.
+
+Owns: the resolver's call, the choice of torch's build for a machine, GPU packages left out.
+Leaves: installing to build/builder.py.
+Always: a lock for a machine without a GPU holds no CUDA packages that nobody asked for by name;
+it names versions and hashes, no index of the machine's.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torchyard.base.errors import BuildFailed
+from torchyard.environments.packages import accelerators
+from torchyard.environments.packages.requirements import normal, package_name
+from torchyard.environments.packages.uv import Outcome, Uv, failure, is_unreachable
+from torchyard.environments.types import EnvironmentSpec
+
+# So many CPU builds are tried, newest first, before PyTorch's own index is asked.
+_TRIED_BUILDS = 6
+_PIN = re.compile(r"^(?P<name>[\w.-]+)(?:==| @ )(?P<version>\S+)", re.MULTILINE | re.ASCII)
+# The package itself, not one whose name holds its name.
+_OF_TORCH = re.compile(r"(?<![\w-])(?:py)?torch(?![\w-])")
+_DOING = "the packages can't be resolved"
+_NO_OFFER = (
+    "let the machine reach PyTorch's own index, or put a CPU build of torch "
+    "where pip's `find-links` points"
+)
+
+
+@dataclass(frozen=True)
+class _Way:
+    """One way to get torch: a build that is pinned, or uv's word for an index.
+
+    `there` are packages that keep their version, `never` builds of torch for other machines.
+    """
+
+    pin: str = ""
+    backend: str = ""
+    never: tuple[str, ...] = ()
+    there: tuple[str, ...] = ()
+
+
+def pins(lock: str) -> dict[str, str]:
+    """Package names and versions of a lock; for a package from a URL, the URL."""
+    return {normal(found["name"]): found["version"] for found in _PIN.finditer(lock)}
+
+
+def resolve(
+    spec: EnvironmentSpec,
+    extra: tuple[str, ...],
+    python: str,
+    uv: Uv,
+    folder: Path,
+    there: tuple[str, ...] = (),
+) -> str:
+    """Resolve for the environment in `folder`/venv, whose Python is `python` (`3.11`).
+
+    Args:
+        extra: requirements of the builder's own.
+        there: what the environment holds already, which stays as long as it fits.
+
+    Raises:
+        BuildFailed: no set of packages fits; names the package that uv blames.
+    """
+    lines = (*spec.requirements, *extra)
+    (folder / "requirements.in").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    ways = [replace(way, there=there) for way in _ways(spec, python, uv)]
+    if there:
+        ways += _ways(spec, python, uv)
+    for way in ways:
+        outcome = _compile(way, (), uv, folder)
+        if outcome.code == 0:
+            return _without_gpu_packages(spec, way, uv, folder)
+        if way.there:
+            continue
+        # Another build of torch only helps where torch is what does not fit.
+        if not _OF_TORCH.search(outcome.words):
+            break
+    else:
+        old = _with_torch_of_pypi(spec, there, uv, folder) if ways[-1].backend == "cpu" else ""
+        if old:
+            return old
+    raise _no_lock(outcome, ways)
+
+
+def _with_torch_of_pypi(spec: EnvironmentSpec, there: tuple[str, ...], uv: Uv, folder: Path) -> str:
+    """The lock, where PyPI's own torch fits and brings no packages for a GPU, as before 1.13."""
+    if _compile(_Way(there=there), (), uv, folder).code != 0:
+        return ""
+    lock = (folder / "lock.txt").read_text(encoding="utf-8")
+    return "" if accelerators.gpu_packages(pins(lock)) else _with_options(spec, lock)
+
+
+def _with_options(spec: EnvironmentSpec, lock: str) -> str:
+    return "".join(line + "\n" for line in spec.options) + lock
+
+
+def torch_source(lock: str, python: str, uv: Uv, folder: Path) -> list[str]:
+    """uv's arguments, called in `folder`, to find again the build of torch that a lock names."""
+    version = pins(lock).get("torch", "")
+    if version and "+" not in version:
+        # `==2.13.0` means 2.13.0+cpu as well, and that counts as newer.
+        near = accelerators.local_torches(uv.config, python)
+        lines = [f"torch!={one}\n" for one in near if one.partition("+")[0] == version]
+        if not lines:
+            return []
+        (folder / "not-these.txt").write_text("".join(lines), encoding="utf-8")
+        return ["--constraint", "not-these.txt"]
+    if "+rocm" in version:
+        return ["--torch-backend", "auto"]
+    if "+cpu" not in version or version in accelerators.cpu_torches(uv.config, python):
+        return []
+    return ["--torch-backend", "cpu"]
+
+
+def _ways(spec: EnvironmentSpec, python: str, uv: Uv) -> list[_Way]:
+    accelerator = spec.platform.rpartition("-")[2]
+    if accelerator != "cpu":
+        # A CPU build that lies at hand counts as newer than the one without a word behind it.
+        never = tuple(accelerators.foreign_torches(uv.config, python, accelerator))
+        return [_Way(backend="auto" if accelerator == "rocm" else "", never=never)]
+    offered = accelerators.cpu_torches(uv.config, python)
+    return [*(_Way(pin=version) for version in offered[:_TRIED_BUILDS]), _Way(backend="cpu")]
+
+
+def _compile(way: _Way, left_out: tuple[str, ...], uv: Uv, folder: Path) -> Outcome:
+    output = folder / "lock.txt"
+    output.unlink(missing_ok=True)
+    arguments = ["pip", "compile", "requirements.in", "--output-file", output.name]
+    arguments += ["--python", "venv/bin/python", "--generate-hashes"]
+    arguments += ["--no-header", "--no-annotate"]
+    shown = "uv pip compile requirements.in"
+    kept = [f"torch=={way.pin}", *way.there] if way.pin else list(way.there)
+    kept += [f"torch!={version}" for version in way.never]
+    if kept:
+        (folder / "constraints.txt").write_text("\n".join(kept) + "\n", encoding="utf-8")
+        arguments += ["--constraint", "constraints.txt"]
+    if way.pin:
+        shown += f" (torch, if any, is {way.pin})"
+    if way.there:
+        shown += " (beside conda's packages, as they are)"
+    if way.backend:
+        arguments += ["--torch-backend", way.backend]
+        shown += f" --torch-backend {way.backend}"
+    if left_out:
+        # A marker that is never true takes the package out of every requirement on it.
+        text = "".join(f'{name}; python_version < "0"\n' for name in left_out)
+        (folder / "overrides.txt").write_text(text, encoding="utf-8")
+        arguments += ["--override", "overrides.txt"]
+        shown += f" (without {', '.join(left_out)})"
+    return uv.run(arguments, folder, shown)
+
+
+def _without_gpu_packages(spec: EnvironmentSpec, way: _Way, uv: Uv, folder: Path) -> str:
+    """The lock just written; resolved again without CUDA packages where the machine has no GPU."""
+    asked = {package_name(line) for line in spec.packages}
+    left_out: tuple[str, ...] = ()
+    while True:
+        lock = (folder / "lock.txt").read_text(encoding="utf-8")
+        found = pins(lock)
+        gpu = [name for name in accelerators.gpu_packages(found) if name not in asked]
+        if not gpu or not spec.platform.endswith("-cpu"):
+            return _with_options(spec, lock)
+        torch = found.get("torch", "")
+        if (torch and "cpu" not in torch) or set(gpu) <= set(left_out):
+            raise BuildFailed(
+                f"package `{'torch' if torch else gpu[0]}` would bring CUDA packages "
+                f"({', '.join(gpu[:3])}…), and this machine has no GPU",
+                "ask for a CPU build of torch, as `torch` without a URL or `+cu…` gives it",
+            )
+        uv.say(f"left out, since this machine has no GPU: {', '.join(gpu)}")
+        left_out = (*left_out, *gpu)
+        outcome = _compile(way, left_out, uv, folder)
+        if outcome.code != 0:
+            raise failure(outcome, _DOING)
+
+
+def _no_lock(outcome: Outcome, ways: list[_Way]) -> BuildFailed:
+    """The last outcome as an error; a torch that has no CPU build here gets its own words."""
+    error = failure(outcome, _DOING)
+    if ways[-1].backend != "cpu" or not _OF_TORCH.search(outcome.words):
+        return error
+    offered = ", ".join(way.pin for way in ways if way.pin)
+    if is_unreachable(outcome.words):
+        reason = "PyTorch's own index can't be reached"
+        if offered:
+            reason = f"{offered}, which this machine offers, does not fit, and {reason}"
+    else:
+        reason = error.message.partition(": ")[2]
+    return BuildFailed(
+        f"package `torch` can't be installed: no CPU build of it fits ({reason})",
+        f"ask for torch {offered.partition('+')[0]}" if offered else _NO_OFFER,
+    )

@@ -1,0 +1,137 @@
+"""How many of the machine's GPUs a job gets, and whether they are there.
+
+Owns: the count for each node, refusing what can never be, why a job waits for devices.
+Leaves: which devices, and their locks, to executors/; rehearsals to spec/rehearsal.py.
+Always: on a cluster of a size a node has what the size says; on one without, as `local`, a node
+has one GPU for each process, as far as the machine has them, or what the job asks for by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import Connection
+
+from torchyard.base.errors import InvalidSpec
+from torchyard.compute import actions as computes
+from torchyard.compute.types import Compute
+from torchyard.executors.machine import Machine
+from torchyard.jobs.records.types import Job
+from torchyard.jobs.services import Room
+from torchyard.jobs.spec import own_properties, rehearsal
+
+PROPERTY = f"{own_properties.PREFIX}gpus"
+_MOST = 4096
+
+
+def per_node(
+    machine: Machine,
+    compute: Compute,
+    node_count: int,
+    processes_per_node: int,
+    properties: Mapping[str, str],
+    rehearsed: bool,
+) -> int:
+    """How many devices each node of a job gets.
+
+    Raises:
+        InvalidSpec: the job's property is no number, or contradicts the size.
+    """
+    asked = PROPERTY in properties
+    count = own_properties.count(properties, PROPERTY, 0, 0, _MOST)
+    if rehearsed:
+        return 0
+    if compute.gpus is not None:
+        if asked and count != compute.gpus:
+            raise InvalidSpec(
+                f"`{PROPERTY}` is {count}, and a node of `{compute.name}` has {compute.gpus}: "
+                f"its size is `{compute.size}`",
+                "leave the property out, or take a cluster without a size, as `local`",
+                at=("properties", PROPERTY),
+            )
+        return compute.gpus
+    if asked:
+        return count
+    return min(processes_per_node, machine.most_together() // node_count)
+
+
+def check(
+    machine: Machine,
+    compute: Compute,
+    node_count: int,
+    processes_per_node: int,
+    properties: Mapping[str, str],
+    rehearsed: bool,
+) -> list[str]:
+    """Refuse a job that this machine can never hold; notices about one that it can.
+
+    Raises:
+        InvalidSpec: it needs more GPUs than there are.
+    """
+    each = per_node(machine, compute, node_count, processes_per_node, properties, rehearsed)
+    there = machine.most_together() if each or compute.gpus is None else 0
+    if each * node_count > there:
+        raise InvalidSpec(
+            f"the job needs {_gpus(each * node_count)}: {node_count} x {each} of "
+            f"`{compute.name}`{_of_size(compute)}; this machine has {there or 'none'}",
+            _hint(compute, there),
+            code="no_gpu" if not there else "too_many_gpus",
+            at=("compute",) if PROPERTY not in properties else ("properties", PROPERTY),
+        )
+    is_dealt = compute.gpus is None and PROPERTY not in properties and not rehearsed
+    if is_dealt and 0 < there and each < processes_per_node:
+        return [
+            f"{node_count} x {processes_per_node} processes share {_gpus(there)} of this "
+            f"machine: each node gets {each}"
+        ]
+    return []
+
+
+def of_job(room: Room, compute: Compute, job: Job) -> int:
+    """How many devices each node of a job gets that was accepted."""
+    return per_node(
+        room.devices,
+        compute,
+        job.node_count,
+        job.processes_per_node,
+        job.properties,
+        rehearsal.is_rehearsed(job),
+    )
+
+
+def why_not(room: Room, connection: Connection, job: Job) -> str:
+    """In one sentence, why the devices for a job can't be had now; empty when they can."""
+    if not room.devices.whole:
+        return ""
+    compute = computes.find(connection, job.workspace, job.compute)
+    count = of_job(room, compute, job) * job.node_count if compute is not None else 0
+    if not count:
+        return ""
+    free = len(room.devices.free())
+    if count <= free:
+        return ""
+    there = len(room.devices.whole)
+    return f"needs {_gpus(count)}; {there - free} of {there} of this machine are taken{_by(room)}"
+
+
+def _by(room: Room) -> str:
+    """Who has them, as far as they said so."""
+    holders = sorted({said for said in room.devices.holders().values() if said})
+    return f" by {', '.join(holders)}" if holders else ""
+
+
+def _of_size(compute: Compute) -> str:
+    return f", of size `{compute.size}`" if compute.size else ""
+
+
+def _hint(compute: Compute, there: int) -> str:
+    if there:
+        return f"ask for fewer nodes, or a size with fewer GPUs: {there} at the most in all"
+    return (
+        "try it without one: `yard job create … --rehearse-on-cpu`; or use a CPU size: "
+        f"`yard compute create -n {compute.name} --size Standard_D2_v2`"
+    )
+
+
+def _gpus(count: int) -> str:
+    return "1 GPU" if count == 1 else f"{count} GPUs"

@@ -1,0 +1,199 @@
+"""The queue, out of the tables of jobs and attempts.
+
+Owns: SQL that reads the queue and what runs without reading what jobs are made of.
+Leaves: who may start to queue.py.
+Always: one look costs what it finds, not what waits: an index answers, row by row as asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
+
+from torchyard.jobs.admission.queue import SPOT_TURN
+from torchyard.jobs.records.attempt_store import attempts
+from torchyard.jobs.records.store import jobs
+from torchyard.jobs.records.types import Status
+
+_QUEUED = Status.QUEUED.value
+
+
+@dataclass(frozen=True)
+class Line:
+    """The queued jobs of one cluster that may be preempted, or those that may not."""
+
+    workspace: str
+    compute: str
+    low: bool
+    turns: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Queued:
+    """What the queue knows of a job; each of its nodes takes so many `gpus`."""
+
+    id: int
+    name: str
+    workspace: str
+    compute: str
+    owner: str
+    node_count: int
+    turn: int
+    limit_s: float
+    gpus: int
+
+
+@dataclass(frozen=True)
+class Held:
+    """What is known of an attempt that holds nodes."""
+
+    attempt_id: str
+    job_id: int
+    job_name: str
+    workspace: str
+    compute: str
+    node_count: int
+    turn: int
+    limit_s: float
+    gpus: int
+    created_at: datetime
+    order_reason: str
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Who may pass: up to `nodes` of any, up to `most_nodes` of those with a limit.
+
+    None needs more than `most_gpus` in all, unless that is None.
+    """
+
+    nodes: int
+    most_nodes: int
+    longest_limit_s: float = 0.0
+    most_gpus: int | None = None
+
+    @property
+    def lets_nobody(self) -> bool:
+        return self.nodes <= 0 and (self.most_nodes <= 0 or self.longest_limit_s <= 0)
+
+
+def lines(connection: Connection, low_clusters: Collection[tuple[str, str]]) -> list[Line]:
+    """Every cluster's lines that are not empty; all jobs of `low_clusters` are low."""
+    rows = connection.execute(
+        select(jobs.c.workspace, jobs.c.compute, jobs.c.turn)
+        .where(jobs.c.status == _QUEUED)
+        .group_by(jobs.c.workspace, jobs.c.compute, jobs.c.turn)
+        .order_by(jobs.c.workspace, jobs.c.compute, jobs.c.turn)
+    )
+    turns: dict[tuple[str, str, bool], list[int]] = {}
+    for workspace, compute, turn in rows:
+        low = turn >= SPOT_TURN or (workspace, compute) in low_clusters
+        turns.setdefault((workspace, compute, low), []).append(turn)
+    return [Line(*key, tuple(found)) for key, found in turns.items()]
+
+
+_COLUMNS = (
+    *(jobs.c.id, jobs.c.name, jobs.c.workspace, jobs.c.compute, jobs.c.owner),
+    *(jobs.c.node_count, jobs.c.turn, jobs.c.limit_s, jobs.c.gpus),
+)
+
+
+def next_in(
+    connection: Connection,
+    line: Line,
+    now: datetime,
+    after: tuple[int, int] = (-1, 0),
+    only: Filter | None = None,
+    without_owners: Collection[str] = (),
+) -> Queued | None:
+    """The first of a line that doesn't pause, behind `after` (its turn and id)."""
+    if only is not None and only.lets_nobody:
+        return None
+    for turn in line.turns:
+        if turn < after[0]:
+            continue
+        query = _of_turn(line, turn, now).where(jobs.c.id > (after[1] if turn == after[0] else 0))
+        if only is not None:
+            query = query.where(_passes(only))
+        if without_owners:
+            query = query.where(jobs.c.owner.not_in(sorted(without_owners)))
+        row = connection.execute(query.order_by(jobs.c.id).limit(1)).one_or_none()
+        if row is not None:
+            return _queued(row)
+    return None
+
+
+def _of_turn(line: Line, turn: int, now: datetime) -> Select[Any]:
+    return select(*_COLUMNS).where(
+        jobs.c.status == _QUEUED,
+        jobs.c.workspace == line.workspace,
+        jobs.c.compute == line.compute,
+        jobs.c.turn == turn,
+        jobs.c.type == "command",
+        or_(jobs.c.retry_at.is_(None), jobs.c.retry_at <= now),
+    )
+
+
+def _passes(only: Filter) -> ColumnElement[bool]:
+    beside = jobs.c.node_count <= only.nodes
+    if only.most_gpus is not None:
+        beside = and_(beside, jobs.c.gpus * jobs.c.node_count <= only.most_gpus)
+    if only.longest_limit_s <= 0:
+        return beside
+    in_time = and_(
+        jobs.c.node_count <= only.most_nodes,
+        jobs.c.limit_s > 0,
+        jobs.c.limit_s <= only.longest_limit_s,
+    )
+    return or_(beside, in_time)
+
+
+def _queued(row: Any) -> Queued:
+    return Queued(**{**row._mapping, "limit_s": row.limit_s or 0.0})
+
+
+def queued_by_id(connection: Connection, job_id: int) -> Queued:
+    return _queued(connection.execute(select(*_COLUMNS).where(jobs.c.id == job_id)).one())
+
+
+def held(connection: Connection) -> list[Held]:
+    """Every attempt that holds nodes, earliest first."""
+    rows = connection.execute(
+        select(
+            attempts.c.id.label("attempt_id"),
+            attempts.c.job_id,
+            attempts.c.job_name,
+            attempts.c.workspace,
+            jobs.c.compute,
+            attempts.c.node_count,
+            jobs.c.turn,
+            jobs.c.limit_s,
+            jobs.c.gpus,
+            attempts.c.created_at,
+            attempts.c.order_reason,
+        )
+        .join(jobs, jobs.c.id == attempts.c.job_id)
+        .where(attempts.c.ended_at.is_(None))
+        .order_by(attempts.c.created_at, attempts.c.id)
+    )
+    return [Held(**{**row._mapping, "limit_s": row.limit_s or 0.0}) for row in rows]
+
+
+def in_front(connection: Connection, job: Queued, now: datetime) -> tuple[int, str]:
+    """How many of the same cluster come before it and don't pause, and the last of them."""
+    earlier = or_(jobs.c.turn < job.turn, and_(jobs.c.turn == job.turn, jobs.c.id < job.id))
+    before = (
+        jobs.c.status == _QUEUED,
+        jobs.c.workspace == job.workspace,
+        jobs.c.compute == job.compute,
+        earlier,
+        or_(jobs.c.retry_at.is_(None), jobs.c.retry_at <= now),
+    )
+    count = connection.execute(select(func.count()).select_from(jobs).where(*before)).scalar_one()
+    last = select(jobs.c.name).where(*before).order_by(jobs.c.turn.desc(), jobs.c.id.desc())
+    name = connection.execute(last.limit(1)).scalar() if count else ""
+    return count, str(name)

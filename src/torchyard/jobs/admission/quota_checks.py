@@ -1,0 +1,157 @@
+"""What quotas say to a job: never, not now, or yes.
+
+Owns: what a job would use and what is in use, against the limits of workspaces/quotas.py.
+Leaves: setting limits to workspaces/, holding nodes to compute/, the order of the queue to
+queue.py, what jobs have in store to storage_use.py.
+Always: what can never be met is refused when the job is submitted, with the limit's name and how
+to ask for more; what can be met later waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from torchyard.base.errors import LimitExceeded
+from torchyard.compute import actions as computes
+from torchyard.jobs.admission import quota_store, storage_use
+from torchyard.jobs.records.types import Job
+from torchyard.jobs.services import Room
+from torchyard.workspaces import quotas
+from torchyard.workspaces.types import ALL, Limit
+
+_WORDS = {"nodes": "nodes", "gpus": "GPUs", "cores": "cores", "jobs": "jobs"}
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What one job would hold while it runs; `timeout_s` 0 is without end."""
+
+    user: str
+    workspace: str
+    amounts: Mapping[str, int]
+    timeout_s: float = 0.0
+
+
+def of_job(connection: Connection, job: Job) -> Needs:
+    """Of a job that is written down."""
+    return needs(connection, job.workspace, job.owner, job.compute, job.node_count)
+
+
+def needs(
+    connection: Connection,
+    workspace: str,
+    user: str,
+    compute: str,
+    node_count: int,
+    timeout_s: float = 0.0,
+) -> Needs:
+    """Of a job with so many nodes of that compute."""
+    cores, gpus = computes.per_node(connection, workspace, compute)
+    amounts = {
+        "nodes": node_count,
+        "gpus": node_count * gpus,
+        "cores": node_count * cores,
+        "jobs": 1,
+    }
+    return Needs(user, workspace, amounts, timeout_s)
+
+
+def why_not(connection: Connection, job: Job) -> str:
+    """Why quotas keep a queued job from starting now, in one sentence; empty when they don't."""
+    found = quotas.limits(connection, job.workspace)
+    if not found:
+        return ""
+    wanted = of_job(connection, job)
+    for limit in quotas.held_by(found, job.owner):
+        if limit.name not in wanted.amounts:
+            continue
+        in_use = used(connection, job.workspace, "" if limit.user == ALL else job.owner)
+        if in_use[limit.name] + wanted.amounts[limit.name] > limit.most:
+            return _waits(limit, wanted, in_use[limit.name])
+    return ""
+
+
+def refuse_never(connection: Connection, wanted: Needs) -> None:
+    """
+    Raises:
+        LimitExceeded: the job could not start even if nothing else ran.
+    """
+    for limit in quotas.held_by(quotas.limits(connection, wanted.workspace), wanted.user):
+        said = _never(connection, limit, wanted)
+        if said:
+            what, more = said
+            raise LimitExceeded(
+                f"{what}; quota `{limit.name}` of {_whose(limit, wanted.user)} in workspace "
+                f"`{wanted.workspace}` is {limit.most}",
+                f"ask for more with `yard quota request {limit.name}={more}`"
+                + (", or for less in the job" if limit.name != "storage_bytes" else
+                   ", or delete old jobs with `yard job delete`"),
+                code="quota_exceeded",
+            )  # fmt: skip
+
+
+def longest_s(connection: Connection, workspace: str, user: str) -> int:
+    """The run time that quotas allow one job; 0 is without end."""
+    found = quotas.held_by(quotas.limits(connection, workspace), user)
+    return min((limit.most for limit in found if limit.name == "run_time_s"), default=0)
+
+
+def used(connection: Connection, workspace: str, user: str = "") -> dict[str, int]:
+    """nodes, gpus, cores and jobs that hold nodes now; of everyone when `user` is empty."""
+    total = dict.fromkeys(_WORDS, 0)
+    for compute, job_count, node_count in quota_store.holding(connection, workspace, user):
+        cores, gpus = computes.per_node(connection, workspace, compute)
+        total["jobs"] += job_count
+        total["nodes"] += node_count
+        total["cores"] += node_count * cores
+        total["gpus"] += node_count * gpus
+    return total
+
+
+def use_of(room: Room, workspace: str, user: str = "") -> dict[str, int]:
+    """What is in use now, storage too; of everyone when `user` is empty."""
+    storage_use.measure(room, workspace)
+    with room.db.read() as connection:
+        total = used(connection, workspace, user)
+        return {**total, "storage_bytes": storage_use.known(connection, workspace, user)}
+
+
+def _never(connection: Connection, limit: Limit, wanted: Needs) -> tuple[str, int] | None:
+    """What can't be, and how much would do."""
+    if limit.name == "storage_bytes":
+        user = "" if limit.user == ALL else wanted.user
+        kept = storage_use.known(connection, wanted.workspace, user)
+        if kept < limit.most:
+            return None
+        return f"{kept} bytes of jobs are kept already", 2 * kept
+    if limit.name == "run_time_s":
+        if wanted.timeout_s <= limit.most:
+            return None
+        return f"the job asks for {wanted.timeout_s:.0f} s of run time", int(wanted.timeout_s)
+    amount = wanted.amounts[limit.name]
+    if amount <= limit.most:
+        return None
+    return f"the job needs {amount} {_words(limit.name, amount)}", amount
+
+
+def _waits(limit: Limit, wanted: Needs, in_use: int) -> str:
+    amount = wanted.amounts[limit.name]
+    sentence = (
+        f"needs {amount} {_words(limit.name, amount)}; {_whose(limit, wanted.user)} "
+        f"{'uses' if limit.user != ALL else 'is using'} {in_use} of the {limit.most} that quota "
+        f"`{limit.name}` of workspace `{wanted.workspace}` allows"
+    )
+    if amount > limit.most:
+        sentence += f": ask for more with `yard quota request {limit.name}={amount}`"
+    return sentence
+
+
+def _whose(limit: Limit, user: str) -> str:
+    return "everyone together" if limit.user == ALL else f"`{user}`"
+
+
+def _words(name: str, amount: int) -> str:
+    return _WORDS[name][:-1] if amount == 1 else _WORDS[name]

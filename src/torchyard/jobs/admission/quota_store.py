@@ -1,0 +1,90 @@
+"""The queries behind quotas, and the table of what jobs have in store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Integer,
+    String,
+    Table,
+    bindparam,
+    func,
+    or_,
+    select,
+)
+
+from torchyard.base.db import insert_new, metadata
+from torchyard.jobs.records.store import jobs
+from torchyard.jobs.records.types import ENDED, Status
+
+_NUMBER = BigInteger().with_variant(Integer, "sqlite")
+_NO_NODES = {Status.NOT_STARTED, Status.PREPARING, Status.QUEUED, *ENDED}
+HOLDING = frozenset(status for status in Status if status not in _NO_NODES)
+
+stored_sizes = Table(
+    "stored_sizes",
+    metadata,
+    # Has no key to the job: its rows go with the job's, in whatever order.
+    Column("job_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("size_bytes", _NUMBER, nullable=False),
+    Column("snapshot", String(64), nullable=False),
+    Column("snapshot_bytes", _NUMBER, nullable=False),
+)
+
+# Asked for each job that could start: built once.
+_HOLDING = (
+    select(jobs.c.compute, func.count(), func.sum(jobs.c.node_count))
+    .where(
+        jobs.c.workspace == bindparam("place"),
+        jobs.c.type == "command",
+        jobs.c.status.in_([status.value for status in HOLDING]),
+        or_(bindparam("whose") == "", jobs.c.owner == bindparam("whose")),
+        or_(jobs.c.status != Status.CANCEL_REQUESTED.value, jobs.c.attempt > 0),
+    )
+    .group_by(jobs.c.compute)
+)
+
+
+def holding(connection: Connection, workspace: str, user: str) -> list[tuple[str, int, int]]:
+    """(compute, jobs, nodes) of the jobs that hold nodes now."""
+    rows = connection.execute(_HOLDING, {"place": workspace, "whose": user})
+    return [(compute, int(count), int(nodes)) for compute, count, nodes in rows]
+
+
+def unmeasured(connection: Connection, workspace: str) -> Sequence[int]:
+    """Jobs and runs that have ended and were not measured yet."""
+    query = (
+        select(jobs.c.id)
+        .outerjoin(stored_sizes, stored_sizes.c.job_id == jobs.c.id)
+        .where(
+            jobs.c.workspace == workspace,
+            jobs.c.status.in_([status.value for status in ENDED]),
+            stored_sizes.c.job_id.is_(None),
+        )
+    )
+    return list(connection.execute(query).scalars())
+
+
+def keep_sizes(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    insert_new(connection, stored_sizes, rows)
+
+
+def kept_bytes(connection: Connection, workspace: str, user: str) -> int:
+    """Of all measured jobs of a person, of everyone when `user` is empty; a snapshot once."""
+    mine = (
+        select(stored_sizes.c.size_bytes, stored_sizes.c.snapshot, stored_sizes.c.snapshot_bytes)
+        .join(jobs, jobs.c.id == stored_sizes.c.job_id)
+        .where(jobs.c.workspace == workspace)
+    )
+    if user:
+        mine = mine.where(jobs.c.owner == user)
+    found = mine.subquery()
+    files = connection.execute(select(func.sum(found.c.size_bytes))).scalar() or 0
+    once = select(found.c.snapshot, found.c.snapshot_bytes).distinct().subquery()
+    code = connection.execute(select(func.sum(once.c.snapshot_bytes))).scalar() or 0
+    return int(files) + int(code)

@@ -1,0 +1,97 @@
+"""What the nodes of every cluster take of what they share.
+
+Owns: the names of what is bounded, and how much of each a node takes.
+Leaves: clusters and the machine's bounds to compute/, what to make of it to queue.py.
+Always: clusters of every workspace are counted, since they live on the same machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from torchyard.compute import actions as computes
+from torchyard.compute.types import Compute
+from torchyard.jobs.admission import queue
+from torchyard.jobs.admission.queue import Amounts, Running
+from torchyard.jobs.admission.queue_store import Held, Queued
+from torchyard.jobs.records.types import Job
+
+LOW_PRIORITY = "low_priority"
+GPUS = "gpus"
+Place = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Shares:
+    """`per_node` by workspace and cluster; `low` are the clusters of the low-priority tier."""
+
+    capacity: Amounts
+    per_node: Mapping[Place, Amounts]
+    low: frozenset[Place]
+
+    def needs(self, of: Held | Queued | Job) -> dict[str, int]:
+        """What all nodes of a job take together."""
+        each = dict(self.per_node.get((of.workspace, of.compute), {}))
+        if of.gpus and GPUS in self.capacity:
+            each[GPUS] = of.gpus
+        return queue.times(each, of.node_count)
+
+    def is_low(self, place: Place, turn: int) -> bool:
+        return turn >= queue.SPOT_TURN or place in self.low
+
+    def running(self, held: Held, now_s: float) -> Running:
+        """One attempt, as the queue sees it.
+
+        Args:
+            now_s: seconds since the epoch.
+        """
+        place = (held.workspace, held.compute)
+        return Running(
+            self.needs(held),
+            queue.ends_in_s(held.limit_s, now_s - held.created_at.timestamp()),
+            self.is_low(place, held.turn),
+            leaving=bool(held.order_reason),
+        )
+
+
+def read(connection: Connection, machine: Amounts) -> Shares:
+    """
+    Args:
+        machine: what the machine has of what its clusters share; see machine.py.
+    """
+    return of(computes.clusters(connection), machine)
+
+
+def of(clusters: Iterable[Compute], machine: Amounts) -> Shares:
+    capacity = dict(machine)
+    per_node: dict[Place, Amounts] = {}
+    low = set()
+    for cluster in clusters:
+        place = (cluster.workspace, cluster.name)
+        own = nodes_of(*place)
+        capacity[own] = 0 if cluster.deleting else cluster.max_instances
+        per_node[place] = {own: 1, **_of_machine(cluster, machine)}
+        if cluster.tier == LOW_PRIORITY:
+            low.add(place)
+    return Shares(capacity, per_node, frozenset(low))
+
+
+def nodes_of(workspace: str, compute: str) -> str:
+    """What a cluster's nodes are called among all that is bounded."""
+    return f"nodes of {workspace}/{compute}"
+
+
+def _of_machine(cluster: Compute, machine: Amounts) -> dict[str, int]:
+    """What one node takes of the machine, by the names that are bounded there.
+
+    Not GPUs: on a cluster without a size each job has its own number of them.
+    """
+    takes = {
+        "nodes": 1,
+        "cores": cluster.cores or 0,
+        "memory_mb": (cluster.memory_bytes or 0) >> 20,
+    }
+    return {name: amount for name, amount in takes.items() if amount and name in machine}

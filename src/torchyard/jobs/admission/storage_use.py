@@ -1,0 +1,76 @@
+"""What ended jobs keep on the server's disk, for quotas.
+
+Owns: what counts: logs, `./outputs` and artifacts, named outputs in the workspace's default
+datastore, and the code snapshot, each snapshot once a person.
+Leaves: the limit to quota_checks.py, taking files away to cleanup/removal.py.
+Always: a job is measured once, after its end, and only in a workspace where a limit asks for it;
+what lies in other datastores, models, data assets, environments and caches do not count.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sqlalchemy import Connection
+
+from torchyard.base import files
+from torchyard.base.blobs import SNAPSHOT_PREFIX
+from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE, artifacts_of, output_of
+from torchyard.jobs.admission import quota_store
+from torchyard.jobs.records import store
+from torchyard.jobs.records.types import Job
+from torchyard.jobs.services import Room
+from torchyard.workspaces import quotas
+
+_AT_ONCE = 200
+
+
+def measure(room: Room, workspace: str) -> None:
+    """Measure the jobs that have ended since, where a limit on storage is set."""
+    with room.db.read() as connection:
+        found = quotas.limits(connection, workspace)
+        if not any(limit.name == "storage_bytes" for limit in found):
+            return
+        waiting = quota_store.unmeasured(connection, workspace)
+    for start in range(0, len(waiting), _AT_ONCE):
+        some = waiting[start : start + _AT_ONCE]
+        with room.db.read() as connection:
+            jobs = [store.job_if_any(connection, job_id) for job_id in some]
+        rows = [_row(room, job) for job in jobs if job is not None]
+        with room.db.write() as connection:
+            quota_store.keep_sizes(connection, rows)
+
+
+def known(connection: Connection, workspace: str, user: str = "") -> int:
+    """Bytes of the jobs measured so far; of everyone when `user` is empty."""
+    return quota_store.kept_bytes(connection, workspace, user)
+
+
+def _row(room: Room, job: Job) -> dict[str, Any]:
+    code = str(job.spec.get("code") or "")
+    snapshot = code.removeprefix(SNAPSHOT_PREFIX) if code.startswith(SNAPSHOT_PREFIX) else ""
+    return {
+        "job_id": job.id,
+        "size_bytes": _files_bytes(room, job),
+        "snapshot": snapshot,
+        "snapshot_bytes": _snapshot_bytes(room, snapshot) if snapshot else 0,
+    }
+
+
+def _files_bytes(room: Room, job: Job) -> int:
+    roots = (
+        room.datastores.root(job.workspace, ARTIFACT_STORE) / artifacts_of(job.name),
+        room.datastores.root(job.workspace, BLOB_STORE) / output_of(job.name, "").rstrip("/"),
+        room.logs.folder(job.workspace, job.name),
+    )
+    return sum(size for root in roots for _, size in files.walk(root))
+
+
+def _snapshot_bytes(room: Room, snapshot: str) -> int:
+    # Not by `blobs.snapshot`, which would keep it from being cleared away.
+    try:
+        manifest = json.loads(room.blobs.path(snapshot).read_bytes())
+        return sum(int(file["size"]) for file in manifest["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0

@@ -1,0 +1,92 @@
+"""Why a queued job has no nodes yet, in a sentence or two.
+
+Owns: the words.
+Leaves: the rules to queue.py, quotas to quota_checks.py.
+Always: says what the scheduler would say, from the same tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torchyard.base.clock import to_text
+from torchyard.jobs.admission import gpus, machine, queue, queue_store, quota_checks, shares
+from torchyard.jobs.admission.queue import Amounts, Running
+from torchyard.jobs.admission.queue_store import Held
+from torchyard.jobs.admission.shares import Shares
+from torchyard.jobs.records.types import Job, Status
+from torchyard.jobs.services import Room
+
+_MACHINE = {
+    "nodes": "nodes of this machine",
+    "gpus": "GPUs",
+    "cores": "cores",
+    "memory_mb": "MiB of memory",
+}
+
+
+def why(room: Room, job: Job) -> str:
+    """Empty when it isn't waiting, or when the next look at the queue takes it."""
+    if job.status is not Status.QUEUED:
+        return ""
+    now = room.clock.now()
+    if job.retry_at is not None and job.retry_at > now:
+        return f"pauses before attempt {job.attempt + 1}, until {to_text(job.retry_at)}"
+    with room.db.read() as connection:
+        quota = quota_checks.why_not(connection, job)
+        if quota:
+            return quota
+        taken = gpus.why_not(room, connection, job)
+        queued = queue_store.queued_by_id(connection, job.id)
+        in_front, before = queue_store.in_front(connection, queued, now)
+        every = shares.read(connection, machine.bounds(room))
+        held = queue_store.held(connection)
+    running = [every.running(one, now.timestamp()) for one in held]
+    free = dict(every.capacity)
+    for one in running:
+        free = queue.less(free, one.holds)
+    needs = every.needs(job)
+    fits = queue.fits(free, needs)
+    if fits and not in_front:
+        return taken
+    parts = [_what(job, every, free, needs)]
+    if in_front:
+        parts.append(f"it is {_ordinal(in_front + 1)} in the queue, behind job `{before}`")
+        if fits:
+            parts[-1] += f", for which {'it is' if job.node_count == 1 else 'they are'} kept"
+    leaving = _who_leaves(held, running, needs)
+    if leaving and not in_front:
+        parts.append(f"{leaving} for it")
+    return "; ".join(parts)
+
+
+def _what(job: Job, every: Shares, free: Amounts, needs: Amounts) -> str:
+    """What it needs, and what there is: of its cluster, and of the machine where that is short."""
+    own = shares.nodes_of(job.workspace, job.compute)
+    nodes = "1 node" if job.node_count == 1 else f"{job.node_count} nodes"
+    most = every.capacity.get(own, 0)
+    there = max(0, free.get(own, 0))
+    are = "is" if there == 1 else "are"
+    sentence = f"needs {nodes}; {there} of {most} nodes of `{job.compute}` {are} free"
+    for name, words in _MACHINE.items():
+        if name in needs and free[name] < needs[name]:
+            sentence += (
+                f", and {max(0, free[name])} of the {needs[name]} {words} that they take together"
+            )
+    return sentence
+
+
+def _who_leaves(held: Sequence[Held], running: Sequence[Running], needs: Amounts) -> str:
+    names = [
+        f"`{one.job_name}`"
+        for one, its in zip(held, running, strict=True)
+        if its.leaving and any(name in needs for name in its.holds)
+    ]
+    if not names:
+        return ""
+    return f"job{'s' * (len(names) > 1)} {', '.join(names)} {'make' if names[1:] else 'makes'} room"
+
+
+def _ordinal(place: int) -> str:
+    ending = "th" if place % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(place % 10)
+    return f"{place}{ending or 'th'}"

@@ -1,0 +1,1 @@
+"""An attempt from launch to end: reports, heartbeats, takeover, results."""

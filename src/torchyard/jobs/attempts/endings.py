@@ -1,0 +1,179 @@
+"""The end of an attempt, and what it makes of its job.
+
+Owns: when an attempt has ended, the job's status and error by it, whether the job is tried again.
+Leaves: what each node told to worker_reports.py, whose failure counts to root_cause.py, the policy
+to spec/retry.py.
+Always: an attempt ends once, however often it is asked; the earliest failure is the job's error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection
+
+from torchyard.compute import actions as computes
+from torchyard.jobs.actions import attempt_key, job_key
+from torchyard.jobs.attempts import root_cause
+from torchyard.jobs.files import output_assets
+from torchyard.jobs.records import attempt_store, progress, store
+from torchyard.jobs.records.types import Attempt, AttemptNode, Job, JobError, NodeState, Status
+from torchyard.jobs.services import Room
+from torchyard.jobs.spec import log_patterns, retry
+
+# Of each rank's log, where a retry policy looks for its patterns.
+_LAST_BYTES = 1 << 16
+
+
+def finish(room: Room, attempt_id: str, *, registers: bool = False) -> None:
+    """End an attempt once all its nodes have. Safe to call at any time, and again.
+
+    Args:
+        registers: what outputs carry a name is registered before, so that whoever sees the job
+            Completed finds the assets. That may copy a large model: without this, such an attempt
+            is left to the scheduler (output_registration.py), and no request waits for it.
+    """
+    with room.db.read() as connection:
+        attempt = attempt_store.attempt_by_id(connection, attempt_id)
+        assert attempt is not None
+        nodes = attempt_store.nodes_of(connection, attempt_id)
+        job = store.job_by_id(connection, attempt.job_id)
+    if attempt.ended_at is not None or not all(node.state is NodeState.EXITED for node in nodes):
+        return
+    went_well = root_cause.culprit(nodes) is None and attempt.order_reason != "cancel"
+    if went_well and output_assets.are_named(job):
+        if not registers:
+            room.bell.set()
+            return
+        output_assets.register(room, job)
+    failed = root_cause.culprit(nodes) is not None
+    printed = _printed(room, job, attempt) if failed else frozenset()
+    with room.db.write() as connection:
+        ended = _end(connection, room, attempt, printed)
+    if ended:
+        room.signals.notify(job_key(job))
+        room.signals.notify(attempt_key(attempt_id))
+        room.bell.set()
+
+
+def is_long(room: Room, attempt: Attempt) -> bool:
+    """Whether something may have to be registered before the attempt can end."""
+    with room.db.read() as connection:
+        return output_assets.are_named(store.job_by_id(connection, attempt.job_id))
+
+
+def fail(room: Room, attempt: Attempt, error: JobError) -> None:
+    """End an attempt that never got as far as a worker."""
+    with room.db.read() as connection:
+        job = store.job_by_id(connection, attempt.job_id)
+    printed = _printed(room, job, attempt)
+    with room.db.write() as connection:
+        current = attempt_store.attempt_by_id(connection, attempt.id)
+        if current is None or current.ended_at is not None:
+            return
+        job = store.job_by_id(connection, attempt.job_id)
+        now = room.clock.now()
+        if current.order_reason == "cancel":
+            # Somebody canceled it meanwhile: that it could not start is no news.
+            told = current.error
+            progress.end(connection, job, Status.CANCELED, now, error=told, attempt=current)
+        else:
+            nodes = attempt_store.nodes_of(connection, attempt.id)
+            if not _try_again(connection, room, job, attempt, error, 1, nodes, printed):
+                progress.end(connection, job, Status.FAILED, now, error=error, attempt=attempt)
+    room.signals.notify(job_key(job))
+    room.bell.set()
+
+
+def _end(connection: Connection, room: Room, attempt: Attempt, printed: frozenset[str]) -> bool:
+    """Whether this call ended it, or queued its job again."""
+    nodes = attempt_store.nodes_of(connection, attempt.id)
+    if not all(node.state is NodeState.EXITED for node in nodes):
+        return False
+    job = store.job_by_id(connection, attempt.job_id)
+    if job.status.ended:
+        return False
+    current = attempt_store.attempt_by_id(connection, attempt.id)
+    assert current is not None
+    if current.ended_at is not None:
+        return False
+    now = room.clock.now()
+    culprit = root_cause.culprit(nodes)
+    if current.order_reason == "cancel":
+        code = culprit.exit_code if culprit else None
+        status, error = Status.CANCELED, current.error
+    elif culprit is None:
+        code, status, error = 0, Status.COMPLETED, None
+    elif current.order_reason == root_cause.PREEMPTED:
+        progress.preempted(connection, job, now, culprit.exit_code, current)
+        return True
+    else:
+        code, status = culprit.exit_code, Status.FAILED
+        error = culprit.error or JobError("failed", f"node {culprit.node} failed")
+        if _try_again(connection, room, job, current, error, code or 1, nodes, printed):
+            return True
+    progress.end(connection, job, status, now, exit_code=code, error=error, attempt=attempt)
+    return True
+
+
+def _try_again(
+    connection: Connection,
+    room: Room,
+    job: Job,
+    attempt: Attempt,
+    error: JobError,
+    exit_code: int,
+    nodes: Sequence[AttemptNode],
+    printed: frozenset[str],
+) -> bool:
+    """Queue the job again if its policy says so; False when this failure is its end."""
+    policy = retry.read(job.properties)
+    preempted = _preempted(connection, job)
+    number = attempt.number - preempted
+    if policy.max_attempts <= number:
+        return False
+    decision = retry.decide(policy, number, retry.Failure(error.code, exit_code, printed))
+    if decision is None:
+        return False
+    avoided: list[int] = []
+    if decision.elsewhere:
+        slots = computes.slots_of(connection, attempt.id)
+        failed = [node.node for node in nodes if root_cause.is_at_fault(node)]
+        avoided = sorted({*(job.avoided_slots or ()), *(slots[node] for node in failed)})
+    progress.try_again(
+        connection,
+        job,
+        room.clock.now(),
+        exit_code=exit_code,
+        error=error,
+        attempt=attempt,
+        of=policy.max_attempts + preempted,
+        pause_s=decision.pause_s,
+        avoided_slots=avoided,
+    )
+    return True
+
+
+def _preempted(connection: Connection, job: Job) -> int:
+    """Attempts that no retry policy counts: they did not fail."""
+    tries = attempt_store.attempts_of(connection, job.id)
+    codes = [one.error.code for one in tries if one.ended_at is not None and one.error is not None]
+    return codes.count(root_cause.PREEMPTED)
+
+
+def _printed(room: Room, job: Job, attempt: Attempt) -> frozenset[str]:
+    """The patterns of its policy that its ranks printed; looked for outside any transaction."""
+    patterns = retry.read(job.properties).patterns
+    return log_patterns.found(patterns, _last_words(room, attempt)) if patterns else frozenset()
+
+
+def _last_words(room: Room, attempt: Attempt) -> str:
+    """The end of what every rank printed, and its error."""
+    ends = []
+    for log in room.logs.list(attempt.workspace, attempt.job_name):
+        if log.attempt == attempt.number and log.path.startswith("user_logs/"):
+            file = room.logs.file(attempt.workspace, attempt.job_name, log.attempt, log.path)
+            with open(file, "rb") as opened:
+                opened.seek(max(0, log.size_bytes - _LAST_BYTES))
+                ends.append(opened.read(_LAST_BYTES).decode("utf-8", "replace"))
+    return "\n".join(ends)

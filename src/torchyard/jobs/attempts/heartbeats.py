@@ -1,0 +1,111 @@
+"""Workers that run and are not heard of.
+
+Owns: when a job is NotResponding, when that is its end.
+Leaves: workers that are gone to the scheduler, which asks the executor.
+Always: a silence counts from when this server began to listen, since one that was away or stood
+still heard nobody; a job that is heard of again goes on as if nothing had been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from torchyard.executors.executor import Executor, Handle
+from torchyard.jobs.actions import job_key
+from torchyard.jobs.attempts import takeover, worker_reports
+from torchyard.jobs.records import attempt_store, isolation, progress, round_store, store
+from torchyard.jobs.records.types import Attempt, AttemptNode, JobError, NodeState, Status
+from torchyard.jobs.services import Room
+
+# A worker is heard of every 5 seconds.
+MISSED_AFTER_S = 30.0
+GIVEN_UP_AFTER_S = 600.0
+
+
+class Heartbeats:
+    """One server's ear."""
+
+    def __init__(
+        self,
+        room: Room,
+        executor: Executor,
+        missed_after_s: float = MISSED_AFTER_S,
+        given_up_after_s: float = GIVEN_UP_AFTER_S,
+    ) -> None:
+        self._room = room
+        self._executor = executor
+        self._missed_after_s = missed_after_s
+        self._given_up_after_s = given_up_after_s
+        self._listening_since = self._looked_at = room.clock.now()
+
+    def look(self) -> None:
+        """One round over the attempts with a node that was not heard of, or was not last time."""
+        now = self._room.clock.now()
+        if (now - self._looked_at).total_seconds() >= self._missed_after_s:
+            # Whoever stood still for so long heard nobody meanwhile.
+            self._listening_since = now
+        self._looked_at = now
+        since = now - timedelta(seconds=self._missed_after_s)
+        with self._room.db.read() as connection:
+            wanted = round_store.to_listen_to(connection, since)
+            every = attempt_store.open_attempts(connection) if wanted else []
+            running = takeover.owned(self._room, [one for one in every if one.id in wanted])
+            nodes = {one.id: attempt_store.nodes_of(connection, one.id) for one in running}
+        isolation.each(
+            (attempt for attempt in running if attempt.handle is not None),
+            lambda attempt: self._look_at(attempt, self._silent(nodes[attempt.id], now), now),
+        )
+
+    def _silent(self, nodes: Sequence[AttemptNode], now: datetime) -> dict[int, float]:
+        """Seconds without a word, by node, of those that missed heartbeats."""
+        silences = {
+            node.node: (now - max(node.seen_at, self._listening_since)).total_seconds()
+            for node in nodes
+            if node.state is not NodeState.EXITED
+        }
+        return {node: s for node, s in silences.items() if s >= self._missed_after_s}
+
+    def _look_at(self, attempt: Attempt, silent: dict[int, float], now: datetime) -> None:
+        given_up = [node for node, s in silent.items() if s >= self._given_up_after_s]
+        if given_up:
+            self._give_up(attempt, given_up, silent)
+        else:
+            self._show(attempt, silent, now)
+
+    def _show(self, attempt: Attempt, silent: dict[int, float], now: datetime) -> None:
+        room = self._room
+        with room.db.read() as connection:
+            status = store.job_by_id(connection, attempt.job_id).status
+        wanted = {Status.RUNNING: bool(silent), Status.NOT_RESPONDING: not silent}
+        if not wanted.get(status):
+            return
+        with room.db.write() as connection:
+            job = store.job_by_id(connection, attempt.job_id)
+            if job.status is not status:
+                return
+            if silent:
+                progress.notice(connection, job, self._missed(silent), now)
+                progress.move(connection, job, Status.NOT_RESPONDING, now)
+            else:
+                progress.move(connection, job, Status.RUNNING, now)
+        room.signals.notify(job_key(job))
+
+    def _missed(self, silent: dict[int, float]) -> str:
+        names = ", ".join(map(str, sorted(silent)))
+        return (
+            f"the worker of node{'s' * (len(silent) > 1)} {names} was not heard of for "
+            f"{max(silent.values()):.0f} s; the job fails after {self._given_up_after_s:g} s"
+        )
+
+    def _give_up(self, attempt: Attempt, given_up: list[int], silent: dict[int, float]) -> None:
+        assert attempt.handle is not None
+        # Its processes may be there still, stopped or cut off: they must not go on by themselves.
+        self._executor.stop(Handle.from_json(attempt.handle), 0.0)
+        for node in given_up:
+            error = JobError(
+                "not_responding",
+                f"the worker of node {node} was not heard of for {silent[node]:.0f} s",
+                "see whether that machine runs and reaches the server",
+            )
+            worker_reports.lose(self._room, attempt.id, node, error)

@@ -1,0 +1,57 @@
+"""How long a running job has been silent, over all of its nodes.
+
+Owns: comparing what is stored of an attempt's output and metrics with what was there before.
+Leaves: what follows from a silence to the workers.
+Always: decided from what is stored, so that each server of several sees all nodes; a server that
+was started anew begins to count anew.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from torchyard.jobs.history import history_store
+from torchyard.jobs.records.types import Attempt
+from torchyard.jobs.services import Room
+
+_OWN_LOGS = "user_logs/stacks_rank_"
+_KEPT = 1000
+
+
+class Quiet:
+    """Of the attempts whose workers ask."""
+
+    def __init__(self, room: Room, now: Callable[[], float] = time.monotonic) -> None:
+        self._room = room
+        self._now = now
+        self._seen: dict[str, tuple[tuple[int, int], float]] = {}
+        self._lock = threading.Lock()
+
+    def seconds(self, attempt: Attempt) -> float:
+        """Since a rank of any node last printed or logged something."""
+        stored = self._stored(attempt)
+        now = self._now()
+        with self._lock:
+            before = self._seen.get(attempt.id)
+            if before is None or before[0] != stored:
+                # Those asked for last stay; ended ones are never asked for again.
+                self._seen.pop(attempt.id, None)
+                self._seen[attempt.id] = (stored, now)
+                while len(self._seen) > _KEPT:
+                    self._seen.pop(next(iter(self._seen)))
+                return 0.0
+            return now - before[1]
+
+    def _stored(self, attempt: Attempt) -> tuple[int, int]:
+        logs, here = self._room.logs, (attempt.workspace, attempt.job_name)
+        # A log that is full grows no more: its time tells that it is still printed to.
+        printed = sum(
+            log.size_bytes + logs.file(*here, log.attempt, log.path).stat().st_mtime_ns
+            for log in logs.list(*here)
+            if log.attempt == attempt.number and not log.path.startswith(_OWN_LOGS)
+        )
+        with self._room.db.read() as connection:
+            logged = history_store.received(connection, attempt.id)
+        return printed, logged

@@ -1,0 +1,107 @@
+"""Starting an attempt on the nodes it holds.
+
+Owns: an attempt's way to the executor, and the handle it brings back.
+Leaves: what a worker is told to planner.py, processes to executors/.
+Always: an attempt that is launched twice starts once; no transaction is open meanwhile; a server
+that stalled starts nothing that another one may look after by now.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from sqlalchemy import Connection
+
+from torchyard.base import disk
+from torchyard.base.errors import DatabaseAway
+from torchyard.environments.types import from_json as environment_from_json
+from torchyard.executors.executor import DevicesTaken, Executor, Handle
+from torchyard.jobs.attempts import endings, planner, worker_reports
+from torchyard.jobs.files import inputs
+from torchyard.jobs.records import attempt_store, store
+from torchyard.jobs.records.types import Attempt, JobError
+from torchyard.jobs.services import Room
+from torchyard.jobs.spec import job_spec
+from torchyard.servers.types import LeaseLost
+from torchyard.shared.plan import LaunchPlan
+from torchyard.workspaces import actions as workspaces
+
+_log = logging.getLogger(__name__)
+
+
+class Launcher:
+    """
+    Args:
+        server_url: where workers find this server.
+    """
+
+    def __init__(self, room: Room, executor: Executor, server_url: str) -> None:
+        self._room = room
+        self._executor = executor
+        self._server_url = server_url
+
+    def launch(self, attempt: Attempt) -> None:
+        """Also one that a killed server was about to launch."""
+        try:
+            plan = self._plan(attempt)
+            self._room.standing.confirm()
+            handle = self._executor.launch(plan)
+        except (DatabaseAway, LeaseLost):
+            raise  # it is still to be launched, and the next round does
+        except DevicesTaken as error:
+            # Where some nodes run, the next round tries again to start the others.
+            if not error.begun:
+                worker_reports.put_back(self._room, attempt, error.message)
+            return
+        except Exception as error:
+            if disk.meaning(error) is not None:
+                raise  # so is this one
+            _log.exception("attempt %s could not be launched", attempt.id)
+            message = f"the job could not be launched: {error}"
+            endings.fail(
+                self._room, attempt, JobError("launch_failed", message, "see `yard server logs`")
+            )
+            return
+        self._keep(attempt, handle)
+
+    def inherit(self, attempt: Attempt) -> Handle:
+        """Have what workers that died left delivered; that needs neither environment nor inputs."""
+        plan = self._plan(attempt, of_heir=True)
+        self._room.standing.confirm()
+        handle = self._executor.inherit(plan)
+        self._keep(attempt, handle)
+        return handle
+
+    def _keep(self, attempt: Attempt, handle: Handle) -> None:
+        with self._room.db.write() as connection:
+            attempt_store.change_attempt(connection, attempt.id, handle=handle.to_json())
+
+    def _plan(self, attempt: Attempt, of_heir: bool = False) -> LaunchPlan:
+        room = self._room
+        workspace = workspaces.get(room.db, attempt.workspace)
+        with room.db.read() as connection:
+            job = store.job_by_id(connection, attempt.job_id)
+            environment = environment_from_json(store.environment_of(connection, job.id))
+        given = {} if of_heir else inputs.plans(room, job, job_spec.read(job.spec))
+        folder = None if of_heir else room.environments.use(environment)
+        if folder is not None:
+            room.client_door.expect(folder)
+        assert folder is not None or of_heir
+        with room.db.write() as connection:
+            self._check_own(connection, attempt)
+            return planner.plan(
+                connection, room, workspace, job, attempt, folder, given, self._server_url
+            )
+
+    def _check_own(self, connection: Connection, attempt: Attempt) -> None:
+        """
+        Raises:
+            LeaseLost: another server looks after the attempt, and may have brought it to its end.
+        """
+        standing = self._room.standing
+        standing.check(connection)
+        current = attempt_store.attempt_by_id(connection, attempt.id)
+        if current is None or current.ended_at is not None or not standing.owns(current.server):
+            raise LeaseLost(
+                f"attempt `{attempt.id}` is no longer this server's", "nothing is to be done"
+            )

@@ -1,0 +1,121 @@
+"""Attempts under way, and what they leave.
+
+Owns: noticing workers that are gone, the end of what attempts left on their nodes.
+Leaves: what a lost worker means to worker_reports.py, silence to heartbeats.py.
+Always: nothing of a node is removed while somebody works there, or before its run history is kept.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from torchyard.base import disk
+from torchyard.base.errors import DatabaseAway
+from torchyard.executors.executor import Executor, Handle
+from torchyard.jobs.attempts import endings, takeover, worker_history, worker_reports
+from torchyard.jobs.attempts.heartbeats import GIVEN_UP_AFTER_S
+from torchyard.jobs.attempts.launching import Launcher
+from torchyard.jobs.attempts.output_registration import Finisher
+from torchyard.jobs.files import scratch
+from torchyard.jobs.records import attempt_store, isolation, round_store
+from torchyard.jobs.records.types import Attempt
+from torchyard.jobs.services import Room
+
+_log = logging.getLogger(__name__)
+
+
+class Watcher:
+    """What one server has seen of the workers.
+
+    Attributes:
+        broken_history: attempts, and their nodes, whose folders stay, as their history can't be
+            read: nobody need wait for these.
+    """
+
+    def __init__(self, room: Room, executor: Executor, launcher: Launcher) -> None:
+        self._room = room
+        self._finisher = Finisher(room)
+        self._executor = executor
+        self._launcher = launcher
+        self._inherited: set[str] = set()
+        self.broken_history: dict[str, set[int]] = {}
+
+    def close(self) -> None:
+        self._finisher.close()
+
+    def watch(self) -> None:
+        with self._room.db.read() as connection:
+            running = attempt_store.open_attempts(connection)
+            done = set(round_store.all_nodes_exited(connection))
+        owned = takeover.owned(self._room, running)
+        isolation.each(owned, lambda attempt: self._watch(attempt, attempt.id in done))
+
+    def _watch(self, attempt: Attempt, is_done: bool) -> None:
+        if attempt.handle is None:
+            self._launcher.launch(attempt)
+            return
+        status = self._executor.status(Handle.from_json(attempt.handle))
+        # Ended already, unless its outputs are to be registered, or the server was killed between
+        # the last report and the end.
+        if is_done and endings.is_long(self._room, attempt):
+            self._finisher.finish(attempt.id)
+        elif is_done:
+            endings.finish(self._room, attempt.id)
+        for node, state in enumerate(status.nodes):
+            if state in ("ending", "lost"):
+                worker_reports.orphan(self._room, attempt.id, node)
+        if status.state == "lost" and attempt.id not in self._inherited:
+            # Nobody tells of it any more: an heir is started, which delivers what is left.
+            self._inherited.add(attempt.id)
+            status = self._executor.status(self._launcher.inherit(attempt))
+        for node, state in enumerate(status.nodes):
+            # A worker leaves only after its last report was taken, so one that is gone
+            # while the store says otherwise is lost.
+            if state in ("exited", "lost"):
+                self._take_history(attempt, node)
+                worker_reports.lose(self._room, attempt.id, node)
+
+    def clean(self) -> None:
+        """Remove what ended attempts left on the nodes, once no worker is there any more."""
+        with self._room.db.read() as connection:
+            left = attempt_store.unclean_attempts(connection)
+        isolation.each(takeover.owned(self._room, left), self._clean)
+
+    def _clean(self, attempt: Attempt) -> None:
+        if not self._is_left(attempt):
+            return
+        taken = [self._take_history(attempt, node) for node in range(attempt.node_count)]
+        if all(taken):
+            scratch.clear(self._room, attempt)
+            # A job that is to be tried again waits for this.
+            self._room.bell.set()
+
+    def _is_left(self, attempt: Attempt) -> bool:
+        """Whether nobody works there any more."""
+        if attempt.handle is None:
+            return True
+        status = self._executor.status(Handle.from_json(attempt.handle))
+        if status.over or status.seen:
+            return status.over
+        # A worker on a machine that nobody sees leaves once it is told that its attempt has ended;
+        # one that could not be told in all this time was given up.
+        assert attempt.ended_at is not None
+        unheard = self._room.clock.now() - attempt.ended_at
+        return unheard.total_seconds() >= GIVEN_UP_AFTER_S
+
+    def _take_history(self, attempt: Attempt, node: int) -> bool:
+        """Whether nothing of a node's run history is left; else its folder has to stay."""
+        if node in self.broken_history.get(attempt.id, ()):
+            return False
+        try:
+            worker_history.take_left(self._room, attempt, node)
+        except DatabaseAway:
+            raise
+        except Exception as error:
+            if disk.meaning(error) is not None:
+                return False  # there may be room the next time
+            # The job's end must not wait for it; another server, which knows better, tries again.
+            _log.exception("what node %d of attempt %s had logged stays there", node, attempt.id)
+            self.broken_history.setdefault(attempt.id, set()).add(node)
+            return False
+        return True

@@ -1,0 +1,183 @@
+"""From a job to the plan that an executor gets.
+
+Owns: the job variables that the server knows, fresh tokens, what the nodes must fetch.
+Leaves: variables that only a node knows to worker/launch/variables.py.
+Always: the plan is the only place where an attempt's tokens stand in the clear.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+
+from torchyard.base.settings import Settings
+from torchyard.compute import actions as computes
+from torchyard.jobs.admission import gpus, quota_checks
+from torchyard.jobs.files import outputs, scratch
+from torchyard.jobs.files.outputs import OutputPlace
+from torchyard.jobs.records import progress
+from torchyard.jobs.records.types import Attempt, Job
+from torchyard.jobs.services import Room
+from torchyard.jobs.spec import job_spec, own_properties, rehearsal, secrets, watch_properties
+from torchyard.jobs.spec.inputs import Output
+from torchyard.shared.plan import InputPlan, LaunchPlan, OutputPlan
+from torchyard.workspaces import actions as workspaces
+from torchyard.workspaces.types import Identity, TokenKind, Workspace
+
+
+def plan(
+    connection: Connection,
+    room: Room,
+    workspace: Workspace,
+    job: Job,
+    attempt: Attempt,
+    environment: Path | None,
+    given: dict[str, InputPlan],
+    server_url: str,
+) -> LaunchPlan:
+    """The plan of one attempt; its tokens are good from now until the attempt ends.
+
+    Args:
+        environment: the built one; None when no script will run.
+        given: the inputs, as `inputs.plans` has them.
+    """
+    document = job_spec.read(job.spec)
+    report_token = workspaces.new_token(TokenKind.ATTEMPT)
+    run_token = workspaces.new_token(TokenKind.RUN)
+    image = room.environments.image_plan(environment) if environment else None
+    now = room.clock.now()
+    for token, kind, subject in (
+        (report_token, TokenKind.ATTEMPT, attempt.id),
+        (run_token, TokenKind.RUN, progress.run_subject(job)),
+    ):
+        identity = Identity(job.owner, kind, job.workspace, subject)
+        workspaces.keep_token(connection, token, identity, now)
+    return LaunchPlan(
+        attempt_id=attempt.id,
+        attempt=attempt.number,
+        job=job.name,
+        workspace=job.workspace,
+        experiment=job.experiment_name,
+        command=document.command,
+        server_url=server_url,
+        report_token=report_token,
+        run_token=run_token,
+        scratch=str(scratch.folder(room, attempt.id)),
+        distribution=document.distribution,
+        parameter_servers=document.parameter_servers,
+        node_count=job.node_count,
+        processes_per_node=job.processes_per_node,
+        environment=str(environment) if environment and not image else "",
+        image=image,
+        environment_variables=document.environment_variables,
+        secrets=secrets.marked(document.properties),
+        not_secrets=secrets.marked(document.properties, secrets.PLAIN),
+        variables={
+            **variables(workspace, job, attempt, run_token, server_url),
+            **room.client_door.variables(job, run_token),
+        },
+        code=document.code.removeprefix("snapshot:"),
+        inputs=given,
+        outputs={
+            name: _output(out, outputs.place(job.workspace, job.name, name, out))
+            for name, out in document.outputs.items()
+        },
+        blobs=str(room.blobs.folder),
+        single_host=True,
+        server_id=room.server_id,
+        server_file=str(Settings(room.home).server_file),
+        timeout_s=document.timeout_s
+        or float(quota_checks.longest_s(connection, job.workspace, job.owner)),
+        rehearsed_gpus=rehearsal.gpus(
+            job, computes.per_node(connection, job.workspace, job.compute)[1]
+        ),
+        communication_backend=document.communication_backend,
+        preflight=own_properties.preflight(document.properties),
+        **_nodes(connection, room, job),
+        **vars(watch_properties.read(document.properties)),
+    )
+
+
+def _nodes(connection: Connection, room: Room, job: Job) -> dict[str, Any]:
+    """What a node of the job's cluster is."""
+    compute = computes.find(connection, job.workspace, job.compute)
+    if compute is None:
+        return {"cluster": job.compute}
+    return {
+        "cluster": compute.name,
+        "size": compute.size,
+        "cores": compute.cores or 0,
+        "memory_bytes": compute.memory_bytes or 0,
+        "gpus_per_node": gpus.of_job(room, compute, job),
+    }
+
+
+def _output(output: Output, place: OutputPlace) -> OutputPlan:
+    if output.mode == "direct":
+        return OutputPlan(output.type, output.mode, value=place.uri)
+    return OutputPlan(output.type, output.mode, file=place.file)
+
+
+def _framework(distribution: str) -> dict[str, str]:
+    """As azureml-core's run configurations name them."""
+    framework, communicator = {
+        "pytorch": ("PyTorch", "None"),
+        "mpi": ("Python", "OpenMpi"),
+        "tensorflow": ("TensorFlow", "ParameterServer"),
+    }.get(distribution, ("Python", "None"))
+    return {"AZUREML_FRAMEWORK": framework, "AZUREML_COMMUNICATOR": communicator}
+
+
+def variables(
+    workspace: Workspace, job: Job, attempt: Attempt, run_token: str, server_url: str
+) -> dict[str, str]:
+    """The variables of REST.md section 8 that do not depend on node or rank."""
+    names = whereabouts(workspace, job, server_url)
+    scope = names["AZUREML_WORKSPACE_SCOPE"]
+    return {
+        **names,
+        "AZUREML_RUN_TOKEN": run_token,
+        **_framework(job_spec.read(job.spec).distribution),
+        "AZUREML_TARGET_TYPE": "batchai",
+        "AZUREML_COMPUTE_USE_COMMON_RUNTIME": "true",
+        "AZUREML_CR_AZUREML_CONTEXT": json.dumps(
+            {"run_id": job.name, "experiment_name": job.experiment_name, "workspace": scope}
+        ),
+        # The address would be the relay's, which ends with the job.
+        "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+        "TORCHYARD_JOB": job.name,
+        "TORCHYARD_ATTEMPT_NUMBER": str(attempt.number),
+    }
+
+
+def whereabouts(workspace: Workspace, job: Job, server_url: str) -> dict[str, str]:
+    """Which run a script is, and where it is recorded, in Azure's and MLflow's variables."""
+    scope = (
+        f"/subscriptions/{workspace.subscription_id}/resourceGroups/{workspace.resource_group}"
+        f"/providers/Microsoft.MachineLearningServices/workspaces/{workspace.name}"
+    )
+    # Readers parse this as a GUID, so a workspace's name becomes one, the same each time.
+    workspace_id = str(uuid.uuid5(uuid.NAMESPACE_URL, scope))
+    return {
+        "AZUREML_RUN_ID": job.name,
+        "AZUREML_ROOT_RUN_ID": job.parent or job.name,
+        "AZUREML_EXPERIMENT_ID": str(job.experiment_id),
+        "AZUREML_EXPERIMENT_NAME": job.experiment_name,
+        "AZUREML_EXPERIMENT_SCOPE": f"{scope}/experiments/{job.experiment_name}",
+        "AZUREML_WORKSPACE_ID": workspace_id,
+        "AZUREML_WORKSPACE_SCOPE": scope,
+        "AZUREML_ARM_SUBSCRIPTION": workspace.subscription_id,
+        "AZUREML_ARM_RESOURCEGROUP": workspace.resource_group,
+        "AZUREML_ARM_WORKSPACE_NAME": workspace.name,
+        "AZUREML_ARM_PROJECT_NAME": job.experiment_name,
+        "AZUREML_SERVICE_ENDPOINT": server_url,
+        "AZUREML_DISCOVERY_SERVICE_ENDPOINT": f"{server_url}/discovery",
+        "AZUREML_RUN_HISTORY_SERVICE_ENDPOINT": server_url,
+        "MLFLOW_EXPERIMENT_ID": str(job.experiment_id),
+        "MLFLOW_EXPERIMENT_NAME": job.experiment_name,
+        "MLFLOW_RUN_ID": job.name,
+    }

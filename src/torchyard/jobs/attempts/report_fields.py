@@ -1,0 +1,102 @@
+"""What a worker may say: its words checked, before anything acts on them.
+
+Owns: the form of events and records, how many may come at once.
+Leaves: acting on them to worker_reports.py and history/history.py.
+Always: whatever a worker sends, the answer is a sentence about it and never our own failure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torchyard.base.clock import from_text
+from torchyard.base.errors import InvalidInput, LimitExceeded
+
+MOST_EVENTS = 1_000
+MOST_RECORDS = 100_000
+MOST_FACTS_BYTES = 64 << 10
+_NUMBERS = range(-(2**31), 2**31)
+_SEQUENCE = range(2**53)
+
+
+def check_node(node: int, port: int | None = None) -> None:
+    """
+    Raises:
+        InvalidInput: no such number can be a node's, or a port's.
+    """
+    if node not in range(2**31):
+        raise InvalidInput(f"`{node}` is no node's number")
+    if port is not None and port not in range(1, 2**16):
+        raise InvalidInput(f"`{port}` is no port")
+
+
+def check_facts(facts: Mapping[str, Any]) -> None:
+    """
+    Raises:
+        LimitExceeded: a node tells more of itself than others can be asked to read.
+    """
+    size_bytes = len(json.dumps(facts))
+    if size_bytes > MOST_FACTS_BYTES:
+        raise LimitExceeded(
+            f"the facts of a node are {size_bytes} bytes long", f"at most {MOST_FACTS_BYTES}"
+        )
+
+
+def check_events(node: int, events: Sequence[Mapping[str, Any]]) -> None:
+    """
+    Raises:
+        InvalidInput: one is no event.
+        LimitExceeded: there are too many.
+    """
+    check_node(node)
+    if len(events) > MOST_EVENTS:
+        raise LimitExceeded(
+            f"{len(events)} events are too many at once", f"send {MOST_EVENTS} at the most"
+        )
+    for event in events:
+        _check_event(event)
+
+
+def check_records(node: int, seq: int, records: Sequence[Any]) -> None:
+    """
+    Raises:
+        InvalidInput: the first one's number is none.
+        LimitExceeded: there are too many.
+    """
+    check_node(node)
+    if seq not in _SEQUENCE:
+        raise InvalidInput(f"`{seq}` is no record's number")
+    if len(records) > MOST_RECORDS:
+        raise LimitExceeded(
+            f"{len(records)} records are too many at once", f"send {MOST_RECORDS} at the most"
+        )
+
+
+def _check_event(event: Mapping[str, Any]) -> None:
+    seq, kind, body = event.get("seq"), event.get("kind"), event.get("body")
+    if not _is_whole(seq, _SEQUENCE) or not isinstance(kind, str):
+        raise InvalidInput("an event has `seq`, a number, and `kind`, a text")
+    try:
+        from_text(str(event.get("at")))
+    except (ValueError, OverflowError) as error:
+        raise InvalidInput(f"event {seq} has no time `at`", "ISO 8601 with a zone") from error
+    if body is None:
+        return
+    if not isinstance(body, Mapping):
+        raise InvalidInput(f"the body of event {seq} must be an object")
+    for key in ("exit_code", "signal"):
+        if body.get(key) is not None and not _is_whole(body[key], _NUMBERS):
+            raise InvalidInput(f"`{key}` of event {seq} must be a number")
+    told = body.get("error")
+    if told is None:
+        return
+    if not isinstance(told, Mapping) or not all(
+        isinstance(told.get(key), str) for key in ("code", "message")
+    ):
+        raise InvalidInput(f"the error of event {seq} needs `code` and `message`")
+
+
+def _is_whole(value: Any, within: range) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value in within

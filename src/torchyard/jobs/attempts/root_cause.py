@@ -1,0 +1,71 @@
+"""Whose failure is the job's, out of what its nodes say.
+
+Owns: the order of causes over nodes, the one error of a job that hangs or whose time is over.
+Leaves: why a rank ended to the worker.
+Always: a cause comes before a consequence, and what happened earlier before what came later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from torchyard.base.clock import from_text
+from torchyard.jobs.records.types import AttemptNode, JobError
+
+HANG, PEER_LOST, PREEMPTED, TIMEOUT = "hang", "peer_lost", "preempted", "timeout"
+_SHOWN_RANKS = 16
+
+
+def error_of(body: Mapping[str, Any]) -> JobError:
+    """What a worker reports."""
+    details = body.get("details")
+    return JobError(
+        str(body["code"]),
+        str(body["message"]),
+        str(body.get("hint") or ""),
+        dict(details) if isinstance(details, Mapping) else {},
+    )
+
+
+def failed_at(error: JobError, otherwise: datetime) -> datetime:
+    """When the cause happened, as the node tells it."""
+    try:
+        return from_text(str(error.details["at"]))
+    except (KeyError, ValueError):
+        return otherwise
+
+
+def culprit(nodes: Sequence[AttemptNode]) -> AttemptNode | None:
+    """The node whose failure is the job's, if one failed."""
+    failed = [node for node in nodes if node.failed_at is not None]
+    if not failed:
+        return next((node for node in nodes if node.exit_code), None)
+    first = min(failed, key=lambda node: (_is_consequence(node), node.failed_at, node.node))
+    if first.error is not None and first.error.code in (HANG, TIMEOUT):
+        return replace(first, error=_all_stood(first.error, failed))
+    return first
+
+
+def is_at_fault(node: AttemptNode) -> bool:
+    """Whether it failed by itself, and did not only suffer from what another did."""
+    return node.failed_at is not None and not _is_consequence(node)
+
+
+def _is_consequence(node: AttemptNode) -> bool:
+    return node.error is not None and bool(node.error.details.get("consequence"))
+
+
+def _all_stood(error: JobError, nodes: Sequence[AttemptNode]) -> JobError:
+    """The error of a job that got nowhere, with where each rank of every node stood."""
+    stood: list[dict[str, Any]] = []
+    for node in nodes:
+        if node.error is not None and node.error.code == error.code:
+            stood += node.error.details.get("stood") or []
+    stood.sort(key=lambda one: int(one["rank"]))
+    shown = "; ".join(f"rank {one['rank']}: {one['where']}" for one in stood[:_SHOWN_RANKS])
+    more = f"; and {len(stood) - _SHOWN_RANKS} more" if len(stood) > _SHOWN_RANKS else ""
+    message = f"{error.message}; {shown}{more}" if shown else error.message
+    return replace(error, message=message, details={**error.details, "stood": stood})

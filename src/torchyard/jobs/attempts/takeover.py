@@ -1,0 +1,56 @@
+"""Attempts whose server is gone, and the one that looks after them from now on.
+
+Owns: which attempts this server takes over from another.
+Leaves: which servers live to servers/lease.py; what is to be done for an attempt to monitoring.py.
+Always: an attempt goes from one owner to the next by one conditional update; a server that is the
+only one of its home owns everything already.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from torchyard.base import machine
+from torchyard.executors.executor import Handle
+from torchyard.jobs.records import attempt_store
+from torchyard.jobs.records.types import Attempt
+from torchyard.jobs.services import Room
+from torchyard.servers.types import Server
+
+_log = logging.getLogger(__name__)
+
+
+def look(room: Room) -> int:
+    """Take over what is nobody's, or what only this server sees; returns how much."""
+    standing = room.standing
+    if not standing.id:
+        return 0
+    with room.db.read() as connection:
+        living = {one.id: one for one in standing.living(connection)}
+        me = living.get(standing.id)
+        left = attempt_store.unfinished_beside(connection, standing.id)
+    wanted = [attempt for attempt in left if me and _is_wanted(attempt, me, living)]
+    if not wanted:
+        return 0
+    taken = 0
+    with room.db.write() as connection:
+        standing.check(connection)
+        for attempt in wanted:
+            taken += attempt_store.hand_over(connection, attempt, standing.id)
+    _log.warning("%d attempts are looked after from here now", taken)
+    return taken
+
+
+def owned(room: Room, attempts: list[Attempt]) -> list[Attempt]:
+    """Those that this server looks after."""
+    return [attempt for attempt in attempts if room.standing.owns(attempt.server)]
+
+
+def _is_wanted(attempt: Attempt, me: Server, living: Mapping[str, Server]) -> bool:
+    there = "" if attempt.handle is None else Handle.from_json(attempt.handle).machine
+    owner = living.get(attempt.server or "")
+    if machine.is_seen(there, me.machine):
+        # Who can't see its processes has only its heartbeats to go by.
+        return owner is None or not machine.is_seen(there, owner.machine)
+    return owner is None and not any(machine.is_seen(there, one.machine) for one in living.values())

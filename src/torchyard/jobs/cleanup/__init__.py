@@ -1,0 +1,1 @@
+"""Deletion, retention and garbage collection of what jobs left."""

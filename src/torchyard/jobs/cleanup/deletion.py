@@ -1,0 +1,233 @@
+"""Which jobs are deleted, and which must not be.
+
+Owns: choosing jobs by name or by age, status and experiment; what holds a job; the mark.
+Leaves: taking files and rows away to removal.py.
+Always: a job goes with all its descendants or not at all; none that runs, and none whose files a
+data asset, a registered model or a running job needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from torchyard.base.errors import Conflict, NotFound, TorchyardError
+from torchyard.data import assets, uris
+from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE, artifacts_of
+from torchyard.jobs import actions
+from torchyard.jobs.files import owners
+from torchyard.jobs.records import experiment_store, removal_store, store
+from torchyard.jobs.records.removal_store import Mark
+from torchyard.jobs.records.types import ENDED, Job, Status
+from torchyard.jobs.services import Room
+from torchyard.models import registry
+from torchyard.workspaces.access import refuse_foreign
+from torchyard.workspaces.types import Identity
+
+_ARTIFACTS = artifacts_of("")
+_OUTPUTS = "azureml/"
+_LIVE = [status for status in Status if status not in ENDED]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Jobs by name, or those that meet every condition that is not empty.
+
+    `ended_before` compares the end of a job; one without an end is compared by its beginning.
+    """
+
+    names: Sequence[str] = ()
+    experiment_name: str = ""
+    status: str = ""
+    ended_before: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A job that was chosen and must stay, and why in one sentence."""
+
+    job: Job
+    reason: str
+    hint: str
+    code: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What would be deleted: jobs, children behind their parents; and what would not."""
+
+    jobs: Sequence[Job] = ()
+    kept: Sequence[Kept] = ()
+
+
+@dataclass(frozen=True)
+class _Bonds:
+    """What holds jobs of one workspace: by job, who needs its files; by parent, its children."""
+
+    needs: Mapping[str, str] = field(default_factory=dict)
+    children: Mapping[str, Sequence[Job]] = field(default_factory=dict)
+
+
+def plan(room: Room, workspace: str, choice: Choice, lineage: bool = False) -> Plan:
+    """
+    Args:
+        lineage: jobs that models or data were registered from stay too, though what is
+            registered has files of its own.
+
+    Raises:
+        NotFound: no such job or experiment.
+        InvalidInput: no such status.
+    """
+    chosen = _chosen(room, workspace, choice)
+    bonds = _bonds(room, workspace, lineage)
+    going: dict[int, Job] = {}
+    kept = []
+    for job in chosen:
+        family = list(_family(job, bonds))
+        held = next(filter(None, (_held(one, job, bonds) for one in family)), None)
+        if held is not None:
+            kept.append(held)
+        else:
+            going.update({one.id: one for one in family})
+    return Plan(list(going.values()), kept)
+
+
+def delete(
+    room: Room, workspace: str, choice: Choice, asked_by: str, lineage: bool = False
+) -> Plan:
+    """Mark what may go; `removal.work` takes it away, now or after a restart.
+
+    Args:
+        lineage: as in `plan`.
+
+    Raises:
+        NotFound: no such job or experiment.
+        Conflict: a job that is named must stay; nothing was deleted.
+    """
+    found = plan(room, workspace, choice, lineage)
+    if choice.names and found.kept:
+        first = found.kept[0]
+        raise Conflict(first.reason, first.hint, code=first.code)
+    now = room.clock.now()
+    with room.db.write() as connection:
+        # A tracking client may have taken one up again since.
+        over = store.hide_ended(connection, [job.id for job in found.jobs])
+        still = [job for job in found.jobs if job.id in over]
+        marks = [Mark(job.id, workspace, job.name, now, asked_by) for job in still]
+        removal_store.mark(connection, marks)
+    return Plan(still, found.kept)
+
+
+def delete_by(room: Room, workspace: str, choice: Choice, identity: Identity) -> Plan:
+    """As `delete`, for a person: whoever reaches their own jobs only deletes no other's with them.
+
+    Raises:
+        Forbidden: one of the jobs, or of those below them, is another's; nothing was deleted.
+    """
+    if identity.own_only:
+        for job in plan(room, workspace, choice).jobs:
+            refuse_foreign(identity, owners.of(job), f"job `{job.name}`")
+    return delete(room, workspace, choice, identity.user)
+
+
+def needs(room: Room, workspace: str) -> dict[str, str]:
+    """By job: in words, what needs its files."""
+    found: dict[str, str] = {}
+    for asset in assets.list_versions(room.db, workspace):
+        found.setdefault(_owner_of(asset.uri, workspace), f"data `{asset.name}:{asset.version}`")
+    with room.db.read() as connection:
+        running = store.jobs_in(connection, _LIVE)
+    for job in running:
+        for path in _inputs_of(job) if job.workspace == workspace else ():
+            found.setdefault(_owner_of(path, workspace), f"job `{job.name}`")
+    found.pop("", None)
+    return found
+
+
+def _chosen(room: Room, workspace: str, choice: Choice) -> list[Job]:
+    if choice.names:
+        return [actions.get(room, workspace, name) for name in dict.fromkeys(choice.names)]
+    wanted = actions.status_named(choice.status) if choice.status else None
+    with room.db.read() as connection:
+        experiment_ids = None
+        if choice.experiment_name:
+            found = experiment_store.named(connection, workspace, choice.experiment_name)
+            if found is None:
+                raise NotFound(
+                    f"experiment `{choice.experiment_name}` does not exist in workspace "
+                    f"`{workspace}`",
+                    "list what exists with `yard experiment list`",
+                )
+            experiment_ids = [found.id]
+        jobs = store.ended_jobs(connection, workspace, experiment_ids, choice.ended_before)
+    return [job for job in jobs if wanted in (None, job.status)]
+
+
+def _bonds(room: Room, workspace: str, lineage: bool) -> _Bonds:
+    children: dict[str, list[Job]] = {}
+    with room.db.read() as connection:
+        for job in store.children_in(connection, workspace):
+            children.setdefault(job.parent, []).append(job)
+    needed = needs(room, workspace)
+    if lineage:
+        for asset in assets.list_versions(room.db, workspace):
+            needed.setdefault(asset.job, f"data `{asset.name}:{asset.version}`")
+        for model in registry.all_versions(room.db, workspace):
+            needed.setdefault(model.job, f"model `{model.name}:{model.version}`")
+        needed.pop("", None)
+    return _Bonds(needed, children)
+
+
+def _family(job: Job, bonds: _Bonds) -> Iterator[Job]:
+    """The job and all below it; a circle of parents is walked once."""
+    seen: set[int] = set()
+    waiting = [job]
+    while waiting:
+        one = waiting.pop()
+        if one.id not in seen:
+            seen.add(one.id)
+            yield one
+            waiting += bonds.children.get(one.name, ())
+
+
+def _held(job: Job, chosen: Job, bonds: _Bonds) -> Kept | None:
+    """Why `chosen` must stay because of `job`, which is itself or one below it."""
+    whose = "" if job.id == chosen.id else f", a child of `{chosen.name}`,"
+    if not job.status.ended:
+        return Kept(
+            chosen,
+            f"job `{job.name}`{whose} is {job.status.value} and can't be deleted",
+            f"end it first: `yard job cancel -n {job.name}`",
+            "job_not_ended",
+        )
+    if job.name in bonds.needs:
+        return Kept(
+            chosen,
+            f"job `{job.name}`{whose} can't be deleted: {bonds.needs[job.name]} needs its files",
+            f"hide it from lists with `yard job archive -n {job.name}`",
+            "job_needed",
+        )
+    return None
+
+
+def _owner_of(path: str, workspace: str) -> str:
+    """The job below whose own folders a path leads; empty when it is no job's."""
+    try:
+        uri = uris.datastore(path, workspace)
+    except TorchyardError:
+        return ""
+    if uri is None:
+        return ""
+    for name, top in ((ARTIFACT_STORE, _ARTIFACTS), (BLOB_STORE, _OUTPUTS)):
+        if uri.store == name and uri.path.startswith(top):
+            return uri.path.removeprefix(top).partition("/")[0]
+    return ""
+
+
+def _inputs_of(job: Job) -> Iterator[str]:
+    inputs: Any = job.spec.get("inputs") or {}
+    for value in inputs.values():
+        if isinstance(value, Mapping) and isinstance(value.get("path"), str):
+            yield value["path"]

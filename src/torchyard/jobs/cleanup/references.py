@@ -1,0 +1,81 @@
+"""What is still needed of what lies on the disk.
+
+Owns: finding every snapshot that any record names, the environments and inputs of jobs that have
+not ended, attempts whose folder is theirs.
+Leaves: removing the rest to reclaiming.py.
+Always: in doubt a thing is named: every text of every table is looked through, those of tables to
+come as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import datetime
+
+from sqlalchemy import JSON, Connection, String, Text, cast, select
+
+from torchyard.base.db import metadata
+from torchyard.jobs.records import attempt_store, store
+from torchyard.jobs.records.types import ENDED
+
+_SNAPSHOT = re.compile(r"snapshot:([0-9a-f]{64})")
+
+
+def snapshots(connection: Connection) -> dict[str, list[str]]:
+    """Who names each snapshot, in words for users."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for table in metadata.sorted_tables:
+        named = table.c.name if "name" in table.c else None
+        for column in table.c:
+            if not isinstance(column.type, (String, JSON)):
+                continue
+            text = cast(column, Text)
+            wanted = [text] if named is None else [text, named]
+            for row in connection.execute(select(*wanted).where(text.contains("snapshot:"))):
+                for snapshot in _SNAPSHOT.findall(row[0]):
+                    found[snapshot].add(_shown(table.name, row[1] if named is not None else ""))
+    return {snapshot: sorted(by) for snapshot, by in found.items()}
+
+
+def environments(connection: Connection) -> Mapping[str, str]:
+    """By hash, a job that needs it: one that has not ended, or whose nodes are not cleaned yet."""
+    jobs, attempts = store.jobs, attempt_store.attempts
+    unclean = select(attempts.c.job_id).where(attempts.c.clean.is_(False))
+    query = select(jobs.c.environment_hash, jobs.c.name).where(
+        jobs.c.type == "command",
+        jobs.c.status.not_in([status.value for status in ENDED]) | jobs.c.id.in_(unclean),
+    )
+    return {row.environment_hash: row.name for row in connection.execute(query)}
+
+
+def oldest_with_inputs(connection: Connection) -> tuple[datetime, str] | None:
+    """When the oldest job was created that may still read its inputs, and its name."""
+    jobs, attempts = store.jobs, attempt_store.attempts
+    unclean = select(attempts.c.job_id).where(attempts.c.clean.is_(False))
+    query = (
+        select(jobs.c.created_at, jobs.c.name, jobs.c.spec)
+        .where(
+            jobs.c.type == "command",
+            jobs.c.status.not_in([status.value for status in ENDED]) | jobs.c.id.in_(unclean),
+        )
+        .order_by(jobs.c.created_at)
+    )
+    for row in connection.execute(query):
+        if row.spec.get("inputs"):
+            return row.created_at, row.name
+    return None
+
+
+def attempts_with_folder(connection: Connection) -> Mapping[str, str]:
+    """The job of each attempt whose scratch folder is not cleaned yet."""
+    query = select(attempt_store.attempts.c.id, attempt_store.attempts.c.job_name).where(
+        attempt_store.attempts.c.clean.is_(False)
+    )
+    return {row.id: row.job_name for row in connection.execute(query)}
+
+
+def _shown(table: str, name: str) -> str:
+    kind = table.removesuffix("s").replace("_", " ")
+    return f"{kind} `{name}`" if name else kind

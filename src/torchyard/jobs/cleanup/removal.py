@@ -1,0 +1,180 @@
+"""Take away what a deleted job left.
+
+Owns: its artifacts, outputs, logs, scratch and rows; the room that they take.
+Leaves: which jobs go to deletion.py.
+Always: marked, then without files, then without rows: whoever is killed in between goes on at the
+next start. Blobs stay, for other jobs may have the same; so do outputs at places that a user named.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from torchyard.base import files, locks
+from torchyard.base.errors import DatabaseAway, TorchyardError
+from torchyard.data import actions as data
+from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE, artifacts_of, output_of
+from torchyard.jobs.cleanup import deletion
+from torchyard.jobs.files import scratch
+from torchyard.jobs.history import chart_store, history_store, metric_rows
+from torchyard.jobs.records import attempt_store, dataset_inputs, removal_store, run_requests, store
+from torchyard.jobs.records.removal_store import Mark
+from torchyard.jobs.records.types import Attempt, Job
+from torchyard.jobs.services import Room
+from torchyard.models import logged
+
+_log = logging.getLogger(__name__)
+# Whoever deletes a job and asks for it right afterwards is told that it is gone.
+_PATIENCE_S = 5.0
+
+
+@dataclass(frozen=True)
+class Weight:
+    """What a job takes: files of its own, and points of its metrics."""
+
+    files: int
+    size_bytes: int
+    points: int
+
+
+def weights(room: Room, jobs: Sequence[Job]) -> dict[str, Weight]:
+    """By name, what deleting each would free."""
+    points: dict[int, int] = {}
+    ids = [job.id for job in jobs]
+    with room.db.read() as connection:
+        for start in range(0, len(ids), 500):
+            points |= chart_store.point_counts(connection, ids[start : start + 500])
+    return {job.name: _weight(room, job, points.get(job.id, 0)) for job in jobs}
+
+
+def is_due(room: Room) -> bool:
+    """Whether a deletion was begun and is not finished."""
+    with room.db.read() as connection:
+        return removal_store.any_pending(connection)
+
+
+def work(
+    room: Room, stopped: Callable[[], bool] = lambda: False, *, patience_s: float = 0.0
+) -> list[str]:
+    """Finish every deletion that was begun; returns the jobs that are gone.
+
+    One whose worker has not left yet waits for the next time. Requests and the schedulers of
+    several servers may come at once: whoever comes second waits for the first so long, and then
+    leaves it to that one.
+    """
+    until = time.monotonic() + patience_s
+    with locks.held(room.lock("removal"), lambda: time.monotonic() >= until) as is_held:
+        if not is_held:
+            return []
+        with room.db.read() as connection:
+            marks = removal_store.pending(connection)
+        return _remove_all(room, marks, stopped)
+
+
+def work_now(room: Room, jobs: Sequence[Job]) -> list[str]:
+    """As `work`, for somebody who waits; returns those of the jobs that are still to go."""
+    work(room, patience_s=_PATIENCE_S)
+    with room.db.read() as connection:
+        left = {mark.job_id for mark in removal_store.pending(connection)}
+    return [job.name for job in jobs if job.id in left]
+
+
+def _remove_all(room: Room, marks: Sequence[Mark], stopped: Callable[[], bool]) -> list[str]:
+    needed: dict[str, dict[str, str]] = {}
+    gone = []
+    for mark in marks:
+        if stopped():
+            break
+        if mark.workspace not in needed:
+            needed[mark.workspace] = deletion.needs(room, mark.workspace)
+        try:
+            if _remove(room, mark, mark.name in needed[mark.workspace]):
+                gone.append(mark.name)
+        except DatabaseAway:
+            raise
+        except (OSError, TorchyardError) as error:
+            _log.warning("job %s can't be deleted whole, tried again later: %s", mark.name, error)
+    return gone
+
+
+def _remove(room: Room, mark: Mark, needed: bool) -> bool:
+    with room.db.read() as connection:
+        job = store.job_if_any(connection, mark.job_id)
+        tries = [] if job is None else attempt_store.attempts_of(connection, job.id)
+    if job is None:
+        with room.db.write() as connection:
+            removal_store.finish(connection, mark.job_id, room.clock.now())
+        return True
+    if needed or not job.status.ended:
+        _spare(room, job)
+        return False
+    if not all(attempt.clean for attempt in tries):
+        return False
+    for folder in _folders(room, job, tries):
+        # What can't be removed keeps its rows, so that it is not forgotten.
+        if folder.exists() and not files.remove(folder):
+            shutil.rmtree(folder)  # says why
+    while not _dropped(room, job):
+        pass
+    return True
+
+
+def _spare(room: Room, job: Job) -> None:
+    """Since it was marked something has come to need it, or a client has taken it up again."""
+    with room.db.write() as connection:
+        removal_store.take_back(connection, job.id)
+        store.change_job(connection, job.id, deleted=False)
+
+
+def _dropped(room: Room, job: Job) -> bool:
+    """Forget some blocks, or all else when none is left; whether the job is gone.
+
+    In small transactions: a run of a hundred million points has gigabytes of blocks.
+    """
+    with room.db.write() as connection:
+        if history_store.drop_some_blocks(connection, job.id):
+            return False
+        _drop_rows(connection, job)
+        removal_store.finish(connection, job.id, room.clock.now())
+        return True
+
+
+def _drop_rows(connection: Connection, job: Job) -> None:
+    history_store.drop(connection, job.id)
+    dataset_inputs.drop(connection, job.id)
+    metric_rows.drop(connection, job.id)
+    run_requests.drop(connection, job.id)
+    logged.forget_run(connection, job.workspace, job.name)
+    for name, prefix in _places(job):
+        data.forget_checksums(connection, job.workspace, name, prefix)
+    store.drop_job(connection, job.id)
+
+
+def _weight(room: Room, job: Job, points: int) -> Weight:
+    tries: Sequence[Attempt] = ()
+    if job.attempt:
+        with room.db.read() as connection:
+            tries = attempt_store.attempts_of(connection, job.id)
+    sizes = [size for folder in _folders(room, job, tries) for _, size in files.walk(folder)]
+    return Weight(len(sizes), sum(sizes), points)
+
+
+def _folders(room: Room, job: Job, tries: Sequence[Attempt]) -> Iterator[Path]:
+    for name, prefix in _places(job):
+        yield files.inside(room.datastores.root(job.workspace, name), prefix)
+    yield room.logs.folder(job.workspace, job.name)
+    for attempt in tries:
+        yield scratch.folder(room, attempt.id)
+
+
+def _places(job: Job) -> tuple[tuple[str, str], ...]:
+    """What is the job's alone in the datastores: (datastore, folder)."""
+    outputs = output_of(job.name, "").rstrip("/")
+    return (ARTIFACT_STORE, artifacts_of(job.name)), (BLOB_STORE, outputs)

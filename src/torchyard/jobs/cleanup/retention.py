@@ -1,0 +1,44 @@
+"""Jobs that a workspace keeps no longer.
+
+Owns: when it is looked, what its setting means.
+Leaves: what must stay to deletion.py, taking away to removal.py.
+Always: nothing is deleted that a model or data was registered from; without the setting nothing is
+deleted at all.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+from torchyard.jobs.cleanup import deletion
+from torchyard.jobs.cleanup.deletion import Choice
+from torchyard.jobs.services import Room
+from torchyard.workspaces import actions as workspaces
+
+_log = logging.getLogger(__name__)
+ASKED_BY = "retention"
+
+
+def is_set(room: Room) -> bool:
+    """Whether any workspace keeps jobs for some days only."""
+    return any(workspace.retention_days for workspace in workspaces.list_all(room.db))
+
+
+def look(room: Room) -> int:
+    """Mark the jobs whose time is over, in every workspace; returns how many."""
+    marked = 0
+    for workspace in workspaces.list_all(room.db):
+        if not workspace.retention_days:
+            continue
+        choice = Choice(ended_before=room.clock.now() - timedelta(days=workspace.retention_days))
+        found = deletion.delete(room, workspace.name, choice, ASKED_BY, lineage=True)
+        if found.jobs:
+            _log.warning(
+                "workspace %s keeps jobs for %d days: %d are deleted",
+                workspace.name,
+                workspace.retention_days,
+                len(found.jobs),
+            )
+        marked += len(found.jobs)
+    return marked

@@ -1,0 +1,1 @@
+"""The files of jobs: logs, artifacts, inputs, named outputs."""

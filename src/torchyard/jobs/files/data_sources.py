@@ -1,0 +1,67 @@
+"""Job outputs as data: what `azureml://jobs/…` and `runs:/…` stand for.
+
+Owns: from a job's output to the datastore URI where it lies.
+Leaves: whether there is something to data/actions.py.
+Always: a named output is found where its job was told to put it.
+"""
+
+from __future__ import annotations
+
+from torchyard.base.errors import NotFound, nearest
+from torchyard.data import actions as data
+from torchyard.data import uris
+from torchyard.data.datastores import ARTIFACT_STORE, artifacts_of
+from torchyard.data.types import Pinned
+from torchyard.data.uris import DatastoreUri
+from torchyard.jobs import actions
+from torchyard.jobs.files import outputs
+from torchyard.jobs.records.types import Job
+from torchyard.jobs.services import Room
+
+_ARTIFACTS = ("artifacts", "default")
+
+
+def is_job_path(path: str) -> bool:
+    return uris.job_output(path) is not None
+
+
+def find(room: Room, workspace: str, path: str) -> str:
+    """The datastore URI of a job's output or artifact.
+
+    Raises:
+        NotFound: no such job, or it has no such output.
+    """
+    named = uris.job_output(path)
+    assert named is not None, path
+    job = actions.get(room, workspace, named.job)
+    if named.output in _ARTIFACTS:
+        return str(DatastoreUri(ARTIFACT_STORE, _join(artifacts_of(job.name), named.path)))
+    return str(_of_output(job, named))
+
+
+def pin(room: Room, workspace: str, type: str, path: str, mode: str = "ro_mount") -> Pinned:
+    """As data's `pin`, and job outputs too.
+
+    Raises:
+        InvalidInput: a path of no known form, a type that doesn't suit.
+        NotFound: no such job, output, datastore, asset, file or folder.
+    """
+    if is_job_path(path):
+        path = find(room, workspace, path)
+    return data.pin(room.db, room.datastores, workspace, type, path, mode)
+
+
+def _of_output(job: Job, named: uris.JobUri) -> DatastoreUri:
+    places = outputs.places(job)
+    found = places.get(named.output)
+    if found is None:
+        near = nearest(named.output, [*places, "artifacts"])
+        raise NotFound(
+            f"job `{job.name}` has no output `{named.output}`",
+            f"did you mean `{near}`?" if near else "`artifacts` is what it wrote to `./outputs`",
+        )
+    return DatastoreUri(found.store, _join(found.path, named.path))
+
+
+def _join(folder: str, path: str) -> str:
+    return f"{folder.rstrip('/')}/{path}" if path else folder

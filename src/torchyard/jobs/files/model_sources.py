@@ -1,0 +1,124 @@
+"""Where a model's files come from: a job's outputs, a snapshot that was uploaded, data elsewhere.
+
+Owns: the forms of a model's `path`, and its files on this machine for as long as they are copied.
+Leaves: where outputs and data lie to data_sources.py and data/actions.py.
+Always: a file of one job or place is never a model's own: it is copied.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from torchyard.base.blobs import SNAPSHOT_PREFIX
+from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound
+from torchyard.data import actions as data
+from torchyard.data import uris
+from torchyard.jobs import actions
+from torchyard.jobs.files import artifacts
+from torchyard.jobs.services import Room
+from torchyard.models.types import Source
+
+_ARTIFACTS = ("artifacts", "default")
+
+
+@contextmanager
+def find(room: Room, workspace: str, path: str) -> Iterator[Source]:
+    """The files that `path` names: one file, or all below a folder.
+
+    Raises:
+        InvalidSpec: the path has a form that is not served.
+        NotFound: there is nothing there.
+    """
+    if path.startswith(SNAPSHOT_PREFIX):
+        yield _of_snapshot(room, path.removeprefix(SNAPSHOT_PREFIX))
+        return
+    named = uris.job_output(path)
+    if named is not None:
+        yield _of_job(room, workspace, named)
+        return
+    if not uris.protocol_of(path) and not path.startswith("azureml:"):
+        raise InvalidSpec(
+            f"`{path}` is no path of a model",
+            "name a local file or folder, "
+            "`azureml://jobs/<job>/outputs/artifacts/paths/<path>` or `runs:/<job>/<path>`",
+            at=["path"],
+        )
+    with tempfile.TemporaryDirectory(prefix="model-", dir=_temporary(room)) as folder:
+        try:
+            yield _of_data(room, workspace, path, Path(folder))
+        except (InvalidInput, NotFound) as error:
+            error.at = error.at or ("path",)
+            raise
+
+
+def _of_snapshot(room: Room, snapshot_id: str) -> Source:
+    snapshot = room.blobs.snapshot(snapshot_id)
+    found = tuple((file.path, room.blobs.path(file.sha256)) for file in snapshot.files)
+    return Source(found, single=_is_single(found))
+
+
+def _of_job(room: Room, workspace: str, named: uris.JobUri) -> Source:
+    job = actions.get(room, workspace, named.job)
+    wanted = named.path
+    found: list[tuple[str, Path]] = []
+    if named.output in _ARTIFACTS:
+        paths = [artifact.path for artifact in artifacts.list_of(room, job)]
+        found = [(path, artifacts.file(room, job, path)) for path in paths if _below(path, wanted)]
+    else:
+        found = [
+            (artifact.path, artifacts.output_file(room, job, named.output, artifact.path))
+            for owner, artifact in artifacts.list_outputs(room, job)
+            if owner == named.output and _below(artifact.path, wanted)
+        ]
+    if not found:
+        raise NotFound(
+            f"job `{named.job}` has nothing at `{wanted or named.output}`",
+            f"see what it left: `yard job download -n {named.job} --all`",
+            at=["path"],
+        )
+    single = len(found) == 1 and found[0][0] == wanted
+    return Source(tuple((_in_model(path, wanted), file) for path, file in found), job.name, single)
+
+
+def _of_data(room: Room, workspace: str, path: str, folder: Path) -> Source:
+    place = data.locate(room.db, room.datastores, workspace, path)
+    single = place.files.entry(place.path)
+    if single is not None:
+        name = place.path.rpartition("/")[2] or place.uri.partition("?")[0].rpartition("/")[2]
+        wanted = [(place.path, name or "model")]
+    else:
+        top = f"{place.path.rstrip('/')}/" if place.path.strip("/") else ""
+        wanted = [(f"{top}{entry.path}", entry.path) for entry in place.files.walk(place.path)]
+    if not wanted:
+        raise NotFound(f"there is nothing at `{path}`", "check the path", at=["path"])
+    found = tuple((inside, folder / str(number)) for number, (_, inside) in enumerate(wanted))
+    place.files.fetch(
+        [(source, target) for (source, _), (_, target) in zip(wanted, found, strict=True)]
+    )
+    return Source(found, single=single is not None)
+
+
+def _temporary(room: Room) -> Path:
+    """On the disk of the datastores, where there is room for a model."""
+    folder = room.home / "tmp"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder
+
+
+def _is_single(found: tuple[tuple[str, Path], ...]) -> bool:
+    """A snapshot doesn't say whether a file was named or a folder that holds one."""
+    return len(found) == 1 and "/" not in found[0][0]
+
+
+def _below(path: str, wanted: str) -> bool:
+    return not wanted or path == wanted or path.startswith(wanted + "/")
+
+
+def _in_model(path: str, wanted: str) -> str:
+    """A file keeps its own name, files of a folder their path below it."""
+    if path == wanted:
+        return path.rpartition("/")[2]
+    return path[len(wanted) + 1 :] if wanted else path

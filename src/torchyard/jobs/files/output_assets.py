@@ -1,0 +1,92 @@
+"""Named outputs that become assets.
+
+Owns: registering what the outputs of a job that went well ask for by `name`.
+Leaves: versions to data/assets.py and models/actions.py.
+Always: each output is registered once, however often this is called; one that can't be is told
+as a notice, and the job is Completed all the same.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from torchyard.base import locks
+from torchyard.base.errors import TorchyardError
+from torchyard.data import assets
+from torchyard.data.types import MODEL_TYPES
+from torchyard.jobs.files import model_sources, outputs
+from torchyard.jobs.files.outputs import OutputPlace
+from torchyard.jobs.records import progress, store
+from torchyard.jobs.records.types import Job
+from torchyard.jobs.services import Room
+from torchyard.jobs.spec import job_spec
+from torchyard.jobs.spec.inputs import Output
+from torchyard.models import actions as models
+
+_log = logging.getLogger(__name__)
+_LOCKS = 16
+
+
+def are_named(job: Job) -> bool:
+    """Whether anything of the job is to be registered."""
+    return any(output.name for output in job_spec.read(job.spec).outputs.values())
+
+
+def register(room: Room, job: Job) -> None:
+    """Give every output with a `name` of a job that is about to be Completed its version."""
+    document = job_spec.read(job.spec)
+    places = None
+    for name, output in document.outputs.items():
+        if not output.name:
+            continue
+        places = places or outputs.places(job)
+        try:
+            # A server that takes over may come while the one before it is at work still.
+            with locks.held(room.lock(f"outputs-{job.id % _LOCKS}")):
+                _register(room, job, name, output, places[name])
+        except TorchyardError as error:
+            _tell(room, job, f"output `{name}` could not be registered: {error.message}")
+        except Exception:
+            _log.exception("output %s of %s could not be registered", name, job.name)
+            _tell(room, job, f"output `{name}` could not be registered; see `yard server logs`")
+
+
+def _register(room: Room, job: Job, name: str, output: Output, place: OutputPlace) -> None:
+    asset_name, version = output.name, output.version
+    if output.type in MODEL_TYPES:
+        _register_model(room, job, name, output.type, asset_name, version)
+        return
+    asked = assets.Request(
+        name=asset_name, path=place.uri, type=output.type, version=str(version or ""), job=job.name
+    )
+    assets.register(room.db, room.clock, job.workspace, asked, place.uri, job.owner)
+
+
+def _register_model(room: Room, job: Job, output: str, type: str, name: str, version: str) -> None:
+    path = f"azureml://jobs/{job.name}/outputs/{output}"
+    known = models.of_job(room.db, job.workspace, job.name)
+    if any(model.name == name and model.source == path for model in known):
+        return
+    document = {"name": name, "path": path, "type": type}
+    if version:
+        document["version"] = version
+    models.register(
+        room.db,
+        room.clock,
+        room.datastores,
+        lambda workspace, wanted: model_sources.find(room, workspace, wanted),
+        job.workspace,
+        document,
+        job.owner,
+    )
+
+
+def _tell(room: Room, job: Job, message: str) -> None:
+    with room.db.write() as connection:
+        told = [
+            event.body.get("message")
+            for event in store.events_after(connection, job.id, 0)
+            if event.kind == "notice"
+        ]
+        if message not in told:
+            progress.notice(connection, job, message, room.clock.now())

@@ -1,0 +1,160 @@
+"""The named outputs of a job: where each lies, and its files.
+
+Owns: the default place, expressions in paths, writing and reading through the datastore.
+Leaves: registering assets to output_assets.py, what the datastore is to data/.
+Always: a place depends on nothing but the job; what a worker delivers is recorded with its
+sha256, so that a later copy can be checked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchyard.base import files
+from torchyard.base.errors import InvalidSpec, NotFound
+from torchyard.data import actions as data
+from torchyard.data import datastores, uris
+from torchyard.data.datastores import BLOB_STORE, output_of
+from torchyard.data.uris import DatastoreUri
+from torchyard.jobs.records.types import Job
+from torchyard.jobs.services import Room
+from torchyard.jobs.spec import job_spec
+from torchyard.jobs.spec.inputs import Output
+
+_EXPRESSION = re.compile(r"\$\{\{\s*([\w.]+)\s*\}\}")
+
+
+@dataclass(frozen=True)
+class OutputPlace:
+    """`path` is a folder, or the file itself when `file` gives its name."""
+
+    store: str
+    path: str
+    file: str = ""
+
+    @property
+    def uri(self) -> str:
+        return str(DatastoreUri(self.store, self.path))
+
+
+def place(workspace: str, job: str, name: str, output: Output) -> OutputPlace:
+    """Where an output of that job goes.
+
+    Raises:
+        InvalidSpec: its path is no datastore URI, or has an unknown expression.
+    """
+    written = output.path
+    if not written:
+        folder = output_of(job, name)
+        return OutputPlace(BLOB_STORE, f"{folder}/")
+    values = {"name": job, "output_name": name, "default_datastore": BLOB_STORE}
+
+    def value(match: re.Match[str]) -> str:
+        if match.group(1) not in values:
+            raise InvalidSpec(
+                f"`{match.group(0)}` is no expression of an output's path",
+                "use `${{name}}`, `${{output_name}}` or `${{default_datastore}}`",
+                at=["outputs", name, "path"],
+            )
+        return values[match.group(1)]
+
+    text = _EXPRESSION.sub(value, written)
+    uri = uris.datastore(text, workspace)
+    if uri is None:
+        raise InvalidSpec(
+            f"`{written}` is no place for an output",
+            "write `azureml://datastores/<datastore>/paths/<path>`, or leave `path` out",
+            at=["outputs", name, "path"],
+        )
+    if output.type == "uri_file" and uri.path and not uri.path.endswith("/"):
+        return OutputPlace(uri.store, uri.path, uri.path.rpartition("/")[2])
+    return OutputPlace(uri.store, f"{uri.path.rstrip('/')}/".lstrip("/"))
+
+
+def check(room: Room, workspace: str, name: str, output: Output) -> None:
+    """Can it be written there, as far as that is known when the job is created?
+
+    Raises:
+        InvalidSpec: its path is none, or has an unknown expression.
+        NotFound: there is no such datastore.
+    """
+    found = place(workspace, "job", name, output)
+    datastores.opened(datastores.get(room.db, room.datastores, workspace, found.store))
+
+
+def places(job: Job) -> dict[str, OutputPlace]:
+    """The place of every output of a job."""
+    if job.type != "command":
+        return {}
+    document = job_spec.read(job.spec)
+    return {
+        name: place(job.workspace, job.name, name, output)
+        for name, output in document.outputs.items()
+    }
+
+
+def list_files(room: Room, job: Job) -> Iterator[tuple[str, str, int]]:
+    """(output, path below it, size in bytes) for every file of every named output.
+
+    Raises:
+        Unreachable: a datastore does not answer.
+    """
+    for output, found in places(job).items():
+        at = _at(room, job, found)
+        if found.file:
+            entry = at.files.entry(found.path)
+            if entry is not None:
+                yield output, found.file, entry.size_bytes
+            continue
+        for entry in at.files.walk(found.path):
+            yield output, entry.path, entry.size_bytes
+
+
+def file(room: Room, job: Job, output: str, path: str) -> Path:
+    """A file of an output, on this machine's disk.
+
+    Raises:
+        NotFound: there is none.
+    """
+    found = _named(job, output)
+    clean = files.safe_relative(path)
+    at = _at(room, job, found)
+    try:
+        if found.file:
+            if clean != found.file:
+                raise NotFound(clean)
+            return room.fetcher.file(job.workspace, at, "")
+        return room.fetcher.file(job.workspace, at, clean)
+    except NotFound:
+        raise NotFound(f"output `{output}` of job `{job.name}` has no file `{path}`") from None
+
+
+@contextmanager
+def writing(room: Room, job: Job, output: str, path: str) -> Iterator[files.Writing]:
+    """Open a file of a named output for writing; its sha256 is kept when it is whole.
+
+    Raises:
+        NotFound: the job declares no such output.
+    """
+    found = _named(job, output)
+    clean = files.safe_relative(path)
+    at = _at(room, job, found)
+    target = found.path if found.file == clean else f"{found.path.rstrip('/')}/{clean}".lstrip("/")
+    with at.files.writing(target) as opened:
+        yield opened
+    data.record(room.db, job.workspace, found.store, at.files, target, opened.stored)
+
+
+def _named(job: Job, output: str) -> OutputPlace:
+    found = places(job).get(output)
+    if found is None:
+        raise NotFound(f"job `{job.name}` has no output `{output}`")
+    return found
+
+
+def _at(room: Room, job: Job, found: OutputPlace) -> data.Place:
+    return data.locate(room.db, room.datastores, job.workspace, found.uri)

@@ -1,0 +1,36 @@
+"""Whose a job or a run is.
+
+Owns: the owner for questions of rights, cancelling everything of one person.
+Leaves: what an owner may do to workspaces/.
+Always: a tracking client may call a run's user what it likes; the run is whose token made it.
+"""
+
+from __future__ import annotations
+
+from torchyard.jobs import actions
+from torchyard.jobs.records import store
+from torchyard.jobs.records.types import ENDED, Job, Status
+from torchyard.jobs.services import Room
+
+MADE_BY = "torchyard.made_by"
+
+
+def of(job: Job) -> str:
+    return job.properties.get(MADE_BY, job.owner)
+
+
+def of_name(room: Room, workspace: str, name: str) -> str:
+    """Empty when there is no such job."""
+    with room.db.read() as connection:
+        job = store.job_named(connection, workspace, name)
+    return "" if job is None else of(job)
+
+
+def cancel_all(room: Room, user: str) -> list[str]:
+    """Cancel every job of a person that has not ended; as `workspace/job`."""
+    with room.db.read() as connection:
+        live = store.jobs_in(connection, [status for status in Status if status not in ENDED])
+    mine = [job for job in live if of(job) == user]
+    for job in mine:
+        actions.cancel(room, job.workspace, job.name)
+    return [f"{job.workspace}/{job.name}" for job in mine]

@@ -1,0 +1,177 @@
+"""The artifact store as Azure ML shows it: each run's folder holds its logs, too.
+
+Owns: one view over the datastore's folder and the logs.
+Leaves: where either lies to data/datastores.py and records/logs.py, their common paths to
+artifacts.py.
+Always: logs are only read; what the store holds itself is written as ever.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime, timezone
+from pathlib import Path
+
+from torchyard.base import files
+from torchyard.base.errors import Conflict
+from torchyard.data import datastores
+from torchyard.data.datastores import ARTIFACT_STORE, artifacts_of
+from torchyard.data.folders import FolderFiles
+from torchyard.data.types import Datastore, Entry, Files
+from torchyard.jobs import actions
+from torchyard.jobs.files import artifacts
+from torchyard.jobs.records.types import Job
+from torchyard.jobs.services import Room
+
+_TOP, _, _MARK = artifacts_of("").rpartition("/")
+
+
+def opened(room: Room, found: Datastore) -> Files:
+    """The files of a datastore, as Azure ML shows them."""
+    if found.name == ARTIFACT_STORE:
+        return RunFiles(room, found.workspace)
+    return datastores.opened(found)
+
+
+class RunFiles:
+    """`data.types.Files` over the artifact store of one workspace."""
+
+    def __init__(self, room: Room, workspace: str) -> None:
+        self._room = room
+        self._workspace = workspace
+        self._stored = FolderFiles(room.datastores.root(workspace, ARTIFACT_STORE))
+
+    def entry(self, path: str) -> Entry | None:
+        found = self._stored.entry(path)
+        if found is not None:
+            return found
+        log = self._log(path)
+        return None if log is None else _entry(log, path)
+
+    def is_folder(self, path: str) -> bool:
+        return self._stored.is_folder(path) or any(self._logs(_as_folder(path)))
+
+    def walk(self, prefix: str) -> Iterator[Entry]:
+        top = _as_folder(prefix)
+        found = {entry.path: entry for entry in self._stored.walk(prefix)}
+        for path, log in self._logs(top):
+            below = path.removeprefix(top)
+            found.setdefault(below, _entry(log, below))
+        for path in sorted(found):
+            yield found[path]
+
+    def ordered(self, prefix: str, after: str = "", fold: bool = False) -> Iterator[Entry | str]:
+        """As `FolderFiles.ordered`."""
+        logs = self._ordered_logs(prefix, after, fold)
+        last = ""
+        for one in heapq.merge(self._stored.ordered(prefix, after, fold), logs, key=_path):
+            if _path(one) != last:  # a folder may hold both
+                yield one
+            last = _path(one)
+
+    def read(self, path: str, start: int = 0, most: int | None = None) -> Iterator[bytes]:
+        log = None if self._stored.entry(path) is not None else self._log(path)
+        if log is None:
+            return self._stored.read(path, start, most)
+        file = open(log, "rb")
+        file.seek(start)
+        return files.chunks(file, most)
+
+    def fetch(self, wanted: Sequence[tuple[str, Path]]) -> None:
+        for path, target in wanted:
+            shutil.copyfile(self.local(path), target)
+
+    def writing(self, path: str) -> AbstractContextManager[files.Writing]:
+        self._refuse_log(path)
+        return self._stored.writing(path)
+
+    def delete(self, path: str) -> None:
+        self._refuse_log(path)
+        self._stored.delete(path)
+
+    def local(self, path: str) -> Path:
+        found = self._stored.local(path)
+        if found.exists():
+            return found
+        return self._log(path) or found
+
+    def _refuse_log(self, path: str) -> None:
+        if self._log(path) is not None:
+            raise Conflict(
+                f"`{path}` is a log, which its job alone writes", "choose another path", at=["path"]
+            )
+
+    def _log(self, path: str) -> Path | None:
+        """The log file that a path of the store names, if it names one."""
+        name, below = _split(path)
+        job = self._job(name) if below else None
+        if job is None:
+            return None
+        return next(
+            (log for shown, log in artifacts.logs_of(self._room, job) if shown == below), None
+        )
+
+    def _ordered_logs(self, prefix: str, after: str, fold: bool) -> Iterator[Entry | str]:
+        told = ""
+        for path, log in self._logs(prefix):
+            folder, slash, _ = path[len(prefix) :].partition("/")
+            shown = f"{prefix}{folder}/" if fold and slash else path
+            if shown <= after or shown == told:
+                continue
+            told = shown
+            yield shown if shown != path else _entry(log, path)
+
+    def _logs(self, prefix: str) -> Iterator[tuple[str, Path]]:
+        """(path in the store, log file) of every log whose path begins so, by path."""
+        for name in self._names(prefix):
+            job = self._job(name)
+            found = artifacts.logs_of(self._room, job) if job is not None else ()
+            for shown, log in sorted(found):
+                path = f"{artifacts_of(name)}/{shown}"
+                if path.startswith(prefix):
+                    yield path, log
+
+    def _names(self, prefix: str) -> list[str]:
+        """The jobs whose logs can have such a path."""
+        start = f"{_TOP}/{_MARK}"
+        if not prefix.startswith(start) and not start.startswith(prefix):
+            return []
+        wanted, slash, _ = prefix.removeprefix(start).partition("/")
+        if prefix.startswith(start) and slash:
+            return [wanted]
+        wanted = wanted if prefix.startswith(start) else ""
+        try:
+            names = os.listdir(self._room.logs.folder(self._workspace, "_").parent)
+        except FileNotFoundError:
+            return []
+        return sorted((name for name in names if name.startswith(wanted)), key=_as_folder)
+
+    def _job(self, name: str) -> Job | None:
+        return actions.named(self._room, self._workspace, name) if name else None
+
+
+def _split(path: str) -> tuple[str, str]:
+    """(job, path in its folder); both empty where a path names no job's folder."""
+    top, _, rest = path.strip("/").partition("/")
+    folder, _, below = rest.partition("/")
+    if top != _TOP or not folder.startswith(_MARK):
+        return "", ""
+    return folder.removeprefix(_MARK), below
+
+
+def _as_folder(path: str) -> str:
+    return f"{path.strip('/')}/" if path.strip("/") else ""
+
+
+def _path(one: Entry | str) -> str:
+    return one if isinstance(one, str) else one.path
+
+
+def _entry(file: Path, path: str) -> Entry:
+    known = os.stat(file)
+    modified_at = datetime.fromtimestamp(known.st_mtime, timezone.utc)
+    return Entry(path, known.st_size, f"{known.st_mtime_ns}-{known.st_ino}", modified_at)

@@ -1,0 +1,1 @@
+"""Run history: metrics, parameters, tags and properties."""

@@ -1,0 +1,220 @@
+"""Read metrics by range: bounds of blocks, blocks as arrays, what is known of every key.
+
+Owns: SQL that reads packed blocks without making an object for each point.
+Leaves: writing and the tables to history_store.py.
+Always: blocks and tail belong together, though another writer may turn one into the other between
+two statements: the row that counts the blocks is read first, and no block beyond it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, func, select
+
+from torchyard.jobs.history import metric_blocks, stepless_points
+from torchyard.jobs.history.charts import Line, Span
+from torchyard.jobs.history.history_store import metric_blocks_table, metrics
+from torchyard.jobs.history.metric_blocks import NAN
+
+By = Literal["step", "time"]
+
+# Of up to 12 KB each.
+_NUMBERS_A_QUERY = 200
+
+
+@dataclass(frozen=True)
+class Window:
+    """From `start` to `end` along an axis: steps, or times in ms since 1970; None is open."""
+
+    by: By = "step"
+    start: int | None = None
+    end: int | None = None
+
+    @property
+    def open(self) -> bool:
+        return self.start is None and self.end is None
+
+
+class Points(NamedTuple):
+    """Points as arrays of one length, in order of arrival; timestamps in ms since 1970."""
+
+    timestamps: array[int]
+    steps: array[int]
+    values: array[float]
+
+
+class Head(NamedTuple):
+    """How many blocks a key has, and the points that are in none yet."""
+
+    blocks: int
+    tail: Points
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What is known of one key without reading its points; no extremes when all are NaN."""
+
+    key: str
+    count: int
+    step: int
+    timestamp: int
+    value: float
+    low: float | None
+    high: float | None
+
+
+def head(connection: Connection, job_id: int, key: str) -> Head | None:
+    """None when the job has no such key."""
+    row = connection.execute(
+        select(metrics.c.blocks, metrics.c.points, metrics.c.tail).where(
+            metrics.c.job_id == job_id, metrics.c.key == key
+        )
+    ).one_or_none()
+    if row is None:
+        return None
+    timestamps, steps, values = metric_blocks.arrays(row.tail)
+    steps = stepless_points.shown_steps(steps, row.points - len(steps))
+    return Head(row.blocks, Points(timestamps, steps, values))
+
+
+def spans(connection: Connection, job_id: int, key: str, blocks: int, window: Window) -> list[Span]:
+    """The first `blocks` blocks, as far as they reach into the window."""
+    table = metric_blocks_table.c
+    first, last = _axis(window.by)
+    query = (
+        select(table.number, table.count, first, last, table.min_value, table.max_value)
+        .where(*_place(job_id, key, window), table.number < blocks)
+        .order_by(table.number)
+    )
+    return [Span(*row) for row in connection.execute(query).all()]
+
+
+def lines(
+    connection: Connection, job_id: int, key: str, by: By, numbers: Sequence[int]
+) -> Iterator[Line]:
+    """The blocks of these numbers, a piece at a time."""
+    table = metric_blocks_table.c
+    for start in range(0, len(numbers), _NUMBERS_A_QUERY):
+        query = (
+            select(table.data)
+            .where(
+                table.job_id == job_id,
+                table.key == key,
+                table.number.in_(numbers[start : start + _NUMBERS_A_QUERY]),
+            )
+            .order_by(table.number)
+        )
+        for (data,) in connection.execute(query).all():
+            yield line(Points(*metric_blocks.arrays(data)), by)
+
+
+def line(points: Points, by: By) -> Line:
+    return Line(points.steps if by == "step" else points.timestamps, points.values)
+
+
+def counts(connection: Connection, job_id: int, key: str) -> list[tuple[int, int]]:
+    """(number, count) of every block, by number."""
+    table = metric_blocks_table.c
+    query = (
+        select(table.number, table.count)
+        .where(table.job_id == job_id, table.key == key)
+        .order_by(table.number)
+    )
+    return [(number, count) for number, count in connection.execute(query)]
+
+
+def blocks(
+    connection: Connection,
+    job_id: int,
+    key: str,
+    window: Window,
+    numbers: range,
+    limit: int,
+) -> list[tuple[int, Points]]:
+    """Up to `limit` of the blocks with these numbers that reach into the window, by number."""
+    table = metric_blocks_table.c
+    query = (
+        select(table.number, table.data)
+        .where(
+            *_place(job_id, key, window),
+            table.number >= numbers.start,
+            table.number < numbers.stop,
+        )
+        .order_by(table.number)
+        .limit(limit)
+    )
+    return [
+        (number, Points(*metric_blocks.arrays(data))) for number, data in connection.execute(query)
+    ]
+
+
+def summaries(connection: Connection, job_id: int) -> list[Summary]:
+    """Of every key, sorted."""
+    table = metric_blocks_table.c
+    rows = connection.execute(
+        select(metrics).where(metrics.c.job_id == job_id).order_by(metrics.c.key)
+    ).all()
+    extremes = {
+        key: (low, high)
+        for key, low, high in connection.execute(
+            select(table.key, func.min(table.min_value), func.max(table.max_value))
+            .where(table.job_id == job_id)
+            .group_by(table.key)
+        )
+    }
+    found = []
+    for row in rows:
+        tail = metric_blocks.arrays(row.tail)[2]
+        numbers = [value for value in tail if value == value]
+        numbers += [value for value in extremes.get(row.key, ()) if value is not None]
+        found.append(
+            Summary(
+                row.key,
+                row.points,
+                row.latest_step,
+                row.latest_timestamp,
+                NAN if row.latest_value is None else row.latest_value,
+                min(numbers, default=None),
+                max(numbers, default=None),
+            )
+        )
+    return found
+
+
+def keys(connection: Connection, job_id: int) -> list[str]:
+    rows = connection.execute(
+        select(metrics.c.key).where(metrics.c.job_id == job_id).order_by(metrics.c.key)
+    )
+    return [row.key for row in rows]
+
+
+def point_counts(connection: Connection, job_ids: Collection[int]) -> dict[int, int]:
+    """How many points each of these jobs has, as far as it has any."""
+    rows = connection.execute(
+        select(metrics.c.job_id, func.sum(metrics.c.points))
+        .where(metrics.c.job_id.in_(job_ids))
+        .group_by(metrics.c.job_id)
+    )
+    return {job_id: int(points) for job_id, points in rows}
+
+
+def _axis(by: By) -> tuple[Any, Any]:
+    table = metric_blocks_table.c
+    if by == "step":
+        return table.min_step, table.max_step
+    return table.min_timestamp, table.max_timestamp
+
+
+def _place(job_id: int, key: str, window: Window) -> list[ColumnElement[bool]]:
+    table = metric_blocks_table.c
+    first, last = _axis(window.by)
+    wanted = [table.job_id == job_id, table.key == key]
+    if window.start is not None:
+        wanted.append(last >= window.start)
+    if window.end is not None:
+        wanted.append(first <= window.end)
+    return wanted

@@ -1,0 +1,227 @@
+"""Reduce the points of one key to what a chart can show.
+
+Owns: smallest and largest value per column, when a chart is exact.
+Leaves: reading blocks to chart_store.py.
+Always: every extreme of the range is in a column; a block that lies in one column is taken by its
+bounds and never unpacked; a NaN is no extreme, and a column of nothing else says so.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from typing import NamedTuple
+
+from torchyard.jobs.history.metric_blocks import NAN
+
+# So many looks at a block cost less than putting it in order, which resumed runs and those of
+# several ranks need.
+_FEW_COLUMNS = 5
+
+
+class Span(NamedTuple):
+    """One packed block as a chart sees it: `first` and `last` are its smallest and largest x.
+
+    `low` and `high` are None when all its values are NaN.
+    """
+
+    number: int
+    points: int
+    first: int
+    last: int
+    low: float | None
+    high: float | None
+
+
+class Line(NamedTuple):
+    """Points as two arrays of one length, in order of arrival."""
+
+    xs: array[int]
+    values: array[float]
+
+
+class Column(NamedTuple):
+    """What lies from `x` up to the next column; NaN when there is nothing but NaN."""
+
+    x: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Chart:
+    """`points`, by x, when they are few enough to be shown as they are, else `columns`, by x.
+
+    `count` is how many points lie in the range, `start` and `end` the x of its first and last.
+    """
+
+    count: int
+    start: int
+    end: int
+    points: Sequence[tuple[int, float]] = ()
+    columns: Sequence[Column] = ()
+
+    @property
+    def exact(self) -> bool:
+        return not self.columns
+
+
+Read = Callable[[Sequence[int]], Iterable[Line]]
+"""Unpack the blocks of these numbers."""
+
+
+def reduce(
+    spans: Sequence[Span],
+    read: Read,
+    tail: Line,
+    width: int,
+    start: int | None = None,
+    end: int | None = None,
+) -> Chart:
+    """The points with `start` <= x <= `end` in at most `width` columns, or as they are.
+
+    Args:
+        tail: the points that are in no block yet.
+        width: columns, at least 1; up to twice as many points are given exactly.
+        start: the first x of the range, that of the points when None; `end` likewise.
+    """
+    lowest = min([span.first for span in spans] + list(tail.xs), default=0)
+    highest = max([span.last for span in spans] + list(tail.xs), default=-1)
+    start = lowest if start is None else max(start, lowest)
+    end = highest if end is None else min(end, highest)
+    if start > end:
+        return Chart(0, start, end)
+    near = [span for span in spans if span.first <= end and span.last >= start]
+    most = 2 * width
+    inside = sum(span.points for span in near if start <= span.first and span.last <= end)
+    if inside <= most:
+        points = _exact(near, read, tail, start, end, most)
+        if points is not None:
+            return Chart(len(points), start, end, points=points)
+    return _reduced(near, read, tail, start, end, width)
+
+
+def _exact(
+    spans: Sequence[Span], read: Read, tail: Line, start: int, end: int, most: int
+) -> list[tuple[int, float]] | None:
+    """The points of the range by x, those of one x in order of arrival; None when too many."""
+    found: list[tuple[int, float]] = []
+    for xs, values in _all(spans, read, tail):
+        found += [pair for pair in zip(xs, values, strict=True) if start <= pair[0] <= end]
+        if len(found) > most:
+            return None
+    return sorted(found, key=_x)
+
+
+def _reduced(
+    spans: Sequence[Span], read: Read, tail: Line, start: int, end: int, width: int
+) -> Chart:
+    grid = _Grid(start, end, width)
+    split = []
+    for span in spans:
+        if start <= span.first and span.last <= end:
+            column = grid.column(span.first)
+            if column == grid.column(span.last):
+                grid.widen(column, span.low, span.high)
+                grid.count += span.points
+                continue
+        split.append(span)
+    for line in _all(split, read, tail):
+        grid.add(line)
+    return Chart(grid.count, start, end, columns=grid.columns())
+
+
+def _all(spans: Sequence[Span], read: Read, tail: Line) -> Iterator[Line]:
+    yield from read([span.number for span in spans])
+    yield tail
+
+
+class _Grid:
+    """The columns of one chart while they are filled."""
+
+    def __init__(self, start: int, end: int, width: int) -> None:
+        self._start, self._end = start, end
+        self._span = end - start + 1
+        self._width = min(width, self._span)
+        self._used = bytearray(self._width)
+        self._lows: list[float | None] = [None] * self._width
+        self._highs: list[float | None] = [None] * self._width
+        self.count = 0
+
+    def column(self, x: int) -> int:
+        return (x - self._start) * self._width // self._span
+
+    def edge(self, column: int) -> int:
+        """The smallest x of a column."""
+        return self._start - (-column * self._span // self._width)
+
+    def widen(self, column: int, low: float | None, high: float | None) -> None:
+        self._used[column] = 1
+        if low is None or high is None:
+            return
+        old_low, old_high = self._lows[column], self._highs[column]
+        self._lows[column] = low if old_low is None else min(low, old_low)
+        self._highs[column] = high if old_high is None else max(high, old_high)
+
+    def add(self, line: Line) -> None:
+        """Take the points that lie in the range."""
+        if not line.xs:
+            return
+        xs = line.xs.tolist()
+        if sorted(xs) == xs:
+            self._add_ordered(xs, line.values)
+        elif self.column(max(xs)) - self.column(min(xs)) < _FEW_COLUMNS:
+            self._add_jumbled(xs, line.values)
+        else:
+            order = sorted(range(len(xs)), key=xs.__getitem__)
+            self._add_ordered(
+                [xs[place] for place in order], [line.values[place] for place in order]
+            )
+
+    def _add_ordered(self, xs: Sequence[int], values: Sequence[float]) -> None:
+        at, end = bisect_left(xs, self._start), bisect_right(xs, self._end)
+        self.count += end - at
+        while at < end:
+            column = self.column(xs[at])
+            following = bisect_left(xs, self.edge(column + 1), at, end)
+            self.widen(column, *_extremes(values[at:following]))
+            at = following
+
+    def _add_jumbled(self, xs: Sequence[int], values: Sequence[float]) -> None:
+        """Points of a few columns: one look for each is quicker than to put them in order."""
+        first = max(self.column(min(xs)), 0)
+        last = min(self.column(max(xs)), self._width - 1)
+        for column in range(first, last + 1):
+            start, end = self.edge(column), self.edge(column + 1)
+            inside = list(compress(values, [start <= x < end for x in xs]))
+            if inside:
+                self.count += len(inside)
+                self.widen(column, *_extremes(inside))
+
+    def columns(self) -> list[Column]:
+        """Those in which there is something."""
+        return [
+            Column(
+                self.edge(number),
+                NAN if low is None else low,
+                NAN if high is None else high,
+            )
+            for number, (used, low, high) in enumerate(
+                zip(self._used, self._lows, self._highs, strict=True)
+            )
+            if used
+        ]
+
+
+def _extremes(values: Sequence[float]) -> tuple[float | None, float | None]:
+    total = sum(values)
+    if total != total:  # a NaN among them, or infinities of both signs
+        values = [value for value in values if value == value]
+    return (min(values), max(values)) if values else (None, None)
+
+
+def _x(pair: tuple[int, float]) -> int:
+    return pair[0]

@@ -1,0 +1,272 @@
+"""What runs tell of themselves: metrics, parameters, tags.
+
+Owns: that a parameter keeps its value, repeats from workers, writing and reading them.
+Leaves: what a valid record is to history_records.py; tables to history_store.py; where tags
+are kept to the one who passes `set_tags`.
+Always: the records of one call are stored in one transaction; equal points are stored once; of
+what a worker sends, one bad record never holds up the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection
+
+from torchyard.base.db import Database
+from torchyard.base.errors import InvalidInput
+from torchyard.jobs.history import history_store as store
+from torchyard.jobs.history import metric_rows
+from torchyard.jobs.history.history_records import (
+    Metric,
+    ModelMetric,
+    Param,
+    Property,
+    Record,
+    is_storable,
+    read,
+)
+from torchyard.jobs.history.metric_blocks import Point
+from torchyard.jobs.history.metric_rows import Row
+
+SetTags = Callable[[Connection, int, Mapping[str, str]], None]
+AddProperties = Callable[[Connection, int, Mapping[str, str]], Mapping[str, str]]
+
+
+AddModelMetrics = Callable[[Connection, int, Sequence[ModelMetric]], None]
+
+
+@dataclass(frozen=True)
+class RunData:
+    """The last of every metric and all parameters of one run, both sorted by key."""
+
+    metrics: tuple[Metric, ...] = ()
+    params: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class _Sheaf:
+    """The records of one job, on their way into the database."""
+
+    points: dict[str, list[Point]] = field(default_factory=dict)
+    params: list[tuple[int, Param]] = field(default_factory=list)
+    tags: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, tuple[int, str]] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
+    model_metrics: list[ModelMetric] = field(default_factory=list)
+
+    def add(self, place: int, record: Record) -> None:
+        if isinstance(record, ModelMetric):
+            self.model_metrics.append(record)
+            record = record.metric
+        if isinstance(record, Metric):
+            # `metric()` has made the value the one NaN, if it is one.
+            kept = Point(record.timestamp, record.step, record.value)
+            self.points.setdefault(record.key, []).append(kept)
+        elif isinstance(record, Param):
+            self.params.append((place, record))
+        elif isinstance(record, Row):
+            self.rows.append(record)
+        elif isinstance(record, Property):
+            self.properties.setdefault(record.key, (place, record.value))
+        else:
+            self.tags[record.key] = record.value
+
+
+class History:
+    """The run history of one server.
+
+    Args:
+        set_tags: merges tags into a job's own, in the transaction it is given.
+        add_model_metrics: keeps what was measured of logged models, likewise.
+        add_properties: adds to a job's own, likewise; says why it refused which.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        set_tags: SetTags,
+        add_model_metrics: AddModelMetrics | None = None,
+        add_properties: AddProperties | None = None,
+    ) -> None:
+        self._db = db
+        self._set_tags = set_tags
+        self._add_model_metrics = add_model_metrics
+        self._add_properties = add_properties
+
+    def append(self, job_id: int, records: Sequence[Record]) -> None:
+        """Store all of the records, made by `metric`, `param` and `tag`, or none.
+
+        Raises:
+            InvalidInput: a parameter has another value already (code `param_changed`).
+        """
+        sheaf = _Sheaf()
+        for place, record in enumerate(records):
+            sheaf.add(place, record)
+        with self._db.write(*_alone([job_id], bool(sheaf.model_metrics))) as connection:
+            refused = self._store(connection, job_id, sheaf)
+            if refused:
+                raise InvalidInput(refused[0][1], "log it under another key", code="param_changed")
+
+    def receive(
+        self,
+        job_id_of: Callable[[str], int | None],
+        attempt_id: str,
+        node: int,
+        seq: int,
+        records: Sequence[Any],
+        first: int | None = None,
+    ) -> dict[str, Any]:
+        """Store what a worker sends; what came before is dropped, what is wrong is named.
+
+        What would leave a gap is not stored but asked for, unless the worker has it no more.
+
+        Args:
+            job_id_of: from a run's id to its job; None when it is no run of the workspace.
+            seq: the number of the first of `records`, counted per node of an attempt.
+            first: the oldest number that the worker can still send; None for `seq`.
+
+        Returns:
+            {"next": number expected next, "rejected": [{"seq", "message"}]}
+        """
+        jobs = _jobs_of(job_id_of, records)
+        of_models = any(isinstance(body, dict) and body.get("model_id") for body in records)
+        alone = _alone([job_id for job_id in jobs.values() if job_id is not None], of_models)
+        with self._db.write(*alone, *([f"attempt/{attempt_id}"] if alone else [])) as connection:
+            before = store.cursor(connection, attempt_id, node)
+            expected = before or 0
+            if seq > expected and first is not None and seq > first:
+                return {"next": expected, "rejected": []}
+            known = max(0, expected - seq)
+            sheaves, rejected = _sorted(jobs, records, known)
+            for job_id, sheaf in sheaves.items():
+                rejected += self._store(connection, job_id, sheaf, counted=True)
+            if seq > expected:
+                rejected.append((0, f"{seq - expected:,} records of node {node} are lost"))
+            following = max(expected, seq + len(records))
+            if following > expected:
+                store.set_cursor(connection, attempt_id, node, before, following)
+        return {
+            "next": following,
+            "rejected": [
+                {"seq": seq + place, "message": message} for place, message in sorted(rejected)
+            ],
+        }
+
+    def _store(
+        self, connection: Connection, job_id: int, sheaf: _Sheaf, counted: bool = False
+    ) -> list[tuple[int, str]]:
+        refused = []
+        if sheaf.params:
+            stored = {key: value for _, key, value in store.params_of(connection, [job_id])}
+            added: dict[str, str] = {}
+            for place, record in sheaf.params:
+                old = stored.get(record.key, added.get(record.key))
+                if old is None:
+                    added[record.key] = record.value
+                elif old != record.value:
+                    refused.append((place, param_changed(record.key, old, record.value)))
+            store.add_params(connection, job_id, added)
+        if sheaf.points:
+            store.add_points(connection, job_id, sheaf.points, counted)
+        if sheaf.rows:
+            metric_rows.add(connection, job_id, sheaf.rows)
+        if sheaf.tags:
+            self._set_tags(connection, job_id, sheaf.tags)
+        if sheaf.properties and self._add_properties is not None:
+            given = {key: value for key, (_, value) in sheaf.properties.items()}
+            for key, why in self._add_properties(connection, job_id, given).items():
+                refused.append((sheaf.properties[key][0], why))
+        if sheaf.model_metrics and self._add_model_metrics is not None:
+            self._add_model_metrics(connection, job_id, sheaf.model_metrics)
+        return refused
+
+    def keys(self, job_id: int) -> list[str]:
+        """The keys of the job's metrics, sorted."""
+        return [one.key for one in self.latest(job_id)]
+
+    def series(
+        self, job_id: int, key: str, offset: int = 0, limit: int | None = None
+    ) -> list[Point]:
+        """The points of one key in order of arrival."""
+        with self._db.read() as connection:
+            return store.points_of(connection, job_id, key, offset, limit)
+
+    def latest(self, job_id: int) -> list[Metric]:
+        """The latest point of every key, by step, then timestamp, then value; sorted by key."""
+        return list(self.data_of([job_id])[job_id].metrics)
+
+    def params(self, job_id: int) -> dict[str, str]:
+        return self.data_of([job_id])[job_id].params
+
+    def data_of(self, job_ids: Collection[int]) -> dict[int, RunData]:
+        """What a list of runs shows of each."""
+        latest: dict[int, list[Metric]] = {job_id: [] for job_id in job_ids}
+        values: dict[int, dict[str, str]] = {job_id: {} for job_id in job_ids}
+        with self._db.read() as connection:
+            for some in _in_pieces(list(job_ids)):
+                for one in store.latest_of(connection, some):
+                    latest[one.job_id].append(Metric(one.key, one.timestamp, one.step, one.value))
+                for job_id, key, value in store.params_of(connection, some):
+                    values[job_id][key] = value
+        return {job_id: RunData(tuple(latest[job_id]), values[job_id]) for job_id in job_ids}
+
+    def delete(self, job_id: int) -> None:
+        """Forget the job's metrics and parameters."""
+        with self._db.write() as connection:
+            store.drop(connection, job_id)
+
+
+def param_changed(key: str, old: str, new: str) -> str:
+    """Why a parameter is refused."""
+    return (
+        f"Changing param values is not allowed. Param with key='{key}' was already logged "
+        f"with value='{old[:200]}'. Attempted logging new value '{new[:200]}'"
+    )
+
+
+def _alone(job_ids: Sequence[int], of_models: bool) -> list[str]:
+    """What a writer of these jobs' history holds; everything, when logged models are touched."""
+    return [] if of_models else [f"job/{job_id}" for job_id in job_ids]
+
+
+def _jobs_of(
+    job_id_of: Callable[[str], int | None], records: Sequence[Any]
+) -> dict[str, int | None]:
+    # Looked up before the write transaction, which should be short.
+    runs = {
+        record["run"]
+        for record in records
+        if isinstance(record, dict) and isinstance(record.get("run"), str)
+    }
+    return {run: job_id_of(run) for run in runs if is_storable(run)}
+
+
+def _sorted(
+    jobs: Mapping[str, int | None], records: Sequence[Any], known: int
+) -> tuple[dict[int, _Sheaf], list[tuple[int, str]]]:
+    """The records by job, and what is wrong with some.
+
+    The first `known` of them are stored already. They are judged again, because the answer that
+    named the wrong ones may have been lost; only parameters need the database for that.
+    """
+    sheaves: dict[int, _Sheaf] = {}
+    rejected: list[tuple[int, str]] = []
+    for place, body in enumerate(records):
+        try:
+            run, record = read(body)
+        except InvalidInput as error:
+            rejected.append((place, error.message))
+            continue
+        job_id = jobs.get(run)
+        if job_id is None:
+            rejected.append((place, f"run `{run[:100]}` does not exist"))
+        elif place >= known or isinstance(record, Param):
+            sheaves.setdefault(job_id, _Sheaf()).add(place, record)
+    return sheaves, rejected
+
+
+def _in_pieces(job_ids: list[int], size: int = 500) -> list[list[int]]:
+    return [job_ids[start : start + size] for start in range(0, len(job_ids), size)]

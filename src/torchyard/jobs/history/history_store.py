@@ -1,0 +1,388 @@
+"""The tables of run history: metrics in packed blocks, parameters, how far workers have come.
+
+Owns: SQL of run history, storing equal points once.
+Leaves: what a valid record is to history_records.py.
+Always: the points of a key are its blocks by number, then its tail, in order of arrival.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import accumulate, islice
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Double,
+    Integer,
+    LargeBinary,
+    Row,
+    String,
+    Table,
+    Text,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+
+from torchyard.base.db import metadata
+from torchyard.jobs.history import metric_blocks, stepless_points
+from torchyard.jobs.history.metric_blocks import NAN, POINT_BYTES, Point
+from torchyard.jobs.records.attempt_store import attempts
+
+# Databases bound the number of parameters in one statement.
+_KEYS_A_QUERY = 400
+
+metrics = Table(
+    "metrics",
+    metadata,
+    Column("job_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("key", String(250), primary_key=True),
+    Column("points", BigInteger, nullable=False),
+    Column("blocks", Integer, nullable=False),
+    Column("latest_step", BigInteger, nullable=False),
+    Column("latest_timestamp", BigInteger, nullable=False),
+    Column("latest_value", Double),  # null is NaN, which SQLite does not keep
+    Column("max_step", BigInteger, nullable=False),
+    Column("max_timestamp", BigInteger, nullable=False),
+    Column("tail", LargeBinary, nullable=False),
+)
+
+metric_blocks_table = Table(
+    "metric_blocks",
+    metadata,
+    Column("job_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("key", String(250), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("count", Integer, nullable=False),
+    Column("min_timestamp", BigInteger, nullable=False),
+    Column("max_timestamp", BigInteger, nullable=False),
+    Column("min_step", BigInteger, nullable=False),
+    Column("max_step", BigInteger, nullable=False),
+    Column("min_value", Double),  # null when all values are NaN
+    Column("max_value", Double),
+    Column("data", LargeBinary, nullable=False),
+)
+
+params = Table(
+    "params",
+    metadata,
+    Column("job_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("key", String(250), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+history_cursors = Table(
+    "history_cursors",
+    metadata,
+    Column("attempt_id", String(64), primary_key=True),
+    Column("node", Integer, primary_key=True, autoincrement=False),
+    Column("next", BigInteger, nullable=False),
+)
+
+
+# Built once: SQLAlchemy takes longer to build them than to run them.
+_OF_KEYS = (
+    select(metrics)
+    .where(
+        metrics.c.job_id == bindparam("the_job"),
+        metrics.c.key.in_(bindparam("the_keys", expanding=True)),
+    )
+    .with_for_update()
+)
+_UPDATE = update(metrics).where(
+    metrics.c.job_id == bindparam("the_job"), metrics.c.key == bindparam("the_key")
+)
+
+
+class Latest(NamedTuple):
+    """The latest point of one key of one job."""
+
+    job_id: int
+    key: str
+    timestamp: int
+    step: int
+    value: float
+
+
+def add_points(
+    connection: Connection,
+    job_id: int,
+    points_by_key: Mapping[str, Sequence[Point]],
+    counted: bool = False,
+) -> None:
+    """Append what is not there yet; points made by `metric_blocks.point`.
+
+    Args:
+        counted: the sender counts what it sends, so that nothing comes twice.
+    """
+    known = _metrics_of(connection, job_id, list(points_by_key))
+    inserts: list[dict[str, Any]] = []
+    updates: list[dict[str, Any]] = []
+    blocks: list[dict[str, Any]] = []
+    for key, points in points_by_key.items():
+        row = known.get(key)
+        tail = [] if row is None else metric_blocks.unpack(row.tail)
+        fresh = list(dict.fromkeys(points))
+        if row is not None:
+            fresh = _unseen(connection, row, tail, fresh)
+            if not counted:
+                fresh = _unsettled(connection, row, tail, fresh)
+        if not fresh:
+            continue
+        laid = stepless_points.add(tail, fresh, 0 if row is None else row.points - len(tail))
+        values = _grown(row, len(fresh), laid.shown)
+        for piece in metric_blocks.cut(laid.finished):
+            blocks.append(_block(job_id, key, values["blocks"], piece))
+            values["blocks"] += 1
+        values["tail"] = metric_blocks.pack(laid.tail)
+        if row is None:
+            inserts.append({"job_id": job_id, "key": key, **values})
+        else:
+            updates.append({"the_job": job_id, "the_key": key, **values})
+    if blocks:
+        connection.execute(insert(metric_blocks_table), blocks)
+    if inserts:
+        connection.execute(insert(metrics), inserts)
+    if updates:
+        connection.execute(_UPDATE, updates)
+
+
+def _metrics_of(connection: Connection, job_id: int, keys: list[str]) -> dict[str, Row[Any]]:
+    rows = {}
+    for start in range(0, len(keys), _KEYS_A_QUERY):
+        some = keys[start : start + _KEYS_A_QUERY]
+        asked = connection.execute(_OF_KEYS, {"the_job": job_id, "the_keys": some})
+        rows.update({row.key: row for row in asked})
+    return rows
+
+
+def _unseen(
+    connection: Connection, row: Row[Any], tail: list[Point], points: list[Point]
+) -> list[Point]:
+    # A point later or further than all before it, which is the common case, needs no look.
+    suspects = [
+        one for one in points if one.timestamp <= row.max_timestamp and one.step <= row.max_step
+    ]
+    if not suspects:
+        return points
+    seen = set(tail)
+    box = metric_blocks.bounds(suspects)
+    table = metric_blocks_table.c
+    query = select(table.data).where(
+        table.job_id == row.job_id,
+        table.key == row.key,
+        table.min_timestamp <= box.max_timestamp,
+        table.max_timestamp >= box.min_timestamp,
+        table.min_step <= box.max_step,
+        table.max_step >= box.min_step,
+    )
+    for (data,) in connection.execute(query):
+        seen.update(metric_blocks.unpack(data))
+    return [one for one in points if one not in seen]
+
+
+def _unsettled(
+    connection: Connection, row: Row[Any], tail: list[Point], points: list[Point]
+) -> list[Point]:
+    """Without points that have got their numbers since they were sent first."""
+    oldest = tail[0].step if tail and stepless_points.waits(tail[0]) else None
+    late = [
+        one
+        for one in points
+        if one.timestamp <= row.max_timestamp
+        and stepless_points.waits(one)
+        and (oldest is None or one.step < oldest)
+    ]
+    if not late:
+        return points
+    table = metric_blocks_table.c
+    query = select(table.data).where(
+        table.job_id == row.job_id,
+        table.key == row.key,
+        table.min_timestamp <= max(one.timestamp for one in late),
+        table.max_timestamp >= min(one.timestamp for one in late),
+    )
+    settled = {
+        (one.timestamp, one.value)
+        for (data,) in connection.execute(query)
+        for one in metric_blocks.unpack(data)
+    }
+    gone = {one for one in late if (one.timestamp, one.value) in settled}
+    return [one for one in points if one not in gone]
+
+
+def _grown(row: Row[Any] | None, count: int, fresh: list[Point]) -> dict[str, Any]:
+    newest = metric_blocks.latest(fresh)
+    box = metric_blocks.bounds(fresh)
+    points, blocks, max_step, max_timestamp = 0, 0, box.max_step, box.max_timestamp
+    if row is not None:
+        points, blocks = row.points, row.blocks
+        max_step, max_timestamp = max(max_step, row.max_step), max(max_timestamp, row.max_timestamp)
+        before = Point(row.latest_timestamp, row.latest_step, _value(row.latest_value))
+        newest = metric_blocks.latest((before, newest))
+    return {
+        "points": points + count,
+        "blocks": blocks,
+        "latest_step": newest.step,
+        "latest_timestamp": newest.timestamp,
+        "latest_value": None if newest.value != newest.value else newest.value,
+        "max_step": max_step,
+        "max_timestamp": max_timestamp,
+    }
+
+
+def _block(job_id: int, key: str, number: int, points: Sequence[Point]) -> dict[str, Any]:
+    return {
+        "job_id": job_id,
+        "key": key,
+        "number": number,
+        "count": len(points),
+        **vars(metric_blocks.bounds(points)),
+        "data": metric_blocks.pack(points),
+    }
+
+
+def points_of(
+    connection: Connection, job_id: int, key: str, offset: int, limit: int | None
+) -> list[Point]:
+    """`limit` points from `offset` on, in order of arrival."""
+    return list(islice(_points_from(connection, job_id, key, offset, limit), limit))
+
+
+def _points_from(
+    connection: Connection, job_id: int, key: str, offset: int, limit: int | None
+) -> Iterator[Point]:
+    """From `offset` on; those beyond `limit` may be missing."""
+    table = metric_blocks_table.c
+    place = (table.job_id == job_id) & (table.key == key)
+    query = select(table.data).where(place).order_by(table.number)
+    skip = offset
+    if offset or limit is not None:
+        # PostgreSQL's driver fetches all that a query finds, and a page is a small part of it.
+        rows = connection.execute(select(table.count).where(place).order_by(table.number)).all()
+        ends = list(accumulate(count for (count,) in rows))
+        first = bisect_right(ends, offset)
+        skip -= ends[first - 1] if first else 0
+        query = query.where(table.number >= first)
+        if limit is not None:
+            query = query.where(table.number <= bisect_left(ends, offset + limit))
+    for (data,) in connection.execute(query):
+        points = metric_blocks.unpack(data)
+        yield from points[skip:] if skip else points
+        skip = 0
+    row = connection.execute(
+        select(metrics.c.points, metrics.c.tail).where(
+            metrics.c.job_id == job_id, metrics.c.key == key
+        )
+    ).one_or_none()
+    if row is not None and skip * POINT_BYTES < len(row.tail):
+        before = row.points - len(row.tail) // POINT_BYTES
+        yield from stepless_points.shown(metric_blocks.unpack(row.tail), before)[skip:]
+
+
+def latest_of(connection: Connection, job_ids: Collection[int]) -> list[Latest]:
+    """Of every key of these jobs, sorted by job and key."""
+    table = metrics.c
+    query = (
+        select(
+            table.job_id,
+            table.key,
+            table.latest_timestamp,
+            table.latest_step,
+            table.latest_value,
+        )
+        .where(table.job_id.in_(job_ids))
+        .order_by(table.job_id, table.key)
+    )
+    return [
+        Latest(job_id, key, timestamp, step, _value(value))
+        for job_id, key, timestamp, step, value in connection.execute(query)
+    ]
+
+
+def params_of(connection: Connection, job_ids: Collection[int]) -> list[tuple[int, str, str]]:
+    """(job, key, value), sorted by job and key."""
+    query = (
+        select(params).where(params.c.job_id.in_(job_ids)).order_by(params.c.job_id, params.c.key)
+    )
+    return [(row.job_id, row.key, row.value) for row in connection.execute(query)]
+
+
+def add_params(connection: Connection, job_id: int, values: Mapping[str, str]) -> None:
+    rows = [{"job_id": job_id, "key": key, "value": value} for key, value in values.items()]
+    if rows:
+        connection.execute(insert(params), rows)
+
+
+def cursor(connection: Connection, attempt_id: str, node: int) -> int | None:
+    """The sequence number expected next, kept for this transaction; None before the first.
+
+    A worker whose request took too long sends it again, and both must not count from one number.
+    """
+    query = select(history_cursors.c.next).where(
+        history_cursors.c.attempt_id == attempt_id, history_cursors.c.node == node
+    )
+    number: int | None = connection.execute(query.with_for_update()).scalar()
+    return number
+
+
+def received(connection: Connection, attempt_id: str) -> int:
+    """How many records of an attempt have come, of all its nodes."""
+    query = select(func.sum(history_cursors.c.next)).where(
+        history_cursors.c.attempt_id == attempt_id
+    )
+    return int(connection.execute(query).scalar() or 0)
+
+
+def set_cursor(
+    connection: Connection, attempt_id: str, node: int, before: int | None, following: int
+) -> None:
+    if before is None:
+        connection.execute(
+            insert(history_cursors).values(attempt_id=attempt_id, node=node, next=following)
+        )
+        return
+    connection.execute(
+        update(history_cursors)
+        .where(history_cursors.c.attempt_id == attempt_id, history_cursors.c.node == node)
+        .values(next=following)
+    )
+
+
+def drop_some_blocks(connection: Connection, job_id: int) -> bool:
+    """Forget up to 500 blocks; whether there may be more."""
+    table = metric_blocks_table
+    some = connection.execute(
+        select(table.c.key, func.min(table.c.number))
+        .where(table.c.job_id == job_id)
+        .group_by(table.c.key)
+        .limit(1)
+    ).one_or_none()
+    if some is None:
+        return False
+    key, first = some
+    connection.execute(
+        delete(table).where(
+            table.c.job_id == job_id, table.c.key == key, table.c.number < first + 500
+        )
+    )
+    return True
+
+
+def drop(connection: Connection, job_id: int) -> None:
+    """Forget the job's history; its attempts must still be there, whose cursors go too."""
+    of_job = select(attempts.c.id).where(attempts.c.job_id == job_id)
+    connection.execute(delete(history_cursors).where(history_cursors.c.attempt_id.in_(of_job)))
+    for table in (metric_blocks_table, metrics, params):
+        connection.execute(delete(table).where(table.c.job_id == job_id))
+
+
+def _value(stored: float | None) -> float:
+    return NAN if stored is None else stored

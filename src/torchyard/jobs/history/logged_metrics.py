@@ -1,0 +1,36 @@
+"""What runs measure of logged models.
+
+Owns: from a point of a run's history to one of the model that it was measured of.
+Leaves: keeping it to models/.
+Always: it is kept in the transaction that stores the run's own point, and in the run's workspace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection
+
+from torchyard.jobs.history.history_records import ModelMetric
+from torchyard.jobs.records import store
+from torchyard.models import logged
+from torchyard.models.types import LoggedMetric
+
+
+def add(connection: Connection, job_id: int, measured: Sequence[ModelMetric]) -> None:
+    """Keep the newest of each metric; `History` calls this."""
+    job = store.job_by_id(connection, job_id)
+    points = [
+        LoggedMetric(
+            model_id=one.model_id,
+            run=job.name,
+            key=one.metric.key,
+            value=one.metric.value,
+            timestamp=one.metric.timestamp,
+            step=one.metric.step,
+            dataset_name=one.dataset_name,
+            dataset_digest=one.dataset_digest,
+        )
+        for one in measured
+    ]
+    logged.measure(connection, job.workspace, points)

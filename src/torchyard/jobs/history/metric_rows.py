@@ -1,0 +1,111 @@
+"""What runs log that is no number: rows of several columns, texts, names of images and curves.
+
+Owns: the table of such rows, their SQL.
+Leaves: numbers with a name to history.py, files to files/artifacts.py, protocols to azureml/.
+Always: a row is kept once, known by the id that its client gave it; rows of a name come back in
+the order in which they were logged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    Connection,
+    Integer,
+    String,
+    Table,
+    UniqueConstraint,
+    delete,
+    select,
+)
+
+from torchyard.base.db import Instant, insert_new, metadata
+from torchyard.base.errors import InvalidInput
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+metric_rows = Table(
+    "metric_rows",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("job_id", BigInteger, nullable=False, index=True),
+    Column("row_id", String(64), nullable=False),
+    Column("key", String(250), nullable=False),
+    Column("kind", String(64), nullable=False),
+    Column("columns", JSON, nullable=False),
+    Column("values", JSON, nullable=False),
+    Column("step", BigInteger),
+    Column("at", Instant, nullable=False),
+    UniqueConstraint("job_id", "row_id"),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a metric. `kind` is the client's word for how it is shown; `columns` are types
+    by name, `values` the row's own by name.
+    """
+
+    row_id: str
+    key: str
+    kind: str
+    columns: dict[str, str]
+    values: dict[str, Any]
+    at: datetime
+    step: int | None = None
+
+
+def read(body: Mapping[str, Any]) -> Row:
+    """A row from a record, as shared/sdk_v1_records.py makes them.
+
+    Raises:
+        InvalidInput: names what is wrong.
+    """
+    key, row_id, moment_us = body.get("key"), body.get("id"), body.get("moment_us")
+    columns, values, step = body.get("columns"), body.get("values"), body.get("step")
+    if not isinstance(key, str) or not key or not isinstance(row_id, str) or not row_id:
+        raise InvalidInput("a row of a metric has no name or no id")
+    if not isinstance(columns, dict) or not isinstance(values, dict):
+        raise InvalidInput(f"metric `{key[:100]}`: a row without `columns` or `values`")
+    if type(moment_us) is not int or not (step is None or _is_int64(step)):
+        raise InvalidInput(f"metric `{key[:100]}`: a row's time or step is no whole number")
+    try:
+        at = _EPOCH + timedelta(microseconds=moment_us)
+    except OverflowError:
+        raise InvalidInput(f"metric `{key[:100]}`: a row's time is out of range") from None
+    kind = str(body.get("type") or "")[:64]
+    return Row(row_id[:64], key[:250], kind, columns, values, at, step)
+
+
+def _is_int64(value: object) -> bool:
+    return type(value) is int and -(1 << 63) <= value < 1 << 63
+
+
+def add(connection: Connection, job_id: int, rows: Sequence[Row]) -> None:
+    """Add those that are not there yet."""
+    for row in rows:
+        insert_new(connection, metric_rows, [{"job_id": job_id, **vars(row)}])
+
+
+def of_job(connection: Connection, job_id: int, key: str = "") -> list[Row]:
+    """In the order in which they were logged; those of one key, or all."""
+    query = select(metric_rows).where(metric_rows.c.job_id == job_id)
+    if key:
+        query = query.where(metric_rows.c.key == key)
+    # Clients send several batches at once; the rows of a list have one moment.
+    found = connection.execute(query.order_by(metric_rows.c.at, metric_rows.c.number)).mappings()
+    return [
+        Row(**{name: value for name, value in row.items() if name not in ("number", "job_id")})
+        for row in found
+    ]
+
+
+def drop(connection: Connection, job_id: int) -> None:
+    connection.execute(delete(metric_rows).where(metric_rows.c.job_id == job_id))

@@ -1,0 +1,99 @@
+"""Points that were logged without a step: each is numbered by its place among those of its key.
+
+Owns: how such a point waits in a key's tail, when its number is settled.
+Leaves: tables to history_store.py, which points come without a step to protocols.
+Always: a tail holds points with steps or points without, never both; those without are in the
+order of their moments, and what a reader sees of them are the numbers from the count of all points
+before the tail on. A point without a step is the same point when it is sent again.
+
+Clients send such points in batches, several at once, so they do not arrive in order. In a tail, a
+point's step is its moment in µs, far below all steps that anybody logs.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torchyard.jobs.history.metric_blocks import TAIL_POINTS, Point
+
+_FIRST = -(2**62)
+_MOMENTS = range(_FIRST, _FIRST + 2**53)
+# What comes later than this behind the newest of its key is numbered behind what was settled.
+_SETTLED_AFTER_US = 20_000_000
+# A tail is rewritten whenever points are added.
+_MOST_WAITING = 50_000
+
+
+class Laid(NamedTuple):
+    """A key's points after more were added: `finished` belong into blocks, with their steps;
+    `tail` is to be stored; `shown` are those whose steps are new, as readers see them.
+    """
+
+    finished: list[Point]
+    tail: list[Point]
+    shown: list[Point]
+
+
+def step_at(moment_us: int) -> int:
+    """What stands for the step of a point without one, logged `moment_us` µs after 1970."""
+    return _FIRST + min(max(moment_us, 0), len(_MOMENTS) - 1)
+
+
+def waits(one: Point) -> bool:
+    """Whether its step is a moment."""
+    return one.step in _MOMENTS
+
+
+def add(tail: Sequence[Point], fresh: Sequence[Point], before: int) -> Laid:
+    """Add points that are not there yet.
+
+    Args:
+        before: how many points the key has in blocks.
+    """
+    stepped = [one for one in fresh if not waits(one)]
+    waiting = [one for one in fresh if waits(one)]
+    finished: list[Point] = []
+    kept = list(tail)
+    if stepped:
+        if kept and waits(kept[0]):
+            finished, kept = shown(kept, before), []
+        kept += stepped
+    if not waiting:
+        if len(kept) >= TAIL_POINTS:
+            finished, kept = finished + kept, []
+        return Laid(finished, kept, stepped)
+    if kept and not waits(kept[0]):
+        finished, kept = finished + kept, []
+    kept = sorted([*kept, *waiting], key=_moment)
+    numbered = shown(kept, before + len(finished))
+    settled = _settled(kept)
+    return Laid(finished + numbered[:settled], kept[settled:], stepped + numbered)
+
+
+def shown(tail: Sequence[Point], before: int) -> list[Point]:
+    """A tail as readers see it, behind `before` points."""
+    if not tail or not waits(tail[0]):
+        return list(tail)
+    return [one._replace(step=before + place) for place, one in enumerate(tail)]
+
+
+def shown_steps(steps: array[int], before: int) -> array[int]:
+    """The steps of a tail as readers see them."""
+    if not steps or steps[0] not in _MOMENTS:
+        return steps
+    return array("q", range(before, before + len(steps)))
+
+
+def _settled(tail: Sequence[Point]) -> int:
+    """How many of the first are numbered for good; few would make small blocks."""
+    count = bisect_left(tail, tail[-1].step - _SETTLED_AFTER_US, key=_moment)
+    if len(tail) > _MOST_WAITING:
+        count = max(count, len(tail) // 2)
+    return count if count >= TAIL_POINTS else 0
+
+
+def _moment(one: Point) -> int:
+    return one.step

@@ -1,0 +1,1 @@
+"""HTTP routes of jobs, run history and workers, and the scheduler's loop."""

@@ -1,0 +1,113 @@
+"""HTTP: many small files in one answer.
+
+Owns: `POST …/bundle`, which names files as their own routes do, and its frames.
+Leaves: large files to those routes; which files there are to the listings.
+Always: every file is found before the first byte is sent, so an error is an error and not half an
+answer; frames come in the order asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import unquote
+
+from fastapi import APIRouter, Body
+from fastapi.responses import StreamingResponse
+
+from torchyard.base.errors import InvalidInput, LimitExceeded, NotFound
+from torchyard.data import actions as data
+from torchyard.data import assets
+from torchyard.jobs import actions
+from torchyard.jobs.files import artifacts
+from torchyard.jobs.services import Room
+from torchyard.models import actions as models
+from torchyard.workspaces.access import Person
+
+_SOURCE = re.compile(
+    r"^(?P<folder>jobs/[^/]+/files|jobs/[^/]+/outputs/[^/]+"
+    r"|(?:data|models)/[^/]+/versions/[^/]+/files)/(?P<path>.+)\Z"
+)
+_MOST_FILES = 1000
+_MOST_BYTES = 64 << 20
+_BLOCK_BYTES = 1 << 20
+
+Find = Callable[[str], Path]
+
+
+def router(room: Room) -> APIRouter:
+    routes = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["bundles"])
+
+    @routes.post("/bundle")
+    def bundle(
+        workspace: str, identity: Person, sources: Annotated[list[str], Body(embed=True)]
+    ) -> StreamingResponse:
+        """`<size in bytes>\\n<bytes>` for each of `sources`, paths of files' own routes below
+        the workspace: `data/digits/versions/1/files/a.bin`.
+        """
+        found = find_all(room, workspace, sources)
+        return StreamingResponse(_blocks(found), media_type="application/x-torchyard-bundle")
+
+    return routes
+
+
+def find_all(room: Room, workspace: str, sources: Sequence[str]) -> list[Path]:
+    """
+    Raises:
+        InvalidInput: a source is no file's path.
+        LimitExceeded: too many files, or too large ones.
+        NotFound: one does not exist.
+    """
+    if len(sources) > _MOST_FILES:
+        raise LimitExceeded(f"{len(sources)} files are too many at once, {_MOST_FILES} may be")
+    folders: dict[str, Find] = {}
+    found = []
+    for source in sources:
+        match = _SOURCE.match(source)
+        if match is None:
+            raise InvalidInput(f"`{source}` is no file's path below a workspace")
+        folder = match["folder"]
+        if folder not in folders:
+            folders[folder] = _open(room, workspace, [unquote(part) for part in folder.split("/")])
+        found.append(folders[folder](unquote(match["path"])))
+    size_bytes = sum(path.stat().st_size for path in found)
+    if size_bytes > _MOST_BYTES:
+        raise LimitExceeded(
+            f"{size_bytes} bytes are too many at once, {_MOST_BYTES} may be",
+            "get large files by their own routes",
+        )
+    return found
+
+
+def _open(room: Room, workspace: str, parts: Sequence[str]) -> Find:
+    """What finds files below `parts`, a folder of `_SOURCE`; looked up once for all of them."""
+    kind, name = parts[0], parts[1]
+    if kind == "jobs":
+        job = actions.get(room, workspace, name)
+        if parts[2] == "files":
+            return lambda path: artifacts.file(room, job, path)
+        return lambda path: artifacts.output_file(room, job, parts[3], path)
+    if kind == "models":
+        model = models.get(room.db, workspace, name, parts[3])
+        return lambda path: models.file(room.datastores, model, path)
+    asset = assets.get(room.db, workspace, name, parts[3])
+    if asset.type == "uri_file":
+        raise NotFound(f"data `{name}` is one file", "get it by its own route")
+    place = data.locate(room.db, room.datastores, workspace, asset.uri)
+    return lambda path: room.fetcher.file(workspace, place, path)
+
+
+def _blocks(found: Sequence[Path]) -> Iterator[bytes]:
+    """The frames, gathered: each block that is yielded costs a change of threads."""
+    held: list[Any] = []
+    size_bytes = 0
+    for path in found:
+        content = path.read_bytes()
+        held += (b"%d\n" % len(content), content)
+        size_bytes += len(content)
+        if size_bytes >= _BLOCK_BYTES:
+            yield b"".join(held)
+            held, size_bytes = [], 0
+    yield b"".join(held)

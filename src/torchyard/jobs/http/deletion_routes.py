@@ -1,0 +1,95 @@
+"""HTTP: deleting jobs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body
+
+from torchyard.base import fields
+from torchyard.base.errors import InvalidInput, InvalidSpec
+from torchyard.jobs.cleanup import deletion, removal
+from torchyard.jobs.cleanup.deletion import Choice, Plan
+from torchyard.jobs.services import Room
+from torchyard.workspaces.access import Person
+
+_KEYS = ("names", "experiment_name", "status", "older_than_s", "dry_run")
+# More than these are taken away in the background.
+_AT_ONCE = 20
+
+
+def router(room: Room) -> APIRouter:
+    routes = APIRouter(prefix="/v1/workspaces/{workspace}/jobs", tags=["jobs"])
+
+    @routes.post("/delete")
+    def delete(workspace: str, identity: Person, asked: Annotated[Any, Body()]) -> dict[str, Any]:
+        """`names`, or some of `experiment_name`, `status`, `older_than_s`; `dry_run` only tells."""
+        choice, only_told = _choice(room, asked)
+        if only_told:
+            found = deletion.plan(room, workspace, choice)
+            return _told(room, found)
+        return _deleted(room, deletion.delete_by(room, workspace, choice, identity))
+
+    @routes.delete("/{name}")
+    def delete_one(workspace: str, name: str, identity: Person) -> dict[str, Any]:
+        return _deleted(room, deletion.delete_by(room, workspace, Choice([name]), identity))
+
+    return routes
+
+
+def _choice(room: Room, asked: Any) -> tuple[Choice, bool]:
+    fields.refuse_unknown(fields.mapping(asked, "what to delete"), _KEYS)
+    names, age_s = asked.get("names") or [], asked.get("older_than_s")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InvalidSpec("`names` must be a list of names", '`["a", "b"]`', at=["names"])
+    if age_s is not None and (isinstance(age_s, bool) or not isinstance(age_s, (int, float))):
+        raise InvalidSpec(
+            "`older_than_s` must be a number of seconds", "86400 is a day", at=["older_than_s"]
+        )
+    experiment, status = (fields.text(asked, key) for key in ("experiment_name", "status"))
+    try:
+        before = None if age_s is None else room.clock.now() - timedelta(seconds=age_s)
+    except OverflowError:
+        raise InvalidSpec(
+            "`older_than_s` reaches back before the calendar",
+            "name a later time",
+            at=["older_than_s"],
+        ) from None
+    choice = Choice(names, experiment, status, before)
+    conditions = bool(choice.experiment_name or choice.status or before)
+    if conditions == bool(names):
+        raise InvalidInput(
+            "jobs are deleted by name, or by conditions",
+            "give `names`, or some of `experiment_name`, `status`, `older_than_s`",
+        )
+    return choice, bool(asked.get("dry_run"))
+
+
+def _told(room: Room, found: Plan) -> dict[str, Any]:
+    weights = removal.weights(room, found.jobs)
+    jobs = [
+        {"name": job.name, "status": job.status.value, **vars(weights[job.name])}
+        for job in found.jobs
+    ]
+    return {"jobs": jobs, "kept": _kept(found)}
+
+
+def _deleted(room: Room, found: Plan) -> dict[str, Any]:
+    """A few at once; the scheduler takes away the others, and those whose worker lingers."""
+    pending = names = [job.name for job in found.jobs]
+    if 0 < len(names) <= _AT_ONCE:
+        pending = removal.work_now(room, found.jobs)
+    room.bell.set()
+    return {
+        "deleted": names,
+        "pending": pending,
+        "kept": _kept(found),
+    }
+
+
+def _kept(found: Plan) -> list[dict[str, str]]:
+    return [
+        {"name": one.job.name, "reason": one.reason, "hint": one.hint, "code": one.code}
+        for one in found.kept
+    ]

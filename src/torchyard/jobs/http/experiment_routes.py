@@ -1,0 +1,36 @@
+"""HTTP: experiments, for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from torchyard.base.clock import to_text
+from torchyard.jobs.requests import runs
+from torchyard.jobs.services import Room
+from torchyard.workspaces.access import Person
+
+
+def router(room: Room) -> APIRouter:
+    routes = APIRouter(prefix="/v1/workspaces/{workspace}/experiments", tags=["experiments"])
+
+    @routes.get("")
+    def list_experiments(workspace: str, identity: Person) -> dict[str, Any]:
+        counts = runs.job_counts(room, workspace)
+        return {
+            "value": [
+                {
+                    "id": str(found.id),
+                    "name": found.name,
+                    "created_at": to_text(found.created_at),
+                    "tags": found.tags,
+                    "job_count": counts[found.id][0] if found.id in counts else 0,
+                    "last_job_at": to_text(counts[found.id][1]) if found.id in counts else None,
+                }
+                for found in runs.experiments(room, workspace)
+                if not found.deleted
+            ]
+        }
+
+    return routes

@@ -1,0 +1,206 @@
+"""HTTP: what runs logged, for people: summaries, charts, exact points, exports.
+
+Owns: the requests and their limits.
+Leaves: reduction to history/charts.py, points to history/exact_points.py, files to
+history/exports.py.
+Always: an answer's size is bounded by what was asked, or it is streamed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import StreamingResponse
+
+from torchyard.base.errors import InvalidInput, NotFound, nearest
+from torchyard.jobs import actions
+from torchyard.jobs.history import chart_store, charts, exact_points, exports
+from torchyard.jobs.history.chart_store import By, Points, Window
+from torchyard.jobs.history.charts import Chart, Line
+from torchyard.jobs.history.history_records import number_json
+from torchyard.jobs.history.metric_blocks import INT64_MAX, INT64_MIN
+from torchyard.jobs.records.types import Job
+from torchyard.jobs.services import Room
+from torchyard.workspaces.access import Person
+
+_MOST_COLUMNS = 10_000
+_MOST_SERIES = 100
+_MOST_NUMBERS = 200_000
+
+Keys = Annotated[list[str] | None, Query()]
+Names = Annotated[list[str], Query()]
+Place = Annotated[int | None, Query(ge=INT64_MIN, le=INT64_MAX)]
+Start = Annotated[int | None, Query(alias="from", ge=INT64_MIN, le=INT64_MAX)]
+End = Annotated[int | None, Query(alias="to", ge=INT64_MIN, le=INT64_MAX)]
+Width = Annotated[int, Query(ge=1, le=_MOST_COLUMNS)]
+Offset = Annotated[int, Query(ge=0)]
+Limit = Annotated[int | None, Query(ge=1)]
+
+
+def router(room: Room) -> APIRouter:
+    routes = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["metrics"])
+
+    @routes.get("/jobs/{name}/metrics")
+    def summaries(workspace: str, name: str, identity: Person) -> dict[str, Any]:
+        job = actions.get(room, workspace, name)
+        with room.db.read() as connection:
+            found = chart_store.summaries(connection, job.id)
+        return {
+            "value": [
+                {
+                    "key": one.key,
+                    "count": one.count,
+                    "step": one.step,
+                    "timestamp": one.timestamp,
+                    "value": number_json(one.value),
+                    "min": None if one.low is None else number_json(one.low),
+                    "max": None if one.high is None else number_json(one.high),
+                }
+                for one in found
+            ]
+        }
+
+    @routes.get("/jobs/{name}/metrics/chart")
+    def chart(
+        workspace: str,
+        name: str,
+        identity: Person,
+        key: str,
+        width: Width = 1000,
+        x: By = "step",
+        start: Start = None,
+        end: End = None,
+    ) -> Response:
+        job = actions.get(room, workspace, name)
+        found = _chart(room, job, key, Window(x, start, end), width)
+        if found is None:
+            raise _no_key(room, job, key)
+        return _said({"key": key, "x": x, **_chart_json(found)})
+
+    @routes.get("/metrics/chart")
+    def overlay(
+        workspace: str,
+        identity: Person,
+        job: Names,
+        key: Names,
+        width: Width = 1000,
+        x: By = "step",
+        start: Start = None,
+        end: End = None,
+    ) -> Response:
+        series = len(job) * len(key)
+        if series > _MOST_SERIES or series * width > _MOST_NUMBERS:
+            raise InvalidInput(
+                f"{series} lines of {width} columns are too much for one chart",
+                f"ask for up to {_MOST_SERIES} lines, and {_MOST_NUMBERS:,} columns in all",
+            )
+        jobs = [actions.get(room, workspace, name) for name in job]
+        window = Window(x, start, end)
+        found = [
+            {"job": one.name, "key": wanted, "x": x, **_chart_json(drawn)}
+            for one in jobs
+            for wanted in key
+            if (drawn := _chart(room, one, wanted, window, width)) is not None
+        ]
+        return _said({"value": found})
+
+    @routes.get("/jobs/{name}/metrics/history")
+    def history(
+        workspace: str,
+        name: str,
+        identity: Person,
+        key: str,
+        x: By = "step",
+        start: Start = None,
+        end: End = None,
+        offset: Offset = 0,
+        limit: Limit = None,
+    ) -> StreamingResponse:
+        job = actions.get(room, workspace, name)
+        _check_keys(room, job, [key])
+        window = Window(x, start, end)
+        pieces = exact_points.pieces(room.db, job.id, key, window, offset, limit)
+        return StreamingResponse(
+            exports.as_json(key, pieces, offset, limit), media_type="application/json"
+        )
+
+    @routes.get("/jobs/{name}/metrics/export")
+    def export(
+        workspace: str,
+        name: str,
+        identity: Person,
+        format: Literal["csv", "parquet"] = "csv",
+        key: Keys = None,
+        x: By = "step",
+        start: Start = None,
+        end: End = None,
+    ) -> StreamingResponse:
+        job = actions.get(room, workspace, name)
+        write = exports.as_csv if format == "csv" else exports.parquet()
+        wanted = _check_keys(room, job, key)
+        series = _series(room, job, wanted, Window(x, start, end))
+        kind = "text/csv; charset=utf-8" if format == "csv" else "application/vnd.apache.parquet"
+        return StreamingResponse(write(series), media_type=kind)
+
+    return routes
+
+
+def _series(
+    room: Room, job: Job, keys: Sequence[str], window: Window
+) -> Iterator[tuple[str, Iterator[Points]]]:
+    for key in keys:
+        yield key, exact_points.pieces(room.db, job.id, key, window)
+
+
+def _chart(room: Room, job: Job, key: str, window: Window, width: int) -> Chart | None:
+    with room.db.read() as connection:
+        head = chart_store.head(connection, job.id, key)
+        if head is None:
+            return None
+
+        def read(numbers: Sequence[int]) -> Iterator[Line]:
+            return chart_store.lines(connection, job.id, key, window.by, numbers)
+
+        spans = chart_store.spans(connection, job.id, key, head.blocks, window)
+        tail = chart_store.line(head.tail, window.by)
+        return charts.reduce(spans, read, tail, width, window.start, window.end)
+
+
+def _chart_json(chart: Chart) -> dict[str, Any]:
+    body: dict[str, Any] = {"exact": chart.exact, "count": chart.count}
+    if chart.count:
+        body |= {"from": chart.start, "to": chart.end}
+    if chart.exact:
+        return {**body, "points": [[x, number_json(value)] for x, value in chart.points]}
+    columns = [[x, number_json(low), number_json(high)] for x, low, high in chart.columns]
+    return {**body, "columns": columns}
+
+
+def _said(body: dict[str, Any]) -> Response:
+    """JSON as it is: FastAPI would walk through every number first."""
+    return Response(json.dumps(body, allow_nan=False), media_type="application/json")
+
+
+def _check_keys(room: Room, job: Job, wanted: list[str] | None) -> list[str]:
+    """The keys asked for, or all of them."""
+    with room.db.read() as connection:
+        known = chart_store.keys(connection, job.id)
+    for key in wanted or ():
+        if key not in known:
+            raise _unknown(job, key, known)
+    return known if wanted is None else list(dict.fromkeys(wanted))
+
+
+def _no_key(room: Room, job: Job, key: str) -> NotFound:
+    with room.db.read() as connection:
+        return _unknown(job, key, chart_store.keys(connection, job.id))
+
+
+def _unknown(job: Job, key: str, known: Sequence[str]) -> NotFound:
+    near = nearest(key, known)
+    shown = ", ".join(f"`{one}`" for one in known[:20])
+    hint = f"did you mean `{near}`?" if near else f"it has {shown}" if known else "it has none yet"
+    return NotFound(f"job `{job.name}` has no metric `{key}`", hint, code="metric_not_found")

@@ -1,0 +1,72 @@
+"""HTTP: room on the server's disk.
+
+Owns: POST /v1/gc, GET and PATCH /v1/gc/settings.
+Leaves: what goes to cleanup/reclaiming.py, what is stored to cleanup/reclaiming_settings.py.
+Always: no job's own token opens it, nor one that is good for a single workspace.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body
+
+from torchyard.base.errors import Forbidden, InvalidInput
+from torchyard.jobs.cleanup import reclaiming
+from torchyard.jobs.cleanup import reclaiming_settings as settings
+from torchyard.jobs.services import Room
+from torchyard.workspaces.access import Person
+from torchyard.workspaces.types import Identity, TokenKind
+
+Asked = Annotated[dict[str, Any], Body(default_factory=dict)]
+
+
+def router(room: Room) -> APIRouter:
+    routes = APIRouter(tags=["server"])
+
+    @routes.post("/v1/gc")
+    def gc(identity: Person, asked: Asked) -> dict[str, Any]:
+        _only_the_owner(identity)
+        told = dict(asked)
+        dry_run = told.pop("dry_run", False)
+        if not isinstance(dry_run, bool):
+            raise InvalidInput("`dry_run` is true or false")
+        wishes = settings.wishes(room.home, told)
+        work = reclaiming.survey if dry_run else reclaiming.reclaim
+        things = work(room, wishes)
+        shown = [
+            {
+                "kind": thing.kind,
+                "name": thing.name,
+                "size_bytes": thing.size_bytes,
+                "action": "kept" if not thing.goes else "would go" if dry_run else "removed",
+                "why": thing.why,
+            }
+            for thing in things
+        ]
+        freed = sum(thing.size_bytes for thing in things if thing.goes)
+        return {"dry_run": dry_run, "freed_bytes": freed, "things": shown}
+
+    @routes.get("/v1/gc/settings")
+    def stored(identity: Person) -> dict[str, Any]:
+        _only_the_owner(identity)
+        return _shown(room)
+
+    @routes.patch("/v1/gc/settings")
+    def store(identity: Person, changes: Asked) -> dict[str, Any]:
+        _only_the_owner(identity)
+        settings.save(room.home, changes)
+        return _shown(room)
+
+    return routes
+
+
+def _shown(room: Room) -> dict[str, Any]:
+    """What holds when nothing is asked; `stored` names what somebody stored."""
+    stored = settings.read(room.home)
+    return {**vars(settings.wishes(room.home, {})), "stored": sorted(stored)}
+
+
+def _only_the_owner(identity: Identity) -> None:
+    if identity.kind is not TokenKind.PERSON or identity.workspace:
+        raise Forbidden("the server's disk is its owner's", "use the token of its home folder")

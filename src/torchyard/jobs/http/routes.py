@@ -1,0 +1,164 @@
+"""HTTP: jobs, for people."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import FileResponse, StreamingResponse
+
+from torchyard.base import fields
+from torchyard.base.errors import InvalidInput, InvalidSpec
+from torchyard.jobs import actions
+from torchyard.jobs.files import artifacts
+from torchyard.jobs.requests import preflights, streams, submission
+from torchyard.jobs.requests.to_json import job_json, summary_json
+from torchyard.jobs.scheduling import preemption
+from torchyard.jobs.services import Room
+from torchyard.workspaces import audit
+from torchyard.workspaces.access import Person
+
+_STREAM = "application/x-torchyard-stream"
+
+
+def router(room: Room) -> APIRouter:
+    routes = APIRouter(prefix="/v1/workspaces/{workspace}/jobs", tags=["jobs"])
+
+    @routes.post("", status_code=201)
+    def create(
+        workspace: str,
+        identity: Person,
+        request: Request,
+        response: Response,
+        document: Annotated[Any, Body()],
+    ) -> dict[str, Any]:
+        asked = fields.mapping(document, "the job")
+        job, is_new = submission.create(room, workspace, asked, identity)
+        audit.note_about(request.scope, job=job.name)
+        response.status_code = 201 if is_new else 200
+        return job_json(room, job)
+
+    @routes.post("/validate")
+    def validate(
+        workspace: str, identity: Person, document: Annotated[Any, Body()]
+    ) -> dict[str, Any]:
+        checked = submission.check(room, workspace, document, uploaded=False)
+        return {"notices": list(checked.notices)}
+
+    @routes.get("")
+    def list_jobs(
+        workspace: str,
+        identity: Person,
+        experiment_name: str = "",
+        status: str = "",
+        archived: str = "false",
+        parent: str = "",
+        tag: Annotated[list[str] | None, Query()] = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> dict[str, Any]:
+        if not 1 <= limit <= 1000:
+            raise InvalidInput(f"`limit` is {limit}", "use 1 to 1000")
+        jobs = actions.list_in(
+            room,
+            workspace,
+            experiment_name=experiment_name,
+            status=status,
+            archived=fields.archived(archived),
+            parent=parent,
+            tags=tag or (),
+            before=before,
+            limit=limit,
+        )
+        next_page = jobs[-1].id if len(jobs) == limit else None
+        return {"value": [summary_json(job) for job in jobs], "next": next_page}
+
+    @routes.get("/{name}")
+    def show(workspace: str, name: str, identity: Person) -> dict[str, Any]:
+        return job_json(room, actions.get(room, workspace, name))
+
+    @routes.patch("/{name}")
+    def update(
+        workspace: str, name: str, identity: Person, changes: Annotated[Any, Body()]
+    ) -> dict[str, Any]:
+        if not isinstance(changes, dict):
+            raise InvalidSpec("the changes must be a mapping of keys to values")
+        return job_json(room, actions.update(room, workspace, name, changes))
+
+    @routes.get("/{name}/preflight")
+    def preflight(workspace: str, name: str, identity: Person) -> dict[str, Any]:
+        return {"value": preflights.of(room, actions.get(room, workspace, name))}
+
+    @routes.get("/{name}/document")
+    def document(workspace: str, name: str, identity: Person) -> dict[str, Any]:
+        return actions.document(room, workspace, name)
+
+    @routes.post("/{name}/archive")
+    def archive(workspace: str, name: str, identity: Person) -> dict[str, Any]:
+        return job_json(room, actions.archive(room, workspace, name))
+
+    @routes.post("/{name}/restore")
+    def restore(workspace: str, name: str, identity: Person) -> dict[str, Any]:
+        return job_json(room, actions.archive(room, workspace, name, archived=False))
+
+    @routes.post("/{name}/cancel")
+    def cancel(workspace: str, name: str, identity: Person) -> dict[str, Any]:
+        return job_json(room, actions.cancel(room, workspace, name))
+
+    @routes.post("/{name}/preempt")
+    def preempt(workspace: str, name: str, identity: Person) -> dict[str, Any]:
+        return job_json(room, preemption.preempt(room, workspace, name, identity.user))
+
+    @routes.get("/{name}/stream")
+    async def stream(
+        workspace: str, name: str, identity: Person, after: int = 0, offsets: str = "{}"
+    ) -> StreamingResponse:
+        if not 0 <= after < 2**62:
+            raise InvalidInput(f"`after` is {after}", "take it from the stream's frames")
+        job = await run_in_threadpool(actions.get, room, workspace, name)
+        cursor = streams.Cursor(after, _offsets(offsets))
+        return StreamingResponse(streams.frames(room, job, cursor), media_type=_STREAM)
+
+    @routes.get("/{name}/files")
+    def list_files(workspace: str, name: str, identity: Person) -> dict[str, Any]:
+        job = actions.get(room, workspace, name)
+        return {"value": [dict(vars(found)) for found in artifacts.list_of(room, job)]}
+
+    @routes.get("/{name}/files/{path:path}")
+    def get_file(workspace: str, name: str, path: str, identity: Person) -> FileResponse:
+        job = actions.get(room, workspace, name)
+        return FileResponse(artifacts.file(room, job, path), media_type="application/octet-stream")
+
+    @routes.get("/{name}/outputs")
+    def list_outputs(workspace: str, name: str, identity: Person) -> dict[str, Any]:
+        job = actions.get(room, workspace, name)
+        return {
+            "value": [
+                {"output": output, **vars(found)}
+                for output, found in artifacts.list_outputs(room, job)
+            ]
+        }
+
+    @routes.get("/{name}/outputs/{output}/{path:path}")
+    def get_output(
+        workspace: str, name: str, output: str, path: str, identity: Person
+    ) -> FileResponse:
+        job = actions.get(room, workspace, name)
+        found = artifacts.output_file(room, job, output, path)
+        return FileResponse(found, media_type="application/octet-stream")
+
+    return routes
+
+
+def _offsets(text: str) -> dict[str, int]:
+    try:
+        found = {str(key): int(value) for key, value in json.loads(text).items()}
+        if all(0 <= value < 2**62 for value in found.values()):
+            return found
+        raise ValueError("an offset is no place in a file")
+    except (ValueError, AttributeError, TypeError, OverflowError, RecursionError) as error:
+        raise InvalidInput(
+            "`offsets` is no JSON object of numbers", "take it from the stream's frames"
+        ) from error

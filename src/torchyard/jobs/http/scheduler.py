@@ -1,0 +1,154 @@
+"""Pick the next queued job and start it.
+
+Owns: the rounds, one after the other, and what went wrong in the last.
+Leaves: environment and inputs to scheduling/preparing.py, who gets nodes to scheduling/claiming.py,
+starting to attempts/launching.py, workers that are gone to attempts/monitoring.py.
+Always: environment and inputs are ready before nodes are held; whatever a server that was killed
+had begun is taken up again, by itself or by another one that shares the home.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime, timedelta
+
+from torchyard.base import disk
+from torchyard.base.errors import DatabaseAway
+from torchyard.executors.executor import Executor
+from torchyard.jobs.attempts import takeover
+from torchyard.jobs.attempts.heartbeats import Heartbeats
+from torchyard.jobs.attempts.launching import Launcher
+from torchyard.jobs.attempts.monitoring import Watcher
+from torchyard.jobs.cleanup import removal, retention
+from torchyard.jobs.requests import local_runs
+from torchyard.jobs.scheduling import clusters
+from torchyard.jobs.scheduling.claiming import Claimer
+from torchyard.jobs.scheduling.preparing import Preparer
+from torchyard.jobs.services import Room
+from torchyard.servers.types import LeaseLost
+
+_log = logging.getLogger(__name__)
+_RETENTION_EVERY = timedelta(hours=1)
+# Between two tries of deletions that fail.
+_LONGEST_PAUSE_S = 60.0
+
+
+class Scheduler:
+    """One thread that looks when it is woken, and once a second anyway.
+
+    Attributes:
+        trouble: what went wrong in the last round, empty when nothing did.
+        executor, preparer, claimer, watcher: what the rounds are made of.
+    """
+
+    def __init__(self, room: Room, executor: Executor, server_url: str, every_s: float = 1.0):
+        self._room = room
+        self._every_s = every_s
+        self._stopping = threading.Event()
+        self.executor = executor
+        self.preparer = Preparer(room, self._stopping)
+        launcher = Launcher(room, executor, server_url)
+        self.watcher = Watcher(room, executor, launcher)
+        self.claimer = Claimer(room, launcher, self._stopping, self.watcher.broken_history)
+        self._heartbeats = Heartbeats(room, executor)
+        self._ear = local_runs.Ear(room)
+        self._forgetter = ThreadPoolExecutor(1, thread_name_prefix="forgetter")
+        self._forgetting: Future[None] | None = None
+        self._retention_at: datetime | None = None
+        # How often in a row nothing could be deleted, and until when that is left alone.
+        self._stuck, self._stuck_until = 0, 0.0
+        self.trouble = ""
+        self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop looking; running jobs go on, builds are broken off and taken up again later."""
+        self._stopping.set()
+        self._room.bell.set()
+        self._thread.join(10)
+        self._forgetter.shutdown(wait=True, cancel_futures=True)
+        self.preparer.close()
+        self.watcher.close()
+
+    def look(self) -> None:
+        """One round of everything; what fails is told, and holds up nothing else."""
+        trouble = ""
+        parts = (
+            self._adopt,
+            self.preparer.prepare,
+            self.claimer.claim,
+            self.watcher.watch,
+            self._heartbeats.look,
+            self._ear.look,
+            self.watcher.clean,
+            self._forget,
+            self._scale,
+        )
+        for part in parts:
+            try:
+                part()
+            except LeaseLost as error:
+                _log.warning("%s", error.message)
+                break
+            except DatabaseAway as error:
+                trouble = error.message
+                if trouble != self.trouble:
+                    why = str(error.__cause__).partition("\n")[0]
+                    _log.warning("%s: %s", trouble, why)
+                break
+            except Exception as error:
+                full = disk.meaning(error)
+                if full is not None:
+                    trouble = full.message
+                    if trouble != self.trouble:
+                        _log.warning("%s: %r", trouble, error)
+                    continue
+                _log.exception("the scheduler failed at %s; the next round comes", part.__name__)
+                trouble = f"{type(error).__name__}: {error}".partition("\n")[0]
+        self.trouble = trouble
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._room.bell.clear()
+            self.look()
+            self._room.bell.wait(self._every_s)
+
+    def _adopt(self) -> None:
+        takeover.look(self._room)
+
+    def _scale(self) -> None:
+        """After the queue had its turn: what is idle then, nobody can use."""
+        clusters.look(self._room)
+
+    def _forget(self) -> None:
+        """Go on with deletions, and now and then see whose time is over, beside all else."""
+        if self._forgetting is not None and not self._forgetting.done():
+            return
+        now = self._room.clock.now()
+        over = self._retention_at is None or now >= self._retention_at
+        if over:
+            self._retention_at = now + _RETENTION_EVERY
+            over = retention.is_set(self._room)
+        waits = time.monotonic() < self._stuck_until
+        if over or (not waits and removal.is_due(self._room)):
+            self._forgetting = self._forgetter.submit(self._forget_now, over)
+
+    def _forget_now(self, look: bool) -> None:
+        try:
+            if look:
+                retention.look(self._room)
+            gone = removal.work(self._room, self._stopping.is_set)
+            self._stuck = 0 if gone or not removal.is_due(self._room) else self._stuck + 1
+            pause_s = (
+                min(_LONGEST_PAUSE_S, 0.5 * 2.0 ** (self._stuck - 1)) if self._stuck > 1 else 0
+            )
+            self._stuck_until = time.monotonic() + pause_s
+        except DatabaseAway:
+            pass  # the next round begins anew
+        except Exception:
+            _log.exception("jobs could not be deleted; it is tried again")

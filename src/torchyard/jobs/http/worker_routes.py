@@ -1,0 +1,204 @@
+"""HTTP: attempts, for their workers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Body, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import FileResponse, JSONResponse, Response
+
+from torchyard.base import files
+from torchyard.base.errors import NotFound
+from torchyard.jobs import actions
+from torchyard.jobs.attempts import report_fields, worker_history, worker_reports
+from torchyard.jobs.attempts.idle_time import Quiet
+from torchyard.jobs.files import artifacts, inputs, log_quota
+from torchyard.jobs.services import Room
+from torchyard.workspaces.access import AttemptWorker
+
+_MAX_WAIT_S = 30.0
+_T = TypeVar("_T")
+
+
+def router(room: Room) -> APIRouter:
+    routes = APIRouter(prefix="/v1/attempts/{attempt_id}", tags=["attempts"])
+    quiet = Quiet(room)
+
+    @routes.post("/report")
+    def report(
+        attempt_id: str,
+        identity: AttemptWorker,
+        node: Annotated[int, Body()],
+        events: Annotated[list[dict[str, Any]], Body()],
+        watched: Annotated[bool, Body()] = False,
+    ) -> dict[str, Any]:
+        report_fields.check_events(node, events)
+        following = worker_reports.report(room, attempt_id, node, events)
+        order = worker_reports.order(room, attempt_id)
+        answer = {"next": following, "order": order.order, "reason": order.reason}
+        if watched:
+            answer["quiet_s"] = quiet.seconds(worker_reports.get(room, attempt_id)[0])
+        return answer
+
+    @routes.get("/orders")
+    async def orders(
+        attempt_id: str, identity: AttemptWorker, node: int = 0, wait_s: float = 0.0
+    ) -> dict[str, Any]:
+        order = await _until(
+            room,
+            attempt_id,
+            wait_s,
+            lambda: worker_reports.order(room, attempt_id),
+            lambda found: bool(found.order),
+        )
+        return {"order": order.order, "reason": order.reason}
+
+    @routes.post("/meeting")
+    def come(
+        attempt_id: str,
+        identity: AttemptWorker,
+        node: Annotated[int, Body()],
+        address: Annotated[str, Body()],
+        port: Annotated[int | None, Body()] = None,
+        facts: Annotated[dict[str, Any] | None, Body()] = None,
+    ) -> dict[str, Any]:
+        report_fields.check_node(node, port)
+        report_fields.check_facts(facts or {})
+        worker_reports.come(room, attempt_id, node, address, port, facts)
+        return {}
+
+    @routes.get("/meeting")
+    async def meeting(
+        attempt_id: str, identity: AttemptWorker, wait_s: float = 0.0
+    ) -> dict[str, Any]:
+        found = await _until(
+            room,
+            attempt_id,
+            wait_s,
+            lambda: worker_reports.meeting(room, attempt_id),
+            lambda found: found.ready,
+        )
+        return {
+            "ready": found.ready,
+            "nodes": found.nodes,
+            "port": found.port,
+            "facts": found.facts if found.ready else [],
+        }
+
+    @routes.put("/logs")
+    async def put_log(
+        attempt_id: str, identity: AttemptWorker, path: str, offset: int, request: Request
+    ) -> Response:
+        content = await request.body()
+        return await run_in_threadpool(_append, room, attempt_id, path, offset, content)
+
+    @routes.post("/history")
+    def history(
+        attempt_id: str,
+        identity: AttemptWorker,
+        node: Annotated[int, Body()],
+        seq: Annotated[int, Body()],
+        records: Annotated[list[dict[str, Any]], Body()],
+        first: Annotated[int | None, Body()] = None,
+    ) -> dict[str, Any]:
+        report_fields.check_records(node, seq, records)
+        return worker_history.receive(room, attempt_id, node, seq, records, first)
+
+    @routes.get("/blobs/{sha256}")
+    def get_blob(attempt_id: str, identity: AttemptWorker, sha256: str) -> FileResponse:
+        if not room.blobs.has(sha256):
+            raise NotFound(f"blob `{sha256[:12]}…` is not here")
+        return FileResponse(room.blobs.path(sha256), media_type="application/octet-stream")
+
+    @routes.get("/inputs/{name}")
+    def list_input(attempt_id: str, identity: AttemptWorker, name: str) -> dict[str, Any]:
+        _, job = worker_reports.get(room, attempt_id)
+        source = inputs.source(room, job, name)
+        return {"single": source.is_file(), "files": inputs.files_of(source)}
+
+    @routes.get("/inputs/{name}/files/{path:path}")
+    def get_input(attempt_id: str, identity: AttemptWorker, name: str, path: str) -> FileResponse:
+        _, job = worker_reports.get(room, attempt_id)
+        found = inputs.file(inputs.source(room, job, name), path)
+        return FileResponse(found, media_type="application/octet-stream")
+
+    @routes.get("/earlier")
+    def list_earlier(attempt_id: str, identity: AttemptWorker) -> dict[str, Any]:
+        _, job = worker_reports.get(room, attempt_id)
+        return {
+            "files": [
+                {"output": output, "path": file.path, "size_bytes": file.size_bytes}
+                for output, file in artifacts.list_earlier(room, job)
+            ]
+        }
+
+    @routes.get("/earlier/{output}/{path:path}")
+    def get_earlier(
+        attempt_id: str, identity: AttemptWorker, output: str, path: str
+    ) -> FileResponse:
+        _, job = worker_reports.get(room, attempt_id)
+        # `-` is ./outputs: no named output can be called so.
+        found = artifacts.earlier_file(room, job, "" if output == "-" else output, path)
+        return FileResponse(found, media_type="application/octet-stream")
+
+    @routes.put("/files/{path:path}")
+    async def put_file(
+        attempt_id: str, identity: AttemptWorker, path: str, request: Request
+    ) -> dict[str, Any]:
+        _, job = await run_in_threadpool(worker_reports.get, room, attempt_id)
+        return await _receive(artifacts.writing(room, job, path), request.stream())
+
+    @routes.put("/outputs/{output}/{path:path}")
+    async def put_output(
+        attempt_id: str, identity: AttemptWorker, output: str, path: str, request: Request
+    ) -> dict[str, Any]:
+        _, job = await run_in_threadpool(worker_reports.get, room, attempt_id)
+        return await _receive(artifacts.writing_output(room, job, output, path), request.stream())
+
+    return routes
+
+
+async def _until(
+    room: Room,
+    attempt_id: str,
+    wait_s: float,
+    look: Callable[[], _T],
+    enough: Callable[[_T], bool],
+) -> _T:
+    """Look, and look again at each news of the attempt, until it is enough or time is over."""
+    # What is no number is no time to wait.
+    until = time.monotonic() + (min(wait_s, _MAX_WAIT_S) if wait_s > 0 else 0.0)
+    key = actions.attempt_key(attempt_id)
+    while True:
+        seen = room.signals.count(key)
+        found = await run_in_threadpool(look)
+        left = until - time.monotonic()
+        if enough(found) or left <= 0 or room.signals.closed:
+            return found
+        await room.signals.wait(key, seen, left)
+
+
+async def _receive(
+    opened: AbstractContextManager[files.Writing], stream: AsyncIterator[bytes]
+) -> dict[str, Any]:
+    # A datastore elsewhere is asked when the file is opened and when it is closed.
+    writing = await run_in_threadpool(opened.__enter__)
+    try:
+        async for chunk in stream:
+            await run_in_threadpool(writing.write, chunk)
+    except BaseException as error:
+        if not await run_in_threadpool(opened.__exit__, type(error), error, error.__traceback__):
+            raise
+    else:
+        await run_in_threadpool(opened.__exit__, None, None, None)
+    return {"sha256": writing.stored.sha256, "size_bytes": writing.stored.size_bytes}
+
+
+def _append(room: Room, attempt_id: str, path: str, offset: int, content: bytes) -> Response:
+    attempt, job = worker_reports.get(room, attempt_id)
+    status, body = log_quota.answer(room, job, attempt.number, path, offset, content)
+    return JSONResponse(body, status)

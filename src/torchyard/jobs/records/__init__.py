@@ -1,0 +1,1 @@
+"""The rows of jobs, attempts and experiments, and the types that all of `jobs` shares."""

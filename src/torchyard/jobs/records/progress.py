@@ -1,0 +1,220 @@
+"""How a job moves: statuses, stages, notices, its end.
+
+Owns: the one way to change a status, the timeline, what the end of an attempt gives back.
+Leaves: why it moves to jobs/actions.py, attempts/worker_reports.py, attempts/endings.py and
+http/scheduler.py.
+Always: runs inside the caller's write transaction; a move that `MOVES` does not list is our own
+mistake and raises; a job that has ended stays as it is.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from torchyard.base.errors import TorchyardError
+from torchyard.compute import actions as computes
+from torchyard.jobs.records import attempt_store, store
+from torchyard.jobs.records.types import (
+    ENDED,
+    MOVES,
+    Attempt,
+    Event,
+    Job,
+    JobError,
+    Stage,
+    StageSpan,
+    Status,
+)
+from torchyard.workspaces import actions as workspaces
+from torchyard.workspaces.types import TokenKind
+
+
+def move(connection: Connection, job: Job, status: Status, now: datetime) -> None:
+    """Change the job's status and write the event."""
+    if job.status is status:
+        return
+    assert status in MOVES[job.status], f"{job.name}: {job.status.value} to {status.value}"
+    values: dict[str, object] = {"status": status.value}
+    if status is Status.RUNNING and job.started_at is None:
+        values["started_at"] = now
+    if status in ENDED:
+        values["ended_at"] = now
+    store.change_job(connection, job.id, **values)
+    store.add_event(connection, job.id, now, "status", {"status": status.value})
+
+
+def start_stage(
+    connection: Connection, job: Job, stage: Stage, now: datetime, waited_for: str = ""
+) -> None:
+    """End the stage that is open and begin the next."""
+    end_stage(connection, job, now)
+    body = {"stage": stage.value, "state": "start", "waited_for": waited_for}
+    store.add_event(connection, job.id, now, "stage", body)
+
+
+def start_preparing(connection: Connection, job: Job, now: datetime, build_log_offset: int) -> None:
+    """Begin the first stage of a job that waits for its environment.
+
+    Args:
+        build_log_offset: where, in bytes, the build that it waits for begins in the log.
+    """
+    body = {
+        "stage": Stage.PREPARING.value,
+        "state": "start",
+        "waited_for": "the environment is built",
+        "build_log_offset": build_log_offset,
+    }
+    store.add_event(connection, job.id, now, "stage", body)
+
+
+def end_stage(connection: Connection, job: Job, now: datetime) -> None:
+    """End the stage that is open, if one is."""
+    spans = timeline(store.events_after(connection, job.id, 0))
+    if spans and spans[-1].end is None:
+        body = {"stage": spans[-1].name.value, "state": "end", "waited_for": spans[-1].waited_for}
+        store.add_event(connection, job.id, now, "stage", body)
+
+
+def notice(connection: Connection, job: Job, message: str, now: datetime) -> None:
+    """Tell the user something about how the job is run."""
+    store.add_event(connection, job.id, now, "notice", {"message": message})
+
+
+def end(
+    connection: Connection,
+    job: Job,
+    status: Status,
+    now: datetime,
+    *,
+    exit_code: int | None = None,
+    error: JobError | TorchyardError | None = None,
+    attempt: Attempt | None = None,
+) -> None:
+    """Bring the job to its end and give back what it held.
+
+    Runs below it that its scripts have left running end as it does: nobody else will end them.
+    """
+    if isinstance(error, TorchyardError):
+        error = JobError(error.code, error.message, error.hint)
+    if attempt is not None:
+        _end_attempt(connection, attempt, now, exit_code, error)
+    workspaces.drop_tokens(connection, TokenKind.RUN, run_subject(job))
+    end_stage(connection, job, now)
+    store.change_job(
+        connection, job.id, exit_code=exit_code, error=None if error is None else vars(error)
+    )
+    _end_runs_below(connection, job, status, now)
+    move(connection, job, status, now)
+
+
+def _end_runs_below(connection: Connection, job: Job, status: Status, now: datetime) -> None:
+    left = store.running_runs(connection, job.workspace, [job.name])
+    while left:
+        for run in left:
+            store.change_job(connection, run.id, status=status.value, ended_at=now)
+        left = store.running_runs(connection, job.workspace, [run.name for run in left])
+
+
+def try_again(
+    connection: Connection,
+    job: Job,
+    now: datetime,
+    *,
+    exit_code: int | None,
+    error: JobError,
+    attempt: Attempt,
+    of: int,
+    pause_s: float,
+    avoided_slots: list[int],
+) -> None:
+    """End an attempt and put its job back into the queue, under its name and run id.
+
+    Args:
+        of: how many attempts there may be in all.
+        avoided_slots: of the cluster, to be kept off.
+    """
+    store.change_job(
+        connection,
+        job.id,
+        retry_at=now + timedelta(seconds=pause_s),
+        avoided_slots=avoided_slots or None,
+    )
+    message = f"attempt {attempt.number} of {of} failed: {error.message}; tried again"
+    notice(connection, job, f"{message} in {pause_s:g} s" if pause_s else message, now)
+    _queue_again(connection, job, now, exit_code, error, attempt, "failed")
+
+
+def preempted(
+    connection: Connection, job: Job, now: datetime, exit_code: int | None, attempt: Attempt
+) -> None:
+    """End a preempted attempt, whose error says for whom, and queue its job again at its place."""
+    assert attempt.error is not None
+    message = f"attempt {attempt.number} was preempted; the job is queued again and goes on"
+    notice(connection, job, message, now)
+    _queue_again(connection, job, now, exit_code, attempt.error, attempt, "was preempted")
+
+
+def put_back(connection: Connection, job: Job, now: datetime, attempt: Attempt, why: str) -> None:
+    """Take back an attempt that was not started: its job is queued again, at its place."""
+    computes.release(connection, attempt.id, now)
+    workspaces.drop_tokens(connection, TokenKind.ATTEMPT, attempt.id)
+    workspaces.drop_tokens(connection, TokenKind.RUN, run_subject(job))
+    attempt_store.drop_attempt(connection, attempt.id)
+    store.change_job(connection, job.id, attempt=attempt.number - 1)
+    if job.status is Status.STARTING:
+        start_stage(connection, job, Stage.SCALING, now, why)
+        move(connection, job, Status.QUEUED, now)
+    elif job.status is Status.CANCEL_REQUESTED:
+        end(connection, job, Status.CANCELED, now)
+
+
+def _queue_again(
+    connection: Connection,
+    job: Job,
+    now: datetime,
+    exit_code: int | None,
+    error: JobError,
+    attempt: Attempt,
+    what: str,
+) -> None:
+    _end_attempt(connection, attempt, now, exit_code, error)
+    workspaces.drop_tokens(connection, TokenKind.RUN, run_subject(job))
+    start_stage(connection, job, Stage.SCALING, now, f"attempt {attempt.number} {what}")
+    move(connection, job, Status.QUEUED, now)
+
+
+def _end_attempt(
+    connection: Connection,
+    attempt: Attempt,
+    now: datetime,
+    exit_code: int | None,
+    error: JobError | None,
+) -> None:
+    computes.release(connection, attempt.id, now)
+    workspaces.drop_tokens(connection, TokenKind.ATTEMPT, attempt.id)
+    told = None if error is None else vars(error)
+    attempt_store.change_attempt(
+        connection, attempt.id, ended_at=now, exit_code=exit_code, error=told
+    )
+
+
+def run_subject(job: Job) -> str:
+    """What a run token is bound to."""
+    return f"{job.workspace}/{job.name}"
+
+
+def timeline(events: list[Event]) -> list[StageSpan]:
+    """The stages a job went through, from its events."""
+    spans: list[StageSpan] = []
+    for event in events:
+        if event.kind != "stage":
+            continue
+        waited_for = event.body.get("waited_for", "")
+        if event.body["state"] == "start":
+            spans.append(StageSpan(Stage(event.body["stage"]), event.at, None, waited_for))
+        else:
+            last = spans[-1]
+            spans[-1] = StageSpan(last.name, last.start, event.at, waited_for or last.waited_for)
+    return spans

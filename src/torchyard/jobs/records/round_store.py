@@ -1,0 +1,86 @@
+"""What a round of the scheduler has to look at, and nothing else.
+
+Owns: SQL that finds the few jobs and attempts that something is to be done for.
+Leaves: what is done to scheduling/preparing.py, attempts/monitoring.py and attempts/heartbeats.py.
+Always: a round over a thousand attempts that run as they should reads each of them at most once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, exists, func, select
+
+from torchyard.jobs.records.attempt_store import attempt_nodes, attempts
+from torchyard.jobs.records.store import jobs
+from torchyard.jobs.records.types import NodeState, Status
+
+_EXITED = NodeState.EXITED.value
+_TO_PREPARE = (Status.NOT_STARTED.value, Status.PREPARING.value)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Jobs that wait for one environment: the first of them, and how many."""
+
+    environment_hash: str
+    first_id: int
+    count: int
+
+
+def environments_wanted(connection: Connection) -> list[Waiting]:
+    """By environment, in the order of the first job that waits for each."""
+    rows = connection.execute(
+        select(jobs.c.environment_hash, func.min(jobs.c.id), func.count())
+        .where(jobs.c.status.in_(_TO_PREPARE), jobs.c.type == "command")
+        .group_by(jobs.c.environment_hash)
+    )
+    return sorted((Waiting(*row) for row in rows), key=lambda one: one.first_id)
+
+
+def to_prepare(
+    connection: Connection, environment_hash: str, limit: int, status: Status | None = None
+) -> list[int]:
+    """Ids of jobs with that environment that are not queued yet, the earliest first."""
+    wanted = _TO_PREPARE if status is None else (status.value,)
+    query = (
+        select(jobs.c.id)
+        .where(
+            jobs.c.status.in_(wanted),
+            jobs.c.environment_hash == environment_hash,
+            jobs.c.type == "command",
+        )
+        .order_by(jobs.c.id)
+        .limit(limit)
+    )
+    return list(connection.execute(query).scalars())
+
+
+def all_nodes_exited(connection: Connection) -> list[str]:
+    """Attempts that are open though every node of theirs has told its end."""
+    still = exists().where(
+        attempt_nodes.c.attempt_id == attempts.c.id, attempt_nodes.c.state != _EXITED
+    )
+    query = select(attempts.c.id).where(attempts.c.ended_at.is_(None), ~still)
+    return list(connection.execute(query).scalars())
+
+
+def to_listen_to(connection: Connection, seen_before: datetime) -> set[str]:
+    """Open attempts with a node not heard of since then, or whose job is called NotResponding."""
+    is_open = attempts.c.ended_at.is_(None)
+    silent = (
+        select(attempts.c.id)
+        .join(attempt_nodes, attempt_nodes.c.attempt_id == attempts.c.id)
+        .where(is_open, attempt_nodes.c.state != _EXITED, attempt_nodes.c.seen_at <= seen_before)
+    )
+    # Two questions, since one with `or` would be answered by reading every job.
+    called_so = (
+        select(attempts.c.id)
+        .join(jobs, jobs.c.id == attempts.c.job_id)
+        .where(is_open, jobs.c.status == Status.NOT_RESPONDING.value)
+    )
+    return {
+        *connection.execute(silent).scalars(),
+        *connection.execute(called_so).scalars(),
+    }

@@ -1,0 +1,397 @@
+"""The tables of jobs and their events.
+
+Owns: SQL, and the way between rows and the types of this room.
+Leaves: the tries of a job to attempt_store.py, what may happen when to jobs/actions.py.
+Always: events of a job are numbered without gaps, because only a write transaction numbers them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    Column,
+    ColumnElement,
+    Connection,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    Row,
+    Select,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    bindparam,
+    delete,
+    false,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
+
+from torchyard.base.db import Instant, metadata
+from torchyard.jobs.records import removal_store
+from torchyard.jobs.records.attempt_store import attempt_nodes, attempts, error_of
+from torchyard.jobs.records.experiment_store import Id, experiments
+from torchyard.jobs.records.types import ENDED, Event, Job, Status
+
+# The tag by which MLflow's clients name a run.
+_NAME_TAG = "mlflow.runName"
+_NAME_LENGTH = 255
+
+# Databases bound the number of parameters in one statement.
+_IDS_A_QUERY = 500
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("workspace", String(64), nullable=False),
+    Column("name", String(256), nullable=False),
+    Column("type", String(16), nullable=False),
+    Column("experiment_id", ForeignKey("experiments.id"), nullable=False, index=True),
+    Column("status", String(20), nullable=False),
+    Column("owner", String(128), nullable=False),
+    Column("display_name", String(256), nullable=False),
+    Column("spec", JSON, nullable=False),
+    Column("spec_hash", String(64), nullable=False),
+    Column("environment", JSON),
+    Column("environment_hash", String(64), nullable=False),
+    Column("compute", String(64), nullable=False),
+    Column("node_count", Integer, nullable=False),
+    Column("processes_per_node", Integer, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("started_at", Instant),
+    Column("ended_at", Instant),
+    Column("tags", JSON, nullable=False),
+    Column("properties", JSON, nullable=False),
+    Column("parent", String(256), nullable=False),
+    Column("exit_code", Integer),
+    Column("error", JSON),
+    Column("attempt", Integer, nullable=False),
+    Column("deleted", Boolean, nullable=False),
+    Column("archived", Boolean, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("retry_at", Instant),
+    Column("avoided_slots", JSON),
+    Column("turn", Integer, nullable=False, server_default="1"),
+    Column("limit_s", Float),
+    Column("gpus", Integer, nullable=False, server_default="0"),
+    UniqueConstraint("workspace", "name"),
+    Index("ix_jobs_status_id", "status", "id"),
+    Index("ix_jobs_workspace_id", "workspace", "id"),
+    # The queue is read without the rows, too.
+    Index("ix_jobs_queue", "status", "workspace", "compute", "turn", "id", "node_count"),
+    Index("ix_jobs_preparing", "status", "environment_hash", "id"),
+    # What a search looks at first: it need not read the rows, which hold the specs.
+    Index(
+        "ix_jobs_run_search",
+        *("experiment_id", "deleted", "started_at", "created_at", "name", "status", "ended_at"),
+    ),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("job_id", ForeignKey("jobs.id"), primary_key=True),
+    Column("seq", Integer, primary_key=True),
+    Column("at", Instant, nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("body", JSON, nullable=False),
+)
+
+# Jobs
+
+
+def add_job(connection: Connection, values: dict[str, Any]) -> int:
+    values = removal_store.numbered(connection, jobs, values)
+    result = connection.execute(insert(jobs).values(values))
+    assert result.inserted_primary_key is not None
+    return int(result.inserted_primary_key[0])
+
+
+def _jobs() -> Select[Any]:
+    return select(jobs, experiments.c.name.label("experiment_name")).join(
+        experiments, jobs.c.experiment_id == experiments.c.id
+    )
+
+
+# Asked for at every metric that is logged: built once.
+_NAMED = _jobs().where(jobs.c.workspace == bindparam("place"), jobs.c.name == bindparam("called"))
+
+
+def job_named(connection: Connection, workspace: str, name: str) -> Job | None:
+    row = connection.execute(_NAMED, {"place": workspace, "called": name}).one_or_none()
+    return None if row is None else _job(row)
+
+
+def job_if_any(connection: Connection, job_id: int) -> Job | None:
+    row = connection.execute(_jobs().where(jobs.c.id == job_id)).one_or_none()
+    return None if row is None else _job(row)
+
+
+def job_by_id(connection: Connection, job_id: int) -> Job:
+    return _job(connection.execute(_jobs().where(jobs.c.id == job_id)).one())
+
+
+def tag_of(column: Column[Any], key: str, dialect: str) -> ColumnElement[Any]:
+    """The text that a column of tags holds under `key`; null when there is none.
+
+    SQLite compares keys as the JSON is written, so `key` is written alike.
+    """
+    written = json.dumps(key)[1:-1] if dialect == "sqlite" else key
+    held: ColumnElement[Any] = column[written].as_string()
+    return held
+
+
+def list_jobs(
+    connection: Connection,
+    workspace: str,
+    *,
+    experiment_ids: Collection[int] | None = None,
+    status: Status | None = None,
+    before: int | None = None,
+    limit: int | None = None,
+    deleted: bool | None = False,
+    archived: bool | None = None,
+    parent: str | None = None,
+    tags: Mapping[str, str | None] | None = None,
+    type: str = "",
+) -> list[Job]:
+    """Newest first; `deleted` and `archived` None take both; a tag None takes any value."""
+    query = _jobs().where(jobs.c.workspace == workspace).order_by(jobs.c.id.desc())
+    if experiment_ids is not None:
+        query = query.where(jobs.c.experiment_id.in_(experiment_ids))
+    if status is not None:
+        query = query.where(jobs.c.status == status.value)
+    if before is not None:
+        query = query.where(jobs.c.id < before)
+    if deleted is not None:
+        query = query.where(jobs.c.deleted == deleted)
+    if archived is not None:
+        query = query.where(jobs.c.archived == archived)
+    if type:
+        query = query.where(jobs.c.type == type)
+    if parent is not None:
+        query = query.where(jobs.c.parent == parent)
+    for tag, value in (tags or {}).items():
+        held = tag_of(jobs.c.tags, tag, connection.dialect.name)
+        query = query.where(held.is_not(None) if value is None else held == value)
+    if limit is not None:
+        query = query.limit(limit)
+    return [_job(row) for row in connection.execute(query)]
+
+
+def ended_jobs(
+    connection: Connection,
+    workspace: str,
+    experiment_ids: Collection[int] | None = None,
+    before: datetime | None = None,
+) -> list[Job]:
+    """Newest first, deleted and archived ones too; `before` is compared with their end."""
+    query = _jobs().where(
+        jobs.c.workspace == workspace, jobs.c.status.in_([status.value for status in ENDED])
+    )
+    if experiment_ids is not None:
+        query = query.where(jobs.c.experiment_id.in_(experiment_ids))
+    if before is not None:
+        query = query.where(func.coalesce(jobs.c.ended_at, jobs.c.created_at) < before)
+    return [_job(row) for row in connection.execute(query.order_by(jobs.c.id.desc()))]
+
+
+def children_in(connection: Connection, workspace: str) -> list[Job]:
+    """Every job and run that has a parent, deleted ones too."""
+    query = _jobs().where(jobs.c.workspace == workspace, jobs.c.parent != "")
+    return [_job(row) for row in connection.execute(query)]
+
+
+def running_runs(connection: Connection, workspace: str, parents: list[str]) -> list[Job]:
+    """Runs that scripts made right below these, and that nobody has ended."""
+    query = _jobs().where(
+        jobs.c.status == Status.RUNNING.value,
+        jobs.c.type == "run",
+        jobs.c.workspace == workspace,
+        jobs.c.parent.in_(parents),
+    )
+    return [_job(row) for row in connection.execute(query)]
+
+
+def count_jobs(connection: Connection, workspace: str) -> dict[int, tuple[int, datetime]]:
+    """How many jobs and runs each experiment has, and when the last of them was made."""
+    rows = connection.execute(
+        select(jobs.c.experiment_id, func.count(), func.max(jobs.c.created_at))
+        .where(jobs.c.workspace == workspace, jobs.c.deleted == false())
+        .group_by(jobs.c.experiment_id)
+    )
+    return {experiment: (number, last) for experiment, number, last in rows}
+
+
+def job_names(connection: Connection, workspace: str, limit: int = 1000) -> list[str]:
+    rows = connection.execute(
+        select(jobs.c.name)
+        .where(jobs.c.workspace == workspace)
+        .order_by(jobs.c.id.desc())
+        .limit(limit)
+    )
+    return [row.name for row in rows]
+
+
+def jobs_in(connection: Connection, statuses: Collection[Status]) -> list[Job]:
+    """Command jobs of all workspaces in these statuses, in the order of their submission."""
+    rows = connection.execute(
+        _jobs()
+        .where(jobs.c.type == "command", jobs.c.status.in_([status.value for status in statuses]))
+        .order_by(jobs.c.id)
+    )
+    return [_job(row) for row in rows]
+
+
+def nodes_wanted(connection: Connection, now: datetime) -> dict[tuple[str, str], int]:
+    """By workspace and cluster, how many nodes the queued jobs ask for; who pauses does not."""
+    rows = connection.execute(
+        select(jobs.c.workspace, jobs.c.compute, func.sum(jobs.c.node_count))
+        .where(jobs.c.type == "command", jobs.c.status == Status.QUEUED.value)
+        .where(or_(jobs.c.retry_at.is_(None), jobs.c.retry_at <= now))
+        .group_by(jobs.c.workspace, jobs.c.compute)
+    )
+    return {(workspace, compute): int(count) for workspace, compute, count in rows}
+
+
+def queued_at(connection: Connection, workspace: str, compute: str) -> list[Job]:
+    """The jobs that wait for nodes of a cluster, in the order of the queue."""
+    return _at(connection, workspace, compute, [Status.QUEUED])
+
+
+def live_at(connection: Connection, workspace: str, compute: str) -> list[Job]:
+    """The jobs of a cluster that have not ended."""
+    return _at(connection, workspace, compute, [one for one in Status if not one.ended])
+
+
+def _at(
+    connection: Connection, workspace: str, compute: str, statuses: Collection[Status]
+) -> list[Job]:
+    rows = connection.execute(
+        _jobs()
+        .where(jobs.c.type == "command", jobs.c.status.in_([one.value for one in statuses]))
+        .where(jobs.c.workspace == workspace, jobs.c.compute == compute)
+        .order_by(jobs.c.turn, jobs.c.id)
+    )
+    return [_job(row) for row in rows]
+
+
+def queued_since(connection: Connection, job_id: int) -> datetime | None:
+    """When a job last came into the queue."""
+    found: datetime | None = connection.execute(
+        select(events.c.at)
+        .where(events.c.job_id == job_id, events.c.kind == "stage")
+        .order_by(events.c.seq.desc())
+        .limit(1)
+    ).scalar()
+    return found
+
+
+def environment_hashes(connection: Connection, workspace: str) -> set[str]:
+    """The environments that jobs of the workspace asked for."""
+    rows = connection.execute(
+        select(jobs.c.environment_hash).where(jobs.c.workspace == workspace).distinct()
+    )
+    return {row.environment_hash for row in rows} - {""}
+
+
+def hide_ended(connection: Connection, job_ids: Sequence[int]) -> set[int]:
+    """Mark those of the jobs that have ended as deleted; which they were."""
+    hidden: set[int] = set()
+    for start in range(0, len(job_ids), _IDS_A_QUERY):
+        some = jobs.c.id.in_(job_ids[start : start + _IDS_A_QUERY])
+        ended = jobs.c.status.in_([status.value for status in ENDED])
+        hidden |= set(connection.execute(select(jobs.c.id).where(some, ended)).scalars())
+        connection.execute(update(jobs).where(some, ended).values(deleted=True))
+    return hidden
+
+
+def drop_job(connection: Connection, job_id: int) -> None:
+    """The job's row, and in every table of the server those that belong to it."""
+    tries = select(attempts.c.id).where(attempts.c.job_id == job_id)
+    connection.execute(delete(attempt_nodes).where(attempt_nodes.c.attempt_id.in_(tries)))
+    for table in reversed(metadata.sorted_tables):
+        if "job_id" in table.c and table is not removal_store.removed_jobs:
+            connection.execute(delete(table).where(table.c.job_id == job_id))
+    connection.execute(delete(jobs).where(jobs.c.id == job_id))
+
+
+def environment_of(connection: Connection, job_id: int) -> dict[str, Any]:
+    """The environment as it was pinned when the job was created."""
+    body: dict[str, Any] = connection.execute(
+        select(jobs.c.environment).where(jobs.c.id == job_id)
+    ).scalar_one()
+    return body
+
+
+def environment_hash_of(connection: Connection, job_id: int) -> str:
+    """Of the environment as it was pinned; empty for a run that is no job."""
+    return str(
+        connection.execute(select(jobs.c.environment_hash).where(jobs.c.id == job_id)).scalar_one()
+    )
+
+
+def change_job(connection: Connection, job_id: int, **values: Any) -> None:
+    connection.execute(update(jobs).where(jobs.c.id == job_id).values(values))
+
+
+def change_jobs_of(connection: Connection, experiment_id: int, **values: Any) -> None:
+    """All runs and jobs of an experiment alike."""
+    connection.execute(update(jobs).where(jobs.c.experiment_id == experiment_id).values(values))
+
+
+def merge_tags(connection: Connection, job_id: int, tags: Mapping[str, str]) -> None:
+    """Add to a job's tags; the same key gets the new value.
+
+    MLflow's clients rename a run by a tag, so the display name follows that one.
+    """
+    query = select(jobs.c.tags).where(jobs.c.id == job_id).with_for_update()
+    values: dict[str, Any] = {"tags": {**connection.execute(query).scalar_one(), **tags}}
+    if tags.get(_NAME_TAG):
+        values["display_name"] = tags[_NAME_TAG][:_NAME_LENGTH]
+    change_job(connection, job_id, **values)
+
+
+def _job(row: Row[Any]) -> Job:
+    values = dict(row._mapping)
+    values.pop("environment")
+    values.pop("environment_hash")
+    values["status"] = Status(values["status"])
+    values["error"] = error_of(values["error"])
+    return Job(**values)
+
+
+# Events
+
+
+def add_event(
+    connection: Connection, job_id: int, at: datetime, kind: str, body: dict[str, Any]
+) -> int:
+    last = connection.execute(
+        select(func.coalesce(func.max(events.c.seq), 0)).where(events.c.job_id == job_id)
+    ).scalar_one()
+    connection.execute(
+        insert(events).values(job_id=job_id, seq=last + 1, at=at, kind=kind, body=body)
+    )
+    return int(last) + 1
+
+
+def events_after(connection: Connection, job_id: int, seq: int) -> list[Event]:
+    rows = connection.execute(
+        select(events.c.seq, events.c.at, events.c.kind, events.c.body)
+        .where(events.c.job_id == job_id, events.c.seq > seq)
+        .order_by(events.c.seq)
+    )
+    return [Event(**row._mapping) for row in rows]

@@ -1,0 +1,207 @@
+"""The nouns of this room, and the one table of legal moves.
+
+Owns: statuses, stages, jobs, attempts, events.
+Leaves: the document a user writes to spec/job_spec.py.
+Always: a job's status changes only along `MOVES`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+
+class Status(str, Enum):
+    """Azure ML's names."""
+
+    NOT_STARTED = "NotStarted"
+    PREPARING = "Preparing"
+    QUEUED = "Queued"
+    PROVISIONING = "Provisioning"
+    STARTING = "Starting"
+    RUNNING = "Running"
+    NOT_RESPONDING = "NotResponding"
+    FINALIZING = "Finalizing"
+    CANCEL_REQUESTED = "CancelRequested"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+    CANCELED = "Canceled"
+
+    @property
+    def ended(self) -> bool:
+        return self in ENDED
+
+
+ENDED = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELED})
+
+_S = Status
+_STOPPED = {_S.CANCEL_REQUESTED, _S.FAILED, _S.CANCELED}
+MOVES: dict[Status, frozenset[Status]] = {
+    _S.NOT_STARTED: frozenset({_S.PREPARING, _S.QUEUED} | _STOPPED),
+    _S.PREPARING: frozenset({_S.QUEUED} | _STOPPED),
+    _S.QUEUED: frozenset({_S.PROVISIONING, _S.STARTING} | _STOPPED),
+    _S.PROVISIONING: frozenset({_S.STARTING, _S.QUEUED} | _STOPPED),
+    _S.STARTING: frozenset({_S.RUNNING, _S.FINALIZING, _S.NOT_RESPONDING, _S.QUEUED} | _STOPPED),
+    _S.RUNNING: frozenset({_S.FINALIZING, _S.NOT_RESPONDING, _S.QUEUED, _S.COMPLETED} | _STOPPED),
+    _S.NOT_RESPONDING: frozenset({_S.RUNNING, _S.FINALIZING, _S.QUEUED} | _STOPPED),
+    _S.FINALIZING: frozenset({_S.COMPLETED, _S.QUEUED} | _STOPPED),
+    _S.CANCEL_REQUESTED: frozenset({_S.CANCELED, _S.FAILED, _S.COMPLETED}),
+    _S.COMPLETED: frozenset(),
+    _S.FAILED: frozenset(),
+    _S.CANCELED: frozenset(),
+}
+
+
+class Stage(str, Enum):
+    """The stages users know, in the order of the documents."""
+
+    PREPARING = "Preparing"
+    SCALING = "Scaling"
+    RUNNING = "Running"
+    POST_PROCESSING = "Post-Processing"
+
+
+@dataclass(frozen=True)
+class JobError:
+    """Why a job failed. `details` are for programs: rank, node, traceback, last lines."""
+
+    code: str
+    message: str
+    hint: str = ""
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a user asked for. `name` is the run id; `spec` is the frozen document, refs pinned.
+
+    `type` is `command`, or `run` for a run that was started outside any job. An archived one is
+    left out of lists; a deleted one was deleted by a tracking client. Until `retry_at` a queued one
+    pauses after a failed attempt, and then it is kept off `avoided_slots` of its cluster. Jobs are
+    sorted by `turn` (see admission/queue.py); `limit_s` is its `limits.timeout`, None without; each
+    of its nodes takes so many `gpus`.
+    """
+
+    id: int
+    workspace: str
+    name: str
+    type: str
+    experiment_id: int
+    experiment_name: str
+    status: Status
+    owner: str
+    display_name: str
+    spec: dict[str, Any]
+    spec_hash: str
+    compute: str
+    node_count: int
+    processes_per_node: int
+    created_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    tags: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, str] = field(default_factory=dict)
+    parent: str = ""
+    exit_code: int | None = None
+    error: JobError | None = None
+    attempt: int = 0
+    deleted: bool = False
+    archived: bool = False
+    description: str = ""
+    retry_at: datetime | None = None
+    avoided_slots: list[int] | None = None
+    turn: int = 1
+    limit_s: float | None = None
+    gpus: int = 0
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One try. `handle` is None until the executor has given its receipt; `clean` once its
+    scratch folder is gone. `exit_code` and `error` tell how it ended. `server` looks after it, when
+    several share the home.
+    """
+
+    id: str
+    job_id: int
+    workspace: str
+    job_name: str
+    number: int
+    node_count: int
+    created_at: datetime
+    handle: dict[str, Any] | None = None
+    order: str = ""
+    order_reason: str = ""
+    ended_at: datetime | None = None
+    clean: bool = False
+    exit_code: int | None = None
+    error: JobError | None = None
+    server: str | None = None
+
+
+class NodeState(str, Enum):
+    """How far one node of an attempt is, in the order in which it gets there."""
+
+    LAUNCHED = "launched"
+    RUNNING = "running"
+    SERVING = "serving"  # nothing but parameter servers runs there
+    FINALIZING = "finalizing"
+    EXITED = "exited"
+
+
+@dataclass(frozen=True)
+class AttemptNode:
+    """What one node has told of itself; `preflight` is what it knew and found out before its ranks
+    started.
+    """
+
+    attempt_id: str
+    node: int
+    next_seq: int
+    seen_at: datetime
+    state: NodeState
+    address: str = ""
+    port: int | None = None
+    exit_code: int | None = None
+    error: JobError | None = None
+    failed_at: datetime | None = None
+    preflight: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Event:
+    """One fact of a job. `kind` is status, stage or notice; `seq` counts per job from 1."""
+
+    seq: int
+    at: datetime
+    kind: str
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class StageSpan:
+    """One stage of a job's timeline."""
+
+    name: Stage
+    start: datetime
+    end: datetime | None
+    waited_for: str
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A named group of jobs.
+
+    `artifact_location` is where a client wants its runs' artifacts, empty for our own place.
+    """
+
+    id: int
+    workspace: str
+    name: str
+    created_at: datetime
+    tags: dict[str, str] = field(default_factory=dict)
+    deleted: bool = False
+    artifact_location: str = ""
+    updated_at: datetime | None = None

@@ -1,0 +1,227 @@
+"""Runs on their user's own machine, which a program there reports on.
+
+Owns: what such a run is, its token, its way from status to status, noticing that its program is
+gone.
+Leaves: running the script, and what a client asks for it, to azureml/v1_local*.py.
+Always: only its program and a cancel end it; a silence counts from when this server began to
+listen, and a run that was given up goes on as soon as its program is heard of again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+
+from torchyard.base.errors import Conflict
+from torchyard.jobs import actions
+from torchyard.jobs.records import progress, store
+from torchyard.jobs.records.types import ENDED, Job, JobError, Status
+from torchyard.jobs.requests import runs
+from torchyard.jobs.services import Room
+from torchyard.workspaces import actions as workspaces
+from torchyard.workspaces.types import Identity, TokenKind
+
+TARGET = "local"
+MACHINE = "torchyard.machine"
+SILENT = "LocalRunSilent"
+"""The error of a run whose program was not heard of for too long."""
+
+# Its program is heard of every 10 seconds.
+MISSED_AFTER_S = 60.0
+GIVEN_UP_AFTER_S = 600.0
+FORGOTTEN_AFTER_S = 7 * 86_400.0
+_KEY = "local_run"
+_FOLDER = "local-runs"
+_LIVE = (Status.PREPARING, Status.RUNNING, Status.FINALIZING)
+
+
+def is_local(job: Job) -> bool:
+    return job.type == runs.RUN and _KEY in job.spec
+
+
+def asked(job: Job) -> dict[str, Any]:
+    """What `create` was given."""
+    found: dict[str, Any] = job.spec[_KEY]
+    return found
+
+
+def create(
+    room: Room,
+    workspace: str,
+    name: str,
+    *,
+    experiment_id: int,
+    owner: str,
+    parent: str,
+    variables: Mapping[str, str],
+    asked: Mapping[str, Any],
+) -> Job:
+    """The run, Preparing; one of that name that is there already is the answer.
+
+    Args:
+        variables: the script's own; secrets among them are shown to nobody.
+        asked: what its program needs to know, as JSON.
+
+    Raises:
+        Conflict: the name is another run's or a job's.
+    """
+    made = runs.create_run(
+        room,
+        workspace,
+        experiment_id=experiment_id,
+        owner=owner,
+        display_name="",
+        started_at=None,
+        parent=parent,
+        tags={},
+        name=name,
+        status=Status.PREPARING,
+        spec={"environment_variables": dict(variables), _KEY: dict(asked)},
+    )
+    if not is_local(made):
+        raise Conflict(f"run `{name}` exists already, and is no local one", "choose another id")
+    _heard_of(room, made)
+    return made
+
+
+def begin(room: Room, job: Job, machine: str) -> str:
+    """A token for the run's script, good until the run ends.
+
+    Args:
+        machine: where its program is, for people.
+    """
+    token = workspaces.new_token(TokenKind.RUN)
+    identity = Identity(job.owner, TokenKind.RUN, job.workspace, progress.run_subject(job))
+    with room.db.write() as connection:
+        job = store.job_by_id(connection, job.id)
+        properties = {**job.properties, MACHINE: machine[:255]}
+        store.change_job(connection, job.id, properties=properties)
+        workspaces.keep_token(connection, token, identity, room.clock.now())
+    return token
+
+
+def report(
+    room: Room,
+    job: Job,
+    status: Status,
+    exit_code: int | None = None,
+    error: JobError | None = None,
+) -> Job:
+    """Its program's word on where it is, which is also a sign of life.
+
+    Returns the run as it is now: one that was canceled stays so, and its program is to end.
+    """
+    now = room.clock.now()
+    with room.db.write() as connection:
+        job = store.job_by_id(connection, job.id)
+        if job.status in ENDED and not _is_given_up(job):
+            return job
+        if status in ENDED:
+            if job.status is not Status.FINALIZING:
+                _move(connection, job, Status.RUNNING, now)
+                job = store.job_by_id(connection, job.id)
+            progress.end(connection, job, status, now, exit_code=exit_code, error=error)
+        elif status is not job.status:
+            _move(connection, job, status, now)
+        job = store.job_by_id(connection, job.id)
+    _heard_of(room, job)
+    room.signals.notify(actions.job_key(job))
+    return job
+
+
+class Ear:
+    """One server's, for the programs of local runs.
+
+    Args:
+        forgotten_after_s: a run that was given up keeps its token for so long, and no longer.
+    """
+
+    def __init__(self, room: Room, forgotten_after_s: float = FORGOTTEN_AFTER_S) -> None:
+        self._room = room
+        self._forgotten_after_s = forgotten_after_s
+        self._since = self._looked_at = room.clock.now()
+
+    def look(self) -> None:
+        """One round: who was not heard of is NotResponding, then Failed."""
+        now = self._room.clock.now()
+        if (now - self._looked_at).total_seconds() >= MISSED_AFTER_S:
+            # Whoever stood still for so long heard nobody meanwhile.
+            self._since = now
+        self._looked_at = now
+        for file in _folder(self._room).glob("*.json"):
+            self._look_at(file, now)
+
+    def _look_at(self, file: Path, now: datetime) -> None:
+        try:
+            heard_at = file.stat().st_mtime
+        except FileNotFoundError:
+            return
+        silent_s = now.timestamp() - max(heard_at, self._since.timestamp())
+        if silent_s < MISSED_AFTER_S:
+            return
+        place = json.loads(file.read_text(encoding="utf-8"))
+        with self._room.db.write() as connection:
+            job = store.job_named(connection, place["workspace"], place["name"])
+            if job is None or (job.status in ENDED and not _is_given_up(job)):
+                file.unlink(missing_ok=True)
+                return
+            if silent_s >= self._forgotten_after_s:
+                workspaces.drop_tokens(connection, TokenKind.RUN, progress.run_subject(job))
+                file.unlink(missing_ok=True)
+            elif silent_s >= GIVEN_UP_AFTER_S and job.status not in ENDED:
+                error = vars(_silent(job, silent_s))
+                store.change_job(connection, job.id, error=error)
+                # Not `progress.end`: its script's token is good should it be heard of again.
+                progress.move(connection, job, Status.FAILED, now)
+            elif job.status in _LIVE:
+                _move(connection, job, Status.NOT_RESPONDING, now)
+            else:
+                return
+        self._room.signals.notify(actions.job_key(job))
+
+
+def _move(connection: Connection, job: Job, status: Status, now: datetime) -> None:
+    """As `progress.move`, and back from an end that was only thought to be one."""
+    values: dict[str, Any] = {"status": status.value, "ended_at": None, "error": None}
+    if status is Status.RUNNING and job.started_at is None:
+        values["started_at"] = now
+    store.change_job(connection, job.id, **values)
+    store.add_event(connection, job.id, now, "status", {"status": status.value})
+
+
+def _is_given_up(job: Job) -> bool:
+    return job.error is not None and job.error.code == SILENT
+
+
+def _silent(job: Job, silent_s: float) -> JobError:
+    where = f" on `{job.properties[MACHINE]}`" if MACHINE in job.properties else ""
+    return JobError(
+        SILENT,
+        f"nothing was heard of the run's program{where} for {silent_s / 60:.0f} minutes",
+        "it was killed, its machine is off, or it can't reach the server; its own log is "
+        "`azureml-setup/torchyard.log` in the run's folder there",
+    )
+
+
+def _folder(room: Room) -> Path:
+    return room.home / _FOLDER
+
+
+def _heard_of(room: Room, job: Job) -> None:
+    file = _folder(room) / f"{job.id}.json"
+    if job.status in ENDED:
+        file.unlink(missing_ok=True)
+        return
+    if not file.exists():
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+        draft = file.with_suffix(".new")
+        draft.write_text(json.dumps({"workspace": job.workspace, "name": job.name}))
+        draft.replace(file)
+    moment = room.clock.now().timestamp()
+    os.utime(file, (moment, moment))

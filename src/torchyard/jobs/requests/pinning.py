@@ -1,0 +1,164 @@
+"""What the inputs of a new job stand for, fixed when it is created.
+
+Owns: job outputs and models as inputs; which of their references can't be.
+Leaves: datastores, data assets and URLs to data/actions.py.
+Always: a pinned path means the same data tomorrow; nothing is copied here.
+"""
+
+from __future__ import annotations
+
+import re
+
+from torchyard.base import refs
+from torchyard.base.blobs import SNAPSHOT_PREFIX
+from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound, TorchyardError
+from torchyard.data import actions as data
+from torchyard.data import uris
+from torchyard.data.datastores import BLOB_STORE
+from torchyard.data.types import MODEL_TYPES, Pinned
+from torchyard.data.uris import DatastoreUri
+from torchyard.jobs import actions
+from torchyard.jobs.files import data_sources
+from torchyard.jobs.services import Room
+from torchyard.jobs.spec.inputs import LITERAL, Input
+from torchyard.models import actions as models
+from torchyard.models.types import Model
+
+LOCAL = "local:"
+
+_MODEL_ID = re.compile(
+    r"^azureml:/{0,2}/?subscriptions/.+/workspaces/(?P<workspace>[^/]+)"
+    r"/models/(?P<name>[^/]+)/(?:versions|labels)/(?P<version>[^/]+)\Z"
+)
+_PLAIN_REF = re.compile(r"^azureml:(?![/])")
+_REGISTRY = "azureml://registries/"
+
+
+def pin(room: Room, workspace: str, job: str, given: Input, uploaded: bool = True) -> Pinned:
+    """What to write into the job instead of the input's path.
+
+    Args:
+        job: the name of the job that is made, empty when it has none yet.
+        uploaded: False takes `local:` where something has yet to be uploaded.
+
+    Raises:
+        InvalidInput: a path of no known form, or of the wrong type.
+        NotFound: there is no such data, model, job or output.
+    """
+    path = given.path
+    if given.type == LITERAL or (path.startswith(LOCAL) and not uploaded):
+        return Pinned(path)
+    if path.startswith(SNAPSHOT_PREFIX):
+        room.blobs.snapshot(path.removeprefix(SNAPSHOT_PREFIX))
+        return Pinned(path)
+    if uris.job_output(path) is not None:
+        return _of_job(room, workspace, job, given)
+    if given.type in MODEL_TYPES and _names_model(path):
+        return _of_model(room, workspace, given)
+    try:
+        return data.pin(room.db, room.datastores, workspace, given.type, path, given.mode)
+    except NotFound as error:
+        if given.type not in MODEL_TYPES and _is_model(room, workspace, path):
+            raise InvalidInput(
+                f"`{path}` is a model, and the input is of type `{given.type}`",
+                "write `type: custom_model`",
+                code="type_mismatch",
+            ) from error
+        raise
+
+
+def code_exists(room: Room, path: str, uploaded: bool = True) -> None:
+    """
+    Raises:
+        InvalidSpec: it is no snapshot.
+        NotFound: it is one that was never uploaded.
+    """
+    if not uploaded and path.startswith(LOCAL):
+        return
+    if not path.startswith(SNAPSHOT_PREFIX):
+        raise InvalidSpec(
+            f"`{path}` is not served as `code`",
+            "name a folder beside the job file, or a git URL: `https://host/repo.git#branch:folder`",
+        )
+    room.blobs.snapshot(path.removeprefix(SNAPSHOT_PREFIX))
+
+
+def _of_job(room: Room, workspace: str, job: str, given: Input) -> Pinned:
+    named = uris.job_output(given.path)
+    assert named is not None
+    if job and named.job == job:
+        raise InvalidInput(
+            f"job `{job}` names its own output as an input",
+            "name the job that made it",
+            code="cyclic_reference",
+        )
+    source = actions.get(room, workspace, named.job)
+    if not source.status.ended:
+        raise InvalidInput(
+            f"job `{named.job}` is {source.status.value}: its outputs are whole when it has ended",
+            f"wait for it: `yard job stream -n {named.job}`",
+            code="job_not_ended",
+        )
+    uri = data_sources.find(room, workspace, given.path)
+    try:
+        pinned = data.pin(room.db, room.datastores, workspace, given.type, uri, given.mode)
+    except NotFound as error:
+        raise NotFound(
+            f"job `{named.job}` has nothing at `{named.path or named.output}`",
+            f"see what it left: `yard job download -n {named.job} --all`",
+        ) from error
+    return Pinned(pinned.path, (*pinned.notices, f"`{given.path}` is `{pinned.path}`"))
+
+
+def _of_model(room: Room, workspace: str, given: Input) -> Pinned:
+    model = _model(room, workspace, given.path)
+    if given.type != "custom_model" and model.type != given.type:
+        raise InvalidInput(
+            f"model `{model.name}:{model.version}` is of type `{model.type}`, "
+            f"the input of `{given.type}`",
+            f"write `type: {model.type}`",
+            code="type_mismatch",
+        )
+    if not model.files:
+        raise NotFound(
+            f"model `{model.name}:{model.version}` has no files here: it lies at `{model.source}`",
+            "register it from there with `yard model create`",
+        )
+    path = f"{model.folder}/{model.files[0].path if model.single else ''}"
+    uri = str(DatastoreUri(BLOB_STORE, path))
+    said = f"`{given.path}` is model `{model.name}:{model.version}`"
+    return Pinned(uri, (said,))
+
+
+def _model(room: Room, workspace: str, path: str) -> Model:
+    by_id = _MODEL_ID.match(path)
+    if by_id:
+        if by_id["workspace"].lower() != workspace.lower():
+            raise NotFound(
+                f"`{path}` lies in workspace `{by_id['workspace']}`, and this is `{workspace}`",
+                "register the model here, and write `azureml:<name>@latest`",
+            )
+        return models.get(room.db, workspace, by_id["name"], by_id["version"])
+    ref = refs.parse(path)
+    if ref.registry:
+        raise NotFound(
+            f"`{path}` lies in the registry `{ref.registry}`, which is not reached from here",
+            "download it, register it with `yard model create`, "
+            f"and write `azureml:{ref.name}@latest`",
+        )
+    # A label is `latest` or an alias.
+    return models.get(room.db, workspace, ref.name, ref.version or ref.label or models.LATEST)
+
+
+def _names_model(path: str) -> bool:
+    return bool(_PLAIN_REF.match(path) or _MODEL_ID.match(path)) or path.startswith(_REGISTRY)
+
+
+def _is_model(room: Room, workspace: str, path: str) -> bool:
+    if not _names_model(path):
+        return False
+    try:
+        _model(room, workspace, path)
+    except TorchyardError:
+        return False
+    return True

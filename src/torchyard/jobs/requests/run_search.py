@@ -1,0 +1,297 @@
+"""Finding runs and experiments: conditions, orders and pages as SQL.
+
+Owns: the queries, on SQLite and PostgreSQL alike.
+Leaves: the language in which conditions are asked to mlflow/search.py.
+Always: the database selects, sorts and cuts; nothing of a run that is not on the page is loaded,
+and of those on it no specs.
+
+A run without the value that is asked for holds no condition but `IS NULL`; in an order it comes
+last either way, a NaN just before it. Times are ms since 1970.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    FromClause,
+    Select,
+    String,
+    Table,
+    and_,
+    case,
+    cast,
+    exists,
+    false,
+    func,
+    literal,
+    or_,
+    select,
+    type_coerce,
+)
+
+from torchyard.jobs.history.history_store import metrics, params
+from torchyard.jobs.records.dataset_inputs import run_datasets
+from torchyard.jobs.records.experiment_store import experiments
+from torchyard.jobs.records.store import jobs, tag_of
+from torchyard.jobs.records.types import Experiment, Job, JobError, Status
+
+# The property of a run whose artifacts a client keeps elsewhere.
+ARTIFACT_URI = "mlflow.artifact_uri"
+_HEAVY = frozenset({"spec", "environment", "environment_hash"})
+_JOBS_A_QUERY = 500
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One comparison; `value` is a number, a text or a tuple of texts.
+
+    `kind` is metric, param, tag, attribute or dataset.
+    """
+
+    kind: str
+    key: str
+    operator: str
+    value: Any = None
+
+
+@dataclass(frozen=True)
+class Order:
+    kind: str
+    key: str
+    descending: bool
+
+
+@dataclass(frozen=True)
+class View:
+    """Which page of what; `deleted` None takes both."""
+
+    conditions: Sequence[Condition] = ()
+    orders: Sequence[Order] = ()
+    deleted: bool | None = False
+    offset: int = 0
+    limit: int | None = None
+
+
+class _Side(NamedTuple):
+    """What a condition or an order looks at; `there` is false where a run has no such value."""
+
+    value: ColumnElement[Any]
+    there: ColumnElement[bool] | None = None
+    is_number: bool = False
+
+
+def find_runs(
+    connection: Connection,
+    experiment_ids: Collection[int],
+    view: View,
+    implied_tags: Mapping[str, str],
+) -> list[Job]:
+    """The page of runs and jobs, their specs left out, newest first where the orders are equal.
+
+    Args:
+        implied_tags: tags that every run has unless it says otherwise, and the attribute or, in
+            single quotes, the text that they hold.
+    """
+    found = _Runs(connection.dialect.name, implied_tags)
+    for condition in view.conditions:
+        found.narrow(condition)
+    for order in view.orders:
+        found.sort(order)
+    query = select(jobs.c.id).select_from(found.joined)
+    query = query.where(jobs.c.experiment_id.in_(experiment_ids), *found.wheres)
+    if view.deleted is not None:
+        query = query.where(jobs.c.deleted == view.deleted)
+    query = query.order_by(*found.orders, _start().desc(), jobs.c.name)
+    ids = [row.id for row in connection.execute(_page(query, view))]
+    return _shown(connection, ids)
+
+
+def find_experiments(connection: Connection, workspace: str, view: View) -> list[Experiment]:
+    """The page of experiments, newest first where the orders are equal."""
+    dialect = connection.dialect.name
+    wheres: list[ColumnElement[bool]] = [experiments.c.workspace == workspace]
+    orders: list[ColumnElement[Any]] = []
+    for condition in view.conditions:
+        wheres.append(_holds(_of_experiment(condition, dialect), condition, dialect))
+    for order in view.orders:
+        orders += _sorted_by(_of_experiment(order, dialect), order)
+    query = select(experiments).where(*wheres)
+    if view.deleted is not None:
+        query = query.where(experiments.c.deleted == view.deleted)
+    query = query.order_by(*orders, experiments.c.created_at.desc(), experiments.c.id.desc())
+    return [Experiment(**row._mapping) for row in connection.execute(_page(query, view))]
+
+
+class _Runs:
+    """The query on its way: each metric or parameter that is asked for is joined once."""
+
+    def __init__(self, dialect: str, implied_tags: Mapping[str, str]) -> None:
+        self._dialect = dialect
+        self._implied = implied_tags
+        self._sides: dict[tuple[str, str], _Side] = {}
+        self.joined: FromClause = jobs
+        self.wheres: list[ColumnElement[bool]] = []
+        self.orders: list[ColumnElement[Any]] = []
+
+    def narrow(self, condition: Condition) -> None:
+        if condition.kind == "dataset":
+            side = _Side(run_datasets.c[condition.key])
+            self.wheres.append(
+                exists()
+                .where(run_datasets.c.job_id == jobs.c.id)
+                .where(_holds(side, condition, self._dialect))
+            )
+            return
+        side = self._side(condition.kind, condition.key)
+        self.wheres.append(_holds(side, condition, self._dialect))
+
+    def sort(self, order: Order) -> None:
+        self.orders += _sorted_by(self._side(order.kind, order.key), order)
+
+    def _side(self, kind: str, key: str) -> _Side:
+        if (kind, key) not in self._sides:
+            self._sides[kind, key] = self._new_side(kind, key)
+        return self._sides[kind, key]
+
+    def _new_side(self, kind: str, key: str) -> _Side:
+        if kind == "metric":
+            table = self._join(metrics, key)
+            return _Side(table.c.latest_value, table.c.key.is_not(None), is_number=True)
+        if kind == "param":
+            return _Side(self._join(params, key).c.value)
+        if kind == "tag":
+            own = tag_of(jobs.c.tags, key, self._dialect)
+            implied = self._implied.get(key)
+            return _Side(own if implied is None else func.coalesce(own, self._told(implied)))
+        return self._attribute(key)
+
+    def _join(self, table: Table, key: str) -> Any:
+        joined = table.alias()
+        same = and_(joined.c.job_id == jobs.c.id, joined.c.key == key)
+        self.joined = self.joined.outerjoin(joined, same)
+        return joined
+
+    def _told(self, implied: str) -> ColumnElement[Any]:
+        if implied.startswith("'"):
+            return literal(implied.strip("'"))
+        return self._attribute(implied).value
+
+    def _attribute(self, key: str) -> _Side:
+        if key == "start_time":
+            return _Side(_milliseconds(_start()), is_number=True)
+        if key == "end_time":
+            return _Side(_milliseconds(jobs.c.ended_at), is_number=True)
+        if key == "run_name":
+            return _Side(case((jobs.c.display_name == "", jobs.c.name), else_=jobs.c.display_name))
+        if key == "parent":
+            return _Side(func.nullif(jobs.c.parent, ""))
+        if key == "artifact_uri":
+            number = cast(jobs.c.experiment_id, String)
+            ours = "mlflow-artifacts:/" + number + "/" + jobs.c.name + "/artifacts"
+            return _Side(func.coalesce(jobs.c.properties[ARTIFACT_URI].as_string(), ours))
+        columns = {"run_id": jobs.c.name, "status": jobs.c.status, "user_id": jobs.c.owner}
+        return _Side(columns[key])
+
+
+def _of_experiment(asked: Condition | Order, dialect: str) -> _Side:
+    if asked.kind == "tag":
+        return _Side(tag_of(experiments.c.tags, asked.key, dialect))
+    if asked.key == "name":
+        return _Side(experiments.c.name)
+    if asked.key == "experiment_id":
+        # Ordered as numbers, compared as the texts that clients know.
+        number = experiments.c.id
+        return _Side(number if isinstance(asked, Order) else cast(number, String))
+    created = type_coerce(experiments.c.created_at, BigInteger)
+    if asked.key == "creation_time":
+        return _Side(_milliseconds(created), is_number=True)
+    changed = func.coalesce(type_coerce(experiments.c.updated_at, BigInteger), created)
+    return _Side(_milliseconds(changed), is_number=True)
+
+
+def _holds(side: _Side, condition: Condition, dialect: str) -> ColumnElement[bool]:
+    value, wanted = side.value, condition.value
+    match condition.operator:
+        case "IS NULL":
+            return value.is_(None)
+        case "IS NOT NULL":
+            return value.is_not(None)
+        case "IN":
+            return value.in_(wanted) if wanted else false()
+        case "NOT IN":
+            return value.not_in(wanted) if wanted else value.is_not(None)
+        case "LIKE":
+            return _like(value, wanted, dialect)
+        case "ILIKE":
+            return value.ilike(_escaped(wanted), escape="\\")
+        case "!=":
+            different = value != wanted
+            # A NaN is kept as null and differs from everything.
+            return different if side.there is None else or_(different, _is_nan(side))
+        case _:
+            return value.op(condition.operator, is_comparison=True)(wanted)
+
+
+def _like(value: ColumnElement[Any], pattern: str, dialect: str) -> ColumnElement[bool]:
+    if dialect != "sqlite":
+        return value.like(_escaped(pattern), escape="\\")
+    # SQLite's LIKE takes upper and lower case for the same; its GLOB does not.
+    glob = "".join(f"[{letter}]" if letter in "*?[" else letter for letter in pattern)
+    return value.op("GLOB", is_comparison=True)(glob.replace("%", "*").replace("_", "?"))
+
+
+def _escaped(pattern: str) -> str:
+    return pattern.replace("\\", "\\\\")
+
+
+def _sorted_by(side: _Side, order: Order) -> list[ColumnElement[Any]]:
+    missing = side.value.is_(None)
+    last: ColumnElement[Any] = case((missing, 1), else_=0)
+    if side.there is not None:
+        last = case((side.there.is_not(True), 2), (missing, 1), else_=0)
+    return [last, side.value.desc() if order.descending else side.value.asc()]
+
+
+def _is_nan(side: _Side) -> ColumnElement[bool]:
+    assert side.there is not None
+    return and_(side.there, side.value.is_(None))
+
+
+def _start() -> ColumnElement[Any]:
+    return func.coalesce(
+        type_coerce(jobs.c.started_at, BigInteger), type_coerce(jobs.c.created_at, BigInteger)
+    )
+
+
+def _milliseconds(instant: ColumnElement[Any]) -> ColumnElement[Any]:
+    return type_coerce(instant, BigInteger) // 1000
+
+
+def _page(query: Select[Any], view: View) -> Select[Any]:
+    if view.offset:
+        query = query.offset(view.offset)
+    return query if view.limit is None else query.limit(view.limit)
+
+
+def _shown(connection: Connection, ids: Sequence[int]) -> list[Job]:
+    """Jobs by id, in that order, as lists show them: without what each was asked to do."""
+    columns = [column for column in jobs.c if column.name not in _HEAVY]
+    query = select(*columns, experiments.c.name.label("experiment_name")).join(
+        experiments, jobs.c.experiment_id == experiments.c.id
+    )
+    found: dict[int, Job] = {}
+    for start in range(0, len(ids), _JOBS_A_QUERY):
+        some = ids[start : start + _JOBS_A_QUERY]
+        for row in connection.execute(query.where(jobs.c.id.in_(some))):
+            values = dict(row._mapping)
+            values["status"] = Status(values["status"])
+            error = values["error"]
+            values["error"] = None if error is None else JobError(**error)
+            found[row.id] = Job(**values, spec={})
+    return [found[job_id] for job_id in ids if job_id in found]

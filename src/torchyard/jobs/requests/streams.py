@@ -1,0 +1,147 @@
+"""Following a job: one resumable stream of its events and its output.
+
+Owns: the frames and their order.
+Leaves: printing to the CLI.
+Always: a frame's bytes begin where the client's offset for that log stands, so each byte comes
+once however often the stream is broken off and taken up again; `end` comes last, after the
+last byte.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastapi.concurrency import run_in_threadpool
+
+from torchyard.base.clock import to_text
+from torchyard.environments.types import from_json as environment_from_json
+from torchyard.jobs import actions
+from torchyard.jobs.admission import waiting_reasons
+from torchyard.jobs.records import store
+from torchyard.jobs.records.types import Event, Job
+from torchyard.jobs.requests.to_json import job_json
+from torchyard.jobs.services import Room
+from torchyard.jobs.spec import secrets
+
+_FRAME_BYTES = 1 << 18
+_FRAMES_A_LOOK = 8
+_LOOK_EVERY_S = 1.0
+_PING_EVERY_S = 10.0
+BUILD = "build"
+
+
+@dataclass
+class Cursor:
+    """How far a client has read: the last event's number, and the next byte of each log."""
+
+    after: int = 0
+    offsets: dict[str, int] = field(default_factory=dict)
+    waiting: str = ""
+
+
+async def frames(room: Room, job: Job, cursor: Cursor) -> AsyncIterator[bytes]:
+    """Everything from `cursor` on, until the job has ended or the server stops."""
+    follower = _Follower(room, job, cursor)
+    last_sent = time.monotonic()
+    key = actions.job_key(job)
+    while True:
+        seen = room.signals.count(key)
+        current, blocks, more = await run_in_threadpool(follower.look)
+        for block in blocks:
+            yield block
+        if blocks:
+            last_sent = time.monotonic()
+        if more:
+            continue
+        if current.status.ended:
+            body = await run_in_threadpool(job_json, room, current)
+            yield _frame({"kind": "end", "job": body})
+            return
+        if room.signals.closed:
+            return
+        if time.monotonic() - last_sent > _PING_EVERY_S:
+            yield _frame({"kind": "ping"})
+            last_sent = time.monotonic()
+        await room.signals.wait(key, seen, _LOOK_EVERY_S)
+
+
+class _Follower:
+    """One client's view of one job."""
+
+    def __init__(self, room: Room, job: Job, cursor: Cursor) -> None:
+        self._room = room
+        self._job = job
+        self._cursor = cursor
+        self._masker = secrets.masker(job)
+        # A stream that is taken up again has the log's place in its cursor.
+        self._building = BUILD in cursor.offsets
+
+    def look(self) -> tuple[Job, list[bytes], bool]:
+        """The job as it is, what is new, and whether there is more at once."""
+        # The job is read first: when it has ended, everything of it is on disk already.
+        job = actions.get(self._room, self._job.workspace, self._job.name)
+        blocks, more = [], False
+        for event in actions.events(self._room, job, self._cursor.after):
+            if self._building and _ends_preparing(event):
+                # The whole build log stands before the end of its stage.
+                new, more = self._build_frames(job)
+                blocks += new
+                if more:
+                    return job, blocks, True
+                self._building = False
+            self._cursor.after = event.seq
+            told = {"kind": event.kind, "seq": event.seq, "at": to_text(event.at), **event.body}
+            blocks.append(_frame(self._masker.json(told)))
+            if "build_log_offset" in event.body:
+                self._cursor.offsets.setdefault(BUILD, event.body["build_log_offset"])
+                self._building = True
+        if self._building:
+            new, more = self._build_frames(job)
+            blocks += new
+        why = waiting_reasons.why(self._room, job)
+        if why != self._cursor.waiting:
+            self._cursor.waiting = why
+            if why:
+                blocks.append(_frame({"kind": "waiting", "message": why}))
+        for log in self._room.logs.list(job.workspace, job.name):
+            path = self._room.logs.file(job.workspace, job.name, log.attempt, log.path)
+            header = {"kind": "log", "attempt": log.attempt, "path": log.path}
+            new, rest = self._grown(f"{log.attempt}/{log.path}", header, path)
+            blocks += new
+            more = more or rest
+        return job, blocks, more
+
+    def _build_frames(self, job: Job) -> tuple[list[bytes], bool]:
+        with self._room.db.read() as connection:
+            environment = environment_from_json(store.environment_of(connection, job.id))
+        log = self._room.environments.log_path(environment)
+        return self._grown(BUILD, {"kind": "build"}, log)
+
+    def _grown(self, name: str, header: dict[str, Any], path: Path) -> tuple[list[bytes], bool]:
+        """Frames of what a file has behind the cursor, and whether there is still more."""
+        offset = self._cursor.offsets.get(name, 0)
+        blocks: list[bytes] = []
+        try:
+            with open(path, "rb") as file:
+                file.seek(offset)
+                while len(blocks) < _FRAMES_A_LOOK and (content := file.read(_FRAME_BYTES)):
+                    place = {"offset": offset, "size": len(content)}
+                    blocks.append(_frame({**header, **place}) + content)
+                    offset += len(content)
+        except FileNotFoundError:
+            return [], False
+        self._cursor.offsets[name] = offset
+        return blocks, len(blocks) == _FRAMES_A_LOOK
+
+
+def _ends_preparing(event: Event) -> bool:
+    return event.kind == "stage" and event.body["state"] == "end"
+
+
+def _frame(body: dict[str, Any]) -> bytes:
+    return json.dumps(body).encode() + b"\n"

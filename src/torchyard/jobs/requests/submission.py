@@ -1,0 +1,294 @@
+"""From a job file to a job.
+
+Owns: checking a job file against the workspace, pinning what it names, writing the job down.
+Leaves: the file's own grammar to spec/job_spec.py, what references stand for to pinning.py.
+Always: a job is written whole with its first event, or not at all; the same name with the same
+body is the same job; what is stored is pinned.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import IntegrityError
+
+from torchyard.base.errors import Conflict, DatabaseAway, InvalidSpec, TorchyardError
+from torchyard.compute import actions as computes
+from torchyard.environments.types import EnvironmentSpec
+from torchyard.jobs import actions
+from torchyard.jobs.admission import gpus, queue, quota_checks, storage_use
+from torchyard.jobs.files import outputs
+from torchyard.jobs.records import names, store
+from torchyard.jobs.records.types import Job, Status
+from torchyard.jobs.requests import pinning
+from torchyard.jobs.services import Room
+from torchyard.jobs.spec import job_spec, rehearsal, secrets
+from torchyard.jobs.spec.inputs import LITERAL
+from torchyard.workspaces import actions as workspaces
+from torchyard.workspaces.types import Identity
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A job file that was understood: its spec, the environment it will have, pinned inputs."""
+
+    spec: job_spec.JobSpec
+    environment: EnvironmentSpec
+    paths: dict[str, str]
+    notices: tuple[str, ...]
+    rehearsed: bool = False
+
+
+def check(room: Room, workspace: str, document: Any, *, uploaded: bool = True) -> Checked:
+    """Everything that can be said about a job file without running it.
+
+    Args:
+        uploaded: False takes `local:` where a folder has yet to be uploaded.
+
+    Raises:
+        InvalidSpec: what is wrong, and where.
+    """
+    job = job_spec.read(document)
+    place = workspaces.get(room.db, workspace)
+    rehearsed = rehearsal.is_asked(job.properties, place)
+    fitting = _fits(room, workspace, job, rehearsed)
+    environment = _at(("environment",), lambda: _environment(room, workspace, job))
+    if job.code:
+        _at(("code",), lambda: pinning.code_exists(room, job.code, uploaded))
+    if job.parent_job_name:
+        _parent_exists(room, workspace, job)
+    paths = {}
+    notices = [*rehearsal.notices(job.properties, place), *job.notices, *environment.notices]
+    notices += fitting
+    for name, given in job.inputs.items():
+        if given.type != LITERAL:
+            pinned = _at(
+                ("inputs", name, "path"),
+                partial(pinning.pin, room, workspace, job.name, given, uploaded),
+            )
+            paths[name] = pinned.path
+            notices += [f"input `{name}`: {notice}" for notice in pinned.notices]
+    for name, output in job.outputs.items():
+        _at(("outputs", name, "path"), partial(outputs.check, room, workspace, name, output))
+    return Checked(job, environment, paths, tuple(notices), rehearsed)
+
+
+def create(
+    room: Room, workspace: str, document: Mapping[str, Any], identity: Identity
+) -> tuple[Job, bool]:
+    """Write a job down; the scheduler takes it from there.
+
+    Returns the job, and whether it is new.
+
+    Raises:
+        InvalidSpec: what is wrong, and where.
+        LimitExceeded: a quota says that it can never run.
+        Conflict: the name is taken by another job.
+    """
+    body = {key: value for key, value in document.items() if key not in ("name", "$schema")}
+    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+    name = document.get("name")
+    if isinstance(name, str) and _taken(room, workspace, name):
+        # Asked again: what it names may be gone or newer by now, and the job is what it was.
+        return _existing(room, workspace, name, digest), False
+    checked = _allowed(room, workspace, check(room, workspace, document), identity.user)
+    name = checked.spec.name or names.generate()
+    try:
+        with room.db.write() as connection:
+            job_id = _insert(connection, room, workspace, name, checked, body, digest, identity)
+            job = store.job_by_id(connection, job_id)
+    except IntegrityError:
+        return _existing(room, workspace, name, digest), False
+    room.bell.set()
+    return job, True
+
+
+def _allowed(room: Room, workspace: str, checked: Checked, user: str) -> Checked:
+    """The same, if quotas let it run at some time; a limit on its run time is noticed."""
+    storage_use.measure(room, workspace)
+    job = checked.spec
+    with room.db.read() as connection:
+        wanted = quota_checks.needs(
+            connection, workspace, user, job.compute, job.instance_count, job.timeout_s
+        )
+        quota_checks.refuse_never(connection, wanted)
+        longest_s = quota_checks.longest_s(connection, workspace, user)
+    if not longest_s or job.timeout_s:
+        return checked
+    notice = f"it is ended after {longest_s} s: quota `run_time_s` of workspace `{workspace}`"
+    return replace(checked, notices=(*checked.notices, notice))
+
+
+def _insert(
+    connection: Connection,
+    room: Room,
+    workspace: str,
+    name: str,
+    checked: Checked,
+    body: dict[str, Any],
+    digest: str,
+    identity: Identity,
+) -> int:
+    now, job = room.clock.now(), checked.spec
+    properties, tags = rehearsal.recorded(job.properties, job.tags, checked.rehearsed)
+    experiment = actions.ensure_experiment(connection, room, workspace, job.experiment_name)
+    started_by = identity.subject.partition("/")[2] if identity.subject else ""
+    # What tracking clients are shown; the document is whole, because the attempts need it.
+    masker = secrets.masker_of(secrets.values(body))
+    job_id = store.add_job(
+        connection,
+        {
+            "workspace": workspace,
+            "name": name,
+            "type": "command",
+            "experiment_id": experiment.id,
+            "status": Status.NOT_STARTED.value,
+            "owner": identity.user,
+            "display_name": masker.text(job.display_name) or name,
+            "spec": _pinned(body, checked),
+            "spec_hash": digest,
+            "environment": checked.environment.to_json(),
+            "environment_hash": checked.environment.hash,
+            "compute": job.compute,
+            "node_count": job.instance_count,
+            "processes_per_node": job.process_count_per_instance,
+            "created_at": now,
+            "tags": masker.json(tags),
+            "properties": properties,
+            "parent": job.parent_job_name or started_by,
+            "attempt": 0,
+            "deleted": False,
+            "archived": False,
+            "description": masker.text(job.description),
+            "turn": queue.turn_of(job.job_tier, job.priority),
+            "limit_s": job.timeout_s or None,
+            "gpus": _gpus(connection, room, workspace, job, checked.rehearsed),
+        },
+    )
+    store.add_event(connection, job_id, now, "status", {"status": Status.NOT_STARTED.value})
+    for message in checked.notices:
+        store.add_event(connection, job_id, now, "notice", {"message": message})
+    return job_id
+
+
+def _gpus(
+    connection: Connection, room: Room, workspace: str, job: job_spec.JobSpec, rehearsed: bool
+) -> int:
+    """How many devices the queue counts for each node of the job.
+
+    Raises:
+        Conflict: its compute is gone, or going.
+    """
+    compute = computes.find(connection, workspace, job.compute)
+    if compute is None or compute.deleting:
+        # It went since it was looked at, and the job would wait for it for ever.
+        raise _going(job.compute)
+    shape = (job.instance_count, job.process_count_per_instance)
+    return gpus.per_node(room.devices, compute, *shape, job.properties, rehearsed)
+
+
+def _pinned(body: Mapping[str, Any], checked: Checked) -> dict[str, Any]:
+    """The document with its environment's version and the paths of its inputs pinned."""
+    pinned = dict(body)
+    if checked.environment.ref:
+        pinned["environment"] = f"azureml:{checked.environment.ref}"
+    if checked.paths:
+        pinned["inputs"] = {
+            name: {**value, "path": checked.paths[name]} if name in checked.paths else value
+            for name, value in body["inputs"].items()
+        }
+    return pinned
+
+
+def _taken(room: Room, workspace: str, name: str) -> bool:
+    with room.db.read() as connection:
+        return store.job_named(connection, workspace, name) is not None
+
+
+def _existing(room: Room, workspace: str, name: str, digest: str) -> Job:
+    job = actions.get(room, workspace, name)
+    if job.spec_hash != digest:
+        raise Conflict(
+            f"job `{name}` exists in workspace `{workspace}` with another content",
+            "give this one another `name`, or none",
+            code="job_exists",
+            at=("name",),
+        )
+    return job
+
+
+def _environment(room: Room, workspace: str, job: job_spec.JobSpec) -> EnvironmentSpec:
+    """What the job will have, if it can be had here."""
+    environment = room.environments.resolve(job.environment, workspace)
+    room.environments.refuse_impossible(environment)
+    if environment.image is None:
+        return environment
+    processes = job.instance_count * job.process_count_per_instance
+    if job.distribution == "mpi" and processes > 1:
+        raise InvalidSpec(
+            "a job of type mpi can't run in an image: Open MPI is the machine's own",
+            "write `distribution: {type: pytorch}`, or an environment without an image",
+            code="image_without_mpi",
+        )
+    return environment
+
+
+def _parent_exists(room: Room, workspace: str, job: job_spec.JobSpec) -> None:
+    at = ("parent_job_name",)
+    if job.parent_job_name == job.name:
+        raise InvalidSpec(
+            f"job `{job.name}` is its own parent", "name another job, or none",
+            code="cyclic_reference", at=at,
+        )  # fmt: skip
+    _at(at, lambda: actions.get(room, workspace, job.parent_job_name))
+
+
+def _fits(room: Room, workspace: str, job: job_spec.JobSpec, rehearsed: bool) -> list[str]:
+    """Notices about a job that its compute can hold at some time."""
+    compute = _at(("compute",), lambda: computes.get(room.db, workspace, job.compute))
+    if job.instance_count > compute.max_instances:
+        raise InvalidSpec(
+            f"the job needs {job.instance_count} nodes; compute `{compute.name}` has at the most "
+            f"{compute.max_instances}",
+            f"raise it: `yard compute create -n {compute.name} --max-instances "
+            f"{job.instance_count}`, or ask for fewer nodes",
+            code="too_many_nodes",
+            at=("resources", "instance_count"),
+        )
+    if compute.deleting:
+        raise _going(compute.name)
+    return gpus.check(
+        room.devices,
+        compute,
+        job.instance_count,
+        job.process_count_per_instance,
+        job.properties,
+        rehearsed,
+    )
+
+
+def _going(compute: str) -> Conflict:
+    return Conflict(
+        f"compute `{compute}` is being deleted",
+        "take another: `yard compute list`",
+        at=("compute",),
+    )
+
+
+def _at(place: tuple[str | int, ...], act: Callable[[], _Result]) -> _Result:
+    """Run `act`; an error of it is told as one at that place of the document."""
+    try:
+        return act()
+    except DatabaseAway:
+        raise  # nothing in the document is wrong
+    except TorchyardError as error:
+        at = error.at if error.at[: len(place)] == place else (*place, *error.at)
+        raise InvalidSpec(error.message, error.hint, code=error.code, at=at) from error

@@ -1,0 +1,90 @@
+"""A job as JSON, as the native API and the SDK show it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from torchyard.base.clock import to_text
+from torchyard.jobs import actions
+from torchyard.jobs.admission import queue, waiting_reasons
+from torchyard.jobs.history.history_records import number_json
+from torchyard.jobs.records import progress, store
+from torchyard.jobs.records.types import Job, JobError
+from torchyard.jobs.services import Room
+from torchyard.jobs.spec import rehearsal, secrets
+from torchyard.models import actions as models
+
+
+def job_json(room: Room, job: Job) -> dict[str, Any]:
+    """The whole job: timeline, notices, last metrics, models."""
+    events = actions.events(room, job)
+    with room.db.read() as connection:
+        environment_hash = store.environment_hash_of(connection, job.id)
+    rest = {
+        "error": None if job.error is None else _with_details(job.error),
+        "environment_hash": environment_hash,
+        "waiting": waiting_reasons.why(room, job),
+        "stages": [
+            {
+                "name": span.name.value,
+                "start": to_text(span.start),
+                "end": _text(span.end),
+                "waited_for": span.waited_for,
+            }
+            for span in progress.timeline(events)
+        ],
+        "notices": [event.body["message"] for event in events if event.kind == "notice"],
+        "metrics": {point.key: number_json(point.value) for point in room.history.latest(job.id)},
+        "params": room.history.params(job.id),
+        "models": [
+            {"name": model.name, "version": model.version}
+            for model in models.of_job(room.db, job.workspace, job.name)
+        ],
+    }
+    shown: dict[str, Any] = secrets.without(job, rest)
+    return {**summary_json(job), "spec": secrets.spec_without(job), **shown}
+
+
+def _with_details(error: JobError) -> dict[str, Any]:
+    short = _without_details(error)
+    return {**short, "details": error.details} if error.details else short
+
+
+def _without_details(error: JobError) -> dict[str, Any]:
+    return {"code": error.code, "message": error.message, "hint": error.hint}
+
+
+def summary_json(job: Job) -> dict[str, Any]:
+    """What a list shows of a job; nothing that needs another look at the database."""
+    summary: dict[str, Any] = {
+        "name": job.name,
+        "display_name": job.display_name,
+        "experiment_name": job.experiment_name,
+        "type": job.type,
+        "status": job.status.value,
+        "description": job.description,
+        "archived": job.archived,
+        "tags": job.tags,
+        "properties": job.properties,
+        "parent": job.parent,
+        "compute": job.compute,
+        "node_count": job.node_count,
+        "processes_per_node": job.processes_per_node,
+        "priority": queue.priority_of(job.turn),
+        "job_tier": "spot" if job.turn >= queue.SPOT_TURN else "standard",
+        "created_at": to_text(job.created_at),
+        "started_at": _text(job.started_at),
+        "ended_at": _text(job.ended_at),
+        "owner": job.owner,
+        "attempt": job.attempt,
+        "rehearsal": rehearsal.mode(job),
+        "exit_code": job.exit_code,
+        "error": None if job.error is None else _without_details(job.error),
+    }
+    masked: dict[str, Any] = secrets.without(job, summary)
+    return {**masked, "name": job.name}
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else to_text(moment)

@@ -1,0 +1,84 @@
+"""The beginning and the end of a workspace, for the rooms that keep things in one.
+
+Owns: what every workspace has from the start, and what counts as being in one.
+Leaves: the workspace's own row and tokens to workspaces/.
+Always: a workspace that holds anything stays as it is.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+from torchyard.base.errors import Conflict
+from torchyard.base.settings import DEFAULT_WORKSPACE
+from torchyard.components import actions as components
+from torchyard.compute import actions as computes
+from torchyard.compute.types import LOCAL
+from torchyard.data import assets, codes, datastores, saved_datasets, url_maps
+from torchyard.data.datastores import BUILT_IN
+from torchyard.environments import assets as environments
+from torchyard.jobs.records import experiment_store, store
+from torchyard.jobs.services import Room
+from torchyard.models import logged
+from torchyard.models import registry as models
+from torchyard.workspaces import actions as workspaces
+
+
+def furnish(room: Room, workspace: str) -> None:
+    """The compute `local`; the default datastores are there by themselves."""
+    computes.ensure_local(room.db, room.clock, workspace)
+
+
+def delete_empty(room: Room, workspace: str) -> None:
+    """Delete a workspace, its built-in compute and its folders.
+
+    Raises:
+        Conflict: it is not empty, or it is the built-in one.
+    """
+    if workspace == DEFAULT_WORKSPACE:
+        raise Conflict(
+            f"workspace `{workspace}` is built in and can't be deleted",
+            "jobs in it go with `yard job delete`",
+        )
+    held = _held(room, workspace)
+    with room.db.write() as connection:
+        jobs = len(store.list_jobs(connection, workspace, deleted=None))
+        held = ([f"{jobs} job{'s' if jobs > 1 else ''}"] if jobs else []) + held
+        if held:
+            raise Conflict(
+                f"workspace `{workspace}` is not empty: it has {', '.join(held)}",
+                "what was made in a workspace is its history and stays; leave it, and use another",
+                code="workspace_not_empty",
+            )
+        computes.forget_all(connection, workspace)
+        codes.forget_all(connection, workspace)
+        saved_datasets.forget_all(connection, workspace)
+        components.forget_all(connection, workspace)
+        environments.forget_all(connection, workspace)
+        experiment_store.drop_all(connection, workspace)
+        workspaces.forget(connection, workspace)
+    for name in BUILT_IN:
+        shutil.rmtree(room.datastores.root(workspace, name), ignore_errors=True)
+
+
+def _held(room: Room, workspace: str) -> list[str]:
+    """In words, what is in it besides jobs and what every workspace has."""
+    named = {
+        "model": [one.name for one in models.list_in(room.db, workspace)],
+        "logged model": logged.names_in(room.db, workspace),
+        "data": [one.name for one in assets.list_in(room.db, workspace, archived=None)],
+        "datastore": [
+            one.name
+            for one in datastores.list_in(room.db, room.datastores, workspace)
+            if one.name not in BUILT_IN
+        ],
+        "compute": [
+            one.name for one, _ in computes.list_in(room.db, workspace) if one.name != LOCAL
+        ],
+        "environment": [
+            one.name for one in environments.list_in(room.db, workspace, archived=None)
+        ],
+        "component": [one.name for one in components.list_in(room.db, workspace, archived=None)],
+        "the map of": [one.prefix for one in url_maps.list_in(room.db, workspace)],
+    }
+    return [f"{noun} `{name}`" for noun, names in named.items() for name in names]

@@ -1,0 +1,1 @@
+"""Which queued job gets nodes, and what is prepared before."""

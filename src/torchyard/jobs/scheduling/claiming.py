@@ -1,0 +1,166 @@
+"""Who gets nodes.
+
+Owns: holding nodes for an attempt.
+Leaves: the order of the queue to admission/queue.py and queue_walk.py, nodes to compute/, quotas to
+admission/quota_checks.py, making room to preemption.py, starting to attempts/launching.py.
+Always: nodes are held all or none, in one transaction; a round costs what it starts, not what
+waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sqlalchemy import Connection
+
+from torchyard.base.errors import TorchyardError
+from torchyard.compute import actions as computes
+from torchyard.jobs.actions import job_key
+from torchyard.jobs.admission import gpus, machine, queue, queue_store, quota_checks, shares
+from torchyard.jobs.admission.queue_store import Queued
+from torchyard.jobs.attempts.launching import Launcher
+from torchyard.jobs.records import attempt_store, isolation, progress, store
+from torchyard.jobs.records.types import Attempt, Job, Stage, Status
+from torchyard.jobs.scheduling import preemption
+from torchyard.jobs.scheduling.queue_walk import Walk
+from torchyard.jobs.services import Room
+
+_log = logging.getLogger(__name__)
+# Whoever runs must be looked after, too: what is left is for the next round.
+_ROUND = timedelta(seconds=1)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What became of a job: an attempt, or why there is none: `quota`, `gone` or `waits`."""
+
+    attempt: Attempt | None = None
+    why_not: str = ""
+
+
+class Claimer:
+    """One look at the queue after the other.
+
+    Args:
+        never_clean: attempts whose folders stay for good: no later one waits for these.
+    """
+
+    def __init__(
+        self,
+        room: Room,
+        launcher: Launcher,
+        stopping: threading.Event,
+        never_clean: Collection[str] = (),
+    ) -> None:
+        self._room = room
+        self._launcher = launcher
+        self._stopping = stopping
+        self._never_clean = never_clean
+
+    def claim(self) -> None:
+        """One round: start whoever may start, then make room for who comes next."""
+        until = self._room.clock.now() + _ROUND
+        walk = Walk(self._room.db, self._room.clock.now(), machine.bounds(self._room))
+        while not self._stopping.is_set():
+            job = walk.next()
+            if job is None:
+                break
+            claim = self._claimed(job)
+            if claim.attempt is not None:
+                walk.started(job)
+                self._launcher.launch(claim.attempt)
+            elif claim.why_not == "quota":
+                walk.held_back(job)
+            elif claim.why_not == "gone":
+                walk.gone(job)
+            else:
+                walk.waits(job)
+            if self._room.clock.now() > until:
+                self._room.bell.set()
+                break
+        preemption.make_room(self._room, walk)
+
+    def _claimed(self, job: Queued) -> Claim:
+        """What can't be said of a job is its end, and holds up no other."""
+        try:
+            return self.claim_one(job.id)
+        except TorchyardError as error:
+            if not isolation.is_own(error):
+                raise
+            self._fail(job.id, error)
+        except Exception as error:
+            if not isolation.is_own(error):
+                raise
+            _log.exception("job %s could not be looked at; the next round does", job.name)
+        return Claim(why_not="gone")
+
+    def _fail(self, job_id: int, error: TorchyardError) -> None:
+        """As when its cluster is of another size by now."""
+        with self._room.db.write() as connection:
+            job = store.job_if_any(connection, job_id)
+            if job is None or job.status is not Status.QUEUED:
+                return
+            progress.end(connection, job, Status.FAILED, self._room.clock.now(), error=error)
+        self._room.signals.notify(job_key(job))
+
+    def claim_one(self, job_id: int) -> Claim:
+        room = self._room
+        with room.db.write() as connection:
+            room.standing.check(connection)
+            job = store.job_by_id(connection, job_id)
+            if job.status is not Status.QUEUED:
+                return Claim(why_not="gone")
+            # What an earlier attempt left is brought into the store when it is cleaned up.
+            if job.attempt and not all(
+                before.clean or before.id in self._never_clean
+                for before in attempt_store.attempts_of(connection, job.id)
+            ):
+                return Claim(why_not="waits")
+            if quota_checks.why_not(connection, job):
+                return Claim(why_not="quota")
+            if gpus.why_not(room, connection, job) or not self._machine_has_room(connection, job):
+                return Claim(why_not="waits")
+            now = room.clock.now()
+            attempt = Attempt(
+                id=uuid.uuid4().hex,
+                job_id=job.id,
+                workspace=job.workspace,
+                job_name=job.name,
+                number=job.attempt + 1,
+                node_count=job.node_count,
+                created_at=now,
+                server=room.standing.id or None,
+            )
+            why_not = computes.try_hold(
+                connection,
+                job.workspace,
+                job.compute,
+                job.node_count,
+                attempt.id,
+                now,
+                job.avoided_slots or (),
+            )
+            if why_not:
+                return Claim(why_not="waits")
+            attempt_store.add_attempt(connection, attempt)
+            store.change_job(connection, job.id, attempt=attempt.number)
+            progress.start_stage(connection, job, Stage.RUNNING, now)
+            progress.move(connection, job, Status.STARTING, now)
+        room.signals.notify(job_key(job))
+        return Claim(attempt)
+
+    def _machine_has_room(self, connection: Connection, job: Job) -> bool:
+        """Asked once more, where nobody else can take it meanwhile: another server may have."""
+        bounds = machine.bounds(self._room)
+        if not bounds:
+            return True
+        every = shares.read(connection, bounds)
+        free: dict[str, int] = bounds
+        for one in queue_store.held(connection):
+            free = queue.less(free, every.needs(one))
+        return queue.fits(free, every.needs(job))

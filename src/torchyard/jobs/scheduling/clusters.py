@@ -1,0 +1,143 @@
+"""Clusters with the jobs on them.
+
+Owns: what runs where and who waits why, a round of scaling with what the queue wants, ending the
+jobs of a cluster that is deleted.
+Leaves: nodes to compute/, the words of waiting to admission/waiting_reasons.py.
+Always: a cluster that is deleted by force takes its jobs with it, and each says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from torchyard.base.errors import Conflict
+from torchyard.compute import actions as computes
+from torchyard.compute import scaling
+from torchyard.jobs import actions
+from torchyard.jobs.admission import waiting_reasons
+from torchyard.jobs.records import attempt_store, store
+from torchyard.jobs.records.types import Job, JobError
+from torchyard.jobs.services import Room
+
+_MOST_WAITING = 20
+
+
+@dataclass(frozen=True)
+class NodeView:
+    """One node of a cluster and what it does. `rank` is its place in the job's own nodes."""
+
+    name: str
+    state: str
+    since: datetime
+    made_at: datetime
+    job: str = ""
+    owner: str = ""
+    rank: int | None = None
+    devices: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class WaitingView:
+    """A queued job, and why it has no nodes yet."""
+
+    job: str
+    owner: str
+    node_count: int
+    since: datetime
+    why: str
+
+
+def look(room: Room) -> None:
+    """One round of scaling of every cluster."""
+    scaling.look(
+        room.db, room.clock, lambda connection: store.nodes_wanted(connection, room.clock.now())
+    )
+
+
+def nodes(room: Room, workspace: str, name: str) -> list[NodeView]:
+    """
+    Raises:
+        NotFound: there is no such cluster.
+    """
+    compute = computes.get(room.db, workspace, name)
+    there = computes.nodes_of(room.db, compute)
+    with room.db.read() as connection:
+        ids = {node.attempt_id for node in there if node.attempt_id}
+        tries = {attempt.id: attempt for attempt in attempt_store.attempts_with(connection, ids)}
+        ranks = {one: computes.slots_of(connection, one) for one in ids}
+        jobs = {one.id: store.job_by_id(connection, one.job_id) for one in tries.values()}
+    views = []
+    for node in there:
+        view = NodeView(
+            f"{name}-{node.number}", node.state(compute.max_instances), node.since, node.made_at
+        )
+        attempt = tries.get(node.attempt_id)
+        if attempt is not None and node.number in ranks[attempt.id]:
+            rank = ranks[attempt.id].index(node.number)
+            given = ((attempt.handle or {}).get("body") or {}).get("devices") or []
+            job = jobs[attempt.id]
+            view = NodeView(
+                view.name, view.state, view.since, view.made_at, job.name, job.owner, rank,
+                given[rank] if rank < len(given) else [],
+            )  # fmt: skip
+        views.append(view)
+    return views
+
+
+def waiting_at(room: Room, workspace: str, name: str) -> tuple[list[WaitingView], int]:
+    """The first of those that wait for nodes of a cluster, and how many wait in all."""
+    computes.get(room.db, workspace, name)
+    with room.db.read() as connection:
+        queued = store.queued_at(connection, workspace, name)
+        since = {
+            job.id: store.queued_since(connection, job.id) or job.created_at
+            for job in queued[:_MOST_WAITING]
+        }
+    views = [
+        WaitingView(
+            job.name, job.owner, job.node_count, since[job.id], waiting_reasons.why(room, job)
+        )
+        for job in queued[:_MOST_WAITING]
+    ]
+    return views, len(queued)
+
+
+def _busy(name: str, live: Sequence[Job]) -> Conflict:
+    some = ", ".join(f"`{job.name}`" for job in live[:3]) + (" …" if len(live) > 3 else "")
+    return Conflict(
+        f"compute `{name}` has {len(live)} {'job' if len(live) == 1 else 'jobs'} that "
+        f"{'has' if len(live) == 1 else 'have'} not ended: {some}",
+        "wait for them, or give `--force`: then they are canceled",
+        code="compute_busy",
+    )
+
+
+def delete(room: Room, workspace: str, name: str, who: str, *, force: bool = False) -> bool:
+    """Delete a cluster; with `force` its jobs are canceled. Returns whether it is gone already.
+
+    Raises:
+        NotFound: there is none of that name.
+        Conflict: it is the built-in one, or jobs run on it or wait for it.
+    """
+    live: list[Job] = []
+
+    def look(connection: Connection) -> None:
+        # Whoever submits a job from now on finds the cluster going.
+        live[:] = store.live_at(connection, workspace, name)
+        if live and not force:
+            raise _busy(name, live)
+
+    gone = computes.delete(room.db, room.clock, workspace, name, force=force, look=look)
+    error = JobError(
+        "compute_deleted",
+        f"compute `{name}` was deleted by `{who}`",
+        "run it on another: `yard compute list`",
+    )
+    for job in live:
+        actions.cancel(room, workspace, job.name, error)
+    return gone

@@ -1,0 +1,151 @@
+"""One walk through the queue, from its first job on.
+
+Owns: what is free and who waits, as the walk goes on; which job is looked at next.
+Leaves: the rules to admission/queue.py, SQL to admission/queue_store.py, holding nodes to
+claiming.py.
+Always: it says of every queue what `queue.look` says, without reading jobs that can't start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from torchyard.base.db import Database
+from torchyard.jobs.admission import queue, queue_store, shares
+from torchyard.jobs.admission.queue import Amounts, Head, Running, Waiting
+from torchyard.jobs.admission.queue_store import Filter, Held, Line, Queued
+
+
+@dataclass
+class _Cursor:
+    """Where the walk is in one line."""
+
+    line: Line
+    after: tuple[int, int] = (-1, 0)
+    job: Queued | None = None
+    has_head: bool = False
+    without_owners: set[str] = field(default_factory=set)
+
+
+class Walk:
+    """`next` gives the jobs that may start, one by one; each is answered by one of `started`,
+    `waits` and `held_back` before the next is asked for.
+
+    Attributes:
+        held: the attempts that hold nodes, as the walk began.
+        heads: the jobs that others must not delay, by their ids.
+    """
+
+    def __init__(self, db: Database, now: datetime, machine: Amounts) -> None:
+        self._db = db
+        self._now = now
+        with db.read() as connection:
+            self.shares = shares.read(connection, machine)
+            lines = queue_store.lines(connection, self.shares.low)
+            self.held: Sequence[Held] = queue_store.held(connection) if lines else ()
+        self.running = [self.shares.running(one, now.timestamp()) for one in self.held]
+        self.free = dict(self.shares.capacity)
+        for one in self.running:
+            self.free = queue.less(self.free, one.holds) if one.holds else self.free
+        # Jobs of a cluster that is gone wait for one of its name.
+        known = self.shares.per_node
+        self._cursors = [_Cursor(line) for line in lines if (line.workspace, line.compute) in known]
+        self.heads: dict[int, Head] = {}
+        self.jobs: dict[int, Queued] = {}
+
+    def next(self) -> Queued | None:
+        """The next one that may start now."""
+        while True:
+            with self._db.read() as connection:
+                for cursor in self._cursors:
+                    self._fill(connection, cursor)
+            # A line at its end stays so: what is free only shrinks.
+            self._cursors = [cursor for cursor in self._cursors if cursor.job is not None]
+            if not self._cursors:
+                return None
+            cursor = min(self._cursors, key=lambda one: queue.order(self._waiting(one)))
+            job = cursor.job
+            assert job is not None
+            if self._may_start(cursor):
+                return job
+            self.waits(job)
+
+    def started(self, job: Queued) -> None:
+        cursor = self._pass(job)
+        waiting = self._as_waiting(job, cursor.line.low)
+        self.free = queue.less(self.free, waiting.needs)
+        self.running.append(queue.started(waiting))
+        for head in self.heads.values():
+            if any(name in head.job.needs for name in waiting.needs):
+                self.heads[head.job.id] = queue.head(head.job, self.free, self.running)
+
+    def waits(self, job: Queued) -> None:
+        """It can't start now: the first such of a line is its head."""
+        cursor = self._pass(job)
+        if cursor.has_head:
+            return
+        cursor.has_head = True
+        waiting = self._as_waiting(job, cursor.line.low)
+        self.jobs[job.id] = job
+        self.heads[job.id] = queue.head(waiting, self.free, self.running)
+
+    def held_back(self, job: Queued) -> None:
+        """Its owner may not have more now: his jobs are not in this line, and hold up nobody."""
+        self._pass(job).without_owners.add(job.owner)
+
+    def gone(self, job: Queued) -> None:
+        """Somebody else has taken or ended it."""
+        self._pass(job)
+
+    def _pass(self, job: Queued) -> _Cursor:
+        (cursor,) = [one for one in self._cursors if one.job is job]
+        cursor.after, cursor.job = (job.turn, job.id), None
+        return cursor
+
+    def _fill(self, connection: Connection, cursor: _Cursor) -> None:
+        if cursor.job is not None and (not cursor.has_head or self._may_start(cursor)):
+            return
+        cursor.job = queue_store.next_in(
+            connection,
+            cursor.line,
+            self._now,
+            cursor.after,
+            self._filter(cursor.line) if cursor.has_head else None,
+            cursor.without_owners,
+        )
+
+    def _filter(self, line: Line) -> Filter:
+        """What `queue.may_pass` says, in nodes of this line's cluster."""
+        per_node = self.shares.per_node.get((line.workspace, line.compute), {})
+        most = queue.most_nodes(per_node, self.free)
+        nodes, longest_s = most, float("inf")
+        for head in self.heads.values():
+            if queue.concerns(head, line.low):
+                assert head.spare is not None
+                nodes = min(nodes, queue.most_nodes(per_node, head.spare))
+                longest_s = min(longest_s, queue.longest_limit_s(head))
+        longest_s = 0.0 if longest_s == float("inf") else longest_s
+        return Filter(nodes, most, longest_s, self.free.get(shares.GPUS))
+
+    def _may_start(self, cursor: _Cursor) -> bool:
+        waiting = self._waiting(cursor)
+        if not queue.fits(self.free, waiting.needs):
+            return False
+        return all(queue.may_pass(waiting, head) for head in self.heads.values())
+
+    def _waiting(self, cursor: _Cursor) -> Waiting:
+        assert cursor.job is not None
+        return self._as_waiting(cursor.job, cursor.line.low)
+
+    def _as_waiting(self, job: Queued, low: bool) -> Waiting:
+        place = (job.workspace, job.compute)
+        return Waiting(job.id, "/".join(place), self.shares.needs(job), job.turn, job.limit_s, low)
+
+
+def running_of(walk: Walk) -> list[tuple[Held, Running]]:
+    """Every attempt that held nodes when the walk began."""
+    return list(zip(walk.held, walk.running, strict=False))

@@ -1,0 +1,56 @@
+"""What the actions of this room use, in one hand."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torchyard.base.blobs import Blobs
+from torchyard.base.clock import Clock
+from torchyard.base.db import Database
+from torchyard.data.datastores import Datastores
+from torchyard.data.fetching import Fetcher
+from torchyard.environments.actions import Environments
+from torchyard.executors.machine import Machine
+from torchyard.jobs.history.history import History
+from torchyard.jobs.records.client_endpoints import ClientDoor
+from torchyard.jobs.records.logs import Logs
+from torchyard.jobs.records.signals import Signals
+from torchyard.servers.lease import Alone, Standing
+
+
+@dataclass(frozen=True)
+class Room:
+    """`bell` is rung when there may be something for the scheduler to do; `server_id` stays as long
+    as the home does, whichever of several servers it is; `standing` tells these apart. `machine` is
+    what clusters share and is bounded (see admission/machine.py), `devices` are its GPUs.
+    """
+
+    home: Path
+    db: Database
+    clock: Clock
+    blobs: Blobs
+    datastores: Datastores
+    environments: Environments
+    history: History
+    logs: Logs
+    signals: Signals
+    bell: threading.Event
+    server_id: str = ""
+    machine: Mapping[str, int] = field(default_factory=dict)
+    devices: Machine = field(default_factory=lambda: Machine({}))
+    standing: Standing = field(default_factory=Alone)
+    client_door: ClientDoor = field(default_factory=ClientDoor)
+
+    def lock(self, name: str) -> Path:
+        """The file that stands for something only one of all servers does at a time."""
+        folder = self.home / "locks"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder / name
+
+    @property
+    def fetcher(self) -> Fetcher:
+        """What keeps this machine's copies of data."""
+        return Fetcher(self.home, self.db, self.datastores)

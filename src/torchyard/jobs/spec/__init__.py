@@ -1,0 +1,1 @@
+"""The job file: its keys, parsed and checked into a `JobSpec`."""

@@ -1,0 +1,117 @@
+"""What a job file says of how its processes are launched.
+
+Owns: the keys of `distribution`, how many processes they make on each node, what of them can't be.
+Leaves: nodes and other resources to resources.py; launching to the worker.
+Always: processes are as many on each node; whatever would not start as it is written is refused
+before the job is taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torchyard.base.errors import InvalidSpec
+from torchyard.jobs.spec.values import At, choice, count, mapping, refused, section
+
+_OF_TYPE = {
+    "pytorch": ("process_count_per_instance", "communication_backend"),
+    "mpi": ("process_count_per_instance",),
+    "tensorflow": ("worker_count", "parameter_server_count"),
+}
+_AT: At = ("distribution",)
+_LAUNCHERS = ("mpirun", "mpiexec", "orterun", "prterun", "horovodrun", "mpiexec.hydra")
+# What may stand before the program that a shell command starts.
+_BEFORE = re.compile(r"^(?:(?:[A-Za-z_]\w*=\S*|exec|time|nohup|env|command|then|do|else|!|\{)\s+)+")
+_COMMANDS = re.compile(r"&&|\|\||[;&|\n()]|\$\(|`")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|#.*")
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """`kind` is pytorch, mpi, tensorflow or empty; `processes` are those of one node."""
+
+    kind: str = ""
+    processes: int = 1
+    parameter_servers: int = 0
+    notice: str = ""
+
+
+def read(job: Mapping[str, Any], nodes: int) -> Distribution:
+    """
+    Raises:
+        InvalidSpec: what is wrong or not served, and where.
+    """
+    if not job.get("distribution"):
+        return Distribution()
+    body = mapping(job["distribution"], _AT, "`distribution`")
+    if not body.get("type"):
+        raise InvalidSpec("`distribution` has no `type`", "write `type: pytorch`", at=_AT)
+    kind = choice(body, "type", _AT, "distribution.type", "")
+    if kind.verdict == "refused":
+        raise refused(kind, (*_AT, "type"))
+    section(job, "distribution")
+    for key in body:
+        if key != "type" and key not in _OF_TYPE[kind.value]:
+            raise InvalidSpec(
+                f"`{key}` is no key of `distribution` with `type: {kind.value}`",
+                f"it has: {', '.join(_OF_TYPE[kind.value])}",
+                at=(*_AT, str(key)),
+            )
+    if kind.value == "tensorflow":
+        return _tensorflow(body, nodes)
+    processes = count(body, "process_count_per_instance", _AT, 1)
+    if kind.value == "mpi":
+        return _mpi(job, nodes, processes)
+    return Distribution(kind.value, processes)
+
+
+def _mpi(job: Mapping[str, Any], nodes: int, processes: int) -> Distribution:
+    launcher = launcher_in(str(job.get("command") or ""))
+    if launcher:
+        raise InvalidSpec(
+            f"the command starts `{launcher}`, and `distribution.type: mpi` starts mpirun already: "
+            f"each of its {nodes * processes} processes ({_times(nodes, processes)}) would launch "
+            "all of them again",
+            f"write what `{launcher}` is to start and leave it out; or remove `distribution` and "
+            "launch by yourself, once on each node",
+            at=("command",),
+        )
+    if nodes * processes > 1:
+        return Distribution("mpi", processes)
+    # One process has nobody to meet: what its launcher would do is nothing.
+    notice = "`distribution.type: mpi` with one process is started as it is, without mpirun"
+    return Distribution("mpi", 1, notice=notice)
+
+
+def _tensorflow(body: Mapping[str, Any], nodes: int) -> Distribution:
+    workers = count(body, "worker_count", _AT, nodes)
+    servers = count(body, "parameter_server_count", _AT, 0, least=0)
+    tasks = workers + servers
+    if tasks % nodes:
+        named = "`worker_count` and `parameter_server_count`" if servers else "`worker_count`"
+        raise InvalidSpec(
+            f"{tasks} tasks of TensorFlow ({workers} workers, {servers} parameter servers) can't "
+            f"be spread evenly over {nodes} nodes",
+            f"make {named} a multiple of `resources.instance_count: {nodes}` in sum, or change "
+            "`instance_count`",
+            at=(*_AT, "worker_count"),
+        )
+    return Distribution("tensorflow", tasks // nodes, servers)
+
+
+def launcher_in(command: str) -> str:
+    """The launcher of MPI that a shell command starts, if it seems to start one."""
+    for part in _COMMANDS.split(_QUOTED.sub("''", command)):
+        words = _BEFORE.sub("", part.strip() + " ").split()
+        name = words[0].rpartition("/")[2] if words else ""
+        if name.removesuffix(".openmpi").removesuffix(".mpich") in _LAUNCHERS:
+            return name
+    return ""
+
+
+def _times(nodes: int, processes: int) -> str:
+    named = "1 node" if nodes == 1 else f"{nodes} nodes"
+    return f"{named} of {processes} each"

@@ -1,0 +1,244 @@
+"""The job file: from a mapping to a `JobSpec`.
+
+Owns: `JobSpec`; what stands at the top of a command job; the expressions of its command.
+Leaves: keys and verdicts to keys.py; inputs and outputs to inputs.py, processes and nodes to
+resources.py; what references stand for to requests/pinning.py; places in the file to the CLI.
+Always: a `JobSpec` is whole and valid; every error says where by `at`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.jobs.spec import (
+    keys,
+    own_properties,
+    rehearsal,
+    resources,
+    retry,
+    secrets,
+    watch_properties,
+)
+from torchyard.jobs.spec.inputs import Input, Output, read_inputs, read_outputs
+from torchyard.jobs.spec.values import NAME, known_keys, mapping, name, served, text, texts
+
+__all__ = ["NAME", "Input", "JobSpec", "Output", "read"]
+
+_VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
+_EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}", re.DOTALL)
+_OPTIONAL = re.compile(r"\$\[\[.*?\]\]", re.DOTALL)
+_OURS = re.compile(r"^(inputs|outputs)\.([A-Za-z0-9_]+)(?:\.path)?\Z")
+# Other kinds of job, known by a key that only they have.
+_SIGNS = {"jobs": "pipeline", "trial": "sweep", "search_space": "sweep", "task": "automl"}
+_SERVERLESS = "serverless"
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """What was asked. `distribution` is pytorch, mpi, tensorflow or empty; `environment` as it was
+    written.
+
+    `notices` say what is kept by other means than the file asks for.
+    """
+
+    command: str
+    environment: str | dict[str, Any]
+    code: str = ""
+    environment_variables: dict[str, str] = field(default_factory=dict)
+    inputs: dict[str, Input] = field(default_factory=dict)
+    outputs: dict[str, Output] = field(default_factory=dict)
+    distribution: str = ""
+    communication_backend: str = ""
+    parameter_servers: int = 0
+    process_count_per_instance: int = 1
+    instance_count: int = 1
+    compute: str = "local"
+    timeout_s: float = 0.0
+    name: str = ""
+    display_name: str = ""
+    experiment_name: str = "Default"
+    description: str = ""
+    tags: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, str] = field(default_factory=dict)
+    parent_job_name: str = ""
+    job_tier: str = "standard"
+    priority: str = "medium"
+    notices: tuple[str, ...] = ()
+
+
+def read(document: Any) -> JobSpec:
+    """Check a job file's mapping and give every key its default.
+
+    Raises:
+        InvalidSpec: the first thing that is wrong, with its place.
+    """
+    job = mapping(document, (), "the job")
+    _is_command(job)
+    known_keys(job, "", ())
+    inputs, outputs = read_inputs(job), read_outputs(job)
+    command = _command(job, inputs, outputs)
+    shape = resources.read(job)
+    compute, compute_notices = _compute(job)
+    variables = _variables(job)
+    return JobSpec(
+        command=command,
+        environment=_environment(job),
+        code=text(job, "code", ()),
+        environment_variables=variables,
+        inputs=inputs,
+        outputs=outputs,
+        distribution=shape.distribution,
+        communication_backend=shape.communication_backend,
+        parameter_servers=shape.parameter_servers,
+        process_count_per_instance=shape.process_count_per_instance,
+        instance_count=shape.instance_count,
+        compute=compute,
+        timeout_s=shape.timeout_s,
+        name=name(job, "name"),
+        display_name=_display_name(job),
+        experiment_name=name(job, "experiment_name") or "Default",
+        description=text(job, "description", ()),
+        tags=texts(job, "tags"),
+        properties=_properties(job, variables),
+        parent_job_name=name(job, "parent_job_name"),
+        job_tier=shape.job_tier,
+        priority=shape.priority,
+        notices=(*compute_notices, *shape.notices),
+    )
+
+
+def _is_command(job: Mapping[str, Any]) -> None:
+    if job.get("type") is not None:
+        served(job, "type", (), "type", "command")
+        return
+    for sign, kind in _SIGNS.items():
+        if sign in job and not job.get("command"):
+            note = next(key.note for key in keys.values("type") if key.value == kind)
+            raise InvalidSpec(
+                f"this is a {kind} job, which is not served", note, code="not_served", at=(sign,)
+            )
+
+
+def _command(
+    job: Mapping[str, Any], inputs: Mapping[str, Input], outputs: Mapping[str, Output]
+) -> str:
+    command = text(job, "command", ())
+    if not command.strip():
+        raise InvalidSpec(
+            "the job has no `command`",
+            "say what to run, for example `command: python train.py`",
+            at=("command",) if "command" in job else (),
+        )
+    if "\0" in command:
+        raise InvalidSpec("the command holds a NUL character", "remove it", at=("command",))
+    always = _OPTIONAL.sub("", command)
+    if "$[[" in always:
+        raise InvalidSpec(
+            "the command opens `$[[` and does not close it", "end it with `]]`", at=("command",)
+        )
+    if "${{" in _EXPRESSION.sub("", command):
+        raise InvalidSpec(
+            "the command opens `${{` and does not close it", "end it with `}}`", at=("command",)
+        )
+    for expression in _EXPRESSION.findall(command):
+        _check_form(expression)
+    known = {"inputs": list(inputs), "outputs": list(outputs)}
+    for expression in _EXPRESSION.findall(always):
+        kind, wanted = _OURS.match(expression).groups()  # type: ignore[union-attr]
+        if wanted not in known[kind]:
+            near = nearest(wanted, known[kind])
+            raise InvalidSpec(
+                f"the command uses `${{{{{kind}.{wanted}}}}}`, and the job has no such {kind[:-1]}",
+                f"did you mean `{near}`?" if near else f"add `{wanted}` under `{kind}`",
+                at=("command",),
+            )
+    return command
+
+
+def _check_form(expression: str) -> None:
+    if _OURS.match(expression):
+        return
+    head, _, rest = expression.partition(".")
+    hint = "use `${{inputs.<name>}}` or `${{outputs.<name>}}`"
+    near = nearest(head, ("inputs", "outputs"))
+    if head == "parent":
+        hint = f"`parent` is for steps of a pipeline; {hint}"
+    elif head == "search_space":
+        hint = f"`search_space` is for sweeps; {hint}"
+    elif near and rest:
+        hint = f"did you mean `${{{{{near}.{rest}}}}}`?"
+    raise InvalidSpec(
+        f"`${{{{{expression[:80]}}}}}` is no expression of a job's command", hint, at=("command",)
+    )
+
+
+def _compute(job: Mapping[str, Any]) -> tuple[str, Sequence[str]]:
+    written = text(job, "compute", ()).strip()
+    wanted = written.removeprefix("azureml:")
+    long = re.match(r"^/?/?subscriptions/.+/computes/([^/]+)\Z", wanted)
+    wanted = long[1] if long else wanted
+    if wanted.lower() == _SERVERLESS:
+        return "local", [f"`compute: {written}` is this machine's compute `local`"]
+    return wanted or "local", ()
+
+
+def _environment(job: Mapping[str, Any]) -> str | dict[str, Any]:
+    value = job.get("environment")
+    if isinstance(value, str) and value.strip():
+        return value.strip()
+    if isinstance(value, Mapping):
+        return {str(key): content for key, content in value.items()}
+    if value is None or value == "":
+        raise InvalidSpec(
+            "the job has no `environment`",
+            "write `environment: python` for plain Python, or list packages under "
+            "`environment: {pip_requirements: requirements.txt}`",
+            at=("environment",) if "environment" in job else (),
+        )
+    raise InvalidSpec(
+        "`environment` must be a name or a mapping",
+        "for example `environment: python` or `environment: {conda_file: environment.yml}`",
+        at=("environment",),
+    )
+
+
+def _variables(job: Mapping[str, Any]) -> dict[str, str]:
+    values = texts(job, "environment_variables")
+    for variable, value in values.items():
+        if not _VARIABLE.match(variable):
+            raise InvalidSpec(
+                f"`{variable[:80]}` is no name for an environment variable",
+                "letters, digits and underscores, no digit first",
+                at=("environment_variables", variable),
+            )
+        if "\0" in value:
+            raise InvalidSpec(
+                f"the value of `{variable}` holds a NUL character",
+                "remove it",
+                at=("environment_variables", variable),
+            )
+    return values
+
+
+def _properties(job: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, str]:
+    properties = texts({"properties": secrets.read(job, variables)}, "properties")
+    own_properties.check(properties)
+    retry.read(properties)
+    watch_properties.read(properties)
+    own_properties.log_quota_mb(properties)
+    own_properties.preflight(properties)
+    rehearsal.read(properties)
+    return properties
+
+
+def _display_name(job: Mapping[str, Any]) -> str:
+    shown = text(job, "display_name", ())
+    if len(shown) > 255:
+        raise InvalidSpec(
+            "`display_name` is longer than 255 characters", "shorten it", at=("display_name",)
+        )
+    return shown

@@ -1,0 +1,272 @@
+"""Every key of a job file, and what becomes of it.
+
+Owns: the one table of keys and enum values with their verdicts; the page of it in the docs.
+Leaves: reading values to job_spec.py and its neighbours.
+Always: a key is honoured, satisfied by what is there anyway, or refused by name; never ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from torchyard.jobs.spec import own_properties
+
+Verdict = Literal["honoured", "satisfied", "refused"]
+
+
+@dataclass(frozen=True)
+class Key:
+    """`path` has dots between keys and `*` for a name the user gives.
+
+    `value` is one value of an enum key, empty for the key itself. The note of a refused one says
+    what to do instead.
+    """
+
+    path: str
+    verdict: Verdict
+    note: str
+    value: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition(".")[2]
+
+    @property
+    def parent(self) -> str:
+        return self.path.rpartition(".")[0]
+
+
+_H: Verdict = "honoured"
+_S: Verdict = "satisfied"
+_R: Verdict = "refused"
+
+_READ_ONLY = "it is the server's to write: remove it"
+_RAY = "`type: ray` is not served"
+_NO_CONTAINER = "no container is run: remove it"
+_SERVICES = (
+    "nothing is served from inside a job; the job runs on a machine of yours: log in there, and "
+    "point TensorBoard or an editor at what `yard job download` brings"
+)
+
+TABLE: tuple[Key, ...] = (
+    Key("$schema", _S, "for editors; not read"),
+    Key("type", _H, "may be left out", "command"),
+    Key("type", _R, "submit its trials as jobs of `type: command`", "sweep"),
+    Key("type", _R, "submit its steps as jobs of `type: command`", "pipeline"),
+    Key("type", _R, "run the framework from the command of a `type: command` job", "spark"),
+    Key("type", _R, "run your own training as a `type: command` job", "automl"),
+    Key("type", _R, "submit its steps as jobs of `type: command`", "parallel"),
+    Key("type", _R, "name the data as an input of a `type: command` job", "import"),
+    Key("type", _R, "name the data as an input of a `type: command` job", "data_transfer"),
+    Key("name", _H, "the job's own name, once in a workspace; made up when left out"),
+    Key("display_name", _H, "what lists show; the name when left out"),
+    Key("experiment_name", _H, "default: the name of the working folder"),
+    Key("description", _H, ""),
+    Key("tags", _H, "texts and numbers"),
+    Key("properties", _H, "texts and numbers; git's are added by the client"),
+    Key("command", _H, "runs in a shell; several lines and `$[[ … ]]` are fine"),
+    Key("code", _H, "a folder or file here, or a git URL; a snapshot is taken"),
+    Key("environment", _H, "a reference, `file:<path>`, or inline as below"),
+    Key("environment.image", _H, "images that mean plain Python take no engine; others do"),
+    Key("environment.conda_file", _H, "Python, pip and conda packages; a path or the content"),
+    Key("environment.pip_requirements", _H, "ours: a path, or the lines themselves"),
+    Key("environment.build", _H, "built by podman or docker on the server's machine"),
+    Key("environment.build.path", _H, "the build context: a folder"),
+    Key("environment.build.dockerfile_path", _H, "`Dockerfile` when absent"),
+    Key("environment.os_type", _H, "", "linux"),
+    Key("environment.os_type", _R, "remove it: nodes run Linux", "windows"),
+    Key("environment.name", _S, "an environment is known by its content"),
+    Key("environment.version", _S, "an environment is known by its content"),
+    Key("environment.description", _S, "said of it only"),
+    Key("environment.tags", _S, "said of it only"),
+    Key("environment.properties", _S, "said of it only"),
+    Key("environment.inference_config", _S, "for endpoints; a job needs none"),
+    Key("environment.datastore", _S, "definitions travel with the job"),
+    Key("environment_variables", _H, "win over the platform's own"),
+    Key("distribution.type", _H, "one process a GPU, with torch's variables set", "pytorch"),
+    Key("distribution.type", _H, "one mpirun over all nodes, which need Open MPI", "mpi"),
+    Key("distribution.type", _H, "one process a task, with TF_CONFIG set", "tensorflow"),
+    Key(
+        "distribution.type",
+        _R,
+        "remove `distribution` and start Ray in your command with `ray.init()`",
+        "ray",
+    ),
+    Key("distribution.process_count_per_instance", _H, "default 1"),
+    Key(
+        "distribution.communication_backend",
+        _H,
+        "ours: `nccl` or `gloo`, checked against the nodes before the ranks start; `type: pytorch`",
+    ),
+    Key("distribution.worker_count", _H, "of `type: tensorflow`; default: one a node"),
+    Key("distribution.parameter_server_count", _H, "of `type: tensorflow`; default 0"),
+    Key("distribution.port", _R, _RAY),
+    Key("distribution.address", _R, _RAY),
+    Key("distribution.include_dashboard", _R, _RAY),
+    Key("distribution.dashboard_port", _R, _RAY),
+    Key("distribution.head_node_additional_args", _R, _RAY),
+    Key("distribution.worker_node_additional_args", _R, _RAY),
+    Key("compute", _H, "`azureml:<name>` or `<name>`; `local` when left out; `serverless` is it"),
+    Key("resources.instance_count", _H, "default 1"),
+    Key("resources.instance_type", _S, "nodes are what the compute has; said on the job"),
+    Key("resources.shm_size", _S, "processes have all of the machine's `/dev/shm`"),
+    Key("resources.docker_args", _R, _NO_CONTAINER),
+    Key("resources.properties", _R, "they are for Azure's own schedulers: remove them"),
+    Key("resources.locations", _R, "nodes are where your machines are: remove it"),
+    Key(
+        "resources.max_instance_count",
+        _R,
+        "the number of nodes does not grow while a job runs: give `instance_count`",
+    ),
+    Key("limits.timeout", _H, "seconds from the start of the ranks; 0 is none"),
+    Key("inputs.*", _H, "a number, a text, true or false; null leaves the input unset"),
+    Key("inputs.*.value", _H, "the same, written long"),
+    Key("inputs.*.path", _H, "here, a datastore, an asset, another job's output, a URL"),
+    Key("inputs.*.type", _H, "the default", "uri_folder"),
+    Key("inputs.*.type", _H, "", "uri_file"),
+    Key("inputs.*.type", _H, "a folder with an `MLTable`", "mltable"),
+    Key("inputs.*.type", _H, "`path` may be `azureml:<model>:<version>`", "custom_model"),
+    Key("inputs.*.type", _H, "`path` may be `azureml:<model>:<version>`", "mlflow_model"),
+    Key("inputs.*.type", _H, "`path` may be `azureml:<model>:<version>`", "triton_model"),
+    Key("inputs.*.type", _H, "with `value`", "string"),
+    Key("inputs.*.type", _H, "with `value`", "integer"),
+    Key("inputs.*.type", _H, "with `value`", "number"),
+    Key("inputs.*.type", _H, "with `value`", "boolean"),
+    Key("inputs.*.mode", _H, "the default; refuses writes", "ro_mount"),
+    Key("inputs.*.mode", _H, "a copy of the node's own", "download"),
+    Key("inputs.*.mode", _H, "the command gets the URI", "direct"),
+    Key("inputs.*.mode", _H, "`type: mltable` whose files lie beside it", "eval_mount"),
+    Key("inputs.*.mode", _H, "`type: mltable` whose files lie beside it", "eval_download"),
+    Key("inputs.*.mode", _R, "an input is only read: declare it under `outputs`", "rw_mount"),
+    Key("inputs.*.mode", _R, "an input is only read: declare it under `outputs`", "upload"),
+    Key(
+        "inputs.*.path_on_compute",
+        _R,
+        "use `${{inputs.<name>}}` in the command: it stands for the path",
+    ),
+    Key("inputs.*.datastore", _S, "uploads are kept by content, for every datastore"),
+    Key("outputs.*", _H, "null takes the defaults"),
+    Key("outputs.*.type", _H, "the default", "uri_folder"),
+    Key("outputs.*.type", _H, "", "uri_file"),
+    Key("outputs.*.type", _H, "", "mltable"),
+    Key("outputs.*.type", _H, "", "custom_model"),
+    Key("outputs.*.type", _H, "", "mlflow_model"),
+    Key("outputs.*.type", _H, "", "triton_model"),
+    Key("outputs.*.mode", _H, "the default", "rw_mount"),
+    Key("outputs.*.mode", _H, "", "upload"),
+    Key("outputs.*.mode", _H, "the command gets the URI", "direct"),
+    Key("outputs.*.mode", _H, "as `rw_mount`", "mount"),
+    Key(
+        "outputs.*.path",
+        _H,
+        "`azureml://datastores/…`, with `${{name}}`, `${{output_name}}`, `${{default_datastore}}`",
+    ),
+    Key("outputs.*.name", _H, "registers the output when the job has completed"),
+    Key("outputs.*.version", _H, "of what `name` registers; the next one when left out"),
+    Key("services", _R, _SERVICES),
+    Key("services.*.type", _R, "with `services`"),
+    Key("services.*.port", _R, "with `services`"),
+    Key("services.*.nodes", _R, "with `services`"),
+    Key("services.*.log_dir", _R, "with `services`"),
+    Key("services.*.ssh_public_keys", _R, "with `services`"),
+    Key("services.*.properties", _R, "with `services`"),
+    Key("identity.type", _S, "a job acts with its owner's rights", "user_identity"),
+    Key("identity.type", _S, "a job gets a token of its own", "aml_token"),
+    Key("identity.type", _R, "remove it: there is no Azure identity to act as", "managed"),
+    Key("identity.type", _R, "remove it: there is no Azure identity to act as", "managed_identity"),
+    Key("identity.client_id", _R, "remove it: there is no Azure identity to act as"),
+    Key("identity.object_id", _R, "remove it: there is no Azure identity to act as"),
+    Key("identity.msi_resource_id", _R, "remove it: there is no Azure identity to act as"),
+    Key("queue_settings.job_tier", _H, "may be preempted by any other job; comes last", "spot"),
+    Key("queue_settings.job_tier", _S, "nobody but spot jobs is preempted", "basic"),
+    Key("queue_settings.job_tier", _S, "nobody but spot jobs is preempted", "standard"),
+    Key("queue_settings.job_tier", _S, "nobody but spot jobs is preempted", "premium"),
+    Key("queue_settings.priority", _H, "the default", "medium"),
+    Key("queue_settings.priority", _H, "after all others of its cluster", "low"),
+    Key("queue_settings.priority", _H, "before all others of its cluster", "high"),
+    Key("parent_job_name", _H, "a job of the same workspace"),
+    Key("id", _R, _READ_ONLY),
+    Key("status", _R, _READ_ONLY),
+    Key("creation_context", _R, _READ_ONLY),
+    Key("log_files", _R, _READ_ONLY),
+    Key("parameters", _R, _READ_ONLY),
+)
+
+
+@cache
+def below(parent: str) -> dict[str, Key]:
+    """The keys that may stand directly below `parent`, by name; with one key's own verdict.
+
+    A key of which only deeper ones or values are in the table counts as honoured.
+    """
+    found: dict[str, Key] = {}
+    start = f"{parent}." if parent else ""
+    for key in TABLE:
+        if not key.path.startswith(start):
+            continue
+        name, _, rest = key.path[len(start) :].partition(".")
+        whole = not rest and not key.value
+        if whole or name not in found:
+            found[name] = key if whole else Key(f"{start}{name}", _H, "")
+    return found
+
+
+def values(path: str) -> list[Key]:
+    """The values of an enum key, as the table lists them."""
+    return [key for key in TABLE if key.path == path and key.value]
+
+
+def homes(name: str) -> list[str]:
+    """Where else a key of that name stands."""
+    found = [key.parent for key in TABLE if key.name == name and key.parent]
+    return list(dict.fromkeys(found))
+
+
+def page() -> str:
+    """The page of the docs."""
+    lines = [
+        "# The job file, key by key",
+        "",
+        "Made from the table in `src/torchyard/jobs/spec/keys.py` by "
+        "`python -m torchyard.jobs.spec.keys`; edit that, not this.",
+        "",
+        "*honoured*: it does what it says. *satisfied*: what it asks for is so anyway. *refused*: "
+        "the job is not accepted, and the message says what to do instead. Any other key is "
+        "refused as unknown, with the nearest one that there is. Values of a fixed set are read "
+        "in any case, with `_`, `-` or in camelCase.",
+    ]
+    for title, rows in _sections():
+        lines += ["", f"## {title}", "", "| key | verdict | |", "|---|---|---|"]
+        lines += [_line(key) for key in rows]
+    lines += [
+        "",
+        "## Properties that torchyard reads",
+        "",
+        "Any other below `torchyard.` is refused; the rest of `properties` is yours.",
+        "",
+        "| property | says |",
+        "|---|---|",
+    ]
+    lines += [f"| `{name}` | {says} |" for name, says in own_properties.TABLE.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _sections() -> list[tuple[str, Sequence[Key]]]:
+    groups: dict[str, list[Key]] = {"The job": []}
+    for key in TABLE:
+        top, dot, _ = key.path.partition(".")
+        groups.setdefault(f"`{top}`" if dot else "The job", []).append(key)
+    return list(groups.items())
+
+
+def _line(key: Key) -> str:
+    path = key.path.replace("*", "<name>")
+    shown = f"`{path}: {key.value}`" if key.value else f"`{path}`"
+    return f"| {shown} | {key.verdict} | {key.note.replace('|', chr(92) + '|')} |"
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -1,0 +1,85 @@
+"""Whether a job is rehearsed: a script written for GPUs, run on a machine's CPU.
+
+Owns: who asks for it and who wins, what is recorded on such a job, how many GPUs its script sees.
+Leaves: the rehearsal itself to worker/rehearsal_*.py, sizes to compute/.
+Always: a job is rehearsed only when its own property or its workspace's setting says so, the
+property first; it carries a property, a tag and a notice that tell of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torchyard.base.errors import InvalidSpec
+from torchyard.jobs.records.types import Job
+from torchyard.workspaces.types import Workspace
+
+PROPERTY = "torchyard.rehearse_on_cpu"
+TAG = "torchyard.rehearsal"
+_MODE = "cpu"
+_NOTICE = (
+    "rehearsal on CPU, asked for by {whom}: cuda devices become the CPU and nccl becomes gloo; "
+    "its times and memory say nothing of a GPU's"
+)
+
+
+def read(properties: Mapping[str, str]) -> bool | None:
+    """What a job's own properties say; None when they say nothing.
+
+    Raises:
+        InvalidSpec: neither true nor false.
+    """
+    written = properties.get(PROPERTY)
+    if written is None:
+        return None
+    if written.lower() not in ("true", "false"):
+        raise InvalidSpec(
+            f"`{PROPERTY}` is `{written[:50]}`", "true or false", at=("properties", PROPERTY)
+        )
+    return written.lower() == "true"
+
+
+def is_asked(properties: Mapping[str, str], workspace: Workspace) -> bool:
+    """Whether a job with these properties will be rehearsed in this workspace.
+
+    Raises:
+        InvalidSpec: the property is neither true nor false.
+    """
+    own = read(properties)
+    return workspace.rehearse_on_cpu if own is None else own
+
+
+def is_rehearsed(job: Job) -> bool:
+    """Whether this job was taken as one; a later change of its workspace changes nothing."""
+    return job.properties.get(PROPERTY) == "true"
+
+
+def recorded(
+    properties: Mapping[str, str], tags: Mapping[str, str], asked: bool
+) -> tuple[dict[str, str], dict[str, str]]:
+    """A job's properties and tags as they are written down."""
+    if not asked:
+        return dict(properties), dict(tags)
+    return {**properties, PROPERTY: "true"}, {**tags, TAG: _MODE}
+
+
+def notices(properties: Mapping[str, str], workspace: Workspace) -> list[str]:
+    """What the user is told at the job's start; nothing when it is no rehearsal."""
+    if not is_asked(properties, workspace):
+        return []
+    whom = "the job" if read(properties) else f"workspace `{workspace.name}`"
+    return [_NOTICE.format(whom=whom)]
+
+
+def mode(job: Job) -> str:
+    """`cpu` for a rehearsed job, else empty."""
+    return _MODE if is_rehearsed(job) else ""
+
+
+def gpus(job: Job, of_a_node: int | None) -> int:
+    """How many GPUs the script of a rehearsed job sees on its node; 0 when it is none.
+
+    Args:
+        of_a_node: what the compute's size has; None or 0 when it has none.
+    """
+    return max(job.processes_per_node, of_a_node or 0) if is_rehearsed(job) else 0

@@ -1,0 +1,109 @@
+"""What a job file says of processes, nodes and the rights of a job.
+
+Owns: resources, limits, identity and queue settings.
+Leaves: distribution to distribution.py; whether the compute has that many nodes to
+jobs/actions.py.
+Always: what can't be kept is refused; what is kept by other means is told as a notice when the
+user could think otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torchyard.base.errors import InvalidSpec
+from torchyard.jobs.spec import distribution as spec_distribution
+from torchyard.jobs.spec.values import At, count, mapping, section, served, text
+
+_SHM_SIZE = re.compile(r"^\d+(?:\.\d+)?[bkmg]\Z", re.IGNORECASE)
+_BACKENDS = ("nccl", "gloo")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How many nodes and processes; `distribution` is pytorch, mpi, tensorflow or empty."""
+
+    distribution: str
+    process_count_per_instance: int
+    instance_count: int
+    timeout_s: float
+    notices: tuple[str, ...]
+    job_tier: str = "standard"
+    priority: str = "medium"
+    communication_backend: str = ""
+    parameter_servers: int = 0
+
+
+def read(job: Mapping[str, Any]) -> Shape:
+    """
+    Raises:
+        InvalidSpec: what is wrong or not served, and where.
+    """
+    resources = section(job, "resources")
+    nodes = count(resources, "instance_count", ("resources",), 1)
+    notices = []
+    size = text(resources, "instance_type", ("resources",))
+    if size:
+        notices.append(
+            f"`resources.instance_type: {size}` chooses nothing: the nodes of the compute are "
+            "what they are"
+        )
+    _shm_size(resources)
+    limits = section(job, "limits")
+    distribution = spec_distribution.read(job, nodes)
+    _identity(job)
+    job_tier, priority = _queue_settings(job)
+    return Shape(
+        distribution.kind,
+        distribution.processes,
+        nodes,
+        float(count(limits, "timeout", ("limits",), 0, least=0)),
+        tuple(notices + [distribution.notice] * bool(distribution.notice)),
+        job_tier,
+        priority,
+        _backend(job),
+        distribution.parameter_servers,
+    )
+
+
+def _backend(job: Mapping[str, Any]) -> str:
+    """What the ranks talk by, in any case as v1's PyTorchConfiguration has it; empty for unsaid."""
+    at: At = ("distribution",)
+    written = text(section(job, "distribution"), "communication_backend", at)
+    if written and written.lower() not in _BACKENDS:
+        raise InvalidSpec(
+            f"`{written[:50]}` is no `communication_backend`",
+            "use `nccl` between GPUs or `gloo`, or leave it out",
+            at=(*at, "communication_backend"),
+        )
+    return written.lower()
+
+
+def _shm_size(resources: Mapping[str, Any]) -> None:
+    written = text(resources, "shm_size", ("resources",))
+    if written and not _SHM_SIZE.match(written.strip()):
+        raise InvalidSpec(
+            f"`{written}` is no `shm_size`",
+            "a number and one of b, k, m, g: `2g`",
+            at=("resources", "shm_size"),
+        )
+
+
+def _identity(job: Mapping[str, Any]) -> None:
+    if job.get("identity"):
+        body = mapping(job["identity"], ("identity",), "`identity`")
+        served(body, "type", ("identity",), "identity.type", "aml_token")
+        section(job, "identity")
+
+
+def _queue_settings(job: Mapping[str, Any]) -> tuple[str, str]:
+    """Tier and priority."""
+    at: At = ("queue_settings",)
+    body = section(job, "queue_settings")
+    return (
+        served(body, "job_tier", at, "queue_settings.job_tier", "standard"),
+        served(body, "priority", at, "queue_settings.priority", "medium"),
+    )

@@ -1,0 +1,184 @@
+"""Whether a job that failed is tried again.
+
+Owns: the policy a job asks for by its properties, and what it says of one failure.
+Leaves: queueing the job again to attempts/endings.py, starting it to http/scheduler.py, causes to
+the worker.
+Always: decided from what is stored of the attempt, so that a server started anew decides alike;
+nothing is tried again that a person or a limit ended.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from torchyard.base.errors import InvalidSpec
+from torchyard.jobs.spec import own_properties
+
+_ON = "torchyard.retry.on"
+_NEVER = "torchyard.retry.never"
+_ELSEWHERE = "torchyard.retry.elsewhere"
+_LONGEST_PAUSE_S = 3600.0
+_MOST_ATTEMPTS = 100
+# They come again, however often they are tried.
+HOPELESS = (
+    "cuda_out_of_memory",
+    "cuda_missing",
+    "import_failed",
+    "syntax_error",
+    "command_not_found",
+    "not_executable",
+    "shell_syntax",
+    "script_missing",
+    "usage_error",
+    "upload_refused",
+    "output_unreadable",
+    "input_unreadable",
+    "unknown_placeholder",
+)
+# Somebody meant them.
+_MEANT = ("canceled", "timeout", "stopped")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What is known of how an attempt failed; `printed` are the patterns of its policy that the end
+    of what its ranks printed has.
+    """
+
+    code: str
+    exit_code: int
+    printed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Matcher:
+    """One word of a policy: an exit code, a signal's number, a pattern, or an error's code."""
+
+    kind: str
+    exit_code: int = 0
+    pattern: str = ""
+    code: str = ""
+
+    def fits(self, failure: Failure) -> bool:
+        if self.kind == "log":
+            return self.pattern in failure.printed
+        if self.kind == "code":
+            return failure.code == self.code
+        return failure.exit_code == self.exit_code
+
+
+@dataclass(frozen=True)
+class Policy:
+    """`on` empty: every failure that `never` does not name."""
+
+    max_attempts: int = 1
+    backoff_s: float = 10.0
+    on: tuple[Matcher, ...] = ()
+    never: tuple[Matcher, ...] = ()
+    elsewhere: tuple[Matcher, ...] = ()
+
+    @property
+    def patterns(self) -> list[str]:
+        """What is to be looked for in the logs."""
+        matchers = (*self.on, *self.never, *self.elsewhere)
+        return list(dict.fromkeys(one.pattern for one in matchers if one.kind == "log"))
+
+
+@dataclass(frozen=True)
+class Decision:
+    """`pause_s` before the next attempt; `elsewhere`: not on the nodes that failed."""
+
+    pause_s: float
+    elsewhere: bool = False
+
+
+def read(properties: Mapping[str, str]) -> Policy:
+    """
+    Raises:
+        InvalidSpec: a value is not understood.
+    """
+    asked = [key for key in properties if key.startswith("torchyard.retry.")]
+    most = own_properties.count(properties, "torchyard.retry.max_attempts", 1, 1, _MOST_ATTEMPTS)
+    if asked and most == 1 and asked != ["torchyard.retry.max_attempts"]:
+        raise InvalidSpec(
+            f"`{asked[0]}` says how to try again, and the job is tried once",
+            "add `torchyard.retry.max_attempts: 3` to the properties",
+            at=("properties", asked[0]),
+        )
+    never = _matchers(properties, _NEVER)
+    if _NEVER not in properties:
+        never = tuple(Matcher("code", code=code) for code in HOPELESS)
+    return Policy(
+        most,
+        own_properties.number(properties, "torchyard.retry.backoff_s", 10.0, 0.0, _LONGEST_PAUSE_S),
+        _matchers(properties, _ON),
+        never,
+        _matchers(properties, _ELSEWHERE),
+    )
+
+
+def decide(policy: Policy, attempt: int, failure: Failure) -> Decision | None:
+    """What follows the failed attempt number `attempt`, counted from 1; None: the job has failed.
+
+    What `on` or `elsewhere` names is tried again even if the default of `never` names it too.
+    """
+    if attempt >= policy.max_attempts or failure.code in _MEANT:
+        return None
+    elsewhere = _any(policy.elsewhere, failure)
+    wanted = elsewhere or _any(policy.on, failure)
+    if not wanted and (policy.on or _any(policy.never, failure)):
+        return None
+    pause_s = min(_LONGEST_PAUSE_S, policy.backoff_s * 2.0 ** (attempt - 1))
+    return Decision(pause_s, elsewhere)
+
+
+def _any(matchers: Iterable[Matcher], failure: Failure) -> bool:
+    return any(matcher.fits(failure) for matcher in matchers)
+
+
+def _matchers(properties: Mapping[str, str], key: str) -> tuple[Matcher, ...]:
+    return tuple(_matcher(key, word) for word in _words(properties, key))
+
+
+def _words(properties: Mapping[str, str], key: str) -> Sequence[str]:
+    written = properties.get(key, "")
+    if written.strip().startswith("["):
+        return own_properties.words(properties, key)
+    # A comma inside /…/ is the pattern's own.
+    return [
+        word.strip() for word in re.findall(r"(?:/(?:\\.|[^/])*/|[^,/])+", written) if word.strip()
+    ]
+
+
+def _matcher(key: str, word: str) -> Matcher:
+    kind, _, rest = word.partition(" ")
+    rest = rest.strip()
+    try:
+        if kind == "exit":
+            return Matcher("exit", exit_code=int(rest))
+        if kind == "signal":
+            number = int(rest) if rest.isdigit() else signal.Signals[_signal(rest)].value
+            return Matcher("signal", exit_code=128 + number)
+        if kind == "log" and len(rest) > 2 and rest[0] == rest[-1] == "/":
+            return Matcher("log", pattern=re.compile(rest[1:-1], re.MULTILINE).pattern)
+    except (ValueError, KeyError, re.error) as error:
+        raise _not_understood(key, word, f": {error}") from error
+    if re.fullmatch(r"[a-z][a-z0-9_]*", word):
+        return Matcher("code", code=word)
+    raise _not_understood(key, word)
+
+
+def _signal(name: str) -> str:
+    return name.upper() if name.upper().startswith("SIG") else f"SIG{name.upper()}"
+
+
+def _not_understood(key: str, word: str, why: str = "") -> InvalidSpec:
+    return InvalidSpec(
+        f"`{key}` has `{word[:80]}`, which is not understood{why}",
+        "write `exit 75`, `signal SIGKILL`, `log /a pattern/` or an error's code as "
+        "`yard job show` gives it, separated by commas",
+        at=("properties", key),
+    )

@@ -1,0 +1,179 @@
+"""Values of a job file: texts, numbers, names, choices, and the words when they are wrong.
+
+Owns: checking one value, or the keys of one mapping against the table of keys.
+Leaves: what the values mean to job_spec.py and its neighbours.
+Always: an error says where by `at`, and gives the nearest right word when there is one.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.jobs.spec import keys
+
+NAME = re.compile(r"^[a-zA-Z0-9][\w-]{0,254}\Z", re.ASCII)
+
+At = tuple[str | int, ...]
+
+
+def mapping(value: Any, at: At, what: str) -> Mapping[Any, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidSpec(
+            f"{what} must be a mapping of keys to values", f"not {_kind(value)}", at=at
+        )
+    return value
+
+
+def section(job: Mapping[Any, Any], key: str) -> Mapping[Any, Any]:
+    """The mapping below a key of the job, its keys checked; empty when it is left out."""
+    body = mapping(job.get(key) or {}, (key,), f"`{key}`")
+    known_keys(body, key, (key,))
+    return body
+
+
+def known_keys(body: Mapping[Any, Any], path: str, at: At) -> None:
+    """Every key of `body` is in the table below `path` and not refused there."""
+    known = keys.below(path)
+    for key, value in body.items():
+        found = known.get(key) if isinstance(key, str) else None
+        if found is None:
+            raise _unknown(str(key), list(known), path, at)
+        if found.verdict == "refused" and value not in (None, "", [], {}, False):
+            shown = ".".join([*map(str, at), str(key)])
+            raise InvalidSpec(
+                f"`{shown}` is not served", found.note, code="not_served", at=(*at, str(key))
+            )
+
+
+def text(body: Mapping[Any, Any], key: str, at: At, default: str = "") -> str:
+    value = body.get(key)
+    if value is None:
+        return default
+    if not isinstance(value, str):
+        raise InvalidSpec(
+            f"`{key}` must be text, not {_shown(value)}",
+            f"put it in quotes: `{key}: '{value}'`"
+            if isinstance(value, int | float)
+            else f"write `{key}: …` with a text behind it",
+            at=(*at, key),
+        )
+    return value
+
+
+def name(body: Mapping[Any, Any], key: str, at: At = ()) -> str:
+    value = text(body, key, at)
+    if value and not NAME.match(value):
+        raise InvalidSpec(
+            f"`{value[:80]}` is no valid `{key}`",
+            "up to 255 letters, digits, `_` and `-`, beginning with a letter or digit",
+            at=(*at, key),
+        )
+    return value
+
+
+def literal(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def texts(body: Mapping[Any, Any], key: str) -> dict[str, str]:
+    found = {}
+    for inner, value in mapping(body.get(key) or {}, (key,), f"`{key}`").items():
+        if not isinstance(value, str | int | float):
+            raise InvalidSpec(
+                f"the value of `{key}.{inner}` must be text or a number, not {_kind(value)}",
+                f"write `{inner}: …` with a text or a number behind it",
+                at=(key, str(inner)),
+            )
+        found[str(inner)] = literal(value)
+    return found
+
+
+def count(body: Mapping[Any, Any], key: str, at: At, default: int, least: int = 1) -> int:
+    value = body.get(key)
+    if value is None:
+        return default
+    if isinstance(value, float) and math.isfinite(value) and value == int(value):
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InvalidSpec(
+            f"`{key}` must be a whole number of {least} or more, not {_shown(value)}",
+            f"for example `{key}: {max(least, 1)}`",
+            at=(*at, key),
+        )
+    return value
+
+
+def choice(body: Mapping[Any, Any], key: str, at: At, path: str, default: str) -> keys.Key:
+    """One of the table's values of `path`, refused ones too; matched in any case and in camelCase.
+
+    Raises:
+        InvalidSpec: there is no such value.
+    """
+    known = {found.value: found for found in keys.values(path)}
+    written = text(body, key, at, default) or default
+    plain = _plain(written)
+    for value, found in known.items():
+        if plain == _plain(value):
+            return found
+    near = nearest(written, list(known))
+    served = [value for value, found in known.items() if found.verdict != "refused"]
+    raise InvalidSpec(
+        f"`{written}` is no value of `{key}`",
+        f"did you mean `{near}`?" if near else f"use one of: {', '.join(served)}",
+        at=(*at, key),
+    )
+
+
+def served(body: Mapping[Any, Any], key: str, at: At, path: str, default: str) -> str:
+    """The same, and a refused value is an error; empty when both it and the default are."""
+    if not body.get(key) and not default:
+        return ""
+    found = choice(body, key, at, path, default)
+    if found.verdict == "refused":
+        raise refused(found, (*at, key))
+    return found.value
+
+
+def refused(found: keys.Key, at: At) -> InvalidSpec:
+    return InvalidSpec(
+        f"`{found.name}: {found.value}` is not served", found.note, code="not_served", at=at
+    )
+
+
+def _unknown(key: str, known: Sequence[str], path: str, at: At) -> InvalidSpec:
+    shown = ", ".join(sorted(one for one in known if not one.startswith(("$", "*"))))
+    near = nearest(key, [one for one in known if one != "*"])
+    homes = [home.replace("*", "<name>") for home in keys.homes(key) if home != path]
+    hint = f"known keys: {shown}"
+    if near and _plain(near) == _plain(key):
+        hint = f"did you mean `{near}`?"
+    elif path and key in keys.below(""):
+        hint = f"`{key}` stands at the top of the job file, not under `{at[0]}`"
+    elif homes:
+        hint = f"it belongs under `{homes[0]}`"
+    elif near:
+        hint = f"did you mean `{near}`?"
+    under = f" under `{'.'.join(map(str, at))}`" if at else ""
+    return InvalidSpec(f"unknown key `{key[:80]}`{under}", hint, at=(*at, key))
+
+
+def _plain(word: str) -> str:
+    return word.replace("_", "").replace("-", "").replace(" ", "").lower()
+
+
+def _shown(value: Any) -> str:
+    return _kind(value) if isinstance(value, Mapping | list) else f"`{str(value)[:80]}`"
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    return "nothing" if value is None else f"`{str(value)[:80]}`"

@@ -1,0 +1,54 @@
+"""What a job asks of the watch over its ranks, by its properties.
+
+Owns: reading `torchyard.hang_*` and `torchyard.rendezvous_timeout_s`.
+Leaves: watching to the worker.
+Always: left out means that nothing is watched for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.jobs.spec import own_properties
+
+_ACTIONS = ("dump", "fail")
+_ACTION = "torchyard.hang_action"
+_MOST_S = 30 * 86_400.0
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Fields are named as those of a LaunchPlan; 0 is off."""
+
+    rendezvous_timeout_s: float = 0.0
+    hang_after_s: float = 0.0
+    hang_action: str = "dump"
+
+
+def read(properties: Mapping[str, str]) -> Watched:
+    """
+    Raises:
+        InvalidSpec: a value is not understood.
+    """
+    action = properties.get(_ACTION, "dump")
+    if action not in _ACTIONS:
+        near = nearest(action, _ACTIONS)
+        raise InvalidSpec(
+            f"`{_ACTION}` is `{action[:50]}`",
+            f"did you mean `{near}`?" if near else f"use one of: {', '.join(_ACTIONS)}",
+            at=("properties", _ACTION),
+        )
+    hang_after_s = _seconds(properties, "torchyard.hang_after_s")
+    if _ACTION in properties and not hang_after_s:
+        raise InvalidSpec(
+            f"`{_ACTION}` says what to do after a silence, and none is watched for",
+            "add `torchyard.hang_after_s: 600` to the properties",
+            at=("properties", _ACTION),
+        )
+    return Watched(_seconds(properties, "torchyard.rendezvous_timeout_s"), hang_after_s, action)
+
+
+def _seconds(properties: Mapping[str, str], key: str) -> float:
+    return own_properties.number(properties, key, 0.0, 0.0, _MOST_S)

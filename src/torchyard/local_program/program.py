@@ -1,0 +1,368 @@
+"""The program of a local run: it runs SDK v1's script on the user's own machine.
+
+Owns: the order of a run there, its environment, its process.
+Leaves: inputs and outputs to files.py, shipping logs, and why a script failed, to the
+worker's modules, statuses to the server.
+Always: it outlives the client and its terminal; a server that is away is waited for, and the script
+never waits for it; the script ends with its program. Runs on Python 3.9 and later, with the
+standard library and the worker's modules.
+
+Source: azureml-core 1.61, `azureml/core/script_run.py`: `cancel` makes the file `killfile`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from torchyard.local_program import connection, files
+from torchyard.local_program.connection import RunLink, enough_after
+from torchyard.shared import secret_values
+from torchyard.shared.failures import Failure
+from torchyard.shared.masking import Masker
+from torchyard.shared.retry_delays import patiently
+from torchyard.worker.files import thin_environment
+from torchyard.worker.files.logs import LogShipper
+from torchyard.worker.in_rank import rank_hook
+from torchyard.worker.server.connection import AttemptOver, Refused
+from torchyard.worker.system import processes
+from torchyard.worker.system.memory_kills import MemoryKills
+
+LOG = "torchyard.log"
+_TASK, _KILL_FILE, _PRINTED = "task.json", "killfile", "std_log.txt"
+_LOG_NAME, _BUILD_LOG = "user_logs/std_log.txt", "azureml-logs/20_image_build_log.txt"
+_INPUT = re.compile(r"\$\{\{inputs\.(\w+)\}\}", re.ASCII)
+_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))", re.ASCII)
+_NOT_PASSED_ON = ("PYTHONHOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV")
+_BEGIN_S, _END_S = 600.0, 86_400.0
+_BEAT_EVERY_S, _LOOK_EVERY_S, _BUILD_EVERY_S = 10.0, 0.3, 1.0
+_GRACE_S = 5.0
+
+
+class Canceled(Exception):
+    """The user wants the run to end."""
+
+
+def main(folder: str) -> int:
+    """
+    Args:
+        folder: `azureml-setup` in the run's own folder.
+    """
+    setup = Path(folder)
+    if os.fork():
+        return 0
+    # Neither Ctrl-C in the client's terminal nor its end is the run's.
+    os.setsid()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with open(setup / LOG, "ab", buffering=0) as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    try:
+        return _run(setup)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+
+
+class Beat:
+    """Tells the server where the run is, and listens for a cancel, in a daemon thread."""
+
+    def __init__(self, link: RunLink, kill_file: Path) -> None:
+        self.canceled = threading.Event()
+        self.status = "Preparing"
+        self._link = link
+        self._kill_file = kill_file
+        self._over = threading.Event()
+        threading.Thread(target=self._run, name="beat", daemon=True).start()
+        threading.Thread(target=self._watch, name="kill-file", daemon=True).start()
+
+    def now(self, status: str) -> None:
+        """From now on it is this; told at once if the server is there."""
+        self.status = status
+        self._tell()
+
+    def raise_if_canceled(self) -> None:
+        if self.canceled.is_set():
+            raise Canceled
+
+    def stop(self) -> None:
+        self._over.set()
+
+    def _run(self) -> None:
+        while not self._over.wait(_BEAT_EVERY_S):
+            self._tell()
+
+    def _watch(self) -> None:
+        while not self._over.wait(_LOOK_EVERY_S):
+            if self._kill_file.exists():
+                self.canceled.set()
+                return
+
+    def _tell(self) -> None:
+        try:
+            told = self._link.call("POST", "/report", {"status": self.status})
+        except (AttemptOver, Refused) as error:
+            print(f"the server wants no more of this run: {error}")
+            self.canceled.set()
+        except OSError as error:
+            print(f"{time.ctime()}: the server is away: {error}")
+        else:
+            if told.get("status") == "Canceled":
+                self.canceled.set()
+
+
+def _run(setup: Path) -> int:
+    task = json.loads((setup / _TASK).read_text(encoding="utf-8"))
+    secret = connection.token(task["server"], os.environ)
+    if not secret:
+        print(f"the environment holds no token for {task['server']}: run `yard client-env`")
+        return 1
+    link = RunLink(task["server"], secret, task["path"])
+    told = patiently(
+        lambda: link.call("POST", "", {"machine": socket.gethostname()}), enough_after(_BEGIN_S)
+    )
+    variables: dict[str, str] = told["variables"]
+    masker = Masker(secret_values.written(secret_values.of_environment(variables, ())))
+    logs = LogShipper(link, setup, masker)
+    for name, file in ((_BUILD_LOG, setup / Path(_BUILD_LOG).name), (_LOG_NAME, setup / _PRINTED)):
+        logs.watch(file, name)
+    logs.watch_folder(setup.parent / "logs", "logs")
+    logs.start()
+    beat = Beat(link, setup / _KILL_FILE)
+    end: dict[str, Any] = {"status": "Completed", "exit_code": 0}
+    try:
+        _script(task, setup, link, beat, variables)
+    except Canceled:
+        end = {"status": "Canceled"}
+    except Failure as failure:
+        end = {"status": "Failed", "exit_code": failure.exit_code, "error": failure.to_dict()}
+    except Exception as error:
+        traceback.print_exc()
+        said = Failure("local_run", f"the run's program failed: {error!r}", f"see {setup / LOG}")
+        end = {"status": "Failed", "error": said.to_dict()}
+    try:
+        _deliver(task, setup, link, beat, logs, end)
+    finally:
+        beat.stop()
+        for name in ("inputs", "environment"):
+            shutil.rmtree(setup / name, ignore_errors=True)
+    return 0
+
+
+def _script(
+    task: Mapping[str, Any], setup: Path, link: RunLink, beat: Beat, variables: dict[str, str]
+) -> None:
+    """From the environment to the script's good end.
+
+    Raises:
+        Failure: it ended otherwise.
+        Canceled: the user ended it.
+    """
+    work = setup.parent
+    program, environment = _environment(task, setup, link, beat)
+    places = files.inputs(task, setup, link, beat.raise_if_canceled)
+    errors = setup / "errors"
+    own = errors / "rank-0"
+    own.mkdir(parents=True, exist_ok=True)
+    (work / "outputs").mkdir(exist_ok=True)
+    (work / "logs").mkdir(exist_ok=True)
+    given = {name: _with_inputs(text, places) for name, text in task["input_variables"].items()}
+    environment = {
+        "PYTHONUNBUFFERED": "1",
+        **environment,
+        **variables,
+        **given,
+        rank_hook.VARIABLE: str(own),
+    }
+    words = [_expanded(_with_inputs(one, places), environment) for one in task["arguments"]]
+    if task["command"]:
+        text = _with_inputs(task["command"], places)
+        command = ["/bin/bash", "-c", " ".join([text, *map(shlex.quote, words)])]
+    else:
+        command = [program, task["script"], *words]
+    memory = MemoryKills()
+    beat.now("Running")
+    beat.raise_if_canceled()
+    printed = setup / _PRINTED
+    with open(printed, "ab") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=work,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=_die_with_program,
+        )
+    try:
+        _wait(process, beat, task["limit_s"])
+    finally:
+        _end(process)
+    if process.returncode:
+        failure = _failure(process, work, printed, errors, memory)
+        if task["interpreter"] and failure.code == "import_failed":
+            failure.hint = own_python_hint(failure.hint, program)
+        raise failure
+
+
+def _wait(process: subprocess.Popen[bytes], beat: Beat, limit_s: float) -> None:
+    began = time.monotonic()
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_LOOK_EVERY_S)
+            return
+        beat.raise_if_canceled()
+        if limit_s and time.monotonic() - began > limit_s:
+            message = f"the run took longer than its limit of {limit_s:g} seconds"
+            raise Failure("timeout", message, "raise `max_run_duration_seconds`", 143)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the script and what it has started."""
+    for signum, wait_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, _GRACE_S)):
+        try:
+            os.killpg(process.pid, signum)
+        except (ProcessLookupError, PermissionError):
+            break
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(wait_s)
+    process.poll()
+
+
+def _die_with_program() -> None:
+    processes.die_with_parent(signal.SIGKILL)
+    for signum in (signal.SIGPIPE, signal.SIGINT, signal.SIGHUP):
+        signal.signal(signum, signal.SIG_DFL)
+
+
+def _failure(
+    process: subprocess.Popen[bytes], work: Path, printed: Path, errors: Path, memory: MemoryKills
+) -> Failure:
+    from torchyard.worker.diagnosis import diagnosis
+    from torchyard.worker.diagnosis.context import Scene
+    from torchyard.worker.launch.ranks import Rank, RankExit
+
+    signum = max(0, -process.returncode)
+    code = 128 + signum if signum else process.returncode
+    rank = Rank(0, 0, printed, _LOG_NAME)
+    exit = RankExit(rank, code, signum, process.pid, time.time())
+    found = diagnosis.look(exit, Scene(0, False, work, errors, memory)).failure
+    message = found.message.replace("rank 0 on node 0", "the script", 1)
+    details = {key: value for key, value in found.details.items() if key not in ("rank", "node")}
+    return Failure(found.code, message, found.hint, code, details)
+
+
+def own_python_hint(hint: str, program: str) -> str:
+    """What to do about a missing package, where no environment is built.
+
+    Args:
+        hint: as for a job; its first word in backquotes is the package.
+    """
+    found = re.search(r"`([^`]+)`", hint)
+    package = found[1] if found else "PACKAGE"
+    return f"install it: `{program} -m pip install {package}`"
+
+
+def _environment(
+    task: Mapping[str, Any], setup: Path, link: RunLink, beat: Beat
+) -> tuple[str, dict[str, str]]:
+    """(Python, variables that the script starts with)."""
+    if not task["interpreter"]:
+        return _built(setup, link, beat)
+    name = os.path.expanduser(task["interpreter"])
+    found = shutil.which(name) or (shutil.which("python3") if name == "python" else None)
+    if found is None:
+        raise Failure(
+            "no_interpreter",
+            f"`{name}` is no program of {socket.gethostname()}",
+            "name one by `environment.python.interpreter_path`",
+        )
+    hooks = setup / "environment"
+    thin_environment.put_hooks(hooks)
+    before = os.environ.get("PYTHONPATH")
+    path = f"{hooks}{os.pathsep}{before}" if before else str(hooks)
+    return found, {**os.environ, "PYTHONPATH": path}
+
+
+def _built(setup: Path, link: RunLink, beat: Beat) -> tuple[str, dict[str, str]]:
+    def ask(body: Mapping[str, Any]) -> dict[str, Any]:
+        return patiently(lambda: link.call("POST", "/environment", body), enough_after(_BEGIN_S))
+
+    told = ask({})
+    with open(setup / Path(_BUILD_LOG).name, "a", encoding="utf-8") as log:
+        while told["status"] == "building":
+            log.write(told["log"])
+            log.flush()
+            if not told["log"] and beat.canceled.wait(_BUILD_EVERY_S):
+                raise Canceled
+            told = ask({"offset": told["next_offset"]})
+        log.write(told.get("log", ""))
+    if told["status"] != "ready":
+        raise Failure("environment_failed", told["error"], told["hint"])
+    shared = Path(told["folder"])
+    if not (shared / "bin" / "python").exists():
+        raise Failure(
+            "environment_elsewhere",
+            f"the run's environment was built on the server's machine, in `{shared}`, and "
+            f"{socket.gethostname()} has no such folder",
+            "set `environment.python.user_managed_dependencies = True` to run in a Python of this "
+            "machine, or name a compute target",
+        )
+    with suppress(OSError):
+        # Held until this process ends, so that the environment stays.
+        kept = os.open(told["lock"], os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(kept, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    programs = thin_environment.create(shared, setup / "environment")
+    kept_variables = {key: text for key, text in os.environ.items() if key not in _NOT_PASSED_ON}
+    return str(programs / "python"), {
+        **kept_variables,
+        "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "VIRTUAL_ENV": str(programs.parent),
+    }
+
+
+def _deliver(
+    task: Mapping[str, Any],
+    setup: Path,
+    link: RunLink,
+    beat: Beat,
+    logs: LogShipper,
+    end: Mapping[str, Any],
+) -> None:
+    """Logs, outputs and the end, in this order, however long the server is away."""
+    try:
+        beat.now("Finalizing")
+        logs.finish(_END_S)
+        if task["keeps_outputs"]:
+            end = {**end, **files.outputs(setup.parent, link, end, enough_after(_END_S))}
+        patiently(lambda: link.call("POST", "/report", end), enough_after(_END_S))
+    except (AttemptOver, Refused) as error:
+        print(f"the server wants no more of this run: {error}")
+
+
+def _with_inputs(text: str, places: Mapping[str, str]) -> str:
+    return _INPUT.sub(lambda found: places.get(found[1], found[0]), text)
+
+
+def _expanded(text: str, variables: Mapping[str, str]) -> str:
+    return _VARIABLE.sub(lambda found: variables.get(found[1] or found[2], found[0]), text)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

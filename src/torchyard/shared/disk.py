@@ -1,0 +1,85 @@
+"""A node's disk that is full, or fails.
+
+Owns: which errors say so, the failure that a user is told.
+Leaves: the ranks' own writes to worker/diagnosis/causes.py.
+Always: such an error is no server that is away: trying again for ever would look like a hang.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import IO, Any
+
+from torchyard.shared.failures import Failure
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_BROKEN = frozenset({errno.EIO, errno.EROFS})
+# Room for a traceback.
+_TOLD_BYTES = 1 << 14
+# The folders of a node, as its own words name them.
+_PLACES = ("work", "inputs", "inputs-fetched", "outputs-named", "env", "tmp", "spool", "errors")
+
+
+class Words:
+    """A worker's log: what a full disk does not take is not worth the worker's life."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except OSError:
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError:
+            pass
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def is_to_blame(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno in _FULL | _BROKEN
+
+
+def suspected(found: Failure, folder: Path) -> Failure:
+    """Where no cause of a rank's end is known and its disk is full: it could not tell."""
+    if found.code != "rank_failed" or found.details.get("traceback"):
+        return found
+    try:
+        free = os.statvfs(folder)
+    except OSError:
+        return found
+    if free.f_bavail * free.f_frsize >= _TOLD_BYTES:
+        return found
+    return Failure(
+        "disk_full",
+        f"{found.message}; no space left on `scratch`, not even for its last words",
+        "write less, or make room: `yard gc --explain` says what can go",
+        found.exit_code,
+        found.details,
+    )
+
+
+def failure(error: BaseException) -> Failure | None:
+    """What to tell of it; None when the disk is not to blame."""
+    if not isinstance(error, OSError) or not is_to_blame(error):
+        return None
+    file = error.filename if isinstance(error.filename, str) else ""
+    place = next((part for part in reversed(file.split("/")) if part in _PLACES), "")
+    where = f"`scratch`, in the node's folder `{place}`" if place else "`scratch`, the node's disk"
+    if error.errno in _FULL:
+        return Failure(
+            "disk_full",
+            f"no space left on {where}",
+            "make room: `yard gc --explain` says what can go; then submit again",
+        )
+    return Failure(
+        "disk_failed", f"the disk of {where} fails: {error.strerror}", "see `dmesg` on that machine"
+    )

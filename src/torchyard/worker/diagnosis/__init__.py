@@ -1,0 +1,1 @@
+"""Why ranks ended or hang: artifacts, known causes, the root cause."""

@@ -1,0 +1,1 @@
+"""Code, inputs, outputs, logs and the thin environment of a node."""

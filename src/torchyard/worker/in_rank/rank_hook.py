@@ -1,0 +1,246 @@
+"""What every Python of a rank runs at its start, so that a bad end leaves a record.
+
+Owns: where Python tells of its end: excepthook, sys.exit, threads, faulthandler, atexit; noticing
+that SDK v1 is imported.
+Leaves: writing the record to rank_record.py, reading it to diagnosis/artifacts.py, what SDK v1
+still holds at the end to sdk_v1_exit.py.
+Always: nothing that the script prints, returns or exits with changes; whatever fails in here fails
+silently; without a rank's folder in the environment nothing is done. One thing is not left to
+happen: a Python that failed under MPI would wait in MPI_Finalize for ranks that wait for it. Runs
+on Python 3.6 and later and imports only what is built into the interpreter, because each Python of
+a job pays for it.
+"""
+
+import atexit
+import faulthandler
+import os
+import sys
+import time
+
+MYPY = False
+if MYPY:
+    from typing import Any
+
+VARIABLE = "TORCHYARD_ERRORS"
+RECORDER = "_torchyard_rank_record"
+_AZURE_EXIT = "_torchyard_azure_exit"
+_AZURE_CLIENT = "azureml._restclient.metrics_client"
+# A real-time signal that no library is known to use; asks for a stack of every thread.
+STACKS_SIGNAL = 57
+# High, so that the numbers a script gets are those it would get without us.
+_FIRST_DESCRIPTOR, _LAST_DESCRIPTOR = 200, 250
+
+
+class _Life:
+    """What this process knows of its own end."""
+
+    folder = ""
+    pid = 0
+    started = 0.0
+    dump = ""
+    recorded = False
+    failed = False
+    exit = None  # type: Any
+    # The script's own frame and how far it was when it called `sys.exit`.
+    at = None  # type: Any
+
+
+def install() -> None:
+    """Take note of how this process ends, if it belongs to a rank."""
+    try:
+        folder = os.environ.get(VARIABLE, "")
+        if folder and not _Life.folder and os.path.isdir(folder):
+            _install(folder)
+    except Exception:
+        pass
+
+
+def _install(folder: str) -> None:
+    _Life.folder, _Life.pid, _Life.started = folder, os.getpid(), time.time()
+    _Life.dump = os.path.join(folder, f"{_Life.pid}.stack")
+    before = sys.excepthook
+
+    def excepthook(kind: "Any", value: "Any", trace: "Any") -> None:
+        # Code that runs here may make Python forget that SIGINT shall be its end; the kernel
+        # tells of that end anyway.
+        if not issubclass(kind, KeyboardInterrupt):
+            _record("exception", kind, value, trace)
+            _Life.failed = True
+        _Life.recorded = True
+        before(kind, value, trace)
+
+    sys.excepthook = excepthook
+    setattr(sys, "exit", _Exit(sys.exit))  # noqa: B010
+    _watch_threads()
+    try:
+        _watch_crashes()
+    except Exception:
+        pass  # A disk without room, or few open files allowed: the rest is told all the same.
+    atexit.register(_ended)
+    sys.meta_path.insert(0, _Finder)
+
+
+class _Finder:
+    """Waits for SDK v1, and finds nothing."""
+
+    @staticmethod
+    def find_spec(name: str, path: "Any" = None, target: "Any" = None) -> None:
+        if name == _AZURE_CLIENT:
+            try:
+                sys.meta_path.remove(_Finder)
+                __import__(_AZURE_EXIT).expect(_Life.folder)
+            except Exception:
+                pass
+
+
+class _Exit:
+    """Stands for `sys.exit`; no function, because one that is kept in a class would be bound."""
+
+    def __init__(self, original: "Any") -> None:
+        self._original = original
+        self.__wrapped__ = original
+        self.__doc__ = original.__doc__
+        self.__name__ = self.__qualname__ = "exit"
+        self.__module__ = "sys"
+
+    def __call__(self, *status: "Any") -> None:
+        try:
+            _note_exit(status[0] if status else None)
+        except Exception:
+            pass
+        self._original(*status)
+
+    def __repr__(self) -> str:
+        return repr(self._original)
+
+    def __reduce__(self) -> str:
+        return "exit"
+
+
+def _note_exit(status: "Any") -> None:
+    _Life.exit = _Life.at = None
+    if status is None or status == 0:
+        return
+    caller = sys._getframe(2)
+    code = caller.f_code
+    if "multiprocessing" in code.co_filename:
+        return  # A child's way to end: what went wrong there was printed before.
+    place = (code.co_filename, caller.f_lineno, code.co_name)
+    # Made into text at once: to keep the exception would keep its frames and all they hold.
+    _Life.exit = _recorder().describe(_Life.started, "exit", *sys.exc_info(), status, place)
+    frame = caller  # type: Any
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "__main__":
+            _Life.at = (frame, frame.f_lasti)
+        frame = frame.f_back
+
+
+def _watch_threads() -> None:
+    """A thread that fails is no end, but it may be why the script ends itself later."""
+    threads = sys.modules.get("threading")
+    name = "excepthook" if threads is not None else "_excepthook"
+    if threads is None:
+        # `threading` takes its hook from here when it is imported; to import it costs too much.
+        import _thread as threads
+    before = getattr(threads, name, None)
+    if before is None:
+        return  # Python 3.7 and earlier have no such hook.
+
+    def excepthook(told: "Any") -> None:
+        if told.exc_type is not SystemExit:
+            _record("thread", told.exc_type, told.exc_value, told.exc_traceback)
+        before(told)
+
+    setattr(threads, name, excepthook)
+
+
+def _watch_crashes() -> None:
+    file = os.open(_Life.dump, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        high = _free_descriptor()
+        if high is not None:
+            os.dup2(file, high, False)
+            os.close(file)
+            file = high
+    except OSError:
+        pass  # `ulimit -n` is below it.
+    if not faulthandler.is_enabled():
+        faulthandler.enable(file)
+    faulthandler.register(STACKS_SIGNAL, file, all_threads=True, chain=False)
+
+
+def _free_descriptor() -> "Any":
+    for number in range(_LAST_DESCRIPTOR, _FIRST_DESCRIPTOR, -1):
+        try:
+            os.fstat(number)
+        except OSError:
+            return number
+    return None
+
+
+def _ended() -> None:
+    """Python ends by itself: all that is not `os._exit` or a signal comes this way."""
+    try:
+        if os.getpid() != _Life.pid:
+            return
+        _tell_the_end()
+        if _AZURE_CLIENT in sys.modules:
+            # What was logged after its threads had ended, or by an older Python.
+            __import__(_AZURE_EXIT).flush()
+        _leave_mpi()
+    except Exception:
+        pass
+
+
+def _tell_the_end() -> None:
+    try:
+        value = getattr(sys, "last_value", None)
+        if not _Life.recorded:
+            if value is not None:
+                # The script has a hook of its own in place of ours.
+                _Life.failed = True
+                _record("exception", type(value), value, value.__traceback__)
+            elif _Life.exit is not None:
+                _recorder().save(_Life.folder, _Life.exit)
+        if not os.path.getsize(_Life.dump):
+            os.unlink(_Life.dump)
+    except Exception:
+        pass
+
+
+def _leave_mpi() -> None:
+    """End at once, with the code that the script would end with, if MPI would wait for others.
+
+    This runs after all else that Python does at its end, and before mpi4py calls MPI_Finalize.
+    """
+    code = 1 if _Life.failed else _code_of_exit()
+    mpi = sys.modules.get("mpi4py.MPI")
+    if not code or mpi is None or not mpi.Is_initialized() or mpi.Is_finalized():
+        return
+    if mpi.COMM_WORLD.Get_size() > 1:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        os._exit(code)
+
+
+def _code_of_exit() -> int:
+    """Of a `sys.exit` that nobody caught: the script's frame went no further."""
+    if _Life.exit is None or _Life.at is None or _Life.at[0].f_lasti != _Life.at[1]:
+        return 0
+    status = _Life.exit["status"]
+    return 1 if status is None else status & 255
+
+
+def _record(kind: str, error_type: "Any", error: "Any", trace: "Any") -> None:
+    try:
+        recorder = _recorder()
+        recorder.save(
+            _Life.folder, recorder.describe(_Life.started, kind, error_type, error, trace)
+        )
+    except Exception:
+        pass
+
+
+def _recorder() -> "Any":
+    return __import__(RECORDER)

@@ -1,0 +1,91 @@
+"""Write down how a Python of a rank ends, for its worker to read.
+
+Owns: the record's fields and its file.
+Leaves: when to write to rank_hook.py, what it means to diagnosis/artifacts.py.
+Always: a file is whole or not there. Runs inside the ranks on Python 3.6 and later, and is
+imported only when something went wrong.
+"""
+
+import json
+import os
+import time
+import traceback
+
+MYPY = False
+if MYPY:
+    from typing import Any
+
+_MESSAGE = 4000
+# A handler of signals may raise in here, as that of torch's data loader does.
+_TRIES = 3
+_HEAD, _TAIL = 16000, 32000
+
+
+def describe(
+    started: float,
+    kind: str,
+    error_type: "Any",
+    error: "Any",
+    trace: "Any",
+    status: "Any" = None,
+    place: "Any" = None,
+) -> "Any":
+    """An uncaught exception, a thread's, or the `sys.exit` that ends the process."""
+    return {
+        "kind": kind,
+        "type": _name(error_type),
+        "message": _short(_text(error), _MESSAGE, 0),
+        "traceback": _traceback(error_type, error, trace),
+        "at": time.time(),
+        "started": started,
+        "pid": os.getpid(),
+        "parent": os.getppid(),
+        "rank": os.environ.get("RANK", ""),
+        "errno": getattr(error, "errno", None) if isinstance(error, OSError) else None,
+        "module": getattr(error, "name", None) if isinstance(error, ImportError) else None,
+        "status": status if isinstance(status, int) else None,
+        "said": None if status is None or isinstance(status, int) else _text(status)[:_MESSAGE],
+        "place": place,
+    }
+
+
+def save(folder: str, record: "Any") -> None:
+    name = f"{int(time.time() * 1e6):020d}-{os.getpid()}"
+    draft = os.path.join(folder, name + ".new")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+        json.dump(record, file)
+    os.rename(draft, os.path.join(folder, name + ".json"))
+
+
+def _name(error_type: "Any") -> str:
+    """As tracebacks write it."""
+    if error_type is None:
+        return ""
+    module, name = error_type.__module__, error_type.__qualname__
+    return name if module in ("builtins", "__main__") else f"{module}.{name}"
+
+
+def _text(value: "Any") -> str:
+    try:
+        return "" if value is None else str(value)
+    except Exception:
+        return "<its text could not be made>"
+
+
+def _traceback(error_type: "Any", error: "Any", trace: "Any") -> str:
+    if error_type is None:
+        return ""
+    for _ in range(_TRIES):
+        try:
+            lines = traceback.format_exception(error_type, error, trace)
+            return _short("".join(lines), _HEAD, _TAIL)
+        except Exception:
+            continue
+    return ""
+
+
+def _short(text: str, head: int, tail: int) -> str:
+    if len(text) <= head + tail:
+        return text
+    return text[:head] + ("\n[...]\n" + text[-tail:] if tail else "...")

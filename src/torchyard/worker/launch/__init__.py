@@ -1,0 +1,1 @@
+"""Start the ranks: variables, processes, images, MPI."""

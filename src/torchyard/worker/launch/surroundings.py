@@ -1,0 +1,23 @@
+"""What a node found out before its ranks start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchyard.worker.files.layout import Folders, Layout
+from torchyard.worker.preflight.rendezvous import Meeting
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a node found out; `programs` is the environment's bin folder, None without one."""
+
+    hostname: str
+    folders: Folders
+    layout: Layout
+    meeting: Meeting
+    relay_url: str
+    temporary: Path
+    programs: Path | None
+    cpu_count: int

@@ -1,0 +1,69 @@
+"""The tasks of a TensorFlow job, and what each of them is told.
+
+Owns: which process is which task, TF_CONFIG.
+Leaves: ports to launching.py and preflight/rendezvous.py, when parameter servers end to
+node/node.py.
+Always: tasks are dealt to the nodes in turn, workers first, so that each node has its share of
+both; worker 0 is the chief, as TensorFlow takes it where a cluster names none.
+
+Source: TF_CONFIG as tf.distribute.cluster_resolver.TFConfigClusterResolver reads it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from torchyard.shared.plan import LaunchPlan
+
+WORKER, SERVER = "worker", "ps"
+
+
+@dataclass(frozen=True)
+class Task:
+    kind: str
+    index: int
+
+
+def task_of(plan: LaunchPlan, node: int, local_rank: int) -> Task:
+    number = local_rank * plan.node_count + node
+    workers = plan.world_size - plan.parameter_servers
+    return Task(WORKER, number) if number < workers else Task(SERVER, number - workers)
+
+
+def only_servers_left(plan: LaunchPlan, node: int, ended: Collection[int]) -> bool:
+    """Whether a node's workers have ended well; `ended` are the local ranks that have."""
+    tasks = {local: task_of(plan, node, local) for local in range(plan.processes_per_node)}
+    return all(task.kind == SERVER or local in ended for local, task in tasks.items())
+
+
+def variables(
+    plan: LaunchPlan,
+    node: int,
+    local_rank: int,
+    hosts: Sequence[str],
+    ports: Sequence[Sequence[int]],
+) -> dict[str, str]:
+    """What one process is told.
+
+    Args:
+        hosts: one address a node.
+        ports: of each node, one for each of its processes.
+    """
+    cluster: dict[str, list[str]] = {}
+    for number in range(plan.world_size):
+        at, local = number % plan.node_count, number // plan.node_count
+        kind = task_of(plan, at, local).kind
+        cluster.setdefault(kind, []).append(f"{hosts[at]}:{ports[at][local]}")
+    task = task_of(plan, node, local_rank)
+    config = {
+        "cluster": cluster,
+        "task": {"type": task.kind, "index": task.index},
+        "environment": "cloud",
+    }
+    return {
+        "TF_CONFIG": json.dumps(config),
+        "AZ_BATCHAI_TASK_TYPE": task.kind,
+        "AZ_BATCHAI_TASK_INDEX": str(task.index),
+    }

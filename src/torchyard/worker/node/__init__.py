@@ -1,0 +1,1 @@
+"""The program on each node: the node's life, its supervisor, preparation and delivery."""

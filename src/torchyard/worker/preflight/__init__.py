@@ -1,0 +1,1 @@
+"""The rendezvous of nodes, and what they check together before the first rank."""

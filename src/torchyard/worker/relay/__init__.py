@@ -1,0 +1,1 @@
+"""The MLflow and Azure ML endpoint inside a job; it spools to disk and forwards."""

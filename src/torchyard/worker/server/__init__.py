@@ -1,0 +1,1 @@
+"""The worker's connection to the server: reports, events, control messages."""

@@ -1,0 +1,232 @@
+"""What happened on this node, told to the server in order.
+
+Owns: events and their sequence numbers, the heartbeat, what becomes of an event that the server
+will not have.
+Leaves: logs to files/logs.py, metrics to relay/relay.py.
+Always: posting never waits for the server; an event is sent until the server has counted it, or
+something shorter in its place; who waits for the delivery is never kept for ever by refusals.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Optional
+
+from torchyard.shared import masking
+from torchyard.worker.server.connection import AttemptOver, Link, Refused
+from torchyard.worker.server.control import OVER, Orders
+
+HEARTBEAT_S = 5.0
+_BATCH = 200
+_PAUSES_S = (0.0, 0.2, 0.5, 1.0, 2.0)
+# A server that refuses even the heartbeat may be another one for a moment: a proxy, a wrong port.
+_PATIENCE_S = 120.0
+_SHORT_LENGTH = 200
+_NOTHING = object()
+
+
+class Events:
+    """Delivered by one thread; what the server's answers order is passed on to `orders`.
+
+    Where the job is `watched` for hangs, the server is asked how long it has been quiet.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        node: int,
+        folder: Path,
+        orders: Orders,
+        heartbeat_s: float = HEARTBEAT_S,
+        masker: masking.Masker = masking.TOKENS,
+        watched: bool = False,
+        patience_s: float = _PATIENCE_S,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._link = link
+        self._node = node
+        self._orders = orders
+        self._heartbeat_s = heartbeat_s
+        self._masker = masker
+        self._watched = watched
+        self._patience_s = patience_s
+        self._batch_size = _BATCH
+        self._shortened: set[int] = set()
+        # Since when every report is refused, by the monotonic clock.
+        self._refused_at: Optional[float] = None
+        # An heir goes on where the worker that died ended.
+        self._events: list[dict[str, Any]] = _read(folder / "events.jsonl")
+        self._spool = open(folder / "events.jsonl", "ab", buffering=0)
+        self._unwritten = b""
+        self._next = 0
+        self._closed = False
+        self._changed = threading.Condition()
+
+    def start(self) -> None:
+        threading.Thread(target=self._ship, name="events", daemon=True).start()
+
+    def post(self, kind: str, **body: Any) -> None:
+        body = self._masker.json(body)
+        with self._changed:
+            event = {"seq": len(self._events), "at": now_text(), "kind": kind, "body": body}
+            self._unwritten += json.dumps(event).encode() + b"\n"
+            self._write()
+            self._events.append(event)
+            self._changed.notify_all()
+
+    def deliver(self) -> bool:
+        """Wait, however long the server is away, until all is delivered.
+
+        False when the attempt is over, or when the server is there and refuses all that it is told.
+        """
+        with self._changed:
+            while self._next < len(self._events) and not self._orders.over:
+                if self._is_refused_for_good():
+                    owed = len(self._events) - self._next
+                    print(f"{owed} events given up: the server refuses them", file=sys.stderr)
+                    break
+                self._changed.wait(1.0)
+            return self._next >= len(self._events)
+
+    def close(self) -> None:
+        """End the heartbeat; what is not delivered stays so."""
+        with self._changed:
+            self._closed = True
+            self._write()
+            self._changed.notify_all()
+        self._spool.close()
+
+    def _ship(self) -> None:
+        failures = 0
+        while not self._orders.over and not self._closed:
+            events = self._batch(0.0 if failures else self._heartbeat_s)
+            body = {
+                "node": self._node,
+                "events": events,
+                **({"watched": True} if self._watched else {}),
+            }
+            try:
+                answer = self._link.call("POST", "/report", body, timeout_s=15.0)
+            except AttemptOver:
+                self._orders.stop(OVER)
+            except (OSError, Refused) as error:
+                if isinstance(error, Refused) and self._narrow(events, error):
+                    continue
+                self._note_refused(isinstance(error, Refused))
+                if failures == 1:
+                    print(f"report not taken: {error}", file=sys.stderr, flush=True)
+                time.sleep(_PAUSES_S[min(failures, len(_PAUSES_S) - 1)])
+                failures += 1
+                continue
+            else:
+                failures = 0
+                self._batch_size = min(_BATCH, self._batch_size * 2)
+                self._note_refused(False)
+                self._orders.obey(answer)
+                if not self._advance(int(answer.get("next", 0))) and events:
+                    time.sleep(_PAUSES_S[1])
+        self._link.close()
+        with self._changed:
+            self._changed.notify_all()
+
+    def _narrow(self, events: list[dict[str, Any]], refusal: Refused) -> bool:
+        """Find the event that the server will not have, and put a shorter one in its place.
+
+        False when there is nothing left to shorten: then it refuses us, not what we say.
+        """
+        if len(events) > 1:
+            self._batch_size = max(1, len(events) // 2)
+            return True
+        if not events or events[0]["seq"] in self._shortened:
+            return False
+        refused = events[0]
+        self._shortened.add(refused["seq"])
+        message = f"a report of node {self._node} was refused and is lost in part: "
+        message += f"`{refused['kind']}`, {refusal}"
+        print(message, file=sys.stderr, flush=True)
+        with self._changed:
+            # The number stays taken: the server counts without gaps.
+            self._events[refused["seq"]] = {**refused, "body": _short(refused["body"])}
+        self.post("notice", message=message[:_SHORT_LENGTH])
+        return True
+
+    def _note_refused(self, refused: bool) -> None:
+        with self._changed:
+            if not refused:
+                self._refused_at = None
+            elif self._refused_at is None:
+                self._refused_at = time.monotonic()
+            self._changed.notify_all()
+
+    def _is_refused_for_good(self) -> bool:
+        since = self._refused_at
+        return since is not None and time.monotonic() - since >= self._patience_s
+
+    def _write(self) -> None:
+        """Onto the disk; what a full one does not take is written once there is room."""
+        try:
+            while self._unwritten:
+                written = self._spool.write(self._unwritten)
+                self._unwritten = self._unwritten[written:]
+        except OSError as error:
+            # The server is told all the same; only an heir would miss it.
+            print(f"event not kept on disk: {error}", file=sys.stderr, flush=True)
+
+    def _batch(self, wait_s: float) -> list[dict[str, Any]]:
+        with self._changed:
+            if self._next >= len(self._events) and not self._closed:
+                self._changed.wait(wait_s)
+            return self._events[self._next : self._next + self._batch_size]
+
+    def _advance(self, expected: int) -> bool:
+        with self._changed:
+            before, self._next = self._next, min(expected, len(self._events))
+            self._changed.notify_all()
+            return self._next > before
+
+
+def _short(body: Any) -> Any:
+    """What is left of an event's body: numbers, and the beginnings of texts."""
+    if isinstance(body, dict):
+        short = {str(key)[:_SHORT_LENGTH]: _short(value) for key, value in body.items()}
+        return {key: value for key, value in short.items() if value is not _NOTHING}
+    if isinstance(body, str):
+        return body[:_SHORT_LENGTH].encode("ascii", "replace").decode().replace("\0", "?")
+    return _NOTHING if isinstance(body, (list, float)) else body
+
+
+def _read(file: Path) -> list[dict[str, Any]]:
+    """The events that are whole; what follows is cut off the file.
+
+    A writer's death leaves half a line, a power cut of the machine zeros.
+    """
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError:
+        return []
+    events: list[dict[str, Any]] = []
+    whole = 0
+    for line in content.splitlines(keepends=True):
+        try:
+            event = json.loads(line)
+        except ValueError:
+            break
+        if not line.endswith(b"\n") or not isinstance(event, dict):
+            break
+        events.append(event)
+        whole += len(line)
+    if whole < len(content):
+        os.truncate(file, whole)
+    return events
+
+
+def now_text() -> str:
+    """The present moment, ISO 8601 in UTC with microseconds."""
+    seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
+    text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+    return f"{text}.{nanoseconds // 1000:06d}Z"

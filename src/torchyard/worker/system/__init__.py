@@ -1,0 +1,1 @@
+"""Processes, cgroups, networks, devices and mounts of this machine."""

@@ -1,0 +1,169 @@
+"""The listener with the server's own certificate, opened when it is first wanted."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+
+from torchyard import server
+from torchyard.app import listeners
+from torchyard.base import certificates
+from torchyard.base.clock import Clock, FakeClock, SystemClock
+from torchyard.base.errors import Unreachable
+
+
+async def hello(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": scope["scheme"].encode()})
+
+
+class Life:
+    """One life of a server, from its start to its end."""
+
+    def __init__(self, home: Path, clock: Clock | None = None) -> None:
+        self.own = listeners.OwnTls(
+            home,
+            "127.0.0.1",
+            clock or SystemClock(),
+            lambda: server.listen(home, "127.0.0.1", None, "tls-port", 0),
+        )
+        self.plain = socket.create_server(("127.0.0.1", 0))
+        secure = self.own.at_start()
+        self.had_tls = secure is not None
+        config = uvicorn.Config(hello, http=listeners.PacedProtocol, lifespan="off")
+        self.server = listeners.Server(config, secure)
+        self.own.server = self.server
+        self._thread = threading.Thread(target=self.server.run, args=([self.plain],), daemon=True)
+        self._thread.start()
+        while not self.server.started:
+            assert self._thread.is_alive()
+            time.sleep(0.01)
+
+    def end(self) -> None:
+        self.own.close()
+        self.server.should_exit = True
+        self._thread.join(20)
+        self.plain.close()
+        assert not self._thread.is_alive()
+
+
+@contextmanager
+def living(home: Path, clock: Clock | None = None) -> Iterator[Life]:
+    life = Life(home, clock)
+    try:
+        yield life
+    finally:
+        life.end()
+
+
+def scheme_at(way: listeners.Way, name: str = "127.0.0.1") -> str:
+    """What the server says of a connection by a client that trusts its authority alone."""
+    trusting = ssl.create_default_context(cadata=way.authority)
+    asking = http.client.HTTPSConnection(name, way.port, timeout=20, context=trusting)
+    try:
+        asking.request("GET", "/")
+        return asking.getresponse().read().decode()
+    finally:
+        asking.close()
+
+
+def test_it_opens_when_it_is_wanted_and_keeps_its_port(tmp_path: Path) -> None:
+    with living(tmp_path) as life:
+        assert not life.had_tls and not certificates.is_made(tmp_path)
+        assert life.own.standing() is None
+        way = life.own.way("127.0.0.1")
+        assert scheme_at(way) == scheme_at(way, "localhost") == "https"
+        assert life.own.way("127.0.0.1") == way == life.own.standing()
+    with living(tmp_path) as again:
+        assert again.had_tls
+        assert scheme_at(way) == "https"
+        assert again.own.way("localhost").port == way.port
+
+
+def test_many_who_want_it_at_once_open_one(tmp_path: Path) -> None:
+    with living(tmp_path) as life:
+        found: list[listeners.Way] = []
+        threads = [
+            threading.Thread(target=lambda: found.append(life.own.way("localhost")))
+            for _ in range(6)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(found) == 6 and len(set(found)) == 1
+        assert scheme_at(found[0]) == "https"
+
+
+def test_it_is_renewed_while_it_runs(tmp_path: Path) -> None:
+    clock = FakeClock(datetime.now(timezone.utc) - timedelta(days=390))
+    with living(tmp_path, clock) as life:
+        way = life.own.way("127.0.0.1")
+        old = certificates.kept(tmp_path)
+        assert old is not None and life.own.way("127.0.0.1") == way
+        clock.advance(timedelta(days=390).total_seconds())
+        renewed = life.own.way("127.0.0.1")
+        kept = certificates.kept(tmp_path)
+        assert kept is not None and kept.ends_at > old.ends_at
+        assert renewed == way  # the same authority: nobody has to trust anything anew
+        assert _ends(way) == kept.ends_at.replace(microsecond=0)
+
+
+def _ends(way: listeners.Way) -> datetime:
+    trusting = ssl.create_default_context(cadata=way.authority)
+    with (
+        socket.create_connection(("127.0.0.1", way.port), timeout=20) as plain,
+        trusting.wrap_socket(plain, server_hostname="localhost") as secure,
+    ):
+        told = secure.getpeercert()
+    assert told is not None
+    seconds = ssl.cert_time_to_seconds(str(told["notAfter"]))
+    return datetime.fromtimestamp(seconds, timezone.utc)
+
+
+def test_a_certificate_that_is_over_is_renewed_after_the_start(tmp_path: Path) -> None:
+    now = datetime.now(timezone.utc)
+    over = certificates.ensure(tmp_path, [], now - timedelta(days=500))
+    with living(tmp_path) as life:
+        assert life.had_tls
+        deadline = time.monotonic() + 60
+        while certificates.kept(tmp_path) == over and time.monotonic() < deadline:
+            time.sleep(0.05)
+        kept = certificates.kept(tmp_path)
+        assert kept is not None and kept.ends_at > now
+        assert scheme_at(life.own.way("localhost")) == "https"
+
+
+def test_a_damaged_file_does_not_keep_the_server_from_starting(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = certificates.ensure(tmp_path, [], datetime.now(timezone.utc))
+    first_line = made.file.read_text().splitlines()[0]
+    made.file.write_text(f"{first_line}\nnothing\n")
+    with living(tmp_path) as life:
+        assert not life.had_tls and "made anew" in caplog.text
+        assert scheme_at(life.own.way("localhost")) == "https"
+
+
+def test_a_server_that_is_not_there_yet_opens_nothing(tmp_path: Path) -> None:
+    own = listeners.OwnTls(
+        tmp_path,
+        "127.0.0.1",
+        SystemClock(),
+        lambda: server.listen(tmp_path, "127.0.0.1", None, "tls-port", 0),
+    )
+    own.server = listeners.Server(uvicorn.Config(hello))
+    with pytest.raises(Unreachable, match="starting or ending"):
+        own.way("localhost")
+    own.close()

@@ -1,0 +1,167 @@
+"""Lists of blobs: prefixes, delimiters, pages; the same from a folder and from any other place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime, timezone
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from azureml.blob_site import code, emptied, listed, put, sas, send
+from postgres_server import NewDatabase
+from torchyard.azureml.blob import listing
+from torchyard.azureml.blob.listing import Wanted
+from torchyard.azureml.blob.places import Container
+from torchyard.base.files import Writing
+from torchyard.data.folders import FolderFiles
+from torchyard.data.types import Datastore, Entry, Files
+from workspaces.served import Served, served
+
+ONE_DATABASE = True
+
+NAMES = [
+    "a", "a-b", "b/one", "b/two", "b.txt", "b/deep/er/x", "c/d/e", "c/d.txt", "c d/x", "é/ü", "z",
+]  # fmt: skip
+ASKED = [
+    Wanted(),
+    Wanted("b"),
+    Wanted("b/"),
+    Wanted("b/", "/"),
+    Wanted("", "/"),
+    Wanted("c", "/"),
+    Wanted("c/d", "/"),
+    Wanted("b/deep/er/x", "/"),
+    Wanted("nothing/"),
+    Wanted("nothing/", "/"),
+    Wanted("", "d"),
+    Wanted("b/", "e"),
+]
+
+
+@pytest.fixture(scope="module")
+def server(new_database: NewDatabase, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    home = tmp_path_factory.mktemp("listing")
+    with served(home, new_database(home)) as made:
+        yield made
+
+
+@pytest.fixture
+def site(server: Served) -> Iterator[Served]:
+    yield server
+    emptied(server)
+
+
+@pytest.fixture(scope="module")
+def key(server: Served) -> str:
+    return sas(server)
+
+
+class Elsewhere:
+    """The same files, told a folder at a time as a place in the network tells them."""
+
+    def __init__(self, files: FolderFiles) -> None:
+        self._files = files
+
+    def entry(self, path: str) -> Entry | None:
+        return self._files.entry(path)
+
+    def is_folder(self, path: str) -> bool:
+        return self._files.is_folder(path)
+
+    def walk(self, prefix: str) -> Iterator[Entry]:
+        return self._files.walk(prefix)
+
+    def fetch(self, wanted: Sequence[tuple[str, Path]]) -> None:
+        self._files.fetch(wanted)
+
+    def read(self, path: str, start: int = 0, most: int | None = None) -> Iterator[bytes]:
+        return self._files.read(path, start, most)
+
+    def writing(self, path: str) -> AbstractContextManager[Writing]:
+        return self._files.writing(path)
+
+    def delete(self, path: str) -> None:
+        self._files.delete(path)
+
+    def local(self, path: str) -> Path | None:
+        return None
+
+
+def expected(wanted: Wanted) -> list[str]:
+    """What Azure's documentation says of prefix and delimiter, word by word."""
+    found = set()
+    for name in NAMES:
+        if name.startswith(wanted.prefix):
+            rest = name[len(wanted.prefix) :]
+            if wanted.delimiter and wanted.delimiter in rest:
+                rest = rest[: rest.index(wanted.delimiter) + len(wanted.delimiter)]
+            found.add(wanted.prefix + rest)
+    return sorted(found)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["folder", "elsewhere"])
+@pytest.mark.parametrize("most", [1, 2, 5000])
+@pytest.mark.parametrize("wanted", ASKED, ids=str)
+def test_pages_of_everything(
+    server: Served, tmp_path: Path, wanted: Wanted, most: int, elsewhere: bool
+) -> None:
+    folder = FolderFiles(tmp_path)
+    for name in NAMES:
+        with folder.writing(name) as writing:
+            writing.write(b"x")
+    (tmp_path / "empty/folder").mkdir(parents=True)
+    (tmp_path / ".a.012345abcdef.part").write_bytes(b"half")
+    (tmp_path / "b" / "link").symlink_to("/etc")
+    files: Files = Elsewhere(folder) if elsewhere else folder
+    store = Datastore("default", "x", "local", "file://x", datetime.now(timezone.utc))
+    container = Container("azureml-x", "default", store, files)
+    found: list[str] = []
+    after = ""
+    while True:
+        asked = Wanted(wanted.prefix, wanted.delimiter, after, most)
+        page = listing.page(server.parts.room.db, container, asked)
+        assert len(page.items) <= most
+        found += [one if isinstance(one, str) else one.entry.path for one in page.items]
+        if not page.next:
+            break
+        after = listing.wanted_in({"marker": page.next}).after
+    assert found == expected(wanted)
+
+
+def test_a_list_by_http(site: Served, key: str) -> None:
+    for name in ("m/a.txt", "m/b.txt", "m/sub/c"):
+        put(site, name, b"content", key, meta_name="said", blob_content_type="text/plain")
+    query = f"restype=container&comp=list&prefix=m/&delimiter=/&include=metadata&maxresults=2&{key}"
+    first = send(site, "GET", "", query)
+    assert first.headers["content-type"] == "application/xml"
+    blobs, prefixes, marker = listed(first)
+    assert (blobs, prefixes) == (["m/a.txt", "m/b.txt"], []) and marker
+    one = ElementTree.fromstring(first.content).find("Blobs/Blob")
+    assert one is not None
+    assert one.findtext("Properties/Content-Length") == "7"
+    assert one.findtext("Properties/Content-Type") == "text/plain"
+    assert one.findtext("Properties/BlobType") == "BlockBlob"
+    assert one.findtext("Metadata/name") == "said"
+    head = send(site, "HEAD", "m/a.txt", key)
+    assert one.findtext("Properties/Etag") == head.headers["etag"].strip('"')
+    assert one.findtext("Properties/Last-Modified") == head.headers["last-modified"]
+    second = send(site, "GET", "", f"{query}&marker={marker}")
+    assert listed(second) == ([], ["m/sub/"], "")
+
+
+@pytest.mark.parametrize(
+    "asked", ["maxresults=0", "maxresults=-1", "maxresults=x", "maxresults=1e3", "marker=é"]
+)
+def test_wrong_pages(site: Served, key: str, asked: str) -> None:
+    answer = send(site, "GET", "", f"restype=container&comp=list&{asked}&{key}")
+    assert code(answer) == (400, "OutOfRangeQueryParameterValue")
+
+
+def test_prefixes_that_lead_out(site: Served, key: str) -> None:
+    put(site, "a", b"x", key)
+    for prefix in ("../", "/", "..", "a/../", "\\"):
+        answer = send(site, "GET", "", f"restype=container&comp=list&prefix={prefix}&{key}")
+        assert listed(answer) == ([], [], ""), prefix

@@ -1,0 +1,401 @@
+"""The blob service in the app: what Azure's storage clients ask, and what is wrong to ask."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from azureml.blob_site import (
+    BLOCK_BLOB,
+    STORE,
+    block_id,
+    block_list,
+    code,
+    emptied,
+    listed,
+    put,
+    sas,
+    send,
+)
+from postgres_server import NewDatabase
+from torchyard.azureml.common import containers
+from torchyard.data import file_properties
+from workspaces.served import Served, served
+
+ONE_DATABASE = True
+
+
+@pytest.fixture(scope="module")
+def server(new_database: NewDatabase, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    home = tmp_path_factory.mktemp("blobs")
+    with served(home, new_database(home)) as made:
+        yield made
+
+
+@pytest.fixture
+def site(server: Served) -> Iterator[Served]:
+    yield server
+    emptied(server)
+
+
+@pytest.fixture(scope="module")
+def key(server: Served) -> str:
+    return sas(server)
+
+
+def folder(site: Served) -> Path:
+    return site.parts.room.datastores.root("default", "workspaceblobstore")
+
+
+def test_up_and_down(site: Served, key: str) -> None:
+    content = bytes(range(256)) * 5000
+    made = put(
+        site, "LocalUpload/ab/my file.txt", content, key,
+        meta_upload_status="completed", blob_content_type="text/plain",
+    )  # fmt: skip
+    md5 = base64.b64encode(hashlib.md5(content).digest()).decode()
+    assert made.headers["content-md5"] == md5
+    assert made.headers["x-ms-request-server-encrypted"] == "false"
+    head = send(site, "HEAD", "LocalUpload/ab/my file.txt", key)
+    assert head.status_code == 200 and head.content == b""
+    assert head.headers["content-length"] == str(len(content))
+    assert head.headers["etag"] == made.headers["etag"]
+    assert head.headers["content-type"] == "text/plain"
+    assert head.headers["x-ms-meta-upload_status"] == "completed"
+    assert head.headers["x-ms-blob-type"] == "BlockBlob"
+    assert head.headers["content-md5"] == md5
+    for name in ("last-modified", "x-ms-creation-time"):
+        assert head.headers[name].endswith(" GMT")
+    for name in ("x-ms-request-id", "x-ms-version"):
+        assert head.headers[name]
+    down = send(site, "GET", "LocalUpload/ab/my file.txt", key)
+    assert down.status_code == 200 and down.content == content
+    assert (folder(site) / "LocalUpload/ab/my file.txt").read_bytes() == content
+
+
+def test_the_sha256_is_kept_as_other_writes_keep_it(site: Served, key: str) -> None:
+    put(site, "a/b", b"content", key)
+    asset = {"name": "one", "type": "uri_folder"}
+    asset["path"] = "azureml://datastores/workspaceblobstore/paths/a"
+    site.ok("dan", "POST", "/v1/workspaces/default/data", asset)
+    found = site.ok("dan", "GET", "/v1/workspaces/default/data/one/versions/1/files")
+    assert hashlib.sha256(b"content").hexdigest() in str(found)
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "told"),
+    [
+        ("bytes=0-3", 206, b"0123"),
+        ("bytes=4-", 206, b"456789"),
+        ("bytes=8-99", 206, b"89"),
+        ("bytes=10-12", 416, b""),
+        ("bytes=99999999999-", 416, b""),
+        ("bytes=5-2", 200, b"0123456789"),
+        ("apples=1-2", 200, b"0123456789"),
+    ],
+)
+@pytest.mark.parametrize("header", ["range", "x-ms-range"])
+def test_ranges(site: Served, key: str, header: str, asked: str, status: int, told: bytes) -> None:
+    put(site, "ten", b"0123456789", key)
+    answer = send(site, "GET", "ten", key, headers={header: asked})
+    assert answer.status_code == status
+    if status == 416:
+        assert code(answer)[1] == "InvalidRange"
+        return
+    assert answer.content == told
+    if status == 206:
+        start = b"0123456789".index(told)
+        assert answer.headers["content-range"] == f"bytes {start}-{start + len(told) - 1}/10"
+
+
+def test_the_range_of_nothing(site: Served, key: str) -> None:
+    """The SDK asks for a range first, and for the whole blob when there is none."""
+    put(site, "empty", b"", key)
+    assert code(send(site, "GET", "empty", key, headers={"x-ms-range": "bytes=0-99"}))[0] == 416
+    assert send(site, "GET", "empty", key).content == b""
+
+
+def test_conditions(site: Served, key: str) -> None:
+    etag = put(site, "a", b"one", key).headers["etag"]
+    none = {"if-none-match": "*", **BLOCK_BLOB}
+    assert code(send(site, "PUT", "a", key, b"two", none)) == (409, "BlobAlreadyExists")
+    other = {"if-match": '"0x123"'}
+    assert code(send(site, "PUT", "a", key, b"two", {**other, **BLOCK_BLOB})) == (
+        412, "ConditionNotMet",
+    )  # fmt: skip
+    assert code(send(site, "GET", "a", key, headers=other)) == (412, "ConditionNotMet")
+    assert code(send(site, "DELETE", "a", key, headers=other)) == (412, "ConditionNotMet")
+    assert send(site, "GET", "a", key, headers={"if-match": etag}).content == b"one"
+    assert code(send(site, "GET", "a", key, headers={"if-none-match": etag})) == (
+        304, "ConditionNotMet",
+    )  # fmt: skip
+    assert send(site, "PUT", "a", key, b"two", {"if-match": etag, **BLOCK_BLOB}).status_code == 201
+    assert send(site, "PUT", "b", key, b"new", none).status_code == 201
+    past = "Mon, 01 Jan 2001 00:00:00 GMT"
+    assert send(site, "GET", "a", key, headers={"if-modified-since": past}).status_code == 200
+    assert send(site, "GET", "a", key, headers={"if-unmodified-since": past}).status_code == 412
+
+
+def test_metadata(site: Served, key: str) -> None:
+    etag = put(site, "a", b"one", key, meta_first="1").headers["etag"]
+    said = {"x-ms-meta-name": "my-data", "x-ms-meta-version": "1"}
+    changed = send(site, "PUT", "a", f"comp=metadata&{key}", headers=said)
+    assert changed.status_code == 200 and changed.headers["etag"] != etag
+    head = send(site, "HEAD", "a", f"comp=metadata&{key}")
+    assert head.headers["x-ms-meta-name"] == "my-data" and "x-ms-meta-first" not in head.headers
+    assert head.headers["etag"] == changed.headers["etag"]
+    assert send(site, "GET", "a", key).content == b"one"
+    put(site, "a", b"two", key)
+    assert "x-ms-meta-name" not in send(site, "HEAD", "a", key).headers
+    wrong = {"x-ms-meta-1st-name": "x"}
+    assert code(send(site, "PUT", "a", f"comp=metadata&{key}", headers=wrong)) == (
+        400, "InvalidMetadata",
+    )  # fmt: skip
+    long = {"x-ms-meta-a": "x" * 9000}
+    assert code(send(site, "PUT", "a", f"comp=metadata&{key}", headers=long))[0] == 400
+    assert code(send(site, "PUT", "none", f"comp=metadata&{key}")) == (404, "BlobNotFound")
+
+
+def test_metadata_goes_with_the_file(site: Served, key: str) -> None:
+    """What was said of a file says nothing of another that a job puts in its place."""
+    put(site, "a", b"one", key, meta_name="mine")
+    with site.parts.room.datastores.writing("default", "workspaceblobstore", "a") as writing:
+        writing.write(b"another")
+    head = send(site, "HEAD", "a", key)
+    assert head.headers["content-length"] == "7" and "x-ms-meta-name" not in head.headers
+
+
+def test_type_and_the_like(site: Served, key: str) -> None:
+    put(site, "a", b"x", key)
+    said = {"x-ms-blob-content-type": "text/csv", "x-ms-blob-cache-control": "no-cache"}
+    assert send(site, "PUT", "a", f"comp=properties&{key}", headers=said).status_code == 200
+    head = send(site, "HEAD", "a", key)
+    assert head.headers["content-type"] == "text/csv"
+    assert head.headers["cache-control"] == "no-cache"
+    assert head.headers["content-security-policy"] == "sandbox"
+
+
+def test_blocks(site: Served, key: str) -> None:
+    sent = {block_id(number): bytes([number]) * 1000 for number in range(3)}
+    for one in (2, 0, 1):
+        asked = f"comp=block&blockid={quote(block_id(one))}&{key}"
+        answer = send(site, "PUT", "big", asked, sent[block_id(one)])
+        assert answer.status_code == 201 and answer.headers["content-md5"]
+    assert code(send(site, "GET", "big", key)) == (404, "BlobNotFound")
+    staged = send(site, "GET", "big", f"comp=blocklist&blocklisttype=all&{key}")
+    assert staged.status_code == 200 and staged.text.count("<Size>1000</Size>") == 3
+    said = {"x-ms-blob-content-type": "text/plain", "x-ms-meta-name": "big"}
+    body = block_list(*sent)
+    made = send(site, "PUT", "big", f"comp=blocklist&{key}", body, said)
+    assert made.status_code == 201, made.text
+    down = send(site, "GET", "big", key)
+    assert down.content == b"".join(sent.values())
+    assert down.headers["content-type"] == "text/plain" and down.headers["x-ms-meta-name"] == "big"
+    kept = send(site, "GET", "big", f"comp=blocklist&{key}").text
+    assert [kept.index(one) for one in sent] == sorted(kept.index(one) for one in sent)
+    assert not list((site.parts.room.home / "uploads").iterdir())
+    # Its answer was lost: the client sends the list again.
+    again = send(site, "PUT", "big", f"comp=blocklist&{key}", body, said)
+    assert again.status_code == 201 and send(site, "GET", "big", key).content == down.content
+
+
+def test_one_list_from_several_at_once(site: Served, key: str) -> None:
+    """A client whose answer is late asks again: the blob is made once, and all are told of it."""
+    ids = [block_id(number) for number in range(8)]
+    for number, one in enumerate(ids):
+        asked = f"comp=block&blockid={quote(one)}&{key}"
+        send(site, "PUT", "big", asked, bytes([number]) * 500_000)
+    with ThreadPoolExecutor(4) as several:
+        made = [
+            several.submit(send, site, "PUT", "big", f"comp=blocklist&{key}", block_list(*ids))
+            for _ in range(4)
+        ]
+    assert [one.result().status_code for one in made] == [201] * 4
+    content = send(site, "GET", "big", key).content
+    assert content == b"".join(bytes([number]) * 500_000 for number in range(8))
+
+
+def test_blocks_of_before_and_new_ones(site: Served, key: str) -> None:
+    for number in range(2):
+        asked = f"comp=block&blockid={quote(block_id(number))}&{key}"
+        send(site, "PUT", "big", asked, bytes([65 + number]) * 10)
+    ids = [block_id(number) for number in range(3)]
+    send(site, "PUT", "big", f"comp=blocklist&{key}", block_list(*ids[:2]))
+    send(site, "PUT", "big", f"comp=block&blockid={quote(ids[2])}&{key}", b"C" * 10)
+    order = block_list(ids[2], ids[1], ids[0], ids[0])
+    assert send(site, "PUT", "big", f"comp=blocklist&{key}", order).status_code == 201
+    assert send(site, "GET", "big", key).content == b"C" * 10 + b"B" * 10 + b"A" * 20
+
+
+def test_blocks_that_never_came(site: Served, key: str) -> None:
+    body = block_list(block_id(1))
+    assert code(send(site, "PUT", "big", f"comp=blocklist&{key}", body)) == (
+        400, "InvalidBlockList",
+    )  # fmt: skip
+    for wrong in (b"", b"<BlockList>", b"<List/>", b"<BlockList><Old>x</Old></BlockList>",
+                  b'<!DOCTYPE a [<!ENTITY b "c">]><BlockList/>'):  # fmt: skip
+        answer = send(site, "PUT", "big", f"comp=blocklist&{key}", wrong)
+        assert code(answer) == (400, "InvalidXmlDocument"), wrong
+    for wrong_id in ("", "not base64!", base64.b64encode(b"x" * 65).decode(), "../../etc"):
+        asked = f"comp=block&blockid={quote(wrong_id)}&{key}"
+        answer = send(site, "PUT", "big", asked, b"x")
+        assert code(answer) == (400, "InvalidQueryParameterValue"), wrong_id
+    assert code(send(site, "GET", "big", f"comp=blocklist&{key}")) == (404, "BlobNotFound")
+
+
+def test_wrong_md5(site: Served, key: str) -> None:
+    wrong = {"content-md5": base64.b64encode(b"x" * 16).decode(), **BLOCK_BLOB}
+    assert code(send(site, "PUT", "a", key, b"one", wrong)) == (400, "Md5Mismatch")
+    asked = f"comp=block&blockid={quote(block_id(1))}&{key}"
+    assert code(send(site, "PUT", "a", asked, b"one", wrong)) == (400, "Md5Mismatch")
+    assert code(send(site, "HEAD", "a", key)) == (404, "BlobNotFound")
+    assert code(send(site, "GET", "a", f"comp=blocklist&{key}"))[0] == 404
+
+
+def test_an_upload_that_breaks_off_leaves_what_was_there(site: Served, key: str) -> None:
+    put(site, "a", b"before", key, meta_name="first")
+
+    def half() -> Iterator[bytes]:
+        yield b"x" * 3_000_000
+        raise OSError("the client's cable")
+
+    answer = send(site, "PUT", "a", key, half(), BLOCK_BLOB)
+    assert code(answer) == (500, "InternalError")
+    assert send(site, "GET", "a", key).content == b"before"
+    assert not [one for one in folder(site).rglob("*.part")]
+    put(site, "a", b"after", key)
+    assert send(site, "GET", "a", key).content == b"after"
+
+
+def test_delete(site: Served, key: str) -> None:
+    put(site, "a/b", b"x", key, meta_name="n")
+    assert send(site, "DELETE", "a/b", key).status_code == 202
+    assert code(send(site, "DELETE", "a/b", key)) == (404, "BlobNotFound")
+    assert code(send(site, "HEAD", "a/b", key)) == (404, "BlobNotFound")
+    # The empty folder that is left is in nobody's way.
+    put(site, "a", b"now a blob", key)
+    room = site.parts.room
+    entry = room.datastores.file("default", "workspaceblobstore", "a")
+    assert entry.read_bytes() == b"now a blob"
+
+
+def test_a_blob_and_a_folder_of_one_name(site: Served, key: str) -> None:
+    put(site, "a/b", b"x", key)
+    for name in ("a", "a/b/c"):
+        answer = send(site, "PUT", name, key, b"y", BLOCK_BLOB)
+        assert code(answer) == (409, "ResourceTypeMismatch"), name
+        assert "can&#x27;t both" in answer.text or "can't both" in answer.text
+    asked = f"comp=block&blockid={quote(block_id(1))}&{key}"
+    assert send(site, "PUT", "a", asked, b"y").status_code == 201
+    listed_blocks = block_list(block_id(1))
+    answer = send(site, "PUT", "a", f"comp=blocklist&{key}", listed_blocks)
+    assert code(answer) == (409, "ResourceTypeMismatch")
+    assert send(site, "GET", "a/b", key).content == b"x"
+    assert code(send(site, "GET", "a", key)) == (404, "BlobNotFound")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../up", "a/../../b", "a/./b", "a//b", "/a", "a/", "a\\b", "a\0b", "x" * 256,
+     "a/" * 511 + "ab c", ".a.012345abcdef.part"],
+)  # fmt: skip
+def test_names_that_no_blob_can_have(site: Served, key: str, name: str) -> None:
+    put_one = send(site, "PUT", name, key, b"x", BLOCK_BLOB)
+    if len(name) == 1026:
+        assert code(put_one) == (400, "InvalidUri")
+    else:
+        assert code(put_one) == (400, "InvalidResourceName")
+    assert code(send(site, "HEAD", name, key)) == (404, "BlobNotFound")
+    assert not folder(site).exists() or not list(folder(site).rglob("*"))
+
+
+@pytest.mark.parametrize("path", ["%2e%2e/up", "a/%2e%2e%2f%2e%2e/b", "..%2fup", "a%5cb", "a%00"])
+def test_names_that_hide_what_they_are(site: Served, key: str, path: str) -> None:
+    answer = site.client.request("PUT", f"/{STORE}/{path}?{key}", content=b"x", headers=BLOCK_BLOB)
+    assert answer.status_code in (400, 403), answer.text  # type: ignore[attr-defined]
+    assert not folder(site).exists() or not list(folder(site).rglob("*"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ä/ö ü.txt", "日本語/データ", "a b+c%", "q?a=b&c#d", "x;y,z=1", "🙂", "new\nline", "a:b",
+     "/".join(["d" * 200] * 5) + "/" + "f" * 19, "...", ".hidden"],
+)  # fmt: skip
+def test_names_that_blobs_can_have(site: Served, key: str, name: str) -> None:
+    put(site, name, name.encode(), key)
+    assert send(site, "GET", name, key).content == name.encode()
+    page = send(site, "GET", "", f"restype=container&comp=list&{key}")
+    assert page.status_code == 200
+    shown = listed(page)[0]
+    assert shown == [name]
+    assert send(site, "DELETE", name, key).status_code == 202
+
+
+@pytest.mark.parametrize("form", ["/{c}", "/{a}/{c}", "/azureml-blob/{c}"])
+def test_every_form_of_address(site: Served, key: str, form: str) -> None:
+    top = form.format(c=STORE, a=containers.account("default"))
+    userinfo = {"authorization": "Basic " + base64.b64encode(b"acct.blob.:").decode()}
+    made = site.client.put(f"{top}/a/b?{key}", content=b"x", headers={**BLOCK_BLOB, **userinfo})
+    assert made.status_code == 201
+    host = {"host": f"{containers.account('default')}.blob.ml.example.org"}
+    assert site.client.get(f"{top}/a/b?{key}", headers=host).content == b"x"
+    page = site.client.get(f"{top}?restype=container&comp=list&{key}")
+    assert listed(page)[0] == ["a/b"]
+    page = site.client.get(f"{top}/?restype=container&comp=list&{key}")
+    assert listed(page)[0] == ["a/b"]
+
+
+def test_what_is_not_served_is_said(site: Served, key: str) -> None:
+    put(site, "a", b"x", key)
+    for comp in ("lease", "snapshot", "tier", "tags", "undelete", "page", "appendblock"):
+        assert code(send(site, "PUT", "a", f"comp={comp}&{key}")) == (501, "NotImplemented"), comp
+    copied = {"x-ms-copy-source": "https://example.org/a"}
+    assert code(send(site, "PUT", "b", key, headers=copied)) == (501, "NotImplemented")
+    pages = {"x-ms-blob-type": "PageBlob"}
+    assert code(send(site, "PUT", "b", key, headers=pages)) == (501, "NotImplemented")
+    assert code(send(site, "PUT", "b", key, b"x")) == (400, "MissingRequiredHeader")
+    assert code(send(site, "GET", "a", f"comp=tags&{key}")) == (501, "NotImplemented")
+    folder_mark = {"x-ms-meta-hdi_isfolder": "true", "content-length": "0", **BLOCK_BLOB}
+    assert send(site, "PUT", "dir", key, b"", folder_mark).status_code == 201
+    put(site, "dir/a", b"x", key)
+
+
+def test_containers(site: Served, key: str) -> None:
+    told = send(site, "GET", "", f"restype=container&{key}")
+    assert told.status_code == 200 and told.headers["etag"]
+    assert send(site, "HEAD", "", f"restype=container&{key}").status_code == 200
+    admin = sas(site, "carl")
+    assert code(send(site, "PUT", "", f"restype=container&{admin}")) == (
+        409, "ContainerAlreadyExists",
+    )  # fmt: skip
+    assert code(send(site, "DELETE", "", f"restype=container&{admin}"))[0] == 501
+
+
+def test_the_clients_own_id_comes_back(site: Served, key: str) -> None:
+    for method, name in (("GET", "none"), ("PUT", "a")):
+        headers = {"x-ms-client-request-id": "abc", "x-ms-version": "2023-01-03", **BLOCK_BLOB}
+        answer = send(site, method, name, key, b"" if method == "PUT" else None, headers)
+        assert answer.headers["x-ms-client-request-id"] == "abc"
+        assert answer.headers["x-ms-version"] == "2023-01-03"
+
+
+def test_what_is_said_of_files_goes_with_their_folder(site: Served, key: str) -> None:
+    put(site, "azureml-data/one/a", b"x", key, meta_name="n")
+    room = site.parts.room
+    from torchyard.data import actions
+
+    with room.db.write() as connection:
+        actions.forget_checksums(connection, "default", "workspaceblobstore", "azureml-data/one")
+    path = room.datastores.file("default", "workspaceblobstore", "azureml-data/one/a")
+    assert path.exists()
+    from torchyard.data.folders import FolderFiles
+
+    entry = FolderFiles(folder(site)).entry("azureml-data/one/a")
+    assert entry is not None
+    assert file_properties.of(room.db, "default", "workspaceblobstore", entry) is None

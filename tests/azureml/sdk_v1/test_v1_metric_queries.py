@@ -1,0 +1,130 @@
+"""`metrics:query`, which SDK v1's notebook widget asks every five seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from azureml.sdk_v1.test_v1_services import Services, metric
+from postgres_server import NewDatabase
+from workspaces.served import served
+
+QUERY = "experiments/seen/metrics:query"
+AT = "2026-11-21T16:00:{:02}.000000Z"
+
+
+@pytest.fixture(scope="module")
+def v1(tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase) -> Iterator[Services]:
+    home = tmp_path_factory.mktemp("home")
+    with served(home, new_database(home)) as site:
+        services = Services(site, "olga")
+        for run in ("seen_1", "seen_2"):
+            services.of("history", "PATCH", f"experiments/seen/runs/{run}", {"runId": run})
+        numbers = [metric("loss", 1 / (n + 1), AT.format(n)) for n in range(7)]
+        image = "aml://artifactId/ExperimentRun/dcid.seen_1/plot.png"
+        rows = [
+            metric("word", "hello", AT.format(1), "String"),
+            {
+                "name": "table",
+                "columns": {"a": "Double", "b": "Double"},
+                "properties": {"uxMetricType": "azureml.v1.table"},
+                "value": [{"metricId": "r1", "createdUtc": AT.format(2), "data": {"a": 1, "b": 2}}],
+            },
+            {
+                "name": "plot",
+                "columns": {"plot": "Artifact"},
+                "properties": {"uxMetricType": "azureml.v2.image"},
+                "value": [{"metricId": "r2", "createdUtc": AT.format(2), "data": {"plot": image}}],
+            },
+        ]
+        body = {"values": [*numbers, metric("odd", "NaN", AT.format(3)), *rows]}
+        services.of("metric", "POST", "runs/seen_1/batch", body)
+        other = {"values": [metric("loss", 5.0, AT.format(0))]}
+        services.of("metric", "POST", "runs/seen_2/batch", other)
+        yield services
+
+
+def asked(v1: Services, filter: str, **more: Any) -> list[dict[str, Any]]:
+    told: list[dict[str, Any]] = v1.of("history", "POST", QUERY, {"filter": filter, **more})[
+        "value"
+    ]
+    return told
+
+
+def test_a_point_is_one_object(v1: Services) -> None:
+    found = [one for one in asked(v1, "(RunId eq seen_1)") if one["name"] == "loss"]
+    assert [one["cells"] for one in found] == [[{"loss": 1 / (n + 1)}] for n in range(7)]
+    first = found[0]
+    assert first["runId"] == "seen_1" and first["metricType"] == "azureml.v1.scalar"
+    # The client compares this with types in small letters.
+    assert first["schema"]["properties"] == [
+        {"propertyId": "loss", "name": "loss", "type": "double"}
+    ]
+    assert len({one["metricId"] for one in found}) == 7
+
+
+def test_rows_and_pictures_come_too(v1: Services) -> None:
+    found = {one["name"]: one for one in asked(v1, "(RunId eq seen_1)")}
+    assert found["word"]["cells"] == [{"word": "hello"}]
+    assert found["table"]["cells"] == [{"a": 1, "b": 2}]
+    assert found["plot"]["dataLocation"].endswith("/plot.png")
+    assert found["odd"]["cells"] == [{"odd": "NaN"}]
+
+
+def test_a_point_keeps_its_id_when_an_earlier_one_comes_late(v1: Services) -> None:
+    before = {one["metricId"] for one in asked(v1, "(RunId eq seen_2)")}
+    late = {"values": [metric("loss", 6.0, "2026-11-21T15:59:00.000000Z")]}
+    v1.of("metric", "POST", "runs/seen_2/batch", late)
+    after = {one["metricId"] for one in asked(v1, "(RunId eq seen_2)")}
+    assert before < after and len(after) == len(before) + 1
+
+
+@pytest.mark.parametrize(
+    ("more", "count"),
+    [
+        (" and CreatedUtc gt 2026-11-21T16:00:04.000000Z", 2),
+        (" and name eq loss", 7),
+        (" and MetricType eq azureml.v1.table or MetricType eq azureml.v1.list", 1),
+        (" or RunId eq seen_2 and MetricType eq azureml.v1.scalar and name eq nothing", 0),
+    ],
+)
+def test_filters_as_the_client_writes_them(v1: Services, more: str, count: int) -> None:
+    assert len(asked(v1, f"(RunId eq seen_1{more})")) == count
+
+
+def test_there_are_pages(v1: Services) -> None:
+    whole = asked(v1, "(RunId eq seen_1)")
+    body: dict[str, Any] = {"filter": "(RunId eq seen_1)", "top": 3}
+    found: list[dict[str, Any]] = []
+    while True:
+        told = v1.of("history", "POST", QUERY, body)
+        assert len(told["value"]) <= 3
+        found += told["value"]
+        if told["continuationToken"] is None:
+            break
+        body["continuationToken"] = told["continuationToken"]
+    assert found == whole
+
+
+@pytest.mark.parametrize(
+    "filter",
+    ["", "name eq loss", "RunId gt a", "RunId eq a and CreatedUtc gt noon", "RunId eq a or (b)"],
+)
+def test_what_is_not_understood_is_refused(v1: Services, filter: str) -> None:
+    code, message = v1.refusal("history", "POST", QUERY, {"filter": filter})
+    assert code in (400, 404), message
+    assert "not understood" in message or "does not exist" in message
+
+
+@pytest.mark.parametrize("top", [0, -1, "many", True])
+def test_a_page_has_a_size(v1: Services, top: Any) -> None:
+    body = {"filter": "(RunId eq seen_1)", "top": top}
+    code, message = v1.refusal("history", "POST", QUERY, body)
+    assert code == 400 and "`top`" in message, message
+
+
+def test_a_run_that_is_not_there(v1: Services) -> None:
+    code, message = v1.refusal("history", "POST", QUERY, {"filter": "(RunId eq nobody)"})
+    assert code == 404 and "nobody" in message

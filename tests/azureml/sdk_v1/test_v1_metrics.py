@@ -1,0 +1,95 @@
+"""What SDK v1 logs and reads: rows that differ, numbers of every kind, points without a step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from azureml.sdk_v1.test_v1_services import Services, metric
+from postgres_server import NewDatabase
+from workspaces.served import served
+
+
+@pytest.fixture(scope="module")
+def v1(tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase) -> Iterator[Services]:
+    home = tmp_path_factory.mktemp("home")
+    with served(home, new_database(home)) as site:
+        yield Services(site, "olga")
+
+
+@pytest.fixture
+def run(v1: Services, request: pytest.FixtureRequest) -> str:
+    """A run that is no job, made for the test."""
+    name = request.node.originalname.removeprefix("test_")
+    v1.of("history", "PATCH", f"experiments/e/runs/{name}", {"runId": name})
+    return name
+
+
+def log(v1: Services, run: str, *values: dict[str, Any]) -> Any:
+    return v1.of("metric", "POST", f"runs/{run}/batch", {"values": list(values)})["errors"]
+
+
+def read(v1: Services, run: str, key: str) -> Any:
+    return v1.of("metric", "POST", f"runs/{run}/full", {"metricName": key})
+
+
+def row(number: int, columns: dict[str, str], **data: Any) -> dict[str, Any]:
+    at = f"2026-11-21T16:00:0{number}Z"
+    return {
+        "name": "row",
+        "columns": columns,
+        "value": [{"metricId": f"r{number}", "createdUtc": at, "data": data}],
+        "properties": {"uxMetricType": "azureml.v1.table"},
+    }
+
+
+def test_rows_of_different_columns_are_read_together(v1: Services, run: str) -> None:
+    # The later comes first: the client sends several batches at once.
+    log(v1, run, row(2, {"x": "double", "z": "double"}, x="text", z=3.0))
+    log(v1, run, row(1, {"x": "integer", "y": "string"}, x=1, y="q"))
+    told = read(v1, run, "row")
+    # The client makes a number of each value in a column of type double.
+    assert told["columns"] == {"x": "string", "y": "string", "z": "double"}
+    assert [one["data"] for one in told["value"]] == [
+        {"x": 1, "y": "q", "z": "NaN"},
+        {"x": "text", "y": None, "z": 3.0},
+    ]
+
+
+def test_every_kind_of_number_is_a_metric(v1: Services, run: str) -> None:
+    at = "2026-11-21T16:00:01Z"
+    given = [(True, "boolean"), (3, "integer"), (10**300, "integer"), (float("inf"), "double")]
+    for place, (value, kind) in enumerate(given):
+        sent = "Infinity" if value == float("inf") else value
+        assert log(v1, run, metric(f"k{place}", sent, at, kind)) == []
+    keys = v1.site.ask("olga", "GET", f"/v1/workspaces/default/jobs/{run}/metrics").json()
+    assert {one["key"]: one["value"] for one in keys["value"]} == {
+        "k0": 1.0,
+        "k1": 3.0,
+        "k2": 1e300,
+        "k3": "Infinity",
+    }
+
+
+def test_a_bad_value_does_not_hold_up_the_others(v1: Services, run: str) -> None:
+    at = "2026-11-21T16:00:01Z"
+    (error,) = log(v1, run, metric("big", 10**400, at, "integer"), metric("good", 1.0, at))
+    assert error["metric"]["name"] == "big"
+    assert "does not fit" in error["errorResponse"]["error"]["message"]
+    assert read(v1, run, "good")["value"][0]["data"] == {"good": 1.0}
+
+
+def test_a_point_without_a_step_has_its_place(v1: Services, run: str) -> None:
+    later = [metric("down", 1.0 + n, f"2026-11-21T16:00:01.0005{n:02}Z") for n in range(50, 100)]
+    first = [metric("down", 1.0 + n, f"2026-11-21T16:00:01.0005{n:02}Z") for n in range(50)]
+    for batch in (later, first, later):
+        log(v1, run, *batch)
+    told = read(v1, run, "down")["value"]
+    assert [(one["step"], one["data"]["down"]) for one in told] == [
+        (n, 1.0 + n) for n in range(100)
+    ]
+    path = f"/mlflow/default/api/2.0/mlflow/metrics/get-history?run_id={run}&metric_key=down"
+    points = v1.site.ask("olga", "GET", path).json()["metrics"]
+    assert [one["step"] for one in points] == list(range(100))

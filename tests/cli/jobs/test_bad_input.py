@@ -1,0 +1,506 @@
+"""What was asked wrongly, over the real command line against the real server: place, hint, exit
+code 2, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Yard
+from cli.fake_server import FakeServer
+from cli.real_server import RealServer
+from torchyard.client import command
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join(['*' + before] * 10)}]\n"
+    for before, name in zip("abcdefg", "bcdefgh", strict=True)
+)
+
+DOCUMENTS = {
+    "empty": (b"", "1:1: the file is empty", "hint:"),
+    "only comments": (b"# nothing\n\n", "1:1: the file is empty", "hint:"),
+    "list": (b"- a\n- b\n", "1:1: the document is not a mapping", "hint:"),
+    "text": (b"just words", "1:1: the document is not a mapping", "hint:"),
+    "unclosed quote": (b"command: 'python\ncode: .\n", "3:1: found unexpected end", "hint:"),
+    "bad indentation": (b"command: x\n  code: .\n", "2:7: mapping values are not", "quotes"),
+    "colon in text": (b"command: echo a: b\n", "1:16: mapping values are not", "quotes"),
+    "tab": (b"command: x\nresources:\n\tinstance_count: 1\n", "3:1: a tab can't indent", "spaces"),
+    "duplicate": (
+        b"command: a\ncode: .\ncommand: b\n",
+        "3:1: the key `command` is there twice, first at line 1",
+        "one of the two",
+    ),
+    "duplicate below": (
+        b"command: a\nresources:\n  instance_count: 1\n  instance_count: 2\n",
+        "4:3: the key `instance_count` is there twice",
+        "hint:",
+    ),
+    "undefined alias": (b"command: *.py\n", "1:11: ", "quotes"),
+    "star": (b"command: *py\n", "1:10: found undefined alias", "quotes"),
+    "percent": (b"command: %x\n", "1:10: found character", "quotes"),
+    "alias bomb": (BOMB.encode(), ": the document's aliases stand for too many", "without them"),
+    "circle": (b"command: &a [*a]\n", "1:10: an alias stands for something it is inside", ""),
+    "deep": (b"command: " + b"[" * 5000 + b"]" * 5000, "1:", ""),
+    "tag": (b"command: !!python/object:os.system x\n", "1:10: the tag", "remove"),
+    "own tag": (b"command: !Secret x\n", "1:10: the tag `!Secret`", "remove"),
+    "binary tag": (b"command: !!binary aGk=\n", "1:10: the tag", "remove"),
+    "two documents": (b"command: a\n---\ncommand: b\n", "2:1: found another", "one document"),
+    "list as key": (b"? [a, b]\n: c\n", "1:3: a key is not a text", "hint:"),
+    "not finite": (b"command: x\ninputs:\n  a: .nan\n", "3:6: `.nan` is no finite", "quotes"),
+    "huge number": (b"command: 99999999999999999999999\n", "1:10: the number", "quotes"),
+    "not UTF-8": (b"command: x\ndescription: caf\xe9\n", "2:17: the file is not text", "UTF-8"),
+    "binary": (b"\x7fELF\x02\x01\x00\x00", "1:1: the file holds the control", "binary"),
+    "zero byte": (b"command: a\x00b\n", "1:11: the file holds the control", "binary"),
+    "too large": (b"#" * (10 << 20), "1:1: the file is larger than 1 MB", "hint:"),
+    "merge of a text": (b"command: x\n<<: y\n", "2:5: `<<` takes a mapping", "hint:"),
+    # Found by the server, placed by the command.
+    "unknown key": (b"command: x\ncomand: y\n", "2:1: unknown key `comand`", "`command`"),
+    "key in another's case": (b"Command: x\n", "1:1: unknown key `Command`", "`command`"),
+    "unknown key below": (
+        b"command: x\nenvironment: python\n\nresources:\n  # how many\n  instance_counts: 2\n",
+        "6:3: unknown key `instance_counts`",
+        "did you mean `instance_count`?",
+    ),
+    "key at the wrong level": (
+        b"command: x\nenvironment: python\ninstance_count: 2\n",
+        "3:1: unknown key `instance_count`",
+        "resources",
+    ),
+    "unknown key of an input": (
+        b"command: x\nenvironment: python\ninputs:\n  a:\n    type: uri_file\n    paht: y\n",
+        "6:5: unknown key `paht`",
+        "`path`",
+    ),
+    "unknown key of an output": (
+        b"command: x\nenvironment: python\noutputs:\n  a:\n    tpye: uri_file\n",
+        "5:5: unknown key `tpye`",
+        "`type`",
+    ),
+    "unknown key of the environment": (
+        b"command: x\nenvironment:\n  imgae: python:3.11\n",
+        "3:3: unknown key `imgae`",
+        "`image`",
+    ),
+    "unknown key of the distribution": (
+        b"command: x\nenvironment: python\ndistribution:\n  type: pytorch\n"
+        b"  process_count: 2\n",
+        "5:3: unknown key `process_count`",
+        "`process_count_per_instance`",
+    ),
+    "unknown key of the limits": (
+        b"command: x\nenvironment: python\nlimits: {timeuot: 3}\n",
+        "3:10: unknown key `timeuot`",
+        "`timeout`",
+    ),
+    "missing command": (b"environment: python\n", "1:1: ", "command"),
+    "missing environment": (b"# a job\ncommand: x\n", "2:1: ", "environment"),
+    "empty command": (b"command: ''\nenvironment: python\n", "1:1: ", "command"),
+    "command of a wrong type": (b"environment: python\ncommand: [a, b]\n", "2:1: ", "hint:"),
+    "instance count of a wrong type": (
+        b"command: x\nenvironment: python\nresources: {instance_count: two}\n",
+        "3:13: ",
+        "hint:",
+    ),
+    "instance count below one": (
+        b"command: x\nenvironment: python\nresources: {instance_count: 0}\n", "3:13: ", "hint:"
+    ),
+    "resources of a wrong type": (
+        b"command: x\nenvironment: python\nresources: 2\n", "3:1: ", "hint:"
+    ),
+    "inputs of a wrong type": (
+        b"command: x\nenvironment: python\ninputs: [a, b]\n", "3:1: ", "hint:"
+    ),
+    "timeout of a wrong type": (
+        b"command: x\nenvironment: python\nlimits:\n  timeout: soon\n", "4:3: ", "hint:"
+    ),
+    "tags of a wrong type": (b"command: x\nenvironment: python\ntags: nice\n", "3:1: ", "hint:"),
+    "unknown type of job": (b"type: comand\ncommand: x\n", "1:1: ", "`command`"),
+    "another type of job": (b"type: sweep\ncommand: x\n", "1:1: ", "hint:"),
+    "unknown type of input": (
+        b"command: x\nenvironment: python\ninputs:\n"
+        b"  a: {type: uri_flie, path: 'https://e.org/x'}\n",
+        "4:7: ",
+        "uri_file",
+    ),
+    "unknown mode": (
+        b"command: x\nenvironment: python\ninputs:\n"
+        b"  a: {type: uri_file, path: 'https://e.org/x', mode: ro_muont}\n",
+        "4:48: ",
+        "ro_mount",
+    ),
+    "unknown distribution": (
+        b"command: x\nenvironment: python\ndistribution:\n  type: pytroch\n",
+        "4:3: ",
+        "pytorch",
+    ),
+    "value and path": (
+        b"command: x\nenvironment: python\ninputs:\n  a: {value: 1, path: 'azureml:x:1'}\n",
+        "4:3: ",
+        "hint:",
+    ),
+    "unknown expression": (
+        b"command: echo ${{input.a}}\nenvironment: python\ninputs: {a: 1}\n", "1:1: ", "inputs.a"
+    ),
+    "expression of an absent input": (
+        b"command: echo ${{inputs.dta}}\nenvironment: python\ninputs: {data: 1}\n",
+        "1:1: ",
+        "data",
+    ),
+    "name too long": (
+        b"name: " + b"n" * 300 + b"\ncommand: x\nenvironment: python\n", "1:1: ", "hint:"
+    ),
+    "name with a slash": (b"name: a/b\ncommand: x\nenvironment: python\n", "1:1: ", "hint:"),
+    "name taken": (
+        b"name: taken\ncommand: another\nenvironment: python\n",
+        "1:1: job `taken` exists",
+        "another `name`",
+    ),
+    "input name with blanks": (
+        b"command: x\nenvironment: python\ninputs:\n  'a b': 1\n", "4:3: ", "hint:"
+    ),
+    "unknown compute": (
+        b"command: x\nenvironment: python\ncompute: azureml:nope\n", "3:1: ", "yard compute list"
+    ),
+    "more nodes than there are": (
+        b"command: x\nenvironment: python\nresources: {instance_count: 999}\n", "3:13: ", ""
+    ),
+    "unknown environment": (
+        b"command: x\nenvironment: azureml:nope:1\n", "2:1: ", "hint:"
+    ),
+    "unknown version of an environment": (
+        b"command: x\nenvironment: azureml:python:99\n", "2:1: ", "hint:"
+    ),
+    "no reference": (b"command: x\nenvironment: 'azureml:a:b:c'\n", "2:1: ", "hint:"),
+    "unknown data asset": (
+        b"command: x\nenvironment: python\ninputs:\n  a: {path: 'azureml:nope:1'}\n",
+        "4:7: ",
+        "hint:",
+    ),
+    "unknown datastore": (
+        b"command: x\nenvironment: python\ninputs:\n"
+        b"  a: {path: 'azureml://datastores/nope/paths/x'}\n",
+        "4:7: ",
+        "hint:",
+    ),
+    "unknown job's output": (
+        b"command: x\nenvironment: python\ninputs:\n"
+        b"  a: {path: 'azureml://jobs/nope/outputs/model'}\n",
+        "4:7: ",
+        "hint:",
+    ),
+    "a path of a datastore where nothing is": (
+        b"command: x\nenvironment: python\ninputs:\n"
+        b"  a: {path: 'azureml://datastores/workspaceblobstore/paths/nope/'}\n",
+        "4:7: ",
+        "",
+    ),
+    # Found here, in what the document names.
+    "missing code": (b"command: x\ncode: ./nope\n", "2:1: the path `./nope` does not", "relative"),
+    "missing input": (
+        b"command: x\ninputs:\n  data:\n    type: uri_folder\n    path: nope\n",
+        "5:5: the path `nope` does not exist",
+        "relative",
+    ),
+    "file as folder": (
+        b"command: x\ninputs:\n  data:\n    path: job.yml\n",
+        "4:5: the input's path `job.yml` is a file",
+        "uri_file",
+    ),
+    "folder as file": (
+        b"command: x\ninputs:\n  data:\n    type: uri_file\n    path: .\n",
+        "5:5: the input's path `.` is a folder",
+        "uri_folder",
+    ),
+    "missing conda file": (
+        b"command: x\nenvironment:\n  conda_file: conda.yml\n",
+        "3:3: the path `conda.yml` does not exist",
+        "relative",
+    ),
+    "broken conda file": (
+        b"command: x\nenvironment:\n  conda_file: broken.yml\n",
+        "3:3: `",
+        "correct that file",
+    ),
+    "requirements of requirements": (
+        b"command: x\nenvironment:\n  pip_requirements: nested.txt\n",
+        "3:3: `",
+        "into this file",
+    ),
+    "path too long": (b"command: x\ncode: " + b"a" * 5000 + b"\n", "2:1: the path", "hint:"),
+    "link out": (b"command: x\ncode: links\n", "2:1: the link `out` points out of", "copy"),
+    "broken link": (b"command: x\ncode: broken\n", "2:1: the link `gone` points to no", ""),
+    "circle of links": (b"command: x\ncode: circle\n", "2:1: the link `a/up` points", "holds it"),
+    "circle of files": (b"command: x\ncode: circle2\n", "2:1: the link `me` points to no", ""),
+    "link out below": (b"command: x\ncode: deep\n", "2:1: the link `a/b/out` points out", "copy"),
+    "input that links out": (
+        b"command: x\nenvironment: python\ninputs:\n  a: {path: links}\n",
+        "4:7: the link `out` points out of",
+        "copy",
+    ),
+    "no such repository": (
+        b"command: x\nenvironment: python\ncode: git+file:///nowhere/at/all.git\n",
+        "3:1: `git+file:///nowhere/at/all.git` could not be cloned",
+        "git ls-remote",
+    ),
+    "no such protocol for git": (
+        b"command: x\nenvironment: python\ncode: git+ext::sh -c id\n", "3:1: ", "git@host"
+    ),
+    "a password in a URL": (
+        b"command: x\nenvironment: python\n"
+        b"code: git+file://user:secret@/nowhere/at/all.git\n",
+        "3:1: `git+file:///nowhere/at/all.git` could not be cloned",
+        "",
+    ),
+    "pipe": (b"command: x\ncode: pipe\n", "2:1: `fifo` is neither a file", "amlignore"),
+    "name not UTF-8": (b"command: x\ncode: bytes\n", "2:1: the file name `caf\\xe9`", "rename"),
+    "too many files": (b"command: x\ncode: many\n", "2:1: total snapshot size", "MAX_FILES"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the documents above name."""
+    here = tmp_path_factory.mktemp("tree")
+    (here / "broken.yml").write_text("a: [")
+    (here / "nested.txt").write_text("torch\n-r others.txt\n")
+    for name in ("links", "broken", "circle/a", "circle2", "deep/a/b", "pipe", "bytes", "many"):
+        (here / name).mkdir(parents=True)
+    (here / "links/out").symlink_to("/etc/hostname")
+    (here / "broken/gone").symlink_to("nowhere")
+    (here / "deep/a/b/out").symlink_to("/etc")
+    (here / "circle2/me").symlink_to("me")
+    (here / "circle/a/up").symlink_to("..")
+    os.mkfifo(here / "pipe/fifo")
+    (Path(os.fsdecode(os.fsencode(here / "bytes") + b"/caf\xe9"))).write_text("x")
+    for number in range(2001):
+        (here / "many" / f"{number}").touch()
+    (here / "many/big").write_bytes(b"x" * 5000)
+    return here
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    server = RealServer(tmp_path_factory.mktemp("server"))
+    with server.client() as client:
+        client.jobs.create(command(command="true", environment="python", name="taken"))
+        client.jobs.cancel("taken")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def folder(
+    real: RealServer, tree: Path, yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """A folder to be in; at the end the server holds what it held."""
+    monkeypatch.setenv("TORCHYARD_URL", real.url)
+    monkeypatch.setenv("TORCHYARD_TOKEN", real.token)
+    monkeypatch.chdir(tree)
+    before = real.contents()
+    # Of this test alone: others run beside it.
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    yield tree
+    assert real.contents() == before
+    assert list(temporary.iterdir()) == []
+
+
+def test_there_are_enough_cases() -> None:
+    assert len(DOCUMENTS) + len(COMMAND_LINES) >= 60
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_bad_job_file(yard: Yard, folder: Path, name: str) -> None:
+    content, problem, hint = DOCUMENTS[name]
+    (folder / "job.yml").write_bytes(content)
+    created = yard("job", "create", "-f", "job.yml")
+    assert created.code == 2, created.err
+    first = created.err.splitlines()[0]
+    assert first.startswith("error: job.yml:"), created.err
+    assert problem in first, created.err
+    assert hint in created.err, created.err
+    assert "Traceback" not in created.err and created.out == b"" and "secret" not in created.err
+    if "cloned" in problem or name == "name taken":
+        return  # only creating asks for those
+    validated = yard("job", "validate", "-f", "job.yml", "-o", "none")
+    assert (validated.code, validated.err) == (2, created.err)
+
+
+def test_the_largest_files_are_named(yard: Yard, folder: Path) -> None:
+    (folder / "job.yml").write_text("command: x\ncode: many\n")
+    said = yard("job", "create", "-f", "job.yml")
+    assert "2002 files of 2000 allowed; its largest files are\n" in said.err
+    assert "      4.9 KB  big\n" in said.err
+    assert len([line for line in said.err.splitlines() if line.startswith("  ")]) == 10
+
+
+COMMAND_LINES = [
+        (["job", "create"], "the job file is missing: write `-f FILE`", "yard job create --help"),
+        (["job", "create", "-f", "nope.yml"], "the file `nope.yml` does not exist", "--file"),
+        (["job", "create", "-f", "."], "`.` is a folder", "YAML"),
+        (["job", "creat"], "`yard job creat` is no command", "did you mean `yard job create`?"),
+        (["jobs"], "`yard jobs` is no command", "did you mean `yard job`?"),
+        (["job", "list", "--experiment", "x"], "no option `--experiment`", "`--experiment-name`"),
+        (["job", "list", "-r", "many"], "`many` is not a whole number", "--help"),
+        (["job", "list", "-o", "xml"], "invalid value for `-o` / `--output`", "--help"),
+        (["job", "show"], "the job's name is missing", "--help"),
+        (["job", "show", "a", "-n", "b"], "two names are given", "--help"),
+        (["job", "show", "nope"], "job `nope` does not exist", "yard job list"),
+        (["job", "download", "a", "--all", "--output-name", "b"], "exclude each other", "--help"),
+        (["compute", "show", "nope"], "compute `nope` does not exist", "yard compute list"),
+        (["compute", "create"], "a compute needs a name", "--name"),
+        (["model", "create", "-n", "m", "-p", "nope"], "--path: the path `nope`", "azureml"),
+        (["job", "list", "--query", "[?"], "`--query [?` is no JMESPath", "[].name"),
+        (["job", "list", "--archived-only", "--include-archived"], "exclude each", "--help"),
+        (["job", "create", "job.yml", "-f", "job.yml"], "two job files are given", "--help"),
+        (["job", "update", "taken", "--set", "tag.x=1"], "`tag` can't be changed", "`tags`"),
+        (["job", "update", "taken"], "nothing is to be changed", "--set"),
+        (["job", "submit"], "`yard job submit` is no command", "did you mean `yard job create`?"),
+        (["job", "clone", "nope"], "job `nope` does not exist", "yard job list"),
+        (["job", "code", "taken"], "job `taken` has no code snapshot", "without `code`"),
+        (["job", "validate"], "the job file is missing", "--help"),
+        (["az", "ml", "job", "list"], "`yard az` is no command", "leave out `az ml`"),
+        (["data", "create", "-n", "d", "-p", "nope"], "--path: the path `nope` does", "azureml"),
+        (["data", "create", "-n", "d", "-p", "job.yml", "-t", "uri_folder"], "--path: the", "uri_"),
+        (["data", "show", "d:1", "-v", "2"], "two versions are given", "--help"),
+        (["data", "create", "-n", "d", "-p", "links", "-t", "uri_folder"], "points out", "copy"),
+        (["datastore", "create"], "a datastore needs a name", "--name"),
+        (["workspace", "create"], "a workspace needs a name", "--name"),
+        (["workspace", "map-url", "https://e.org"], "the target is missing", "azureml://datast"),
+        (["model", "create", "-n", "m", "--tags", "x"], "`--tags x` is no tag", "key=value"),
+        (["environment", "show", "pyhton"], "environment `pyhton` does not", "`python`?"),
+        (["completion", "tcsh"], "invalid value for", "--help"),
+        (["model", "show", "a b"], "model `a b` does not exist", "yard model list"),
+        (["job", "create", "-f", "job.yml", "--set", "x"], "`--set x` is no assignment", "a.b"),
+        (["job", "create", "-f", "job.yml", "--set", "command.x=1"], "nothing can be set", "`x`"),
+        (["job", "create", "-f", "job.yml", "--set", "resources.n=1"], "--set resources.n: u", ""),
+        (["job", "create", "-f", "job.yml", "--set", "code=nope"], "--set code: the path `n", ""),
+        (["job", "create", "-f", "job.yml", "-a", "no/x.json"], "nothing can be written", "file"),
+        (["job", "create", "-f", "job.yml", "-a", "."], "nothing can be written to `.`", "file"),
+        (["job", "show", "\udcff"], "holds bytes that are no text in UTF-8", "UTF-8"),
+        (["job", "metrics", "taken", "--from", "5"], "are about a chart or a file", "--help"),
+        (["job", "metrics", "taken", "--x", "time"], "are about a chart or a file", "--help"),
+        (["job", "metrics", "taken", "--plot", "--to", 2**70], "invalid value for `--to`", ""),
+        (["workspace", "show", "default", "-n", "other"], "two names are given", "--help"),
+        (["workspace", "update", "default", "-n", "b", "--description", "x"], "two names", ""),
+        (["quota", "set", "nodes=²"], "`²` is no whole number", "none"),
+        (["quota", "set", f"storage={'9' * 400}GB"], "is too much", "smaller"),
+        (["quota", "set", f"run_time={'9' * 400}d"], "is too much", "smaller"),
+        (["gc", "--dry-run", "--budget", f"{'9' * 400}GB"], "is too much: write `50GB`", "--help"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "error", "hint"), COMMAND_LINES)
+def test_bad_command_line(
+    yard: Yard, folder: Path, arguments: list[object], error: str, hint: str
+) -> None:
+    Path("job.yml").write_text("command: x\nenvironment: python\n")
+    said = yard(*arguments)
+    assert said.code == 2, said.err
+    assert said.err.startswith("error: ") and error in said.err.partition("\n")[0], said.err
+    assert hint in said.err, said.err
+
+
+UNREADABLE = {
+    "job file": ("job.yml", "error: the file `job.yml` can't be read (Permission denied)"),
+    "code": ("src/secret.py", "error: job.yml:3:1: `secret.py` can't be read (Permission denied)"),
+    "folder in code": ("src/deep", "error: job.yml:3:1: `/"),
+    "input": ("data.csv", "error: job.yml:5:23: `data.csv` can't be read (Permission denied)"),
+    "conda file": ("conda.yml", "error: job.yml:7:3: `"),
+    "ignore file": ("src/.amlignore", "error: job.yml:3:1: `"),
+}
+
+
+@pytest.fixture
+def ordinary(real: RealServer) -> Iterator[Path]:
+    """A folder of an ordinary user's with a whole job in it."""
+    here = Path(tempfile.mkdtemp(prefix="torchyard-bad-input-"))
+    (here / "src/deep").mkdir(parents=True)
+    for name in ("src/secret.py", "src/deep/x.py", "src/.amlignore", "data.csv"):
+        (here / name).write_text("")
+    (here / "conda.yml").write_text("dependencies: [python=3.11]\n")
+    (here / "job.yml").write_text(
+        "command: x\n# where\ncode: src\n"
+        "inputs:\n  a: {type: uri_file, path: data.csv}\n"
+        "environment:\n  conda_file: conda.yml\n"
+    )
+    yield here
+    for path in [here, *here.rglob("*")]:
+        path.chmod(path.stat().st_mode | stat.S_IRWXU)
+    shutil.rmtree(here)
+
+
+# Python itself may lie where an ordinary user can't read it: all is imported before root is left.
+AS_NOBODY = """
+import os, sys
+from torchyard.cli.parsing.group import run
+run(["job", "validate", "-f", "job.yml", "-o", "none"])
+if os.getuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+print("NOW", file=sys.stderr, flush=True)
+sys.exit(run(["job", "create", "-f", "job.yml"]))
+"""
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_what_an_ordinary_user_cannot_read(real: RealServer, ordinary: Path, name: str) -> None:
+    """Root may read everything, so this is always asked by somebody else."""
+    file, error = UNREADABLE[name]
+    if os.getuid() == 0:
+        for path in [ordinary, *ordinary.rglob("*")]:
+            os.chown(path, 65534, 65534)
+    (ordinary / file).chmod(0)
+    before = real.contents()
+    ran = subprocess.run(
+        [sys.executable, "-c", AS_NOBODY],
+        cwd=ordinary,
+        env={
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "TORCHYARD_URL": real.url,
+            "TORCHYARD_TOKEN": real.token,
+            "TORCHYARD_HOME": str(ordinary / "home"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    said = ran.stderr.partition("NOW\n")[2]
+    assert ran.returncode == 2, ran.stderr
+    assert said.startswith(error), ran.stderr
+    assert "\nhint: " in said and "Traceback" not in said
+    assert real.contents() == before
+
+
+def test_wrong_token_and_no_server(
+    server: FakeServer, yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHYARD_TOKEN", "wrong")
+    said = yard("job", "list")
+    assert said.code == 2 and "error: the token is not good" in said.err
+    monkeypatch.delenv("TORCHYARD_TOKEN")
+    assert "set TORCHYARD_TOKEN" in yard("job", "list").err
+    monkeypatch.setenv("TORCHYARD_TOKEN", "x")
+    monkeypatch.setenv("TORCHYARD_URL", "http://127.0.0.1:9")
+    said = yard("job", "list")
+    assert said.code == 1 and "error: no torchyard server answers at" in said.err
+    for url in ("http://127.0.0.1:99999", "http://[::1", "http://host:port"):
+        monkeypatch.setenv("TORCHYARD_URL", url)
+        said = yard("job", "list")
+        assert said.code == 2 and f"error: `{url}` is no server's address" in said.err
+    monkeypatch.setenv("TORCHYARD_URL", server.url)
+    for token in ("two\nlines", "größe", "\u65e5"):
+        monkeypatch.setenv("TORCHYARD_TOKEN", token)
+        said = yard("job", "list")
+        assert said.code == 2 and "error: the token for the server is no token" in said.err

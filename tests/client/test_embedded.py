@@ -1,0 +1,127 @@
+"""The server of this machine: found, started once, stopped; with a fake server as the process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from torchyard.base.errors import InvalidInput, Unreachable
+from torchyard.base.settings import Settings
+from torchyard.client import embedded
+
+FAKE = (sys.executable, str(Path(__file__).with_name("fake_server.py")))
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Iterator[Settings]:
+    made = Settings(tmp_path / "home")
+    yield made
+    embedded.stop(made, limit_s=0.2)
+
+
+def starts(settings: Settings) -> list[str]:
+    return (settings.home / "starts").read_text().split()
+
+
+def kill(running: embedded.Running) -> None:
+    """End its process, and see it gone: a signal is on its way for a moment."""
+    os.kill(running.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 60
+    while embedded.is_alive(running.pid, running.start_time):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_racing_commands_start_one_server(settings: Settings) -> None:
+    script = (
+        "import sys; from pathlib import Path; from torchyard.client import embedded;"
+        "from torchyard.base.settings import Settings;"
+        "print(embedded.ensure(Settings(Path(sys.argv[1])), command=sys.argv[2:]))"
+    )
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(settings.home), *FAKE], stdout=subprocess.PIPE
+        )
+        for _ in range(10)
+    ]
+    answers = {racer.communicate(timeout=60)[0] for racer in racers}
+    assert len(answers) == 1 and b"Running(url=" in answers.pop()
+    assert len(starts(settings)) == 1
+    # Stopped by another process than the one that started it: no zombie to wait for.
+    assert embedded.stop(settings) is not None
+
+
+def test_found_again_stopped_and_started_anew(settings: Settings) -> None:
+    told: list[str] = []
+    first = embedded.ensure(settings, lambda: told.append("start"), FAKE)
+    assert embedded.ensure(settings, lambda: told.append("start"), FAKE) == first
+    assert told == ["start"]
+    assert embedded.token(settings).startswith("yard_p_")
+    assert os.getsid(first.pid) == first.pid, "Ctrl-C in a terminal must not reach it"
+    assert embedded.stop(settings) == first
+    assert embedded.find(settings) is None and embedded.stop(settings) is None
+    assert embedded.ensure(settings, command=FAKE).pid != first.pid
+
+
+def test_a_killed_server_is_replaced(settings: Settings) -> None:
+    first = embedded.ensure(settings, command=FAKE)
+    kill(first)
+    assert embedded.ensure(settings, command=FAKE).pid != first.pid
+
+
+def test_a_server_deaf_to_sigterm_is_killed(settings: Settings) -> None:
+    running = embedded.ensure(settings, command=(*FAKE, "--deaf"))
+    assert embedded.stop(settings, limit_s=0.3) == running
+    assert not embedded.is_alive(running.pid, running.start_time)
+
+
+def test_another_process_with_the_same_number_is_left_alone(settings: Settings) -> None:
+    settings.home.mkdir()
+    with subprocess.Popen(["sleep", "60"]) as bystander:
+        body = {"url": "http://127.0.0.1:9", "pid": bystander.pid, "start_time": 1, "version": "x"}
+        settings.server_file.write_text(json.dumps(body))
+        assert embedded.find(settings) is None
+        assert embedded.stop(settings) is None
+        assert bystander.poll() is None
+        bystander.kill()
+
+
+def test_a_server_that_fails_shows_its_log(settings: Settings) -> None:
+    settings.home.mkdir()
+    settings.server_log.write_text("old news\n")
+    with pytest.raises(Unreachable) as caught:
+        embedded.ensure(settings, command=(*FAKE, "--fail"))
+    assert "ended with 3\nsomething is wrong with the disk" in caught.value.message
+    assert "old news" not in caught.value.message
+    assert str(settings.server_log) in caught.value.hint
+
+
+def test_a_server_that_refuses_is_quoted(settings: Settings) -> None:
+    settings.home.mkdir()
+    words = "error: port 1 is taken\\nhint: choose another with `--port`\\n"
+    program = f"import sys; sys.stderr.write('{words}'); sys.exit(2)"
+    with pytest.raises(InvalidInput) as caught:
+        embedded.ensure(settings, command=(sys.executable, "-c", program))
+    assert caught.value.message == "the server could not be started: port 1 is taken"
+    assert caught.value.hint == "choose another with `--port`"
+
+
+def test_a_server_that_never_is_ready(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "START_LIMIT_S", 0.3)
+    with pytest.raises(Unreachable, match=r"was not ready in 0.3 s"):
+        embedded.ensure(settings, command=(sys.executable, "-c", "import time; time.sleep(60)"))
+
+
+def test_a_file_that_is_no_json_is_no_server(settings: Settings) -> None:
+    settings.home.mkdir()
+    for text in ("", "{", "[]", '{"pid": "x"}', "null"):
+        settings.server_file.write_text(text)
+        assert embedded.find(settings) is None

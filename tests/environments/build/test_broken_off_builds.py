@@ -1,0 +1,47 @@
+"""Nobody waits for a build, or for a program of one, that is over."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from torchyard.base import locks
+from torchyard.base.clock import FakeClock
+from torchyard.base.db import Database
+from torchyard.environments import store
+from torchyard.environments.actions import Environments
+from torchyard.environments.build.builder import Places
+from torchyard.environments.packages import machine_config
+from torchyard.environments.packages.uv import Uv
+from torchyard.environments.requested_builds import Builds
+from torchyard.environments.types import EnvironmentSpec, Platform
+
+
+@pytest.fixture
+def room(tmp_path: Path, db: Database, clock: FakeClock) -> Environments:
+    return Environments(tmp_path, db, clock, {}, Platform("linux", "x86_64", "cpu"))
+
+
+def test_a_build_that_ended_with_its_server(room: Environments, clock: FakeClock) -> None:
+    spec = EnvironmentSpec("3.11", ("numpy",), "test")
+    with room.db.write() as connection:
+        store.begin(connection, spec, clock.now())
+    builds = Builds(room, lambda spec: {})
+    assert builds.show(spec.hash, 0)["status"] == "canceled"
+    with locks.held(Places(room.log_path(spec).parent, spec.hash).mutex):
+        assert builds.show(spec.hash, 0)["status"] == "building"
+    builds.close()
+
+
+def test_a_program_that_leaves_another_running(tmp_path: Path) -> None:
+    uv = Uv(machine_config.read({}), io.BytesIO(), lambda: False, None)
+    script = "sleep 100 & echo $! 1>&2; printf 'the rest' 1>&2"
+    outcome = uv.run_program(["/bin/sh", "-c", script], tmp_path, "a build that starts a server")
+    left, _, rest = outcome.words.partition("\n")
+    # It is there still: nobody waited for it.
+    os.kill(int(left), signal.SIGKILL)
+    assert (outcome.code, rest) == (0, "the rest")

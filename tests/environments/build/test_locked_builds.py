@@ -1,0 +1,90 @@
+"""What was resolved once is what every later build gets, whatever the index says by then."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from environments import wheels
+from environments.conftest import Machine, MakeRoom
+from torchyard.base.errors import BuildFailed
+from torchyard.environments.actions import Environments
+from torchyard.environments.images import image_folder
+
+
+class Index:
+    """A package index in a folder, as pip and uv read it from `file://`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files, self._pages = folder / "files", folder / "simple"
+
+    @property
+    def url(self) -> str:
+        return self._pages.as_uri()
+
+    def put(self, name: str, version: str, text: str = "", requires: tuple[str, ...] = ()) -> None:
+        wheels.put(self._files, name, version, requires, text)
+        page = self._pages / name / "index.html"
+        page.parent.mkdir(parents=True, exist_ok=True)
+        links = ""
+        for file in sorted(self._files.glob(f"{name}-*.whl")):
+            digest = hashlib.sha256(file.read_bytes()).hexdigest()
+            links += f'<a href="{file.as_uri()}#sha256={digest}">{file.name}</a>\n'
+        page.write_text(f"<!DOCTYPE html><html><body>\n{links}</body></html>\n")
+
+
+@pytest.fixture
+def index(machine: Machine) -> Index:
+    found = Index(machine.home.parent / "index")
+    for name in ("PIP_FIND_LINKS", "PIP_NO_INDEX"):
+        machine.variables.pop(name)
+    machine.variables["PIP_INDEX_URL"] = found.url
+    return found
+
+
+@pytest.fixture
+def room(index: Index, make_room: MakeRoom) -> Environments:
+    """Reads the variables once the index is known."""
+    return make_room()
+
+
+def versions(folder: Path) -> list[str]:
+    infos = folder.glob("lib/python3*/site-packages/*.dist-info")
+    return sorted(info.name.removesuffix(".dist-info") for info in infos if "pip-" not in info.name)
+
+
+@pytest.mark.slow
+def test_the_lock_wins_over_a_newer_index(
+    room: Environments, machine: Machine, index: Index
+) -> None:
+    index.put("alpha", "1.0", requires=("beta",))
+    index.put("beta", "1.0")
+    spec = room.resolve({"pip_requirements": ["alpha>=1"]})
+    folder = room.build(spec)
+    index.put("alpha", "1.1", requires=("beta>=2",))
+    index.put("beta", "2.0")
+    image_folder.remove(folder)
+    assert versions(room.build(spec)) == ["alpha-1.0", "beta-1.0"]
+    # The record keeps the lock, too: another machine's home has no such file.
+    image_folder.remove(folder)
+    (machine.home / "environments" / f"{spec.hash}.lock.txt").unlink()
+    assert versions(room.build(spec)) == ["alpha-1.0", "beta-1.0"]
+    other = room.resolve({"pip_requirements": ["alpha>=1.0"]})
+    assert versions(room.build(other)) == ["alpha-1.1", "beta-2.0"]
+
+
+@pytest.mark.slow
+def test_another_file_under_the_same_version_is_refused(
+    room: Environments, machine: Machine, index: Index
+) -> None:
+    index.put("alpha", "1.0")
+    spec = room.resolve({"pip_requirements": ["alpha"]})
+    image_folder.remove(room.build(spec))
+    index.put("alpha", "1.0", text="__version__ = 'other'\n")
+    image_folder.remove(Path(machine.variables["UV_CACHE_DIR"]))
+    with pytest.raises(BuildFailed, match="alpha") as caught:
+        room.build(spec)
+    assert "hash" in caught.value.message.lower()
+    assert room.is_built(spec) is None

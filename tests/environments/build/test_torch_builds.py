@@ -1,0 +1,41 @@
+"""Which build of torch an environment without an image gets, and that its lock says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from environments import wheels
+from environments.conftest import Machine, MakeRoom
+from torchyard.environments.build.builder import site_packages
+from torchyard.environments.packages import lock
+from torchyard.environments.types import Accelerator
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("accelerator", "expected"),
+    [
+        ("cpu", {"torch": "2.13.0+cpu"}),
+        ("cuda", {"torch": "2.13.0", "nvidia-cublas": "13.0"}),
+        ("rocm", {"torch": "2.13.0+rocm6.4"}),
+    ],
+)
+def test_the_build_of_torch_is_the_nodes(
+    make_room: MakeRoom, machine: Machine, accelerator: Accelerator, expected: dict[str, str]
+) -> None:
+    wheels.put(machine.wheels, "nvidia-cublas", "13.0")
+    wheels.put(machine.wheels, "torch", "2.13.0", ("nvidia-cublas",))
+    for build in ("2.13.0+cpu", "2.13.0+rocm6.4"):
+        wheels.put(machine.wheels, "torch", build)
+    room = make_room(accelerator)
+    spec = room.resolve({"pip_requirements": ["torch==2.13.0"]})
+    folder = room.build(spec)
+    known = room.last_build(spec)
+    assert known is not None and lock.pins(known.lock) == expected
+    assert spec.platform == f"linux-x86_64-{accelerator}"
+    found = [path.name for path in site_packages(folder).glob("torch-*.dist-info")]
+    assert found == [f"torch-{expected['torch']}.dist-info"]
+    # Built again from the lock it is the same.
+    assert room.remove(spec.hash, lambda connection: False)
+    found = [path.name for path in site_packages(room.build(spec)).glob("torch-*.dist-info")]
+    assert found == [f"torch-{expected['torch']}.dist-info"]

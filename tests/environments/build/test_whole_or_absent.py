@@ -1,0 +1,153 @@
+"""Builders killed, disks that are full, several builders: an environment is whole or not there."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from environments import builders, wheels
+from environments.conftest import Machine, MakeRoom
+from torchyard.environments.actions import Environments
+from torchyard.environments.build import sealed
+from torchyard.environments.types import EnvironmentSpec
+
+pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(600)]
+
+PACKAGES = [f"part{number}" for number in range(12)]
+_SEED = int(os.environ.get("TORCHYARD_SEED", "7"))
+_CHECK = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name).END\n"
+
+
+@pytest.fixture(autouse=True)
+def packages(machine: Machine) -> None:
+    """Each with enough in it that a build is under way for a while."""
+    text = "".join(f"def f{number}():\n    return {number}\n\n\n" for number in range(3000))
+    for name in PACKAGES:
+        wheels.put(machine.wheels, name, "1.0", text=f"{text}END = 1\n")
+
+
+def spec_of(room: Environments) -> EnvironmentSpec:
+    return room.resolve({"pip_requirements": PACKAGES})
+
+
+def is_whole(room: Environments, spec: EnvironmentSpec) -> bool:
+    """Whether it is there; what is there must hold everything, as it was built."""
+    folder = room.is_built(spec)
+    if folder is None:
+        return False
+    done = subprocess.run(
+        [folder / "bin" / "python", "-c", _CHECK, *PACKAGES], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    mark = folder.with_name(f"{folder.name}.mark").read_text()
+    assert sealed.mark(folder) == mark
+    return True
+
+
+def kill(builder: subprocess.Popen[str]) -> None:
+    builder.send_signal(signal.SIGKILL)
+    builder.communicate()
+
+
+def test_builders_killed_at_any_moment(machine: Machine, make_room: MakeRoom) -> None:
+    room, chance = make_room(), random.Random(_SEED)
+    spec = spec_of(room)
+    absent = 0
+    for _ in range(12):
+        builder = builders.start(machine.home, machine.database, machine.variables, *PACKAGES)
+        time.sleep(chance.uniform(0.4, 4.0))
+        kill(builder)
+        if is_whole(room, spec):
+            room.remove(spec.hash, lambda _: False)
+        else:
+            absent += 1
+    assert absent, "every build was over before its kill"
+    room.build(spec)
+    assert is_whole(room, spec)
+    assert not list((machine.home / "environments").glob(".building-*"))
+
+
+def test_one_of_two_builders_killed_and_the_other_goes_on(
+    machine: Machine, make_room: MakeRoom
+) -> None:
+    """As two servers on one home."""
+    room, chance = make_room(), random.Random(_SEED)
+    spec = spec_of(room)
+    for _ in range(4):
+        two = [
+            builders.start(machine.home, machine.database, machine.variables, *PACKAGES)
+            for _ in range(2)
+        ]
+        time.sleep(chance.uniform(0.6, 3.0))
+        kill(two[0])
+        out, err = two[1].communicate(timeout=120)
+        assert out.strip() == str(room.is_built(spec)), err
+        assert is_whole(room, spec)
+        room.remove(spec.hash, lambda _: False)
+
+
+def test_two_homes_share_one_cache_while_builders_are_killed(
+    machine: Machine, make_room: MakeRoom, tmp_path: Path
+) -> None:
+    room, chance = make_room(), random.Random(_SEED)
+    spec = spec_of(room)
+    other = tmp_path / "other"
+    other.mkdir()
+    database = f"sqlite:///{other}/torchyard.db"
+    for _ in range(4):
+        ours = builders.start(machine.home, machine.database, machine.variables, *PACKAGES)
+        theirs = builders.start(
+            other, database, machine.variables, *PACKAGES, then=_WITH_ITS_DATABASE
+        )
+        time.sleep(chance.uniform(0.6, 3.0))
+        kill(theirs)
+        _, err = ours.communicate(timeout=120)
+        assert is_whole(room, spec), err
+        room.remove(spec.hash, lambda _: False)
+
+
+_WITH_ITS_DATABASE = "database.upgrade(); print(room.build(spec))"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+@pytest.mark.parametrize("part", [0.2, 0.9])
+def test_a_full_disk_leaves_nothing_half_and_the_next_build_goes_on(
+    machine: Machine, make_room: MakeRoom, part: float
+) -> None:
+    """Full while pip comes, and while the last packages do."""
+    room = make_room()
+    spec = spec_of(room)
+    size_kb = int(part * _size_kb(room.build(spec)))
+    room.remove(spec.hash, lambda _: False)
+    root = machine.home / "environments"
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size_kb}k,mode=700", "tmpfs", str(root)],
+        capture_output=True,
+    )
+    if made.returncode:
+        pytest.skip(f"no file system can be mounted here: {made.stderr.decode()}")
+    try:
+        for _ in range(2):
+            builder = builders.start(machine.home, machine.database, machine.variables, *PACKAGES)
+            _, err = builder.communicate(timeout=120)
+            assert builder.returncode != 0 and "no space left" in err, err
+            assert room.is_built(spec) is None
+            assert not list(root.glob(".building-*"))
+            last = room.last_build(spec)
+            assert last is not None and "make room" in last.hint
+        subprocess.run(["mount", "-o", "remount,size=200m", str(root)], check=True)
+        room.build(spec)
+        assert is_whole(room, spec)
+    finally:
+        subprocess.run(["umount", "-l", str(root)], check=True)
+
+
+def _size_kb(folder: Path) -> int:
+    done = subprocess.run(["du", "-sk", folder], capture_output=True, text=True, check=True)
+    return int(done.stdout.split()[0])

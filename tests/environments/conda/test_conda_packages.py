@@ -1,0 +1,285 @@
+"""Conda packages by the real py-rattler, from channels that the test made; no network."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from environments import builders, conda_channel, wheels
+from environments.conda_channel import PREFIX
+from environments.conftest import Machine, MakeRoom
+from torchyard.base.errors import BuildFailed, InvalidSpec
+from torchyard.environments import to_json
+from torchyard.environments.actions import Environments
+from torchyard.environments.images import image_folder
+from torchyard.environments.packages import conda_channels
+from torchyard.environments.types import EnvironmentSpec
+from torchyard.worker.files import thin_environment
+
+rattler = pytest.importorskip("rattler", reason="needs torchyard[conda]")
+
+
+@pytest.fixture
+def channels(machine: Machine) -> Path:
+    """A folder of channels, which this machine takes for anaconda.org."""
+    folder = machine.home.parent / "channels"
+    folder.mkdir()
+    machine.variables["CONDA_CHANNEL_ALIAS"] = folder.as_uri()
+    machine.variables["RATTLER_CACHE_DIR"] = str(machine.home.parent / "rattler")
+    machine.variables["CONDARC"] = str(machine.home.parent / "condarc")
+    return folder
+
+
+@pytest.fixture
+def room(channels: Path, make_room: MakeRoom) -> Environments:
+    """Reads the variables after the channels are known."""
+    return make_room()
+
+
+def asked(
+    room: Environments, *dependencies: object, channels: Sequence[str] = ("tools",)
+) -> EnvironmentSpec:
+    return room.resolve(document(*dependencies, channels=channels))
+
+
+def document(*dependencies: object, channels: Sequence[str] = ("tools",)) -> dict[str, object]:
+    return {"conda_file": {"channels": list(channels), "dependencies": list(dependencies)}}
+
+
+def put_greet(channels: Path, version: str = "1.0", form: str = ".conda") -> None:
+    conda_channel.put(
+        channels / "tools",
+        "greet",
+        version,
+        {
+            "bin/greet": f"#!/bin/sh\necho greet {version} in {PREFIX}\n",
+            "share/greet/words.txt": "hello\n",
+        },
+        form=form,
+    )
+
+
+def said(*command: str | Path) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.mark.parametrize("form", [".conda", ".tar.bz2"])
+def test_a_tool_stands_beside_pips_packages_and_is_locked(
+    room: Environments, machine: Machine, channels: Path, tmp_path: Path, form: str
+) -> None:
+    put_greet(channels, form=form)
+    wheels.put(machine.wheels, "alpha", "1.0", script="alpha-says")
+    spec = asked(room, "greet", {"pip": ["alpha"]})
+    folder = room.build(spec)
+    # The paths in its files are those of where it lies, not of where it was built.
+    assert said(folder / "bin" / "greet") == f"greet 1.0 in {folder}"
+    assert said(folder / "bin" / "alpha-says") == str(folder / "bin" / "python")
+    thin = thin_environment.create(folder, tmp_path / "thin")
+    assert said(thin / "greet") == f"greet 1.0 in {folder}"
+    assert (tmp_path / "thin" / "share" / "greet" / "words.txt").read_text() == "hello\n"
+    lock = (machine.home / "environments" / f"{spec.hash}.lock.txt").read_text()
+    assert '"name": "greet"' in lock and '"sha256"' in lock and "alpha==1.0" in lock
+    for text in (lock, room.log_path(spec).read_text()):
+        assert str(channels) not in text and str(machine.wheels) not in text
+    found = to_json.resolved(room, "", document("greet", {"pip": ["alpha"]}))
+    assert (found["conda_packages"], found["packages"]) == (["greet=1.0"], ["alpha==1.0"])
+
+
+@pytest.mark.slow
+def test_what_the_lock_says_wins_over_what_the_channel_has_later(
+    room: Environments, channels: Path
+) -> None:
+    put_greet(channels)
+    spec = asked(room, "greet")
+    image_folder.remove(room.build(spec))
+    put_greet(channels, "2.0")
+    assert said(room.build(spec) / "bin" / "greet").startswith("greet 1.0")
+    newer = asked(room, "greet>=1")
+    assert said(room.build(newer) / "bin" / "greet").startswith("greet 2.0")
+
+
+def test_a_package_that_is_another_than_the_locks_is_refused(
+    room: Environments, machine: Machine, channels: Path
+) -> None:
+    put_greet(channels)
+    spec = asked(room, "greet")
+    image_folder.remove(room.build(spec))
+    shutil.rmtree(machine.variables["RATTLER_CACHE_DIR"])
+    conda_channel.put(channels / "tools", "greet", "1.0", {"bin/greet": "#!/bin/sh\necho evil\n"})
+    with pytest.raises(BuildFailed, match="`greet` is not what the lock says"):
+        room.build(spec)
+    assert room.is_built(spec) is None
+
+
+@pytest.mark.parametrize(
+    ("dependency", "words"),
+    [("nothing-here", "`nothing-here`"), ("greet>=9", "`greet`"), ("greet=9.*", "`greet`")],
+)
+def test_a_package_that_no_channel_has_is_named(
+    room: Environments, channels: Path, dependency: str, words: str
+) -> None:
+    put_greet(channels)
+    with pytest.raises(BuildFailed, match=f"conda package {words}") as caught:
+        room.build(
+            asked(room, "greet", dependency) if dependency[0] == "n" else asked(room, dependency)
+        )
+    assert words in caught.value.hint
+
+
+def test_a_channel_that_is_not_there_is_named(room: Environments) -> None:
+    with pytest.raises(BuildFailed, match="conda channel `elsewhere`") as caught:
+        room.build(asked(room, "greet", channels=["elsewhere"]))
+    assert "configuration" in caught.value.hint
+
+
+@pytest.mark.slow
+def test_each_package_comes_from_the_first_channel_or_the_one_it_names(
+    room: Environments, channels: Path
+) -> None:
+    put_greet(channels)
+    conda_channel.put(channels / "other", "greet", "3.0", {"bin/greet": "#!/bin/sh\necho other\n"})
+    both = ("tools", "other")
+    first = room.build(asked(room, "greet", channels=both))
+    assert said(first / "bin" / "greet").startswith("greet 1.0")
+    assert said(room.build(asked(room, "other::greet", channels=both)) / "bin" / "greet") == "other"
+    # As conda has it, a channel that only a package names is asked, too.
+    alone = room.build(asked(room, "other::greet", channels=()))
+    assert said(alone / "bin" / "greet") == "other"
+
+
+@pytest.mark.slow
+def test_mirrors_and_the_machines_own_channels_are_honoured(
+    room: Environments, machine: Machine, channels: Path
+) -> None:
+    put_greet(channels)
+    (channels / "tools").rename(channels / "mirror")
+    condarc = Path(machine.variables["CONDARC"])
+    mirrors = f"[{channels.as_uri()}/gone, {channels.as_uri()}/mirror]"
+    condarc.write_text(f"mirrored_channels:\n  tools: {mirrors}\nchannels: [tools]\n")
+    named = asked(room, "greet")
+    assert said(room.build(named) / "bin" / "greet").startswith("greet 1.0")
+    unnamed = asked(room, "greet", channels=())
+    assert unnamed.hash != named.hash and unnamed.channels == ()
+    assert said(room.build(unnamed) / "bin" / "greet").startswith("greet 1.0")
+    for spec in (named, unnamed):
+        (build,) = [one for one in room.builds() if one.hash == spec.hash]
+        assert "mirror" not in build.lock
+        assert str(channels) not in room.log_path(spec).read_text()
+
+
+def test_condarc_says_where_names_lead(tmp_path: Path) -> None:
+    (tmp_path / ".condarc").write_text(
+        "channel_alias: https://${WHO}@conda.example.com/api\n"
+        "custom_channels: {private: https://art.example.com/conda}\n"
+        "custom_multichannels: {team: [one, https://two.example.com/c]}\n"
+        "default_channels: [https://repo.example.com/main]\n"
+        "ssl_verify: /etc/ssl/site.pem\nproxy_servers: {https: 'http://proxy:3128'}\n"
+    )
+    config = conda_channels.read({"WHO": "ada", "CONDA_CHANNELS": "a,b"}, tmp_path)
+    assert config.channels == ("a", "b")
+    alias = "https://ada@conda.example.com/api"
+    assert config.places("conda-forge") == [[f"{alias}/conda-forge"]]
+    assert config.places("pytorch/label/test") == [[f"{alias}/pytorch/label/test"]]
+    assert config.places("private") == [["https://art.example.com/conda/private"]]
+    assert config.places("team") == [[f"{alias}/one"], ["https://two.example.com/c"]]
+    assert config.places("defaults") == [["https://repo.example.com/main"]]
+    assert config.places("https://x.example.com/c/") == [["https://x.example.com/c"]]
+    assert config.variables == {
+        "HTTPS_PROXY": "http://proxy:3128",
+        "SSL_CERT_FILE": "/etc/ssl/site.pem",
+    }
+    assert "https://art.example.com/conda" in config.private()
+
+
+def test_without_the_extra_the_error_names_the_packages(
+    make_room: MakeRoom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "rattler", None)
+    room = make_room()
+    with pytest.raises(InvalidSpec, match="`git`, `ffmpeg=6`") as caught:
+        asked(room, "python=3.11", "numpy", "git", "conda-forge::ffmpeg=6")
+    assert "torchyard[conda]" in caught.value.hint and "`pip:`" in caught.value.hint
+    # What PyPI has alike needs no extra.
+    assert asked(room, "python=3.11", "numpy").requirements == ("numpy",)
+
+
+@pytest.mark.parametrize("channels", ["conda-forge", [7], ["a b"], ["../here"]])
+def test_channels_that_are_none_are_refused(room: Environments, channels: object) -> None:
+    with pytest.raises(InvalidSpec, match="channel"):
+        room.resolve({"conda_file": {"channels": channels, "dependencies": ["greet"]}})
+
+
+@pytest.mark.slow
+def test_python_is_condas_where_a_channel_has_it(
+    room: Environments, machine: Machine, channels: Path, tmp_path: Path
+) -> None:
+    put_greet(channels)
+    version = conda_channel.put_python(channels / "tools")
+    conda_channel.put(
+        channels / "tools",
+        "beta",
+        "1.0",
+        {
+            "site-packages/beta/__init__.py": (
+                "import sys\n\n\ndef main():\n    print(sys.prefix)\n"
+            ),
+            "site-packages/beta-1.0.dist-info/METADATA": (
+                "Metadata-Version: 2.1\nName: beta\nVersion: 1.0\n"
+            ),
+        },
+        depends=("python >=3.9",),
+        noarch="python",
+        entry_points=("beta-says = beta:main",),
+    )
+    # PyPI has a newer beta; conda's stays, since it fits.
+    wheels.put(machine.wheels, "beta", "2.0")
+    wheels.put(machine.wheels, "beta", "1.0")
+    wheels.put(machine.wheels, "alpha", "1.0", requires=("beta",), script="alpha-says")
+    short = ".".join(version.split(".")[:2])
+    spec = asked(room, f"python={short}", "beta", "greet", {"pip": ["alpha"]})
+    folder = room.build(spec)
+    asks = "import sys, alpha, beta; print(sys.base_prefix, beta.__file__, sep='\\n')"
+    base, beta = said(folder / "bin" / "python", "-c", asks).splitlines()
+    assert base == str(folder) and beta.startswith(str(folder))
+    assert said(folder / "bin" / "python", "-m", "pip", "--version").startswith("pip ")
+    # An attempt's own environment over it: its Python and its scripts.
+    own = tmp_path / "thin"
+    thin = thin_environment.create(folder, own)
+    assert said(thin / "beta-says") == str(own)
+    assert said(thin / "alpha-says") == str(own / "bin" / "python")
+    assert said(thin / "python", "-c", "import sys, alpha, beta; print(sys.prefix)") == str(own)
+    (build,) = room.builds()
+    assert "beta==1.0" in build.lock and f'"version": "{version}"' in build.lock
+
+
+@pytest.mark.faults
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_builders_killed_while_conda_packages_come(
+    room: Environments, machine: Machine, channels: Path
+) -> None:
+    put_greet(channels)
+    conda_channel.put_python(channels / "tools")
+    asks = document("greet", f"python={sys.version_info[0]}.{sys.version_info[1]}")
+    spec, chance = room.resolve(asks), random.Random(7)
+    for _ in range(8):
+        then = f"spec = room.resolve({asks!r}); print(room.build(spec))"
+        builder = builders.start(machine.home, machine.database, machine.variables, then=then)
+        time.sleep(chance.uniform(0.8, 4.0))
+        builder.kill()
+        builder.communicate()
+        if room.is_built(spec) is not None:
+            room.remove(spec.hash, lambda _: False)
+        # What was cut off in the cache of packages is not taken for whole later.
+    folder = room.build(spec)
+    assert said(folder / "bin" / "greet").startswith("greet 1.0")
+    imports = "import ctypes, email, json, sqlite3, ssl, unittest, xml.dom; print(1)"
+    assert said(folder / "bin" / "python", "-c", imports) == "1"
+    assert not list((machine.home / "environments").glob(".building-*"))

@@ -1,0 +1,38 @@
+"""The folders of the curated environments say the same in all their files."""
+
+from __future__ import annotations
+
+import pytest
+
+from torchyard.environments.names import curated_environments
+from torchyard.environments.packages import layers
+from torchyard.environments.packages.requirements import package_name
+
+
+@pytest.mark.parametrize("name", [one.name for one in curated_environments.every()])
+def test_what_is_asked_for_is_in_what_is_held(name: str) -> None:
+    known = curated_environments.named(name)
+    assert known is not None
+    held = {package_name(line) for line in known.packages}
+    assert {package_name(line) for line in known.requirements} <= held
+    pinned = {package_name(line): line.partition("==")[2] for line in known.pinned}
+    assert all(pinned.values()), "every package has its version"
+    for line in known.requirements:
+        version = line.partition("==")[2]
+        assert not version or pinned[package_name(line)] == version
+
+
+def test_a_twin_that_was_never_built_is_locked_and_says_so() -> None:
+    cpu, cuda = (
+        curated_environments.named("acpt-pytorch-2.13-cpu"),
+        curated_environments.named("acpt-pytorch-2.13-cuda13.0"),
+    )
+    assert cpu is not None and cuda is not None
+    assert (cpu.twin, cuda.twin) == (cuda.name, cpu.name)
+    assert not cuda.contents and len(cuda.locked) > len(cuda.requirements)
+    names = {package_name(line) for line in cuda.locked}
+    assert {"nvidia-cublas", "onnxruntime-gpu"} <= names
+    # But for the builds for CUDA it is the same.
+    assert {package_name(line) for line in cpu.requirements} - names == {"onnxruntime"}
+    kept, layered, _ = layers.split(cuda.pinned)
+    assert layered == ("horovod",) and len(kept) == len(cuda.locked) - 1

@@ -1,0 +1,267 @@
+"""References to environments that exist by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+
+from torchyard.base.errors import InvalidSpec, NotFound
+from torchyard.environments import definition
+from torchyard.environments.names import curated_environments, published, substitutes
+from torchyard.environments.names.curated_environments import Curated
+from torchyard.environments.types import EnvironmentAsset, Platform, platform_python
+
+LINUX = Platform("linux", "x86_64", "cpu")
+CUDA = Platform("linux", "x86_64", "cuda")
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "azureml://registries/azureml/environments/sklearn-1.5/labels/latest",
+        "azureml://registries/azureml/environments/sklearn-1.5/versions/12",
+        "azureml:AzureML-sklearn-1.5@latest",
+        "AzureML-sklearn-1.5",
+        "azureml-SKLEARN-1.5:3",
+    ],
+)
+def test_a_published_name_is_our_environment_and_says_so(reference: str) -> None:
+    spec = definition.resolve(reference, LINUX)
+    assert (spec.python, "scikit-learn==1.5.2" in spec.packages) == ("3.11", True)
+    assert reference in spec.notices[0] and "scikit-learn==1.5.2" in spec.notices[0]
+    assert spec.ref == "sklearn-1.5:1"
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["python", "azureml:Python@latest", "python:1", "sklearn-1.5", " azureml:sklearn-1.5:1 "],
+)
+def test_ours_by_its_own_name_needs_no_notice(reference: str) -> None:
+    assert definition.resolve(reference, LINUX).notices == ()
+
+
+@pytest.mark.parametrize(
+    ("reference", "ours"),
+    [
+        ("AzureML-ACPT-pytorch-1.12-py39-cuda11.6-gpu@latest", "acpt-pytorch-2.13-cpu"),
+        ("azureml-acpt-pytorch-2.2-cuda12.1", "acpt-pytorch-2.13-cpu"),
+        ("azureml:AzureML-acpt-pytorch-2.8-cuda12.6:1", "acpt-pytorch-2.13-cpu"),
+        ("acpt-pytorch-2.8-cuda12.6@latest", "acpt-pytorch-2.13-cpu"),
+        ("AzureML-PyTorch-1.6-GPU", "acpt-pytorch-2.13-cpu"),
+        ("AzureML-pytorch-1.10-ubuntu18.04-py38-cuda11-gpu:3", "acpt-pytorch-2.13-cpu"),
+        ("AzureML-DeepSpeed-0.3-GPU", "acpt-pytorch-2.13-cpu"),
+        ("AzureML-sklearn-0.24-ubuntu18.04-py37-cpu", "sklearn-1.5"),
+        ("AzureML-Scikit-Learn-0.20.3", "sklearn-1.5"),
+        ("AzureML-lightgbm-3.2-ubuntu18.04-py37-cpu@latest", "lightgbm-3.3"),
+        ("AzureML-TensorFlow-2.3-CPU", "tensorflow-2.16-cuda12"),
+        ("AzureML-Minimal", "python"),
+        ("AzureML-Tutorial", "sklearn-1.5"),
+        ("lightgbm-3.2-ubuntu18.04-py37-cpu", "lightgbm-3.3"),
+        ("pytorch-1.10-ubuntu18.04-py38-cuda11-gpu:3", "acpt-pytorch-2.13-cpu"),
+        (
+            "azureml://registries/azureml/environments/tensorflow-2.16-cuda11/labels/latest",
+            "tensorflow-2.16-cuda12",
+        ),
+    ],
+)
+def test_another_takes_the_place_of_a_published_one_and_says_so(reference: str, ours: str) -> None:
+    spec = definition.resolve(reference, LINUX)
+    known = curated_environments.named(ours)
+    assert known is not None and spec.ref == f"{ours}:{known.version}"
+    assert reference in spec.notices[0] and f"`{ours}`" in spec.notices[0]
+
+
+def test_a_node_with_cuda_gets_the_twin() -> None:
+    assert definition.resolve("AzureML-PyTorch-1.6-GPU", CUDA).ref == "acpt-pytorch-2.13-cuda13.0:1"
+
+
+@pytest.mark.parametrize("row", published.TABLE, ids=lambda row: row.pattern)
+def test_every_row_leads_somewhere(row: published.Row) -> None:
+    assert (curated_environments.named(row.ours) is not None) != bool(row.why)
+
+
+@pytest.mark.parametrize(
+    ("image", "ours"),
+    [
+        (
+            "mcr.microsoft.com/azureml/curated/acpt-pytorch-1.11-py38-cuda11.3-gpu:latest",
+            "acpt-pytorch-2.13-cpu",
+        ),
+        ("mcr.microsoft.com/azureml/curated/tensorflow-2.12-cuda11:latest", "tensorflow-2.16"),
+        (
+            "mcr.microsoft.com/aifx/acpt/stable-ubuntu2204-cu124-py310-torch251:biweekly.202505.1",
+            "acpt-pytorch-2.13-cpu",
+        ),
+        ("nvcr.io/nvidia/pytorch:22.02-py3", "acpt-pytorch-2.13-cpu"),
+        ("pytorch/pytorch:latest", "acpt-pytorch-2.13-cpu"),
+    ],
+)
+def test_an_image_that_carries_a_published_environment(image: str, ours: str) -> None:
+    spec = definition.resolve({"image": image}, LINUX)
+    assert image in spec.notices[0] and f"`{ours}" in spec.notices[0]
+    assert spec.packages
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "AzureML-tensorflow-2.16-cuda12@latest",
+        "AzureML-tensorflow-2.12-cuda11@latest",
+        {"image": "mcr.microsoft.com/azureml/curated/tensorflow-2.16-cuda12:latest"},
+    ],
+)
+def test_tensorflow_comes_with_keras_2_as_azures_does(said: str | dict[str, str]) -> None:
+    spec = definition.resolve(said, LINUX)
+    assert spec.variables == (("TF_USE_LEGACY_KERAS", "1"),)
+    assert "tf-keras==2.16.0" in spec.packages
+
+
+_WORKSPACE = (
+    "subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/rg/providers/"
+    "Microsoft.MachineLearningServices/workspaces/default"
+)
+
+
+@pytest.mark.parametrize(
+    ("reference", "ref"),
+    [
+        (f"azureml:/{_WORKSPACE}/environments/mine/versions/1", "mine:1"),
+        (f"/{_WORKSPACE}/environments/mine/versions/2", "mine:2"),
+        (f"azureml://{_WORKSPACE}/environments/mine/labels/latest", "mine:2"),
+        (f"azureml:/{_WORKSPACE.lower()}/environments/mine", "mine:2"),
+        (f"azureml:/{_WORKSPACE}/environments/AzureML-sklearn-1.5/versions/1", "sklearn-1.5:1"),
+        (f"azureml:/{_WORKSPACE}/environments/AZUREML-SKLEARN-1.5/labels/latest", "sklearn-1.5:1"),
+        ("azureml://locations/eastus/workspaces/0-0/environments/mine/versions/1", "mine:1"),
+        ("AzureML:python@Latest", "python:1"),
+        ("azureml://registries/azureml/environments/sklearn-1.5", "sklearn-1.5:1"),
+        ("azureml://registries/AzureML/environments/Sklearn-1.5/labels/latest", "sklearn-1.5:1"),
+        ("AZUREML-Acpt-PyTorch-2.13-CPU@latest", "acpt-pytorch-2.13-cpu:1"),
+    ],
+)
+def test_every_form_of_reference(reference: str, ref: str) -> None:
+    assert definition.resolve(reference, LINUX, owned=_owned).ref == ref
+
+
+def test_an_id_of_another_workspace() -> None:
+    reference = f"azureml:/{_WORKSPACE}s/environments/mine/versions/1"
+    with pytest.raises(NotFound, match="`defaults`, and this is `default`") as refused:
+        definition.resolve(reference, LINUX, ("environment",), _owned)
+    assert "azureml:mine:1" in refused.value.hint and refused.value.at == ("environment",)
+
+
+@pytest.mark.parametrize(
+    ("asked", "becomes", "instead"),
+    [
+        ("AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu", "`acpt-pytorch-2.13-cpu:1`",
+         "environment: azureml:acpt-pytorch-2.13-cpu:1"),
+        ("azureml:AzureML-sklearn-1.5:3", "`sklearn-1.5:1`", "environment: azureml:sklearn-1.5:1"),
+        ({"image": "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04"}, "own Python",
+         f"image: python:{platform_python()}"),
+        ({"image": "mcr.microsoft.com/azureml/minimal-ubuntu22.04-py39-cpu-inference:latest"},
+         "Python 3.9", "image: python:3.9"),
+        ({"image": "mcr.microsoft.com/azureml/curated/sklearn-1.0:12", "conda_file": {}},
+         "`sklearn-1.5:1`", "environment: azureml:sklearn-1.5:1"),
+    ],
+)  # fmt: skip
+def test_a_substitute_can_be_refused(asked: Any, becomes: str, instead: str) -> None:
+    definition.resolve(asked, LINUX)
+    with pytest.raises(InvalidSpec, match="is not run here") as refused:
+        definition.resolve(asked, LINUX, judge=substitutes.refused_in("vision"))
+    named = asked if isinstance(asked, str) else asked["image"]
+    assert f"`{named}`" in refused.value.message and becomes in refused.value.message
+    assert f"`{instead}`" in refused.value.hint
+    assert "yard workspace update -n vision --allow-substitutes true" in refused.value.hint
+    assert refused.value.code == "substitute_refused"
+    assert refused.value.at == (() if isinstance(asked, str) else ("image",))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "python", "sklearn-1.5", "AzureML-sklearn-1.5@latest",
+        "azureml://registries/azureml/environments/sklearn-1.5/labels/latest",
+        {"image": "python:3.11-slim"}, {"pip_requirements": ["six"]},
+    ],
+)  # fmt: skip
+def test_what_is_named_as_it_is_here_is_no_substitute(asked: Any) -> None:
+    judge = substitutes.refused_in("vision")
+    assert definition.resolve(asked, LINUX, judge=judge) == definition.resolve(asked, LINUX)
+
+
+def test_a_registered_definition_is_judged_by_what_it_says() -> None:
+    def owned(name: str) -> Sequence[EnvironmentAsset]:
+        return [_asset("1", image="mcr.microsoft.com/azureml/base:0.2.4")] if name == "mine" else []
+
+    with pytest.raises(InvalidSpec, match="azureml/base"):
+        definition.resolve("mine", LINUX, owned=owned, judge=substitutes.refused_in("vision"))
+
+
+@pytest.mark.parametrize(
+    ("reference", "hint"),
+    [
+        ("sklaern-1.5", "did you mean `sklearn-1.5`?"),
+        ("azureml://registries/mine/environments/sklearn-1.5/labels/latest", "`sklearn-1.5`"),
+        ("sklearn-1.5@prod", "sklearn-1.5@latest"),
+        ("python:2", "python@latest"),
+        ("my-own-thing:4", "pip_requirements"),
+        ("sklearn-regression-pkg@latest", "pip_requirements"),
+        ("tutorial", "pip_requirements"),
+        ("python-3.8-vision", "pip_requirements"),
+        ("azureml://registries/azureml/environments/responsibleai-tabular/versions/28", "pip"),
+        ("AzureML-AutoML@latest", "pip_requirements"),
+    ],
+)
+def test_any_other_name_is_refused_with_the_nearest(reference: str, hint: str) -> None:
+    with pytest.raises(NotFound) as refused:
+        definition.resolve(reference, LINUX, ("environment",))
+    assert (hint in refused.value.hint, refused.value.at) == (True, ("environment",))
+
+
+def test_what_is_no_reference_is_said_to_be_none() -> None:
+    with pytest.raises(InvalidSpec):
+        definition.resolve("< your environment name >", LINUX)
+
+
+def _asset(version: str, archived: bool = False, **definition: Any) -> EnvironmentAsset:
+    now = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    return EnvironmentAsset("default", "mine", version, definition, now, "me", archived=archived)
+
+
+def _owned(name: str) -> Sequence[EnvironmentAsset]:
+    """Newest first."""
+    three = _asset("3", archived=True, pip_requirements=["six==1.17.0"])
+    two = _asset("2", image="python:3.11", conda_file={"dependencies": ["numpy=2.1"]})
+    return [three, two, _asset("1", pip_requirements=["six==1.15.0"])] if name == "mine" else []
+
+
+@pytest.mark.parametrize(
+    ("reference", "ref", "packages"),
+    [
+        ("mine", "mine:2", ("numpy==2.1.*",)),
+        ("azureml:mine@latest", "mine:2", ("numpy==2.1.*",)),
+        ("mine:1", "mine:1", ("six==1.15.0",)),
+        ("azureml:mine:3", "mine:3", ("six==1.17.0",)),
+    ],
+)
+def test_the_workspaces_own(reference: str, ref: str, packages: tuple[str, ...]) -> None:
+    spec = definition.resolve(reference, LINUX, owned=_owned)
+    assert (spec.ref, spec.packages) == (ref, packages)
+
+
+def test_a_version_that_is_not_there() -> None:
+    with pytest.raises(NotFound, match="no version `7`") as refused:
+        definition.resolve("mine:7", LINUX, ("environment",), _owned)
+    assert "1, 2, 3" in refused.value.hint and refused.value.at == ("environment",)
+
+
+@pytest.mark.parametrize("known", curated_environments.every(), ids=lambda known: known.name)
+def test_a_curated_environment_is_whole(known: Curated) -> None:
+    assert known.description and known.version.isdecimal()
+    assert all(re.fullmatch(r"[\w-]+==[\w.]+", line) for line in known.requirements)
+    if known.twin:
+        twin = curated_environments.named(known.twin)
+        assert twin is not None and twin.twin == known.name

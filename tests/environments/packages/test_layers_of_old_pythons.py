@@ -1,0 +1,25 @@
+"""torchyard's layers on Pythons that they do not run on."""
+
+from __future__ import annotations
+
+import pytest
+
+from torchyard.base.errors import BuildFailed
+from torchyard.environments.packages import layers
+from torchyard.environments.types import EnvironmentSpec
+
+
+def spec(python: str, *names: str) -> EnvironmentSpec:
+    return EnvironmentSpec(python, (), "linux-x86_64-cpu", layers=names)
+
+
+@pytest.mark.parametrize("python", ["3.6.15", "3.7"])
+def test_they_are_refused(python: str) -> None:
+    with pytest.raises(BuildFailed, match=rf"`horovod` can't be had for Python {python}"):
+        layers.refuse(spec(python, "horovod"))
+
+
+@pytest.mark.parametrize("python", ["3.8", "3.11.7", "3.13", ">=3.6,<3.12"])
+def test_newer_ones_are_not(python: str) -> None:
+    layers.refuse(spec(python, "horovod", "torch-ort"))
+    layers.refuse(spec("3.6.15"))

@@ -1,0 +1,174 @@
+"""Workers that are not heard of, silences, and whose failure is the job's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from jobs import rooms
+from torchyard.base.clock import FakeClock, to_text
+from torchyard.base.errors import InvalidSpec
+from torchyard.executors.fake import FakeExecutor
+from torchyard.jobs.attempts import root_cause
+from torchyard.jobs.attempts.heartbeats import Heartbeats
+from torchyard.jobs.attempts.idle_time import Quiet
+from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.records.types import AttemptNode, Job, JobError, NodeState, Status
+from torchyard.jobs.services import Room
+from torchyard.jobs.spec import watch_properties
+
+
+def running(room: Room, executor: FakeExecutor, **changes: Any) -> tuple[Job, list[rooms.Worker]]:
+    job = rooms.submit(room, **changes)
+    Scheduler(room, executor, "http://server").look()
+    attempt = rooms.attempt_of(room, job)
+    workers = [rooms.Worker(room, attempt, node) for node in range(attempt.node_count)]
+    for worker in workers:
+        worker.tell("node_started", hostname="h", pid=1, addresses=[])
+        worker.tell("ranks_started", ranks=[])
+    return rooms.again(room, job), workers
+
+
+def passes(clock: FakeClock, heartbeats: Heartbeats, seconds: int) -> None:
+    """Time, with the rounds of a server that runs."""
+    for _ in range(0, seconds, 5):
+        clock.advance(5)
+        heartbeats.look()
+
+
+def test_a_worker_that_is_heard_of_again_goes_on(room: Room, clock: FakeClock) -> None:
+    executor = FakeExecutor()
+    heartbeats = Heartbeats(room, executor)
+    job, (first, second) = running(room, executor, resources={"instance_count": 2})
+    assert job.status is Status.RUNNING
+    passes(clock, heartbeats, 25)
+    first.tell("notice", message="here")
+    passes(clock, heartbeats, 10)
+    silent = rooms.again(room, job)
+    assert silent.status is Status.NOT_RESPONDING
+    second.tell("notice", message="here")
+    heartbeats.look()
+    assert rooms.again(room, job).status is Status.RUNNING
+    for worker in (first, second):
+        worker.tell("node_finalizing")
+        worker.tell("node_exited", exit_code=0, error=None)
+    assert rooms.again(room, job).status is Status.COMPLETED
+
+
+def test_one_that_stays_away_fails_the_job_and_is_stopped(room: Room, clock: FakeClock) -> None:
+    executor = FakeExecutor()
+    heartbeats = Heartbeats(room, executor)
+    job, _ = running(room, executor)
+    passes(clock, heartbeats, 600)
+    failed = rooms.again(room, job)
+    assert failed.status is Status.FAILED and failed.error is not None
+    assert failed.error.code == "not_responding"
+    assert failed.error.message == "the worker of node 0 was not heard of for 600 s"
+
+
+def test_a_server_that_was_away_itself_blames_nobody(room: Room, clock: FakeClock) -> None:
+    executor = FakeExecutor()
+    job, _ = running(room, executor)
+    clock.advance(5000)
+    heartbeats = Heartbeats(room, executor)  # as after a restart
+    clock.advance(20)
+    heartbeats.look()
+    assert rooms.again(room, job).status is Status.RUNNING
+
+
+def test_nor_does_one_that_stood_still(room: Room, clock: FakeClock) -> None:
+    executor = FakeExecutor()
+    job, _ = running(room, executor)
+    heartbeats = Heartbeats(room, executor)
+    passes(clock, heartbeats, 10)
+    clock.advance(5000)  # a laptop that slept
+    heartbeats.look()
+    passes(clock, heartbeats, 20)
+    assert rooms.again(room, job).status is Status.RUNNING
+    passes(clock, heartbeats, 15)
+    assert rooms.again(room, job).status is Status.NOT_RESPONDING
+
+
+# How long a job has been quiet
+
+
+def test_output_and_metrics_of_any_node_end_a_silence(room: Room) -> None:
+    moment = [0.0]
+    executor = FakeExecutor()
+    job, _ = running(room, executor, resources={"instance_count": 2})
+    attempt = rooms.attempt_of(room, job)
+    quiet = Quiet(room, lambda: moment[0])
+
+    def after(seconds: float) -> float:
+        moment[0] += seconds
+        return quiet.seconds(attempt)
+
+    assert after(0) == 0
+    assert after(7) == 7
+    room.logs.append(job.workspace, job.name, 1, "user_logs/std_log_process_1.txt", 0, b"x")
+    assert after(1) == 0
+    assert after(5) == 5
+    record = {"run": job.name, "kind": "metric", "key": "loss", "value": 1, "timestamp": 1}
+    room.history.receive(lambda _: job.id, attempt.id, 1, 0, [record])
+    assert after(1) == 0
+    room.logs.append(job.workspace, job.name, 1, "user_logs/stacks_rank_0.txt", 0, b"stack")
+    assert after(9) == 9, "stacks that the watch writes are no output of the job"
+
+
+# Whose failure it is
+
+
+def node(number: int, at_s: float, code: str = "exception", **details: Any) -> AttemptNode:
+    now = FakeClock().now()
+    failed_at = now + timedelta(seconds=at_s)
+    error = JobError(code, f"node {number}", "", {"at": to_text(failed_at), **details})
+    return AttemptNode(
+        "a", number, 0, now, NodeState.EXITED, exit_code=1, error=error, failed_at=failed_at
+    )
+
+
+def test_the_earliest_cause_of_all_nodes() -> None:
+    lost, cause, later = node(0, 1.0, consequence=True), node(1, 1.5), node(2, 1.7)
+    assert root_cause.culprit([lost, cause, later]) is cause
+    assert root_cause.culprit([later, cause]) is cause
+    assert root_cause.culprit([lost, node(3, 0.5, consequence=True)]) is not lost
+    well = replace(lost, exit_code=0, error=None, failed_at=None)
+    assert root_cause.culprit([well]) is None
+
+
+def test_a_hang_tells_where_each_rank_of_every_node_stood() -> None:
+    nodes = [
+        node(0, 1.0, "hang", stood=[{"rank": 0, "where": "train.py line 4"}]),
+        node(1, 1.2, "hang", stood=[{"rank": 1, "where": "data.py line 7"}]),
+    ]
+    found = root_cause.culprit(nodes)
+    assert found is not None and found.error is not None
+    assert found.error.message == "node 0; rank 0: train.py line 4; rank 1: data.py line 7"
+
+
+# Properties
+
+
+@pytest.mark.parametrize(
+    ("properties", "says"),
+    [
+        ({"torchyard.hang_after_s": "soon"}, "`torchyard.hang_after_s` is `soon`"),
+        ({"torchyard.hang_after_s": "-1"}, "is `-1`"),
+        ({"torchyard.hang_action": "fail"}, "none is watched for"),
+        ({"torchyard.hang_after_s": "9", "torchyard.hang_action": "fial"}, "is `fial`"),
+        ({"torchyard.rendezvous_timeout": "9"}, "no property `torchyard.rendezvous_timeout`"),
+    ],
+)
+def test_properties_that_are_refused(room: Room, properties: dict[str, str], says: str) -> None:
+    with pytest.raises(InvalidSpec, match=says) as caught:
+        rooms.submit(room, properties=properties)
+    assert caught.value.at[0] == "properties"
+
+
+def test_properties_that_are_read() -> None:
+    assert watch_properties.read({}) == watch_properties.Watched()
+    asked = {"torchyard.hang_after_s": "60", "torchyard.hang_action": "fail"}
+    assert watch_properties.read(asked) == watch_properties.Watched(0.0, 60.0, "fail")

@@ -1,0 +1,130 @@
+"""Run history that a worker could not deliver any more."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from jobs.rooms import Worker, again, attempt_of, submit
+from torchyard.executors.fake import FakeExecutor
+from torchyard.jobs import actions
+from torchyard.jobs.attempts import worker_history
+from torchyard.jobs.files import scratch
+from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.records.types import Attempt, Job
+from torchyard.jobs.services import Room
+from torchyard.shared.history_spool import HistorySpool
+
+
+def point(job: Job, step: int) -> dict[str, Any]:
+    return {
+        "kind": "metric",
+        "run": job.name,
+        "key": "loss",
+        "value": 0.5,
+        "timestamp": 1_000 + step,
+        "step": step,
+    }
+
+
+def spool(room: Room, attempt: Attempt, node: int, records: list[Any], delivered: int = 0) -> Path:
+    """What a relay has on its disk when its worker is killed."""
+    folder = scratch.node_folder(room, attempt.id, node) / "spool" / "history"
+    made = HistorySpool(folder)
+    made.append([json.dumps(record).encode() for record in records])
+    made.delivered(delivered)
+    made.close()
+    return folder
+
+
+def notices(room: Room, job: Job) -> list[str]:
+    events = actions.events(room, job)
+    return [event.body["message"] for event in events if event.kind == "notice"]
+
+
+def test_a_killed_workers_history_is_there_when_its_job_has_failed(
+    room: Room, scheduler: Scheduler, executor: FakeExecutor
+) -> None:
+    job = submit(room, resources={"instance_count": 2})
+    scheduler.look()
+    attempt = attempt_of(room, job)
+    for node in range(2):
+        Worker(room, attempt, node).tell("ranks_started", ranks=[])
+    # Of node 0 the server has 300 already, and took 200 more whose answer was lost.
+    points = [point(job, step) for step in range(1_000)]
+    worker_history.receive(room, attempt.id, 0, 0, points[:500], 0)
+    spool(room, attempt, 0, points, delivered=300)
+    bad = {"kind": "metric", "run": "nobody", "key": "k", "value": 1, "timestamp": 1, "step": 1}
+    spool(room, attempt, 1, [point(job, 5_000), *[bad] * 9])
+    executor.lose(attempt.id)
+
+    scheduler.look()
+    ended = again(room, job)
+    assert ended.error is not None and ended.error.code == "worker_lost"
+    stored = [one.step for one in room.history.series(job.id, "loss")]
+    assert stored == [*range(1_000), 5_000]
+    assert notices(room, job) == [
+        "run history: run `nobody` does not exist",
+        "run history: 9 records were refused in all",
+    ]
+    assert not scratch.folder(room, attempt.id).exists()
+
+
+def test_what_an_ended_job_left_is_taken_before_its_folder_goes(
+    room: Room, scheduler: Scheduler, executor: FakeExecutor
+) -> None:
+    job = submit(room)
+    scheduler.look()
+    attempt = attempt_of(room, job)
+    Worker(room, attempt).fails(3)
+    spool(room, attempt, 0, [point(job, step) for step in range(10)])
+    executor.finish(attempt.id)
+
+    scheduler.look()
+    assert [one.step for one in room.history.series(job.id, "loss")] == list(range(10))
+    assert not scratch.folder(room, attempt.id).exists()
+
+
+def test_a_spool_that_can_not_be_read_ends_the_job_and_stays(
+    room: Room, scheduler: Scheduler, executor: FakeExecutor
+) -> None:
+    job = submit(room)
+    scheduler.look()
+    attempt = attempt_of(room, job)
+    folder = spool(room, attempt, 0, [point(job, 1)])
+    (folder / "history-torn.ndjson").write_text("")
+    executor.lose(attempt.id)
+
+    scheduler.look()
+    scheduler.look()
+    assert again(room, job).status.ended
+    assert (folder / "history-000000000000.ndjson").exists()
+
+    (folder / "history-torn.ndjson").unlink()
+    Scheduler(room, executor, "http://127.0.0.1:1").look()
+    assert [one.step for one in room.history.series(job.id, "loss")] == [1]
+    assert not folder.exists()
+
+
+def test_a_deleted_jobs_cursors_go(room: Room, scheduler: Scheduler) -> None:
+    job = submit(room)
+    scheduler.look()
+    attempt = attempt_of(room, job)
+    worker_history.receive(room, attempt.id, 0, 0, [point(job, 1)], 0)
+    room.history.delete(job.id)
+    # Nothing is known of the node any more: it is asked to begin anew.
+    told = worker_history.receive(room, attempt.id, 0, 1, [point(job, 2)], 0)
+    assert told["next"] == 0
+    assert room.history.keys(job.id) == []
+
+
+def test_a_run_named_by_a_tag_is_shown_by_that_name(room: Room, scheduler: Scheduler) -> None:
+    job = submit(room)
+    scheduler.look()
+    attempt = attempt_of(room, job)
+    tag = {"kind": "tag", "run": job.name, "key": "mlflow.runName", "value": "warm-up ü"}
+    other = {"kind": "tag", "run": job.name, "key": "t", "value": "v"}
+    worker_history.receive(room, attempt.id, 0, 0, [tag, other], 0)
+    named = again(room, job)
+    assert (named.display_name, named.tags["t"]) == ("warm-up ü", "v")

@@ -1,0 +1,37 @@
+"""Ends beside the scheduler's rounds."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from typing import Any, NoReturn
+
+from torchyard.jobs.attempts.output_registration import Finisher
+from torchyard.jobs.services import Room
+
+
+class _Broken:
+    """A database whose every transaction fails."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.was_asked = threading.Event()
+
+    def read(self) -> NoReturn:
+        self.asked += 1
+        self.was_asked.set()
+        raise RuntimeError("broken")
+
+
+def test_an_end_that_fails_is_not_tried_again_at_once(room: Room) -> None:
+    broken: Any = _Broken()
+    finisher = Finisher(replace(room, db=broken))
+    finisher.finish("an attempt")
+    assert broken.was_asked.wait(60)
+    for _ in range(20):  # as the rounds that follow each other
+        finisher.finish("an attempt")
+        time.sleep(0.01)
+    assert broken.asked == 1
+    finisher.close()
+    assert not any(thread.name == "finisher" for thread in threading.enumerate())

@@ -1,0 +1,286 @@
+"""Two servers on one database: who looks after which attempt, and that none starts twice."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs import rooms
+from jobs.rooms import Worker, again, attempt_of, submit
+from torchyard.base.clock import FakeClock
+from torchyard.base.db import Database
+from torchyard.executors.executor import Handle, Status
+from torchyard.executors.fake import FakeExecutor
+from torchyard.executors.local import LocalExecutor
+from torchyard.jobs.attempts import endings, takeover
+from torchyard.jobs.attempts.heartbeats import GIVEN_UP_AFTER_S
+from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.records import attempt_store
+from torchyard.jobs.records.logs import Logs
+from torchyard.jobs.records.signals import Signals
+from torchyard.jobs.records.types import ENDED, Attempt, Job
+from torchyard.jobs.services import Room
+from torchyard.servers.files import ServerFiles
+from torchyard.servers.lease import TERM_S, Lease
+from torchyard.servers.types import LeaseLost
+
+HERE, THERE = "here boot-1 1", "there boot-9 9"
+
+
+@dataclass
+class OneServer:
+    """A server whose rounds come when the test says so."""
+
+    room: Room
+    lease: Lease
+    scheduler: Scheduler
+
+
+@dataclass
+class Home:
+    """What the servers share; all processes of one machine run on one executor."""
+
+    first: Room
+    clock: FakeClock
+    executor: FakeExecutor
+
+    def server(self, url: str, here: str = HERE) -> OneServer:
+        bell = threading.Event()
+        lease = Lease(
+            self.first.db,
+            ServerFiles(self.first.home),
+            url,
+            bell.set,
+            here,
+            now=lambda connection: self.clock.now(),
+            is_alive=lambda pid, start_time: True,
+            monotonic=lambda: self.clock.now().timestamp(),
+        )
+        lease.take()
+        room = replace(self.first, bell=bell, signals=Signals(), standing=lease)
+        return OneServer(room, lease, Scheduler(room, self.executor, url))
+
+    def passes(self, seconds: float, *servers: OneServer, every_s: int = 1) -> None:
+        """Time, with renewals and rounds of those that run."""
+        for _ in range(0, int(seconds), every_s):
+            self.clock.advance(every_s)
+            for server in servers:
+                server.lease.look()
+                server.scheduler.look()
+
+
+@pytest.fixture
+def home(tmp_path: Path, db: Database, clock: FakeClock) -> Home:
+    return Home(rooms.make(tmp_path, db, clock), clock, FakeExecutor())
+
+
+def claimed(home: Home, server: OneServer) -> tuple[Job, Attempt]:
+    """A job that holds its nodes, and whose server has not launched it yet."""
+    job = submit(server.room)
+    server.scheduler.preparer.prepare()
+    attempt = server.scheduler.claimer.claim_one(again(home.first, job).id).attempt
+    assert attempt is not None
+    return job, attempt
+
+
+def owner(home: Home, job: Job) -> str | None:
+    return attempt_of(home.first, job).server
+
+
+def test_whoever_claims_a_job_looks_after_it(home: Home) -> None:
+    one, other = home.server("one"), home.server("other")
+    mine = submit(one.room)
+    one.scheduler.look()
+    theirs = submit(one.room)
+    other.scheduler.look()
+    assert (owner(home, mine), owner(home, theirs)) == (one.lease.id, other.lease.id)
+    home.passes(10, one, other)
+    assert (owner(home, mine), owner(home, theirs)) == (one.lease.id, other.lease.id)
+    assert len(home.executor.launches) == 2
+    # A report is taken by either; what is left of it goes by whom it belongs to.
+    for job in (mine, theirs):
+        Worker(other.room, attempt_of(home.first, job)).whole_life()
+        home.executor.finish(attempt_of(home.first, job).id)
+    other.scheduler.look()
+    assert not attempt_of(home.first, mine).clean and attempt_of(home.first, theirs).clean
+    one.scheduler.look()
+    assert attempt_of(home.first, mine).clean
+
+
+def test_what_a_dead_server_did_is_taken_over(home: Home) -> None:
+    dead, other = home.server("dead"), home.server("other")
+    home.passes(10, dead, other)
+    running, lost, ended = (submit(dead.room) for _ in range(3))
+    dead.scheduler.look()
+    Worker(dead.room, attempt_of(home.first, ended)).whole_life()
+    home.executor.finish(attempt_of(home.first, ended).id)
+    home.passes(TERM_S, other)
+    assert owner(home, running) == dead.lease.id, "its term is not over yet"
+    home.executor.lose(attempt_of(home.first, lost).id)
+    home.passes(2, other)
+    assert owner(home, running) == owner(home, lost) == other.lease.id
+    assert not again(home.first, running).status.ended
+    failed = again(home.first, lost)
+    assert failed.error is not None and failed.error.code == "worker_lost"
+    assert attempt_of(home.first, ended).clean
+    assert len(home.executor.launches) == 3, "nothing ran twice"
+
+
+def test_what_was_claimed_and_not_launched_starts_once(home: Home) -> None:
+    still, other = home.server("still"), home.server("other")
+    home.passes(10, still, other)
+    job, attempt = claimed(home, still)
+    home.passes(TERM_S + 1, other)
+    assert owner(home, job) == other.lease.id and len(home.executor.launches) == 1
+    # It wakes up where it stood: before the launch.
+    launcher = still.scheduler.watcher._launcher
+    with pytest.raises(LeaseLost):
+        launcher.launch(attempt)
+    home.passes(5, still, other)
+    Worker(other.room, attempt).whole_life()
+    home.executor.finish(attempt.id)
+    home.passes(5, still, other)
+    with pytest.raises(LeaseLost):
+        launcher.launch(attempt)
+    assert len(home.executor.launches) == 1
+    assert again(home.first, job).status.value == "Completed"
+
+
+def test_one_that_stood_still_right_before_the_launch(home: Home) -> None:
+    still, other = home.server("still"), home.server("other")
+    home.passes(10, still, other)
+    _, attempt = claimed(home, still)
+    launcher = still.scheduler.watcher._launcher
+    launcher._plan(attempt)  # its transaction is over, nothing has started
+    home.clock.advance(TERM_S)
+    with pytest.raises(LeaseLost):
+        still.room.standing.confirm()
+    assert not home.executor.launches
+
+
+def test_who_has_no_lease_claims_nothing(home: Home) -> None:
+    still, other = home.server("still"), home.server("other")
+    home.passes(10, still, other)
+    home.passes(TERM_S + 1, other)
+    job = submit(still.room)
+    still.scheduler.look()
+    assert again(home.first, job).status.value == "Queued" and not still.scheduler.trouble
+    still.lease.look()
+    still.scheduler.look()
+    assert owner(home, job) == still.lease.id
+
+
+def test_two_take_over_at_once_and_one_has_it(home: Home) -> None:
+    dead, one, other = (home.server(url) for url in ("dead", "one", "other"))
+    job = submit(dead.room)
+    dead.scheduler.look()
+    home.passes(10, one, other)
+    attempt = attempt_of(home.first, job)
+    assert attempt.server in (one.lease.id, other.lease.id)
+    stale = replace(attempt, server=dead.lease.id)
+    with home.first.db.write() as connection:
+        assert not attempt_store.hand_over(connection, stale, other.lease.id)
+
+
+def test_attempts_of_one_that_was_alone_are_taken_over(home: Home) -> None:
+    alone = Scheduler(home.first, home.executor, "alone")
+    job = submit(home.first)
+    alone.look()
+    assert owner(home, job) is None
+    server = home.server("one of several")
+    server.scheduler.look()
+    assert owner(home, job) == server.lease.id
+    # And back: one that is alone owns whatever there is.
+    assert takeover.owned(home.first, [attempt_of(home.first, job)])
+
+
+def test_whoever_sees_the_processes_looks_after_them(home: Home) -> None:
+    near, far = home.server("near"), home.server("far", THERE)
+    job = submit(far.room)
+    far.scheduler.look()
+    attempt = attempt_of(home.first, job)
+    seen_there = Handle("local", {"machine": THERE}).to_json()
+    with home.first.db.write() as connection:
+        attempt_store.change_attempt(connection, attempt.id, handle=seen_there)
+    assert takeover.look(near.room) == 0
+    # Taken over by one that does not see them, and back when there is one that does.
+    with home.first.db.write() as connection:
+        assert attempt_store.hand_over(connection, attempt_of(home.first, job), "gone")
+    assert takeover.look(near.room) == 0, "`far` lives and sees them"
+    assert takeover.look(far.room) == 1
+    far.lease.stop()
+    assert takeover.look(near.room) == 1
+    back = home.server("back", THERE)
+    assert takeover.look(back.room) == 1 and owner(home, job) == back.lease.id
+    assert takeover.look(near.room) == 0
+
+
+class Elsewhere(FakeExecutor):
+    """Its nodes are on a machine that is not seen."""
+
+    def status(self, handle: Handle) -> Status:
+        return Status(("running",) * int(handle.body["nodes"]), seen=False)
+
+
+def test_of_processes_that_are_not_seen_only_the_heartbeats_tell(home: Home) -> None:
+    home.executor = Elsewhere()
+    server = home.server("one")
+    job = submit(server.room)
+    home.passes(5, server)
+    attempt = attempt_of(home.first, job)
+    Worker(server.room, attempt).tell("ranks_started", ranks=[])
+    home.passes(40, server, every_s=10)
+    assert again(home.first, job).status.value == "NotResponding"
+    home.passes(GIVEN_UP_AFTER_S, server, every_s=20)
+    failed = again(home.first, job)
+    assert failed.error is not None and failed.error.code == "not_responding"
+    assert not attempt_of(home.first, job).clean
+    home.passes(GIVEN_UP_AFTER_S, server, every_s=20)
+    assert attempt_of(home.first, job).clean
+
+
+def test_the_local_engine_does_not_guess_about_other_machines(tmp_path: Path) -> None:
+    engine = LocalExecutor(tmp_path, {}, machine=HERE)
+    scratch = tmp_path / "scratch"
+    (scratch / "node-0").mkdir(parents=True)
+    (scratch / "node-1").mkdir()
+    (scratch / "node-1" / "exit.json").write_text("{}")
+    nodes: list[dict[str, Any]] = [{"pid": 1, "start_time": 1}] * 2
+    body = {"scratch": str(scratch), "nodes": nodes, "machine": THERE}
+    there = engine.status(Handle("local", body))
+    assert (there.nodes, there.seen, there.over) == (("running", "exited"), False, False)
+    here = engine.status(Handle("local", {**body, "machine": "here boot-0 1"}))
+    assert (here.nodes, here.seen) == (("lost", "exited"), True), "before the machine's last start"
+    engine.stop(Handle("local", body), 0.0)  # process 1 is another one here
+
+
+def test_a_report_at_each_of_two_servers_ends_the_attempt_once(home: Home) -> None:
+    one, other = home.server("one"), home.server("other")
+    job = submit(one.room, resources={"instance_count": 2})
+    one.scheduler.look()
+    attempt = attempt_of(home.first, job)
+    for server, node in ((one, 0), (other, 1)):
+        Worker(server.room, attempt, node).whole_life()
+    endings.finish(one.room, attempt.id)
+    endings.finish(other.room, attempt.id)
+    assert again(home.first, job).status in ENDED
+
+
+def test_a_chunk_that_comes_late_at_another_server_leaves_the_same_bytes(tmp_path: Path) -> None:
+    one, other = Logs(tmp_path, shared=True), Logs(tmp_path, shared=True)
+    assert one.append("w", "j", 1, "a", 0, b"hello ") == 6
+    assert other.append("w", "j", 1, "a", 6, b"world") == 11
+    assert one.append("w", "j", 1, "a", 0, b"hello wor") == 11
+    assert (tmp_path / "w/j/1/a").read_bytes() == b"hello world"
+
+
+def test_a_quota_counts_what_other_servers_wrote(tmp_path: Path) -> None:
+    one, other = Logs(tmp_path, shared=True), Logs(tmp_path, shared=True)
+    assert one.append_within("w", "j", 1, "a", 0, b"12345", 8, b"cut\n") == 5
+    assert other.append_within("w", "j", 1, "b", 0, b"12", 8, b"cut\n") == 2
+    assert one.append_within("w", "j", 1, "a", 5, b"6789", 8, b"cut\n") == -1
+    assert (tmp_path / "w/j/1/a").read_bytes() == b"123456\ncut\n"

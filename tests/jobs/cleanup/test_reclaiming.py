@@ -1,0 +1,354 @@
+"""`yard gc` on the server: what nobody needs goes, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from jobs import rooms
+from torchyard.base import locks
+from torchyard.base.blobs import Blobs
+from torchyard.base.clock import SystemClock
+from torchyard.base.db import Database
+from torchyard.base.errors import Conflict, InvalidInput, NotFound, TorchyardError
+from torchyard.environments.actions import Environments
+from torchyard.environments.packages import caches
+from torchyard.jobs.cleanup import reclaiming
+from torchyard.jobs.cleanup import reclaiming_settings as settings
+from torchyard.jobs.cleanup.reclaiming import DAY_S, Wishes
+from torchyard.jobs.records import store
+from torchyard.jobs.records.types import Job, Status
+from torchyard.jobs.services import Room
+
+_OLD_S = 40 * DAY_S
+
+
+@pytest.fixture
+def room(tmp_path: Path, db: Database) -> Room:
+    made = rooms.make(tmp_path, db, SystemClock())  # type: ignore[arg-type]
+    real = Environments(tmp_path, db, made.clock, {}, platform="test")  # type: ignore[arg-type]
+    made.environments.folders = real.folders  # type: ignore[method-assign]
+    made.environments.remove = real.remove  # type: ignore[method-assign]
+    return made
+
+
+def _snapshot(room: Room, *contents: bytes) -> str:
+    files = []
+    for number, content in enumerate(contents):
+        sha256 = room.blobs.put_bytes(content)
+        files.append({"path": f"f{number}", "sha256": sha256, "size": len(content)})
+    return room.blobs.put_snapshot({"files": files}).id
+
+
+def _age(path: Path, seconds: float = _OLD_S) -> None:
+    then = time.time() - seconds
+    os.utime(path, (then, then))
+
+
+def _age_blobs(blobs: Blobs) -> None:
+    for sha256, _, _ in blobs.all():
+        _age(blobs.path(sha256))
+
+
+def _end(room: Room, job: Job) -> None:
+    now = room.clock.now()
+    with room.db.write() as connection:
+        store.change_job(connection, job.id, status=Status.COMPLETED, ended_at=now)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_a_record_names_stays(room: Room, seed: int) -> None:
+    chance = random.Random(seed)
+    pool = [chance.randbytes(20) for _ in range(30)]
+    snapshots = {}
+    for _ in range(15):
+        contents = chance.sample(pool, chance.randint(1, 6))
+        snapshots[_snapshot(room, *contents)] = None
+    jobs = []
+    for snapshot in chance.sample(sorted(snapshots), 9):
+        given = {"type": "uri_folder", "path": f"snapshot:{snapshot}"}
+        how = chance.choice(
+            [
+                {"code": f"snapshot:{snapshot}"},
+                {"inputs": {"data": given}, "command": "ls ${{inputs.data}}"},
+                {"properties": {"made_from": f"it was snapshot:{snapshot}, I think"}},
+                {"tags": {"note": f"snapshot:{snapshot}"}},
+            ]
+        )
+        job = rooms.submit(room, **how)
+        if chance.random() < 0.5:
+            _end(room, job)
+        jobs.append((job, snapshot))
+    _age_blobs(room.blobs)
+    # One that is new although nobody names it: an upload that is under way.
+    under_way = room.blobs.put_bytes(b"under way")
+    reclaiming.reclaim(room, Wishes(older_than_s=0))
+    left = {sha256 for sha256, _, _ in room.blobs.all()}
+    wanted = {under_way}
+    for _, snapshot in jobs:
+        assert room.blobs.snapshot(snapshot)
+        wanted |= room.blobs.parts(snapshot)
+    assert left == wanted
+
+
+def test_asked_for_again_is_new(room: Room) -> None:
+    old = _snapshot(room, b"a", b"b")
+    other = _snapshot(room, b"c")
+    _age_blobs(room.blobs)
+    # A client that was told that nothing is missing sends nothing, and goes on.
+    parts = sorted(room.blobs.parts(old))
+    assert room.blobs.missing(parts) == []
+    reclaiming.reclaim(room, Wishes())
+    assert room.blobs.snapshot(old)
+    with pytest.raises(NotFound):
+        room.blobs.snapshot(other)
+
+
+def test_a_snapshot_that_lost_a_file_is_asked_for_again(room: Room) -> None:
+    snapshot = _snapshot(room, b"a", b"b")
+    room.blobs.path(room.blobs.put_bytes(b"b")).unlink()
+    with pytest.raises(TorchyardError, match="no longer whole"):
+        rooms.submit(room, code=f"snapshot:{snapshot}")
+
+
+def test_submissions_beside_removals(room: Room) -> None:
+    """Whoever got a job has its code, whenever the removal comes."""
+    snapshots = [_snapshot(room, b"%d" % number, b"shared") for number in range(40)]
+    _age_blobs(room.blobs)
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def clean() -> None:
+        while not stop.is_set():
+            try:
+                reclaiming.reclaim(room, Wishes(older_than_s=0))
+            except BaseException as error:
+                failures.append(error)
+                return
+
+    cleaner = threading.Thread(target=clean)
+    cleaner.start()
+    kept = []
+    try:
+        for snapshot in snapshots:
+            try:
+                rooms.submit(room, code=f"snapshot:{snapshot}")
+            except TorchyardError:
+                continue  # removed before: the client uploads it again
+            kept.append(snapshot)
+    finally:
+        stop.set()
+        cleaner.join(30)
+    assert not failures
+    reclaiming.reclaim(room, Wishes(older_than_s=0))
+    for snapshot in kept:
+        assert room.blobs.missing(room.blobs.parts(snapshot)) == []
+
+
+def test_environments_of_open_jobs_stay(room: Room, tmp_path: Path) -> None:
+    running = rooms.submit(room)
+    with room.db.read() as connection:
+        needed = connection.execute(store.jobs.select()).one().environment_hash
+    for name in (needed, "a" * 64, "b" * 64):
+        folder = tmp_path / "environments" / name
+        folder.mkdir(parents=True)
+        (folder / "file").write_bytes(b"x" * 1000)
+        _age(folder, 3 * DAY_S if name.startswith("b") else _OLD_S)
+    things = {thing.name: thing for thing in reclaiming.survey(room, Wishes())}
+    assert (things[needed].goes, things[needed].why) == (False, f"job `{running.name}` needs it")
+    assert things["a" * 64].goes and not things["b" * 64].goes
+    reclaiming.reclaim(room, Wishes(budget_bytes=1000))
+    assert [hash for hash, _ in room.environments.folders()] == [needed]
+    _end(room, running)
+    reclaiming.reclaim(room, Wishes())
+    assert list(room.environments.folders()) == []
+
+
+def test_inputs_that_a_job_may_read_stay(room: Room, tmp_path: Path) -> None:
+    cache = tmp_path / "cache" / "data"
+    since = _snapshot(room, b"x")
+    job = rooms.submit(
+        room,
+        inputs={"data": {"type": "uri_folder", "path": f"snapshot:{since}"}},
+        command="ls ${{inputs.data}}",
+    )
+    long_ago = room.clock.now() - timedelta(days=30)
+    with room.db.write() as connection:
+        store.change_job(connection, job.id, created_at=long_ago)
+    for name, days in (("a" * 32, 29), ("b" * 32, 31)):
+        (cache / name).mkdir(parents=True)
+        (cache / name / "file").write_bytes(b"x")
+        (cache / name).chmod(0o755)
+        _age(cache / name, days * DAY_S)
+    reclaiming.reclaim(room, Wishes())
+    assert [name for name, _ in room.fetcher.copies()] == ["a" * 32]
+
+
+def test_scratch_and_logs(room: Room, tmp_path: Path) -> None:
+    first, second = rooms.submit(room), rooms.submit(room)
+    for job in (first, second):
+        room.logs.append(job.workspace, job.name, 1, "user_logs/std_log.txt", 0, b"x" * 100)
+        _end(room, job)
+    for name in ("gone", "new"):
+        (tmp_path / "scratch" / name / "node-0").mkdir(parents=True)
+    _age(tmp_path / "scratch" / "gone")
+    reclaiming.reclaim(room, Wishes())
+    assert [folder.name for folder in (tmp_path / "scratch").iterdir()] == ["new"]
+    assert list(room.logs.list(first.workspace, first.name))
+    reclaiming.reclaim(room, Wishes(logs_bytes=150))
+    assert not list(room.logs.list(first.workspace, first.name))
+    assert list(room.logs.list(second.workspace, second.name))
+
+
+def test_one_at_a_time_and_nothing_on_a_survey(room: Room) -> None:
+    _snapshot(room, b"a")
+    _age_blobs(room.blobs)
+    assert [thing.goes for thing in reclaiming.survey(room, Wishes())] == [True]
+    assert len(list(room.blobs.all())) == 2
+    with reclaiming._alone(room.home), pytest.raises(Conflict):
+        reclaiming.reclaim(room, Wishes())
+
+
+def _draft(room: Room, path: str, *, old: bool) -> Path:
+    """A draft as a killed program leaves it."""
+    made = room.home / path
+    if path.endswith("/"):
+        made.mkdir(parents=True)
+        (made / "inner").write_bytes(b"x" * 1000)
+        if old:
+            _age(made / "inner")
+    else:
+        made.parent.mkdir(parents=True, exist_ok=True)
+        made.write_bytes(b"x" * 1000)
+    if old:
+        _age(made)
+    return made
+
+
+_DRAFTS = [
+    f"environments/.building-{'ab' * 32}-123/",
+    f"environments/.removing-{'ab' * 32}/",
+    f"cache/data/{'cd' * 16}.part/",
+    "cache/.removing-uv/",
+    "datastores/default/workspaceartifactstore/job/.weights.bin.0123456789ab.part",
+    f"datastores/default/workspaceartifactstore/.uploads/{'ef' * 16}/",
+    "blobs/ab/.abcdef.0123456789ab.part",
+]
+
+
+@pytest.mark.parametrize("path", _DRAFTS)
+def test_what_was_begun_and_never_ended_goes(room: Room, path: str) -> None:
+    (room.home / "cache/data/locks").mkdir(parents=True)
+    (room.home / "environments").mkdir()
+    draft = _draft(room, path, old=True)
+    (said,) = [one for one in reclaiming.survey(room, Wishes()) if one.kind == "leftover"]
+    assert said.goes and "broken off" in said.why and said.size_bytes >= 1000
+    assert said.name == path.rstrip("/")
+    assert draft.exists()
+    (done,) = [one for one in reclaiming.reclaim(room, Wishes()) if one.kind == "leftover"]
+    assert done.goes and not draft.exists()
+
+
+@pytest.mark.parametrize("path", _DRAFTS)
+def test_what_may_be_under_way_stays(room: Room, path: str) -> None:
+    draft = _draft(room, path, old=False)
+    (said,) = [one for one in reclaiming.reclaim(room, Wishes()) if one.kind == "leftover"]
+    assert not said.goes and "may be under way" in said.why
+    assert draft.exists()
+
+
+def test_a_draft_with_a_new_file_in_it_stays(room: Room) -> None:
+    draft = _draft(room, _DRAFTS[5], old=True)
+    (draft / "2").write_bytes(b"part")
+    _age(draft)
+    reclaiming.reclaim(room, Wishes())
+    assert (draft / "2").exists()
+
+
+def test_a_draft_that_is_worked_on_stays_however_old(room: Room) -> None:
+    """A slow build writes nothing for a day; it holds its lock."""
+    (room.home / "environments").mkdir()
+    draft = _draft(room, _DRAFTS[0], old=True)
+    with locks.held(room.home / "environments" / f"{'ab' * 32}.lock"):
+        (said,) = [one for one in reclaiming.reclaim(room, Wishes()) if one.kind == "leftover"]
+    assert not said.goes and "in use again" in said.why
+    assert draft.exists()
+
+
+@pytest.mark.parametrize("name", ["weights.part", ".hidden", ".notes.part", ".x.zz3456789abc.part"])
+def test_a_users_own_file_is_no_leftover(room: Room, name: str) -> None:
+    kept = _draft(room, f"datastores/default/workspaceartifactstore/job/{name}", old=True)
+    assert not [one for one in reclaiming.reclaim(room, Wishes()) if one.kind == "leftover"]
+    assert kept.exists()
+
+
+def test_uvs_cache_goes_by_age_and_by_size(room: Room) -> None:
+    uv = _draft(room, "cache/uv/", old=True)
+    other = _draft(room, "cache/of-somebody/", old=True)
+    _draft(room, "cache/snapshots/", old=True)
+    told = {one.name: one for one in reclaiming.survey(room, Wishes()) if one.kind == "cache"}
+    assert told["uv"].goes and "unused for 40" in told["uv"].why
+    assert not told["of-somebody"].goes and told["of-somebody"].why == "not made by torchyard"
+    assert not told["snapshots"].goes and told["snapshots"].why.startswith("the command's own")
+    with caches.in_use(room.home):
+        # Used now, so that only its size speaks against it; and whoever uses it keeps it.
+        assert not _cache(reclaiming.survey(room, Wishes())).goes
+        wishes = Wishes(caches_bytes=999)
+        assert _cache(reclaiming.survey(room, wishes)).why.endswith("beyond the budget of caches")
+        assert not _cache(reclaiming.reclaim(room, wishes)).goes
+        assert uv.exists()
+    assert not _cache(reclaiming.reclaim(room, Wishes(caches_bytes=1000))).goes
+    assert _cache(reclaiming.reclaim(room, wishes)).goes
+    assert not uv.exists() and other.exists()
+    assert not list((room.home / "cache").glob(".removing-*"))
+
+
+def _cache(things: list[reclaiming.Thing]) -> reclaiming.Thing:
+    return next(one for one in things if one.kind == "cache" and one.name == "uv")
+
+
+def test_what_is_asked_comes_before_what_is_stored(tmp_path: Path) -> None:
+    assert settings.wishes(tmp_path, {}) == Wishes()
+    settings.save(tmp_path, {"budget_bytes": 5, "older_than_s": 60.0})
+    settings.save(tmp_path, {"logs_bytes": 7})
+    assert settings.wishes(tmp_path, {}) == Wishes(60.0, 5, 7)
+    assert settings.wishes(tmp_path, {"budget_bytes": 9}) == Wishes(60.0, 9, 7)
+    assert settings.wishes(tmp_path, {"budget_bytes": None}) == Wishes(60.0, None, 7)
+    assert settings.save(tmp_path, {"budget_bytes": None, "older_than_s": None}) == {
+        "logs_bytes": 7
+    }
+    assert settings.wishes(tmp_path, {}) == Wishes(logs_bytes=7)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"budget": 5}, "did you mean `budget_bytes`"),
+        ({"budget_bytes": -1}, "from 0 on"),
+        ({"budget_bytes": True}, "from 0 on"),
+        ({"budget_bytes": 1.5}, "from 0 on"),
+        ({"older_than_s": "14d"}, "from 0 on"),
+        ({"older_than_s": float("nan")}, "from 0 on"),
+        ({"grace_s": 1}, "there are: older_than_s"),
+    ],
+)
+def test_a_wish_that_is_none_is_refused(
+    tmp_path: Path, given: dict[str, object], words: str
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        settings.save(tmp_path, given)
+    assert words in caught.value.hint
+    assert not (tmp_path / "gc.json").exists()
+
+
+def test_settings_that_were_broken_by_hand_are_told(tmp_path: Path) -> None:
+    (tmp_path / "gc.json").write_text("{budget: 5}")
+    with pytest.raises(InvalidInput) as caught:
+        settings.wishes(tmp_path, {})
+    assert "gc.json" in caught.value.message and "--save" in caught.value.hint

@@ -1,0 +1,281 @@
+"""Data in and out of jobs, as scheduler, plan and worker routes see it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data.conftest import Web, web  # noqa: F401
+from jobs.rooms import WORKSPACE, Worker, again, attempt_of, make, submit
+from torchyard.base import locks
+from torchyard.base.clock import FakeClock
+from torchyard.base.db import Database
+from torchyard.base.errors import InvalidSpec
+from torchyard.data import assets, datastores, url_maps
+from torchyard.executors.fake import FakeExecutor
+from torchyard.jobs import actions
+from torchyard.jobs.files import artifacts, data_sources
+from torchyard.jobs.files import outputs as outputs_of
+from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.records import progress
+from torchyard.jobs.records.types import Job, Status
+from torchyard.jobs.services import Room
+from torchyard.models import actions as models
+from torchyard.shared.plan import LaunchPlan
+
+NAS = "azureml://datastores/nas/paths"
+
+
+@pytest.fixture
+def room(tmp_path: Path, db: Database, clock: FakeClock) -> Room:
+    made = make(tmp_path / "home", db, clock)
+    folder = tmp_path / "nas"
+    (folder / "sets").mkdir(parents=True)
+    (folder / "sets" / "a.csv").write_text("a\n")
+    document = {"name": "nas", "type": "local", "path": str(folder)}
+    datastores.put(db, clock, made.datastores, WORKSPACE, document)
+    return made
+
+
+class Yard:
+    """A scheduler that looks when told, and the plans it launched."""
+
+    def __init__(self, room: Room) -> None:
+        self.room = room
+        self.executor = FakeExecutor()
+        self.scheduler = Scheduler(room, self.executor, "http://127.0.0.1:1")
+
+    def look_until(self, job: Job, *statuses: Status) -> Job:
+        deadline = time.monotonic() + 60
+        while (now := again(self.room, job)).status not in statuses:
+            assert time.monotonic() < deadline, now
+            self.scheduler.look()
+            time.sleep(0.01)
+        return now
+
+    def plan(self, job: Job) -> LaunchPlan:
+        self.look_until(job, Status.STARTING)
+        plan: LaunchPlan = self.executor.launches[-1]
+        return plan
+
+
+@pytest.fixture
+def yard(room: Room) -> Iterator[Yard]:
+    made = Yard(room)
+    yield made
+    made.scheduler.preparer._fetchers.shutdown(wait=True)
+
+
+def _write(room: Room, job: Job, output: str, path: str, content: bytes) -> None:
+    with artifacts.writing_output(room, job, output, path) as writing:
+        writing.write(content)
+
+
+def _finish(yard: Yard, job: Job) -> Job:
+    Worker(yard.room, attempt_of(yard.room, job)).whole_life()
+    return yard.look_until(job, Status.COMPLETED)
+
+
+def test_data_on_this_machine_is_used_where_it_is(yard: Yard, room: Room, tmp_path: Path) -> None:
+    job = submit(
+        room,
+        inputs={
+            "data": {"path": f"{NAS}/sets"},
+            "file": {"type": "uri_file", "path": f"{NAS}/sets/a.csv", "mode": "download"},
+            "text": {"path": f"{NAS}/sets", "mode": "direct"},
+            "n": 3,
+        },
+    )
+    given = yard.plan(job).inputs
+    assert given["data"].source == str(tmp_path / "nas" / "sets")
+    assert (given["data"].kind, given["data"].mode) == ("uri_folder", "ro_mount")
+    assert given["file"].source == str(tmp_path / "nas" / "sets" / "a.csv")
+    assert (given["text"].kind, given["text"].value) == ("literal", f"{NAS}/sets")
+    assert given["n"].value == "3"
+
+
+def test_the_web_is_fetched_before_nodes_are_held(
+    yard: Yard,
+    room: Room,
+    web: Web,  # noqa: F811
+) -> None:
+    web.files["/iris.csv"] = b"1\n"
+    web.marks["/iris.csv"] = "v1"
+    data = {"data": {"type": "uri_file", "path": f"{web.url}/iris.csv"}}
+    for _ in range(2):
+        source = Path(yard.plan(submit(room, inputs=data)).inputs["data"].source)
+        assert source.read_bytes() == b"1\n"
+    assert web.asked.count("GET /iris.csv") == 1
+
+
+def test_environment_and_inputs_are_one_stage(
+    yard: Yard,
+    room: Room,
+    web: Web,  # noqa: F811
+) -> None:
+    web.files["/iris.csv"] = b"1\n"
+    room.environments.unbuilt.add("slow")  # type: ignore[attr-defined]
+    room.environments.go_on.set()  # type: ignore[attr-defined]
+    data = {"data": {"type": "uri_file", "path": f"{web.url}/iris.csv"}}
+    job = submit(room, environment="slow", inputs=data)
+    yard.look_until(job, Status.STARTING)
+    spans = progress.timeline(actions.events(room, job))
+    assert [span.name.value for span in spans] == ["Preparing", "Scaling", "Running"]
+    assert spans[0].waited_for == "the environment is built"
+
+
+def test_an_input_that_cannot_be_read_ends_the_job_with_the_reason(
+    yard: Yard,
+    room: Room,
+    web: Web,  # noqa: F811
+) -> None:
+    data = {"data": {"type": "uri_file", "path": f"{web.url}/none"}}
+    done = yard.look_until(submit(room, inputs=data), Status.FAILED)
+    assert done.error is not None and "answers 404" in done.error.message
+    assert yard.executor.launches == []
+
+
+def test_a_mapped_url_is_read_at_home_and_told(yard: Yard, room: Room) -> None:
+    url_maps.put(room.db, room.clock, room.datastores, WORKSPACE, "https://far/x", f"{NAS}/sets")
+    job = submit(room, inputs={"data": {"type": "uri_file", "path": "https://far/x/a.csv"}})
+    assert job.spec["inputs"]["data"]["path"] == f"{NAS}/sets/a.csv"
+    assert yard.plan(job).inputs["data"].source.endswith("nas/sets/a.csv")
+
+
+@pytest.mark.parametrize(
+    ("paths", "refused"),
+    [
+        ("paths:\n  - file: ./a.csv\n  - pattern: deep/*.csv\n", ""),
+        ("paths:\n  - file: https://x/a.csv\n", "`https://x/a.csv`, which lies elsewhere"),
+        ("paths:\n  - folder: ../other\n", "`../other`, which lies elsewhere"),
+        ("paths: 3", "has no file `MLTable` with `paths`"),
+    ],
+)
+def test_an_evaluated_table_is_its_folder(
+    yard: Yard, room: Room, tmp_path: Path, paths: str, refused: str
+) -> None:
+    (tmp_path / "nas" / "sets" / "MLTable").write_text(paths)
+    data = {"t": {"type": "mltable", "mode": "eval_mount", "path": f"{NAS}/sets"}}
+    job = submit(room, inputs=data)
+    if not refused:
+        plan = yard.plan(job).inputs["t"]
+        assert (plan.kind, plan.mode, plan.source[-5:]) == ("mltable", "ro_mount", "/sets")
+        return
+    done = yard.look_until(job, Status.FAILED)
+    assert done.error is not None and refused in done.error.message
+
+
+def test_outputs_go_where_they_are_told(yard: Yard, room: Room, tmp_path: Path) -> None:
+    job = submit(
+        room,
+        outputs={
+            "plain": None,
+            "there": {"path": f"{NAS}/out/${{{{name}}}}/${{{{output_name}}}}"},
+            "file": {"type": "uri_file", "path": f"{NAS}/one/result.txt"},
+            "home": {"path": "azureml://datastores/${{default_datastore}}/paths/x"},
+            "text": {"path": f"{NAS}/t", "mode": "direct"},
+        },
+    )
+    plan = yard.plan(job)
+    assert (plan.outputs["file"].file, plan.outputs["text"].value) == ("result.txt", f"{NAS}/t/")
+    for output, path in (
+        ("plain", "m.pt"), ("there", "a/b.bin"), ("file", "result.txt"), ("home", "h"),
+    ):  # fmt: skip
+        _write(room, job, output, path, output.encode())
+    nas, home = tmp_path / "nas", room.datastores.root(WORKSPACE, "workspaceblobstore")
+    assert (nas / "out" / job.name / "there" / "a" / "b.bin").read_bytes() == b"there"
+    assert (nas / "one" / "result.txt").read_bytes() == b"file"
+    assert (home / "x" / "h").read_bytes() == b"home"
+    assert (home / "azureml" / job.name / "plain" / "m.pt").read_bytes() == b"plain"
+    listed = {(output, one.path) for output, one in artifacts.list_outputs(room, job)}
+    assert listed == {
+        ("plain", "m.pt"), ("there", "a/b.bin"), ("file", "result.txt"), ("home", "h")
+    }  # fmt: skip
+    assert artifacts.output_file(room, job, "file", "result.txt").read_bytes() == b"file"
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("https://x/y", "no place for an output"),
+        ("azureml://datastores/nas/paths/${{nam}}", "no expression"),
+        ("azureml://datastores/nope/paths/x", "does not exist"),
+    ],
+)
+def test_places_that_are_refused(room: Room, path: str, said: str) -> None:
+    with pytest.raises(InvalidSpec, match=said):
+        submit(room, outputs={"o": {"path": path}})
+
+
+def test_named_outputs_are_registered_once(yard: Yard, room: Room) -> None:
+    named: dict[str, Any] = {
+        "set": {"name": "cleaned"},
+        "net": {"type": "custom_model", "name": "net"},
+    }
+    job = submit(room, outputs=named)
+    yard.plan(job)
+    _write(room, job, "set", "a.csv", b"1")
+    _write(room, job, "net", "m.pt", b"2")
+    _finish(yard, job)
+    asset = assets.get(room.db, WORKSPACE, "cleaned")
+    assert (asset.version, asset.job) == ("1", job.name)
+    assert asset.uri == f"azureml://datastores/workspaceblobstore/paths/azureml/{job.name}/set/"
+    (model,) = models.of_job(room.db, WORKSPACE, job.name)
+    assert (model.name, [file.path for file in model.files]) == ("net", ["m.pt"])
+    yard.executor.finish(attempt_of(room, job).id)
+    yard.scheduler.look()
+    assert len(assets.list_in(room.db, WORKSPACE, "cleaned")) == 1
+    assert len(models.of_job(room.db, WORKSPACE, job.name)) == 1
+
+
+def test_neither_a_round_nor_a_request_waits_for_a_model(yard: Yard, room: Room) -> None:
+    job = submit(room, outputs={"net": {"type": "custom_model", "name": "net"}})
+    plain = submit(room)
+    yard.plan(job)
+    yard.look_until(plain, Status.STARTING)
+    _write(room, job, "net", "m.pt", b"2")
+    # Another server is at it, or the same one: it takes its time.
+    with locks.held(room.lock(f"outputs-{job.id % 16}")):
+        Worker(room, attempt_of(room, job)).whole_life()
+        Worker(room, attempt_of(room, plain)).whole_life()
+        yard.scheduler.look()
+        third = submit(room)
+        yard.look_until(third, Status.STARTING)
+        assert again(room, plain).status is Status.COMPLETED
+        assert again(room, job).status is Status.FINALIZING
+    yard.look_until(job, Status.COMPLETED)
+    assert [model.name for model in models.of_job(room.db, WORKSPACE, job.name)] == ["net"]
+
+
+def test_a_version_that_is_taken_is_told(yard: Yard, room: Room) -> None:
+    for _ in range(2):
+        job = submit(room, outputs={"o": {"name": "x", "version": "7"}})
+        yard.plan(job)
+        _write(room, job, "o", "a", b"1")
+        _finish(yard, job)
+    from torchyard.jobs import actions
+
+    said = [e.body["message"] for e in actions.events(room, job) if e.kind == "notice"]
+    assert any("could not be registered" in message for message in said)
+
+
+def test_what_one_job_left_another_reads(yard: Yard, room: Room) -> None:
+    first = submit(room, outputs={"o": {"path": f"{NAS}/made"}})
+    yard.plan(first)
+    _write(room, first, "o", "deep/a.csv", b"1")
+    _finish(yard, first)
+    path = f"azureml://jobs/{first.name}/outputs/o/paths/deep"
+    assert data_sources.find(room, WORKSPACE, path) == f"{NAS}/made/deep"
+    second = submit(room, inputs={"data": {"path": path}})
+    assert yard.plan(second).inputs["data"].source.endswith("nas/made/deep")
+
+
+def test_a_place_depends_on_the_job_alone() -> None:
+    from torchyard.jobs.spec.inputs import Output
+
+    found = outputs_of.place("w", "j", "o", Output())
+    assert found.uri == "azureml://datastores/workspaceblobstore/paths/azureml/j/o/"

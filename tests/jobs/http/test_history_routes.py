@@ -1,0 +1,179 @@
+"""Charts, exact history and exports over HTTP; deleting over HTTP."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from torchyard import server
+from torchyard.app import application
+from torchyard.base.settings import Settings
+from torchyard.executors.fake import FakeExecutor
+from torchyard.jobs.history.history_records import metric
+from torchyard.jobs.records.types import Status
+from torchyard.jobs.requests import runs
+
+WORKSPACE = "/v1/workspaces/default"
+ODD = 'val/acc @5 % "größte" & -x+?#'
+
+
+class Served(TestClient):
+    """The app, with a way to put runs into it."""
+
+    parts: application.Parts
+
+    def run(self, metrics: dict[str, list[float]], over: bool = True) -> str:
+        room = self.parts.room
+        known = {one.name: one.id for one in runs.experiments(room, "default")}
+        number = known.get("e") or runs.create_experiment(room, "default", "e", {}).id
+        job = runs.create_run(
+            room, "default", experiment_id=number, owner="me", display_name="",
+            started_at=room.clock.now(), parent="", tags={},
+        )  # fmt: skip
+        for key, values in metrics.items():
+            points = [metric(key, value, 10 * step, step) for step, value in enumerate(values)]
+            room.history.append(job.id, points)
+        if over:
+            runs.change_run(room, "default", job.name, status=Status.COMPLETED)
+        return job.name
+
+    def ask(self, path: str, **query: Any) -> dict[str, Any]:
+        answer = self.get(f"{WORKSPACE}{path}", params=query)
+        assert answer.status_code == 200, answer.text
+        body: dict[str, Any] = answer.json()
+        return body
+
+    def refused(self, path: str, **query: Any) -> dict[str, Any]:
+        answer = self.get(f"{WORKSPACE}{path}", params=query)
+        assert 400 <= answer.status_code < 500, answer.text
+        body: dict[str, Any] = answer.json()["error"]
+        return body
+
+
+@pytest.fixture
+def client(tmp_path: Path, database_url: str) -> Iterator[Served]:
+    parts = application.build(
+        tmp_path, "http://127.0.0.1:1", os.environ, executor=FakeExecutor(), database=database_url
+    )
+    server.ensure_token(parts, Settings(tmp_path).token_file)
+    made = Served(application.create_app(parts), raise_server_exceptions=False)
+    made.parts = parts
+    token = Settings(tmp_path).token_file.read_text().strip()
+    made.headers["Authorization"] = f"Bearer {token}"
+    yield made
+    made.close()
+    parts.room.db.close()
+
+
+def test_what_is_known_of_every_key(client: Served) -> None:
+    name = client.run({"loss": [3.0, 1.0, 2.0], ODD: [math.nan], "big": [1.0, math.inf]})
+    found = {one.pop("key"): one for one in client.ask(f"/jobs/{name}/metrics")["value"]}
+    assert found["loss"] == {
+        "count": 3, "step": 2, "timestamp": 20, "value": 2.0, "min": 1.0, "max": 3.0
+    }  # fmt: skip
+    assert (found[ODD]["value"], found[ODD]["min"]) == ("NaN", None)
+    assert (found["big"]["min"], found["big"]["max"]) == (1.0, "Infinity")
+    assert client.refused("/jobs/nobody/metrics")["code"] == "job_not_found"
+
+
+def test_charts_are_reduced_and_exact_when_zoomed(client: Served) -> None:
+    values = [math.sin(step / 50) for step in range(5000)]
+    values[1234], values[4321] = 9.0, -9.0
+    name = client.run({"loss": values, ODD: [math.nan, -math.inf, 1.0]})
+    chart = client.ask(f"/jobs/{name}/metrics/chart", key="loss", width=100)
+    assert (chart["exact"], chart["count"], len(chart["columns"])) == (False, 5000, 100)
+    assert (chart["from"], chart["to"], chart["x"]) == (0, 4999, "step")
+    assert min(low for _, low, _ in chart["columns"]) == -9.0
+    assert max(high for _, _, high in chart["columns"]) == 9.0
+    query = {"key": "loss", "width": 100, "from": 1200, "to": 1399}
+    zoomed = client.ask(f"/jobs/{name}/metrics/chart", **query)
+    assert zoomed["exact"] and zoomed["points"] == [[x, values[x]] for x in range(1200, 1400)]
+    timed = client.ask(f"/jobs/{name}/metrics/chart", key="loss", width=4, x="time")
+    assert [x for x, _, _ in timed["columns"]] == [0, 12498, 24996, 37494]
+    odd = client.ask(f"/jobs/{name}/metrics/chart", key=ODD)
+    assert odd["points"] == [[0, "NaN"], [1, "-Infinity"], [2, 1.0]]
+    beside = client.ask(f"/jobs/{name}/metrics/chart", **{"key": "loss", "from": 6000})
+    assert beside == {"key": "loss", "x": "step", "exact": True, "count": 0, "points": []}
+    assert "did you mean `loss`?" in client.refused(
+        f"/jobs/{name}/metrics/chart", key="los"
+    )["hint"]  # fmt: skip
+    for wrong in ({"width": 0}, {"width": 10**6}, {"x": "epoch"}, {"from": 2**64}):
+        client.refused(f"/jobs/{name}/metrics/chart", **{"key": "loss", **wrong})
+
+
+def test_several_jobs_and_keys_in_one_chart(client: Served) -> None:
+    one, two = client.run({"a": [1.0], ODD: [2.0]}), client.run({"a": [3.0]})
+    found = client.ask("/metrics/chart", job=[one, two], key=["a", ODD])["value"]
+    assert [(line["job"], line["key"], line["points"]) for line in found] == [
+        (one, "a", [[0, 1.0]]),
+        (one, ODD, [[0, 2.0]]),
+        (two, "a", [[0, 3.0]]),
+    ]
+    keys = [f"k{number}" for number in range(101)]
+    assert "too much" in client.refused("/metrics/chart", job=one, key=keys)["message"]
+    client.refused("/metrics/chart", job=one)
+
+
+def test_exact_history_page_by_page(client: Served) -> None:
+    values = [float(step) for step in range(1500)]
+    name = client.run({ODD: values})
+    path, seen, offset = f"/jobs/{name}/metrics/history", [], 0
+    while offset is not None:
+        page = client.ask(path, key=ODD, offset=offset, limit=400)
+        seen += page["points"]
+        offset = page["next"]
+    assert seen == [[step, 10 * step, float(step)] for step in range(1500)]
+    assert page["columns"] == ["step", "timestamp", "value"] and page["key"] == ODD
+    some = client.ask(path, **{"key": ODD, "x": "time", "from": 100, "to": 120})
+    assert [step for step, _, _ in some["points"]] == [10, 11, 12]
+    assert client.refused(path, key="nope")["code"] == "metric_not_found"
+
+
+def test_exports(client: Served) -> None:
+    name = client.run({"loss": [float(step) for step in range(900)], ODD: [math.nan]})
+    answer = client.get(f"{WORKSPACE}/jobs/{name}/metrics/export")
+    assert answer.headers["content-type"].startswith("text/csv")
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [float(row["value"]) for row in rows if row["key"] == "loss"] == list(range(900))
+    query = {"key": ODD, "from": 0, "to": 5}
+    answer = client.get(f"{WORKSPACE}/jobs/{name}/metrics/export", params=query)
+    assert [row["value"] for row in csv.DictReader(io.StringIO(answer.text))] == ["NaN"]
+    client.refused(f"/jobs/{name}/metrics/export", format="xls")
+    client.refused(f"/jobs/{name}/metrics/export", key="nope")
+
+
+def test_parquet_or_what_is_missing_for_it(client: Served) -> None:
+    name = client.run({"loss": [1.0, 2.0]})
+    answer = client.get(f"{WORKSPACE}/jobs/{name}/metrics/export", params={"format": "parquet"})
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        assert answer.status_code == 400
+        assert "pip install 'torchyard[parquet]'" in answer.json()["error"]["hint"]
+    else:
+        assert answer.content[:4] == answer.content[-4:] == b"PAR1"
+
+
+def test_deleting_over_http(client: Served) -> None:
+    one, two = client.run({"a": [1.0]}), client.run({"a": [1.0]})
+    open_run = client.run({"a": [1.0]}, over=False)
+    path = f"{WORKSPACE}/jobs"
+    told = client.post(f"{path}/delete", json={"experiment_name": "e", "dry_run": True}).json()
+    assert [(job["name"], job["points"]) for job in told["jobs"]] == [(two, 1), (one, 1)]
+    assert client.delete(f"{path}/{open_run}").json()["error"]["code"] == "job_not_ended"
+    assert client.delete(f"{path}/{one}").json() == {"deleted": [one], "pending": [], "kept": []}
+    assert client.delete(f"{path}/{one}").status_code == 404
+    for wrong in ({}, [], {"names": "x"}, {"names": [two], "status": "Failed"}, {"nams": []}):
+        assert client.post(f"{path}/delete", json=wrong).status_code == 400, wrong
+    assert client.post(f"{path}/delete", json={"older_than_s": True}).status_code == 400
+    assert client.post(f"{path}/delete", json={"older_than_s": 1e300}).status_code == 400
+    client.post(f"{path}/delete", json={"experiment_name": "e"})
+    assert [job["name"] for job in client.ask("/jobs")["value"]] == [open_run]

@@ -1,0 +1,174 @@
+"""From a job file to a job: what inputs stand for is fixed, what can't be is refused in place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobs import rooms
+from jobs.rooms import ME, WORKSPACE, Worker, attempt_of, submit
+from torchyard.base.blobs import SnapshotFile
+from torchyard.base.clock import FakeClock
+from torchyard.base.errors import Conflict, InvalidSpec
+from torchyard.data import assets
+from torchyard.executors.fake import FakeExecutor
+from torchyard.jobs import actions
+from torchyard.jobs.files import artifacts, model_sources
+from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.records.types import Job
+from torchyard.jobs.requests import submission
+from torchyard.jobs.services import Room
+from torchyard.models import actions as models
+
+
+def snapshot(room: Room, *paths: str) -> str:
+    files = [
+        SnapshotFile(path, room.blobs.put_bytes(path.encode()), len(path.encode()))
+        for path in paths
+    ]
+    return room.blobs.put_snapshot({"files": [vars(file) for file in files]}).id
+
+
+def done(room: Room, **changes: Any) -> Job:
+    """A job that ran to its end and left `outputs/model.pt` and `best/weights.bin`."""
+    job = submit(room, outputs={"best": None}, **changes)
+    scheduler = Scheduler(room, FakeExecutor(), "http://127.0.0.1:1")
+    scheduler.look()
+    with artifacts.writing(room, job, "outputs/model.pt") as writing:
+        writing.write(b"weights")
+    with artifacts.writing_output(room, job, "best", "weights.bin") as writing:
+        writing.write(b"best weights")
+    Worker(room, attempt_of(room, job)).whole_life()
+    assert rooms.again(room, job).status.ended
+    return job
+
+
+def pinned(room: Room, path: str, **keys: Any) -> str:
+    job = submit(room, command="x ${{inputs.a}}", inputs={"a": {"path": path, **keys}})
+    written: str = job.spec["inputs"]["a"]["path"]
+    return written
+
+
+def notices(room: Room, job: Job) -> list[str]:
+    return [event.body["message"] for event in actions.events(room, job) if event.kind == "notice"]
+
+
+def register(room: Room, name: str, path: str, kind: str = "custom_model") -> models.Model:
+    return models.register(
+        room.db, room.clock, room.datastores,
+        lambda workspace, wanted: model_sources.find(room, workspace, wanted),
+        WORKSPACE, {"name": name, "path": path, "type": kind}, ME.user,
+    )  # fmt: skip
+
+
+def test_outputs_of_a_job_are_pinned_to_where_they_lie(room: Room) -> None:
+    first = done(room)
+    for path, keys, stands_for in (
+        (f"azureml://jobs/{first.name}/outputs/best", {}, f"azureml/{first.name}/best"),
+        (f"azureml://jobs/{first.name}/outputs/best/paths/weights.bin", {"type": "uri_file"},
+         f"azureml/{first.name}/best/weights.bin"),
+        (f"runs:/{first.name}/outputs/model.pt", {"type": "uri_file"},
+         f"ExperimentRun/dcid.{first.name}/outputs/model.pt"),
+        (f"azureml://jobs/{first.name}/outputs/artifacts/paths/outputs", {"type": "custom_model"},
+         f"ExperimentRun/dcid.{first.name}/outputs"),
+    ):  # fmt: skip
+        assert pinned(room, path, **keys).rstrip("/").endswith(f"/paths/{stands_for}")
+
+
+def test_a_model_is_pinned_to_its_version_and_said(room: Room, clock: FakeClock) -> None:
+    one = register(room, "net", f"snapshot:{snapshot(room, 'model.pt')}")
+    clock.advance(1)
+    two = register(room, "net", f"snapshot:{snapshot(room, 'a/b', 'c')}")
+    for path, model in (
+        ("azureml:net:1", one), ("azureml:net@latest", two), ("azureml:net", two)
+    ):  # fmt: skip
+        job = submit(room, inputs={"m": {"type": "custom_model", "path": path}})
+        ends_with = f"{model.folder}/{'model.pt' if model is one else ''}"
+        assert job.spec["inputs"]["m"]["path"].endswith(ends_with)
+        assert notices(room, job)[-1] == f"input `m`: `{path}` is model `net:{model.version}`"
+
+
+def test_an_asset_is_pinned_to_its_version_and_the_same_body_is_the_same_job(room: Room) -> None:
+    def new_version() -> None:
+        asked = assets.Request("set", f"snapshot:{snapshot(room, 'x.csv')}", "uri_folder")
+        assets.create(
+            room.db, room.clock, room.datastores, room.blobs, lambda *_: "", WORKSPACE, asked, "me"
+        )
+
+    new_version()
+    inputs = {"a": {"path": "azureml:set@latest"}}
+    job = submit(room, name="mine", inputs=inputs)
+    assert job.spec["inputs"]["a"]["path"] == "azureml:set:1"
+    new_version()
+    again = submission.create(room, WORKSPACE, {**rooms.JOB, "name": "mine", "inputs": inputs}, ME)
+    assert again == (rooms.again(room, job), False)
+    with pytest.raises(Conflict):
+        submit(room, name="mine", inputs={"a": {"path": "azureml:set:2"}})
+    # What would make it again names the version that it had.
+    document = actions.document(room, WORKSPACE, "mine")
+    assert submit(room, **document).spec["inputs"]["a"]["path"] == "azureml:set:1"
+
+
+BAD: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
+    ({"compute": "locl"}, ("compute",), "`local`"),
+    ({"parent_job_name": "dne"}, ("parent_job_name",), "`done`"),
+    ({"name": "a", "parent_job_name": "a"}, ("parent_job_name",), "another job"),
+    ({"code": "../src"}, ("code",), "folder beside"),
+    ({"code": f"snapshot:{'0' * 64}"}, ("code",), "upload the folder again"),
+    ({"outputs": {"a": {"path": "/mnt/x"}}}, ("outputs", "a", "path"), "azureml://datastores"),
+]
+_HERE = "azureml://datastores"
+BAD_INPUTS: list[tuple[str, str, str]] = [
+    ("uri_folder", "azureml:nothing@latest", "yard data"),
+    ("uri_folder", "azureml:net:1", "type: custom_model"),
+    ("custom_model", "azureml:nte:1", "`net`"),
+    ("custom_model", "azureml:net:7", "it has 1"),
+    ("custom_model", "azureml:net@newest", "@latest"),
+    ("triton_model", "azureml:net:1", "type: custom_model"),
+    ("custom_model", "azureml://registries/r/models/m/versions/1", "register it"),
+    ("uri_folder", "azureml://jobs/dne/outputs/best", "`done`"),
+    ("uri_folder", "azureml://jobs/done/outputs/bst", "`best`"),
+    ("uri_folder", "azureml://jobs/done/outputs/best/paths/none", "yard job download -n done"),
+    ("uri_folder", "azureml://jobs/done", "azureml://datastores"),
+    ("uri_folder", "runs:/waits/x", "stream -n waits"),
+    ("uri_folder", "azureml://jobs/me/outputs/x", "the job that made it"),
+    ("uri_folder", f"{_HERE}/workspaceblobstor/paths/x", "`workspaceblobstore`"),
+]
+BAD_OUTPUTS = [
+    (f"{_HERE}/workspaceblobstor/paths/x", "`workspaceblobstore`"),
+    (f"{_HERE}/workspaceblobstore/paths/${{{{nme}}}}", "${{name}}"),
+]
+
+
+def test_what_does_not_exist_is_refused_in_its_place(room: Room) -> None:
+    done(room, name="done")
+    submit(room, name="waits")
+    register(room, "net", f"snapshot:{snapshot(room, 'model.pt')}")
+    before = len(actions.list_in(room, WORKSPACE))
+    bad = list(BAD)
+    for kind, path, hint in BAD_INPUTS:
+        given = {"type": kind, "path": path}
+        bad.append(({"name": "me", "inputs": {"a": given}}, ("inputs", "a", "path"), hint))
+    for path, hint in BAD_OUTPUTS:
+        bad.append(({"outputs": {"a": {"path": path}}}, ("outputs", "a", "path"), hint))
+    for change, at, hint in bad:
+        with pytest.raises(InvalidSpec) as refused:
+            submit(room, **change)
+        assert refused.value.at == at, change
+        assert hint in refused.value.hint, (change, refused.value.hint)
+    assert len(actions.list_in(room, WORKSPACE)) == before
+
+
+def test_validate_takes_what_is_not_uploaded_yet(room: Room) -> None:
+    document = {**rooms.JOB, "code": "local:src", "inputs": {"a": {"path": "local:data"}}}
+    assert submission.check(room, WORKSPACE, document, uploaded=False).notices == ()
+    with pytest.raises(InvalidSpec):
+        submission.check(room, WORKSPACE, document)
+
+
+def test_tags_description_and_parent_are_the_jobs(room: Room) -> None:
+    submit(room, name="parent")
+    job = submit(room, parent_job_name="parent", tags={"a": 1}, description="what it is")
+    assert (job.parent, job.tags, job.description) == ("parent", {"a": "1"}, "what it is")
+    assert [one.name for one in actions.list_in(room, WORKSPACE, parent="parent")] == [job.name]

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from torchyard.base.errors import InvalidSpec
+from torchyard.jobs.spec import job_spec
+
+GOOD: dict[str, Any] = {"command": "python train.py", "environment": "python"}
+
+
+def test_defaults() -> None:
+    job = job_spec.read(GOOD)
+    assert job == job_spec.JobSpec("python train.py", "python")
+    assert (job.compute, job.instance_count, job.process_count_per_instance) == ("local", 1, 1)
+    assert job.experiment_name == "Default"
+
+
+def test_the_whole_document() -> None:
+    job = job_spec.read(
+        {
+            "$schema": "https://azuremlschemas.azureedge.net/latest/commandJob.schema.json",
+            "type": "command",
+            "name": "a-1",
+            "display_name": "A job!",
+            "experiment_name": "exp",
+            "command": "python train.py --data ${{inputs.data}} --lr ${{ inputs.lr }} "
+            "--out ${{outputs.model}} $[[--x ${{inputs.absent}}]]",
+            "code": "snapshot:abc",
+            "environment": {"image": "python:3.11"},
+            "environment_variables": {"NCCL_DEBUG": "WARN", "N": 4, "B": True},
+            "inputs": {
+                "data": {"type": "uri_folder", "path": "snapshot:def", "mode": "Download"},
+                "lr": 0.1,
+                "flag": {"value": False},
+            },
+            "outputs": {"model": None, "file": {"type": "uri_file", "mode": "upload"}},
+            "distribution": {"type": "PyTorch", "process_count_per_instance": 4},
+            "resources": {"instance_count": 2, "shm_size": "2g"},
+            "limits": {"timeout": 60},
+            "compute": "azureml:gpu-cluster",
+            "tags": {"a": "b", "n": 1},
+        }
+    )
+    assert job.inputs["lr"] == job_spec.Input("literal", value="0.1")
+    assert job.inputs["flag"].value == "false"
+    assert job.inputs["data"].mode == "download"
+    assert job.outputs["model"] == job_spec.Output()
+    assert job.environment_variables == {"NCCL_DEBUG": "WARN", "N": "4", "B": "true"}
+    assert (job.distribution, job.process_count_per_instance, job.instance_count) == (
+        "pytorch",
+        4,
+        2,
+    )
+    assert (job.compute, job.timeout_s, job.tags["n"]) == ("gpu-cluster", 60.0, "1")
+
+
+BAD: list[tuple[dict[str, Any], tuple[str | int, ...], str]] = [
+    ({"comand": "x"}, ("comand",), "did you mean `command`?"),
+    ({"command": None}, ("command",), "say what to run"),
+    ({"command": 5}, ("command",), "put it in quotes"),
+    ({"environment": None}, ("environment",), "environment: python"),
+    ({"environment": 3}, ("environment",), "environment: python"),
+    ({"type": "sweep"}, ("type",), "type: command"),
+    ({"name": "a b"}, ("name",), "255 letters"),
+    ({"name": "x" * 256}, ("name",), "255 letters"),
+    ({"experiment_name": "ä/b"}, ("experiment_name",), "255 letters"),
+    ({"resources": {"instance_counts": 2}}, ("resources", "instance_counts"), "instance_count"),
+    ({"resources": {"instance_count": 0}}, ("resources", "instance_count"), ""),
+    ({"resources": {"instance_count": "2"}}, ("resources", "instance_count"), ""),
+    ({"resources": {"instance_count": True}}, ("resources", "instance_count"), ""),
+    ({"resources": [1]}, ("resources",), ""),
+    ({"distribution": {"type": "pytorsh"}}, ("distribution", "type"), "did you mean `pytorch`?"),
+    ({"distribution": {"process_count_per_instance": 2}}, ("distribution",), "type: pytorch"),
+    ({"distribution": "pytorch"}, ("distribution",), ""),
+    ({"inputs": {"a b": 1}}, ("inputs", "a b"), "underscores"),
+    ({"inputs": {"a": {"type": "uri_folder"}}}, ("inputs", "a"), "name a file"),
+    ({"inputs": {"a": {"path": "x", "mod": "y"}}}, ("inputs", "a", "mod"), "`mode`"),
+    ({"inputs": {"a": {"path": "x", "value": 1}}}, ("inputs", "a"), "keep one"),
+    ({"inputs": {"a": [1]}}, ("inputs", "a"), ""),
+    ({"outputs": {"a": {"mode": "rw"}}}, ("outputs", "a", "mode"), "rw_mount"),
+    ({"environment_variables": {"1A": "x"}}, ("environment_variables", "1A"), "underscores"),
+    ({"environment_variables": {"A": [1]}}, ("environment_variables", "A"), ""),
+    ({"tags": "x"}, ("tags",), ""),
+    ({"limits": {"timeout": -1}}, ("limits", "timeout"), ""),
+    ({"command": "x ${{inputs.dta}}", "inputs": {"data": 1}}, ("command",), "did you mean `data`"),
+    ({"command": "x ${{input.data}}", "inputs": {"data": 1}}, ("command",), "${{inputs.data}}"),
+    ({"command": "x ${{search_space.lr}}"}, ("command",), "sweeps"),
+    ({"command": "x ${{parent.inputs.a}}"}, ("command",), "pipeline"),
+    ({"command": "x $[[ ${{inputs.a}}"}, ("command",), "]]"),
+    ({"command": "x ${{inputs.a", "inputs": {"a": 1}}, ("command",), "}}"),
+    ({"command": "x ${{inputs.a}", "inputs": {"a": 1}}, ("command",), "}}"),
+    ({"command": "x\0y"}, ("command",), "remove it"),
+    ({"instance_count": 2}, ("instance_count",), "belongs under `resources`"),
+    ({"resources": {"compute": "x"}}, ("resources", "compute"), "top of the job file"),
+    ({"displayName": "x"}, ("displayName",), "`display_name`"),
+    ({"jobs": {}, "command": None}, ("jobs",), "type: command"),
+    ({"services": {"s": {"type": "ssh"}}}, ("services",), "log in there"),
+    ({"distribution": {"type": "ray", "port": 1}}, ("distribution", "type"), "ray.init"),
+    (
+        {"distribution": {"type": "pytorch", "worker_count": 2}},
+        ("distribution", "worker_count"),
+        "process_count_per_instance",
+    ),
+    ({"resources": {"shm_size": "2 gb"}}, ("resources", "shm_size"), "2g"),
+    ({"identity": {"type": "managed"}}, ("identity", "type"), "no Azure identity"),
+    ({"queue_settings": {"priority": "hgh"}}, ("queue_settings", "priority"), "`high`"),
+    ({"inputs": {"a": {"path": "x", "mode": "rwMount"}}}, ("inputs", "a", "mode"), "outputs"),
+    ({"inputs": {"a": {"path": "x", "mode": "evalMount"}}}, ("inputs", "a", "mode"), "ro_mount"),
+    ({"inputs": {"a": {"value": 1, "mode": "download"}}}, ("inputs", "a", "mode"), "`path`"),
+    ({"inputs": {"a": {"type": "number", "default": 1}}}, ("inputs", "a", "default"), "value:"),
+    ({"inputs": {"a": {"type": "number"}}}, ("inputs", "a"), "give it one"),
+    ({"inputs": {"a": {"value": [1]}}}, ("inputs", "a", "value"), ""),
+    ({"outputs": {"a": "azureml://x"}}, ("outputs", "a"), "path: azureml://x"),
+    ({"outputs": {"a": {"version": 1}}}, ("outputs", "a", "version"), "`name`"),
+    ({"outputs": {"a": {"name": "a b"}}}, ("outputs", "a", "name"), "letters"),
+    ({"parent_job_name": "a b"}, ("parent_job_name",), "255 letters"),
+    ({"display_name": "x" * 300}, ("display_name",), "shorten"),
+]
+
+
+@pytest.mark.parametrize(("change", "at", "hint"), BAD)
+def test_what_is_wrong_is_named_with_its_place(
+    change: dict[str, Any], at: tuple[str | int, ...], hint: str
+) -> None:
+    with pytest.raises(InvalidSpec) as refused:
+        job_spec.read({**GOOD, **change})
+    assert refused.value.at == at
+    assert hint in refused.value.hint
+
+
+def test_an_input_of_null_is_unset() -> None:
+    job = job_spec.read(
+        {**GOOD, "command": "x $[[ --a ${{inputs.a}} ]]", "inputs": {"a": None, "b": {"value": 2}}}
+    )
+    assert job.inputs == {"b": job_spec.Input("literal", value="2")}
+
+
+def test_outputs_carry_their_place_and_the_name_they_get() -> None:
+    job = job_spec.read(
+        {**GOOD, "outputs": {"m": {"type": "mlflow_model", "mode": "Direct", "path": "azureml://"
+         "datastores/d/paths/${{name}}", "name": "best", "version": 3}}}
+    )  # fmt: skip
+    expected = job_spec.Output("mlflow_model", "direct", "azureml://datastores/d/paths/${{name}}")
+    assert job.outputs["m"] == replace(expected, name="best", version="3")
+
+
+def test_what_is_kept_by_other_means_is_noticed() -> None:
+    job = job_spec.read(
+        {
+            **GOOD,
+            "compute": "Serverless",
+            "resources": {"instance_type": "STANDARD_NC6"},
+            "distribution": {"type": "MPI", "process_count_per_instance": 1},
+        }
+    )
+    assert (job.compute, job.distribution) == ("local", "mpi")
+    assert ["local" in job.notices[0], "NC6" in job.notices[1]] == [True, True]
+    assert len(job.notices) == 3
+
+
+@pytest.mark.parametrize("document", [None, [], "x", 5])
+def test_a_job_is_a_mapping(document: Any) -> None:
+    with pytest.raises(InvalidSpec):
+        job_spec.read(document)

@@ -1,0 +1,277 @@
+"""From what a rank leaves behind to the words of its error."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+import failure_codes_page
+from torchyard.worker.diagnosis import artifacts, cause_rules, causes, diagnosis
+from torchyard.worker.diagnosis.context import Scene
+from torchyard.worker.launch.ranks import Rank, RankExit
+from torchyard.worker.system.memory_kills import MemoryKills
+
+NOW = 1_800_000_000.0
+
+# What the libraries say, and the code that it must get among several ranks.
+SAID = [
+    ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20 MiB", "cuda_out_of_memory"),
+    ("RuntimeError: CUDA error: out of memory", "cuda_out_of_memory"),
+    ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "gpu_ecc_error"),
+    ("RuntimeError: CUDA error: unspecified launch failure", "gpu_lost"),
+    ("RuntimeError: CUDA error: an illegal memory access was encountered", "cuda_error"),
+    ("RuntimeError: CUDA error: device-side assert triggered", "cuda_assert"),
+    ("AssertionError: Torch not compiled with CUDA enabled", "cuda_missing"),
+    ("RuntimeError: No CUDA GPUs are available", "cuda_missing"),
+    ("torch.distributed.DistBackendError: NCCL error in: x.cpp:1, ncclSystemError", "nccl_error"),
+    ("RuntimeError: The server socket has failed to bind to [::]:29500 "
+     "(errno: 98 - Address already in use).", "port_in_use"),
+    ("RuntimeError: [/opt/gloo/transport/tcp/pair.cc:534] Connection closed by peer "
+     "[127.0.0.1]:43210", "peer_lost"),
+    ("torch.distributed.DistBackendError: [1] is setting up NCCL communicator and retrieving "
+     "ncclUniqueId from [0] via c10d key-value store, but store->get('0') got error: Connection "
+     "reset by peer", "peer_lost"),
+    ("torch.distributed.DistStoreError: Timed out after 31 seconds waiting for clients. 1/2 "
+     "clients joined.", "rendezvous_timeout"),
+    ("RuntimeError: [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(...)",
+     "collective_timeout"),
+    ("RuntimeError: unable to write to file </torch_12_34>: No space left on device (28)",
+     "shared_memory_full"),
+    ("RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error. It is possible that "
+     "dataloader's workers are out of shared memory.", "shared_memory_full"),
+    ("RuntimeError: DataLoader worker (pid(s) 7) exited unexpectedly", "data_worker_lost"),
+    ("RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed.", "out_of_memory"),
+    ("numpy._core._exceptions._ArrayMemoryError: Unable to allocate 7.45 TiB", "out_of_memory"),
+    ("RuntimeError: [enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't "
+     "allocate memory: you tried to allocate 9 bytes", "out_of_memory"),
+    ("OSError: [Errno 28] No space left on device: 'model.pt'", "disk_full"),
+    ("RuntimeError: [enforce fail at inline_container.cc:595] . PytorchStreamWriter failed "
+     "writing file data/0: file write failed", "disk_full"),
+    ("OSError: [Errno 5] Input/output error", "io_error"),
+    ("OSError: [Errno 30] Read-only file system: '/inputs/x'", "read_only"),
+    ("ModuleNotFoundError: No module named 'yaml'", "import_failed"),
+    ("ImportError: libGL.so.1: cannot open shared object file: No such file or directory",
+     "import_failed"),
+    ("FileNotFoundError: [Errno 2] No such file or directory: 'a.csv'", "file_missing"),
+    ("PermissionError: [Errno 13] Permission denied: '/data'", "permission_denied"),
+    ("RuntimeError: Error(s) in loading state_dict for Net:", "checkpoint_mismatch"),
+    ("KeyError: 'connection'", None),
+    ("ValueError: too many values to unpack (expected 2)", None),
+    ("RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x3 and 5x2)", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "code"), SAID)
+def test_what_libraries_say(text: str, code: str | None) -> None:
+    match = causes.of_text(text, together=True)
+    assert (match.code if match else None) == code
+
+
+def test_the_page_is_what_the_rules_say() -> None:
+    page = Path(__file__).parents[3] / "docs" / "reference" / "failure-codes.md"
+    assert page.read_text(encoding="utf-8") == failure_codes_page.page(), "run `make docs`"
+
+
+def test_every_hint_can_be_filled_in_and_is_no_sentence_with_a_stop() -> None:
+    assert failure_codes_page.page().count("| `") > 40
+    for rule in cause_rules.RULES:
+        assert not rule.hint.endswith(".")
+
+
+def test_a_package_is_named_as_it_is_installed() -> None:
+    match = causes.of_text("ModuleNotFoundError: No module named 'sklearn.svm'", together=False)
+    assert match is not None and "`scikit-learn`" in match.hint
+    assert causes.package("torch.nn") == "torch"
+
+
+def test_a_lost_connection_is_no_consequence_of_a_rank_alone() -> None:
+    text = "ConnectionResetError: [Errno 104] Connection reset by peer"
+    alone, together = (causes.of_text(text, together=given) for given in (False, True))
+    assert alone is not None and (alone.code, alone.consequence) == ("connection_failed", False)
+    assert together is not None and (together.code, together.consequence) == ("peer_lost", True)
+
+
+# Tracebacks
+
+CHAINED = """\
+noise
+[rank3]: Traceback (most recent call last):
+[rank3]:   File "/w/work/data.py", line 3, in read
+[rank3]:     return config["lr"]
+[rank3]: KeyError: 'lr'
+
+[rank3]: During handling of the above exception, another exception occurred:
+
+[rank3]: Traceback (most recent call last):
+[rank3]:   File "/w/work/train.py", line 9, in <module>
+[rank3]:     main()
+[rank3]:   File "/env/lib/python3.11/site-packages/click/core.py", line 7, in main
+[rank3]:     call()
+[rank3]: my.errors.ConfigError: no lr
+in two lines
+
+epoch 3
+"""
+
+
+def test_the_last_traceback_of_a_log(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(CHAINED)
+    trace = artifacts.last_trace(artifacts.log_tail(log))
+    assert trace is not None
+    assert trace.title == "my.errors.ConfigError: no lr\nin two lines"
+    found = artifacts.where(trace.frames)
+    assert found is not None and (found.file, found.line) == ("/w/work/train.py", 9)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "no error", "Traceback (most recent call last):\n  File", "\0"]
+)
+def test_what_is_no_traceback(text: str) -> None:
+    assert artifacts.last_trace(text) is None
+
+
+def test_the_stack_of_the_main_thread_and_of_the_one_that_crashed() -> None:
+    dump = (
+        "Fatal Python error: Segmentation fault\n\nThread 0x1 (most recent call first):\n"
+        '  File "a.py", line 1 in reader\n\nCurrent thread 0x2 (most recent call first):\n'
+        '  File "b.py", line 2 in inner\n  File "b.py", line 3 in <module>\n\n'
+        'Thread 0x3 (most recent call first):\n  File "c.py", line 4 in main\n'
+    )
+    assert [frame.line for frame in artifacts.stack_frames(dump)] == [3, 2]
+    assert [frame.line for frame in artifacts.stack_frames(dump, of_main=True)] == [4]
+
+
+# Who is to blame
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    nothing = MemoryKills(tmp_path / "no-cgroups", tmp_path / "no-proc")
+    return Scene(1, True, tmp_path / "work", tmp_path / "errors", nothing)
+
+
+def record(
+    scene: Scene, rank: int, at: float, type_name: str, message: str, **more: object
+) -> None:
+    folder = scene.folder(rank)
+    folder.mkdir(parents=True, exist_ok=True)
+    line = f'  File "{scene.work}/train.py", line 4, in step\n    go()\n'
+    body = {
+        "kind": "exception", "type": type_name, "message": message, "at": at, "started": at - 9,
+        "traceback": f"Traceback (most recent call last):\n{line}{type_name}: {message}\n",
+        "pid": 70 + rank, "parent": 1, "status": None, "said": None, "place": None, **more,
+    }  # fmt: skip
+    (folder / f"{at:.3f}.json").write_text(json.dumps(body))
+
+
+def ended(rank: int, at: float, code: int = 1, **more: object) -> RankExit:
+    log = Path(f"/nowhere/{rank}")
+    values = {"signal": 0, "pid": 70 + rank, "at": at, **more}
+    return RankExit(Rank(rank, rank, log, f"user_logs/std_log_process_{rank}.txt"), code, **values)
+
+
+LOST = ("ConnectionResetError", "[Errno 104] Connection reset by peer")
+
+
+def test_a_cause_comes_before_a_consequence_whoever_ended_first(scene: Scene) -> None:
+    record(scene, 1, NOW, *LOST)
+    record(scene, 3, NOW + 0.4, "ValueError", "bad")
+    exits = [ended(1, NOW + 0.1), ended(3, NOW + 0.5)]
+    found = diagnosis.culprit(exits, scene, NOW + 0.6)
+    assert found is not None
+    assert found.message == (
+        "rank 3 on node 1 exited with code 1: ValueError: bad (train.py line 4, in step)"
+    )
+    assert found.details["rank"] == 3 and not found.details["consequence"]
+    assert found.details["frames"] == [
+        {"file": "train.py", "line": 4, "function": "step", "code": "go()"}
+    ]
+
+
+def test_the_earlier_of_two_causes(scene: Scene) -> None:
+    record(scene, 0, NOW + 0.2, "ValueError", "second")
+    record(scene, 2, NOW + 0.1, "ValueError", "first")
+    found = diagnosis.culprit([ended(0, NOW + 0.3), ended(2, NOW + 0.4)], scene, NOW + 1)
+    assert found is not None and found.details["rank"] == 2
+
+
+def test_a_rank_that_had_failed_when_it_was_told_to_end(scene: Scene) -> None:
+    record(scene, 1, NOW, *LOST)
+    record(scene, 2, NOW - 0.2, "ValueError", "slow to end")
+    told = ended(2, NOW + 2, 143, signal=15, ordered=True)
+    found = diagnosis.culprit([ended(1, NOW + 0.1), told], scene, NOW + 0.2)
+    assert found is not None and found.message.startswith("rank 2 on node 1 failed: ValueError")
+
+
+def test_what_ranks_do_when_they_are_told_to_end_is_no_cause(scene: Scene) -> None:
+    record(scene, 0, NOW + 0.5, "RuntimeError", "interrupted by SIGTERM")
+    told = [ended(0, NOW + 1, ordered=True), ended(1, NOW + 1, 143, signal=15, ordered=True)]
+    assert diagnosis.culprit(told, scene, NOW) is None
+
+
+def test_a_consequence_is_named_when_there_is_nothing_else(scene: Scene) -> None:
+    record(scene, 1, NOW, *LOST)
+    found = diagnosis.culprit([ended(1, NOW)], scene, NOW)
+    assert found is not None and found.code == "peer_lost" and found.details["consequence"]
+
+
+def test_a_launcher_gives_way_to_what_it_launched(scene: Scene) -> None:
+    record(scene, 0, NOW - 3, "ValueError", "of an earlier program", started=NOW - 8)
+    record(scene, 0, NOW - 1, "ValueError", "of the worker")
+    record(scene, 0, NOW, "torch.distributed.elastic.ChildFailedError", "see", started=NOW - 2)
+    found = diagnosis.culprit([ended(0, NOW + 0.1)], scene, NOW + 1)
+    assert found is not None and "of the worker" in found.message
+
+
+def test_killed_for_memory(scene: Scene, tmp_path: Path) -> None:
+    cgroups, proc = tmp_path / "cgroups", tmp_path / "proc"
+    cgroups.mkdir()
+    events = cgroups / "memory.events"
+    events.write_text("low 0\noom 1\noom_kill 1\n")
+    counted = MemoryKills(cgroups, proc)
+    assert not counted.happened()
+    killed = ended(1, NOW, 137, signal=9, memory_bytes=3 << 30)
+    here = Scene(1, True, scene.work, scene.errors, counted)
+    assert diagnosis.look(killed, here).failure.code == "killed"
+    events.write_text("low 0\noom 2\noom_kill 2\n")
+    found = diagnosis.look(killed, here).failure
+    assert found.code == "out_of_memory" and "3.0 GiB" in found.message
+
+
+def test_the_machines_counter_and_the_first_version_of_cgroups(tmp_path: Path) -> None:
+    cgroups, proc = tmp_path / "cgroups", tmp_path / "proc"
+    (proc / "self").mkdir(parents=True)
+    (proc / "self" / "cgroup").write_text("4:memory:/job\n1:name=systemd:/\n0::/other\n")
+    control = cgroups / "memory" / "job" / "memory.oom_control"
+    control.parent.mkdir(parents=True)
+    for file, before, after in (
+        (control, "under_oom 0\noom_kill 0\n", "under_oom 0\noom_kill 1\n"),
+        (proc / "vmstat", "nr_free 7\noom_kill 4\n", "nr_free 7\noom_kill 5\n"),
+    ):
+        file.write_text(before)
+        counted = MemoryKills(cgroups, proc)
+        assert not counted.happened()
+        file.write_text(after)
+        assert counted.happened()
+
+
+def test_strange_records_are_as_good_as_none(scene: Scene) -> None:
+    folder = scene.folder(0)
+    folder.mkdir(parents=True)
+    for number, text in enumerate(["", "{", "[]", '{"type": 3}', "null"]):
+        (folder / f"{number}.json").write_text(text)
+    (folder / "9.json").write_bytes(b"\xff\xfe")
+    found = diagnosis.culprit([ended(0, time.time())], scene, time.time())
+    assert found is not None and found.message == "rank 0 on node 1 exited with code 1"
+
+
+def test_an_error_can_be_sent_whatever_it_holds(scene: Scene) -> None:
+    record(scene, 0, NOW, "ValueError", "half \udcff and \0")
+    found = diagnosis.culprit([ended(0, NOW)], scene, NOW)
+    assert found is not None
+    json.dumps(found.to_dict(), ensure_ascii=False).encode()
+    assert "\\u0000" not in json.dumps(found.to_dict())

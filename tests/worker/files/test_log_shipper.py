@@ -1,0 +1,304 @@
+"""Logs reach a server whole, in order and once, whatever happens on the way."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import resource
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torchyard.shared.failures import Failure
+from torchyard.worker.files.logs import LogShipper
+from torchyard.worker.server.connection import AttemptOver, Link
+from worker.stub_server import StubServer, running
+
+TOKEN = b"yard_r_" + b"k" * 43
+
+
+@pytest.fixture
+def server() -> Iterator[StubServer]:
+    with running() as stub:
+        yield stub
+
+
+class TidyLink(Link):
+    """A link that closes its connections: each belongs to a thread that is over by then."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, "yard_a_test", "a1")
+        self.connections: list[http.client.HTTPConnection] = []
+
+    def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
+        connection = super()._connection(timeout_s)
+        self.connections.append(connection)
+        return connection
+
+
+@pytest.fixture
+def shipper(server: StubServer, tmp_path: Path) -> Iterator[LogShipper]:
+    link = TidyLink(server.url)
+    yield LogShipper(link, tmp_path)
+    for connection in link.connections:
+        connection.close()
+
+
+def until(true: Callable[[], bool], timeout_s: float = 60.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def append(file: Path, content: bytes) -> None:
+    with open(file, "ab") as opened:
+        opened.write(content)
+
+
+def test_a_file_is_followed_and_finished(
+    server: StubServer, shipper: LogShipper, tmp_path: Path
+) -> None:
+    log = tmp_path / "std_log.txt"
+    shipper.watch(log, "user_logs/std_log.txt")
+    shipper.start()
+    append(log, b"one \xff\n")
+    until(lambda: server.logs.get("user_logs/std_log.txt") == b"one \xff\n")
+    append(log, b"two, without an end")
+    assert shipper.finish(60)
+    assert server.logs["user_logs/std_log.txt"] == b"one \xff\ntwo, without an end"
+
+
+def test_nothing_to_ship_is_delivered(shipper: LogShipper, tmp_path: Path) -> None:
+    shipper.watch(tmp_path / "never", "user_logs/never.txt")
+    shipper.watch_folder(tmp_path / "logs", "logs")
+    assert shipper.finish(60)
+
+
+def test_a_folder_is_followed_with_files_to_come(
+    server: StubServer, shipper: LogShipper, tmp_path: Path
+) -> None:
+    folder = tmp_path / "logs"
+    shipper.watch_folder(folder, "logs/")
+    shipper.start()
+    (folder / "deep").mkdir(parents=True)
+    append(folder / "deep" / "a.txt", b"A")
+    until(lambda: server.logs.get("logs/deep/a.txt") == b"A")
+    append(folder / os.fsdecode(b"odd \xe4.txt"), b"B")
+    (folder / "link").symlink_to("/etc/passwd")
+    assert shipper.finish(60)
+    assert {name: server.logs[name] for name in sorted(server.logs)} == {
+        "logs/deep/a.txt": b"A",
+        "logs/odd %E4.txt": b"B",
+    }
+
+
+def test_a_hundred_megabytes_from_eight_files(
+    server: StubServer, shipper: LogShipper, tmp_path: Path
+) -> None:
+    """Whole, in seconds, in constant memory, with odd bytes and long lines in it."""
+    size = 100 * 1_000_000 // 8
+    block = (os.urandom(300) + b"\n\xff") * 40 + b"x" * 1_000_000 + b"\n" + TOKEN
+    content = (block * (size // len(block) + 1))[:size]
+    expected = content.replace(TOKEN, b"*" * 50)
+    files = [tmp_path / f"{rank}.txt" for rank in range(8)]
+    for rank, file in enumerate(files):
+        shipper.watch(file, f"user_logs/{rank}.txt")
+    shipper.start()
+
+    def write(file: Path) -> None:
+        with open(file, "wb") as opened:
+            for place in range(0, size, 1 << 18):
+                opened.write(content[place : place + (1 << 18)])
+
+    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_utime
+    writers = [threading.Thread(target=write, args=(file,)) for file in files]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert shipper.finish(60)
+    took, used = time.monotonic() - began, resource.getrusage(resource.RUSAGE_SELF).ru_utime
+    print(f"100 MB in {took:.1f} s, {used - before:.1f} s of processor, server included")
+    for rank in range(8):
+        assert server.logs[f"user_logs/{rank}.txt"] == expected
+
+
+@pytest.mark.parametrize("cut", [1, 6, 7, 20, 49])
+def test_a_token_written_in_two_pieces_is_masked(
+    server: StubServer, shipper: LogShipper, tmp_path: Path, cut: int
+) -> None:
+    log = tmp_path / "log"
+    shipper.watch(log, "log")
+    shipper.start()
+    append(log, b"token " + TOKEN[:cut])
+    until(lambda: server.logs.get("log") == b"token ")
+    append(log, TOKEN[cut:] + b" end\n")
+    assert shipper.finish(60)
+    assert server.logs["log"] == b"token " + b"*" * 50 + b" end\n"
+
+
+def test_tokens_at_the_borders_of_chunks_are_masked(
+    server: StubServer, shipper: LogShipper, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    content = b"".join(b"-" * ((1 << 20) - 50 - shift) + TOKEN for shift in (25, 10, 48, 1, 0))
+    log.write_bytes(content)
+    shipper.watch(log, "log")
+    assert shipper.finish(60)
+    assert server.logs["log"] == content.replace(TOKEN, b"*" * 50)
+
+
+def test_what_looks_like_a_token_is_shipped_in_the_end(
+    server: StubServer, shipper: LogShipper, tmp_path: Path
+) -> None:
+    (tmp_path / "log").write_bytes(b"ends in yard_a_abc")
+    shipper.watch(tmp_path / "log", "log")
+    assert shipper.finish(60)
+    assert server.logs["log"] == b"ends in yard_a_abc"
+
+
+def test_the_server_goes_away_and_comes_back(
+    server: StubServer, shipper: LogShipper, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    shipper.watch(log, "log")
+    shipper.start()
+    append(log, b"before\n")
+    until(lambda: "log" in server.logs)
+    server.stop()
+    append(log, b"while away\n")
+    time.sleep(0.3)
+    server.start()
+    append(log, b"after\n")
+    assert shipper.finish(60)
+    assert server.logs["log"] == b"before\nwhile away\nafter\n"
+
+
+def test_an_answer_that_was_lost_doubles_nothing(
+    server: StubServer, shipper: LogShipper, tmp_path: Path
+) -> None:
+    log, lost = tmp_path / "log", []
+    real = server.answer
+
+    def answer(method: str, path: str, query: dict[str, str], body: bytes) -> Any:
+        said = real(method, path, query, body)
+        if path == "/logs" and not lost:
+            lost.append(path)
+            return 500, {"error": {"message": "lost"}}
+        return said
+
+    server.answer = answer  # type: ignore[method-assign]
+    log.write_bytes(b"once\n")
+    shipper.watch(log, "log")
+    assert shipper.finish(60)
+    assert lost and server.logs["log"] == b"once\n"
+
+
+def test_a_server_that_lost_bytes_gets_them_again(
+    server: StubServer, shipper: LogShipper, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    shipper.watch(log, "log")
+    shipper.start()
+    append(log, b"0123456789")
+    until(lambda: len(server.logs.get("log", b"")) == 10)
+    server.logs["log"] = b"0123"
+    append(log, b"abc")
+    assert shipper.finish(60)
+    assert server.logs["log"] == b"0123456789abc"
+
+
+def test_another_shipper_goes_on_where_the_server_is(
+    server: StubServer, shipper: LogShipper, tmp_path: Path
+) -> None:
+    server.logs["log"] = b"0123"
+    (tmp_path / "log").write_bytes(b"0123456789")
+    shipper.watch(tmp_path / "log", "log")
+    assert shipper.finish(60)
+    assert server.logs["log"] == b"0123456789"
+
+
+@pytest.mark.parametrize("how", ["truncate", "replace"])
+def test_a_file_begun_anew_is_added(
+    server: StubServer, shipper: LogShipper, tmp_path: Path, how: str
+) -> None:
+    log = tmp_path / "log"
+    shipper.watch(log, "log")
+    shipper.start()
+    append(log, b"first long text\n")
+    until(lambda: "log" in server.logs)
+    if how == "truncate":
+        log.write_bytes(b"new\n")
+    else:
+        append(tmp_path / "other", b"a whole new file, longer than the first\n")
+        os.replace(tmp_path / "other", log)
+    new = log.read_bytes()
+    assert shipper.finish(60)
+    assert server.logs["log"] == b"first long text\n" + new
+
+
+def test_what_is_written_after_the_end_is_not_waited_for(
+    server: StubServer, shipper: LogShipper, tmp_path: Path
+) -> None:
+    log, stop = tmp_path / "log", threading.Event()
+    shipper.watch(log, "log")
+    shipper.start()
+
+    def write_on() -> None:
+        while not stop.is_set():
+            append(log, b"x" * 10_000)
+
+    writer = threading.Thread(target=write_on)
+    writer.start()
+    time.sleep(0.1)
+    size = log.stat().st_size
+    assert shipper.finish(60)
+    stop.set()
+    writer.join()
+    assert len(server.logs["log"]) >= size
+
+
+def test_a_server_away_for_good_ends_the_wait(
+    server: StubServer, shipper: LogShipper, tmp_path: Path
+) -> None:
+    server.stop()
+    (tmp_path / "log").write_bytes(b"x")
+    shipper.watch(tmp_path / "log", "log")
+    began = time.monotonic()
+    assert not shipper.finish(0.5)
+    assert time.monotonic() - began < 20
+
+
+def test_a_log_that_is_refused_does_not_stop_the_others(
+    server: StubServer, shipper: LogShipper, tmp_path: Path
+) -> None:
+    real = server.answer
+
+    def answer(method: str, path: str, query: dict[str, str], body: bytes) -> Any:
+        if query.get("path") == "bad":
+            return 400, {"error": {"message": "bad name"}}
+        return real(method, path, query, body)
+
+    server.answer = answer  # type: ignore[method-assign]
+    for name in ("bad", "good"):
+        (tmp_path / name).write_bytes(b"x")
+        shipper.watch(tmp_path / name, name)
+    with pytest.raises(Failure, match="the server refused the log `bad`: bad name"):
+        shipper.finish(60)
+    assert server.logs == {"good": b"x"}
+
+
+def test_a_disowned_attempt_is_told_at_the_end(
+    server: StubServer, shipper: LogShipper, tmp_path: Path
+) -> None:
+    server.over = True
+    (tmp_path / "log").write_bytes(b"x")
+    shipper.watch(tmp_path / "log", "log")
+    shipper.start()
+    with pytest.raises(AttemptOver):
+        shipper.finish(60)

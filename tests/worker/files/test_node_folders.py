@@ -1,0 +1,300 @@
+"""Parts of the worker that need no process and no server."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ordinary_user import as_an_ordinary_user
+from torchyard.shared.failures import Failure
+from torchyard.shared.plan import InputPlan, LaunchPlan
+from torchyard.worker.files.blobs import Blobs, inside
+from torchyard.worker.files.layout import Folders, Layout, clean, fill_in, lay_out, make_folders
+from torchyard.worker.files.uploads import files_below
+from torchyard.worker.launch import variables
+from torchyard.worker.launch.ranks import plan_ranks
+from torchyard.worker.launch.variables import Surroundings
+from torchyard.worker.preflight.rendezvous import Meeting
+from torchyard.worker.server.connection import Link
+from torchyard.worker.system import processes, temporary
+
+PLAN = LaunchPlan(
+    attempt_id="att",
+    attempt=1,
+    job="job",
+    workspace="default",
+    experiment="exp",
+    command="true",
+    server_url="http://127.0.0.1:1",
+    report_token="yard_a_x",
+    run_token="yard_r_x",
+    scratch="/scratch/att",
+    node_count=2,
+    processes_per_node=2,
+    single_host=True,
+    variables={"AZUREML_RUN_ID": "job", "MLFLOW_RUN_ID": "job"},
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("train ${{inputs.data}}", "train /in/data"),
+        ("train ${{ inputs.data }}/x ${{outputs.model}}", "train /in/data/x /out/model"),
+        ("${{inputs.data.path}}", "/in/data"),
+        ("a $[[ --data ${{inputs.data}} ]] b", "a  --data /in/data  b"),
+        ("a $[[--opt ${{inputs.absent}}]] b", "a  b"),
+        ("echo $HOME ${RANK} $((1+1))", "echo $HOME ${RANK} $((1+1))"),
+        ("two\nlines ${{inputs.my-name_1}}", "two\nlines 7"),
+    ],
+)
+def test_placeholders(command: str, expected: str) -> None:
+    inputs = {"data": "/in/data", "my-name_1": "7"}
+    assert fill_in(command, inputs, {"model": "/out/model"}) == expected
+
+
+def test_an_unknown_placeholder_is_named() -> None:
+    with pytest.raises(Failure, match=r"inputs\.typo"):
+        fill_in("train ${{inputs.typo}}", {"data": "x"}, {})
+
+
+@pytest.mark.parametrize("path", ["", "/etc/passwd", "../x", "a/../../x", "a\0b", "."])
+def test_paths_that_leave_their_folder(path: str) -> None:
+    with pytest.raises(Failure):
+        inside(path)
+
+
+def test_log_names() -> None:
+    def names(node: int, per_node: int, world: int) -> list[str]:
+        return [rank.log_name for rank in plan_ranks(node, per_node, world, Path("/l"))]
+
+    assert names(0, 1, 1) == ["user_logs/std_log.txt"]
+    assert names(1, 1, 2) == ["user_logs/std_log_process_1.txt"]
+    assert names(1, 8, 16)[0] == "user_logs/std_log_process_08.txt"
+    assert names(0, 8, 8)[7] == "user_logs/std_log_process_7.txt"
+    assert names(0, 1, 10) == ["user_logs/std_log_process_0.txt"]
+    assert names(0, 1, 11) == ["user_logs/std_log_process_00.txt"]
+
+
+def _environment(base: dict[str, str], plan: LaunchPlan = PLAN, node: int = 1) -> dict[str, str]:
+    found = Surroundings(
+        hostname="host-b",
+        folders=Folders(Path("/scratch/att/node-1")),
+        layout=Layout({"data": "/in/data"}, {"model": "/out/model"}, "true"),
+        meeting=Meeting("127.0.0.1", 6105, ("127.0.0.1", "127.0.0.1"), "lo"),
+        relay_url="http://127.0.0.1:5",
+        temporary=Path("/tmp/short"),
+        programs=Path("/scratch/att/node-1/env/bin"),
+        cpu_count=16,
+    )
+    shared = variables.of_node(base, plan, node, found)
+    return variables.of_rank(shared, plan, node, 1, found.meeting)
+
+
+def test_the_table_of_variables() -> None:
+    found = _environment({"PATH": "/usr/bin", "HOME": "/root"})
+    work = "/scratch/att/node-1/work"
+    expected = {
+        "AZUREML_CR_EXECUTION_WORKING_DIR_PATH": work,
+        "AZUREML_CR_NODE_RANK": "1",
+        "AZUREML_LOGDIRECTORY_PATH": f"{work}/logs",
+        "AZUREML_OUTPUT_DIRECTORY": f"{work}/outputs",
+        "AZUREML_PROCESS_NAME": "rank_3",
+        "AZUREML_RUN_ID": "job",
+        "AZURE_ML_INPUT_data": "/in/data",
+        "AZURE_ML_OUTPUT_model": "/out/model",
+        "AZ_BATCHAI_JOB_TEMP": "/tmp/short",
+        "AZ_BATCHAI_MPI_MASTER_NODE": "127.0.0.1",
+        "AZ_BATCHAI_PYTORCH_INIT_METHOD": "file:///scratch/att/pytorch-meeting",
+        "AZ_BATCHAI_TASK_INDEX": "3",
+        "AZ_BATCH_HOST_LIST": "127.0.0.1,127.0.0.1",
+        "AZ_BATCH_MASTER_NODE": "127.0.0.1:6105",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "GROUP_RANK": "1",
+        "HOME": "/root",
+        "HOST_LIST": "127.0.0.1,127.0.0.1",
+        "LOCAL_RANK": "1",
+        "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "6105",
+        "MLFLOW_RUN_ID": "job",
+        "MLFLOW_TRACKING_TOKEN": "yard_r_x",
+        "MLFLOW_TRACKING_URI": "http://127.0.0.1:5",
+        "NODE_RANK": "1",
+        "NO_PROXY": "127.0.0.1",
+        "OMP_NUM_THREADS": "4",
+        "PATH": "/scratch/att/node-1/env/bin:/usr/bin",
+        "PWD": work,
+        "PYTHONUNBUFFERED": "1",
+        "RANK": "3",
+        "TMPDIR": "/tmp/short",
+        "TORCHYARD_ATTEMPT": "att:1",
+        "TORCH_EXTENSIONS_DIR": "/tmp/short/torch_extensions",
+        "WORLD_SIZE": "4",
+        "no_proxy": "127.0.0.1",
+    }
+    assert {name: found.get(name) for name in expected} == expected
+    assert set(found) - set(expected) == {
+        "AZUREML_CR_COMPUTE_CONTEXT",
+        "AZUREML_CR_DISTRIBUTED_CONFIG",
+        "AZURE_CONFIG_DIR",
+    }
+
+
+def test_who_wins_over_whom() -> None:
+    base = {
+        "TORCHYARD_TOKEN": "secret",
+        "TORCHYARD_HOME": "/h",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPATH": "/p",
+        "PYTHONHOME": "/p",
+        "VIRTUAL_ENV": "/v",
+        "OMP_NUM_THREADS": "3",
+        "RANK": "99",
+        "NCCL_DEBUG": "INFO",
+        "NO_PROXY": "intranet",
+    }
+    plan = replace(
+        PLAN, environment_variables={"GLOO_SOCKET_IFNAME": "eth7", "MASTER_PORT": "1", "LR": "0.1"}
+    )
+    found = _environment(base, plan)
+    for name in list(base)[:6]:
+        assert name not in found
+    assert (found["OMP_NUM_THREADS"], found["RANK"], found["NCCL_DEBUG"]) == ("3", "3", "INFO")
+    assert (found["GLOO_SOCKET_IFNAME"], found["MASTER_PORT"], found["LR"]) == ("eth7", "1", "0.1")
+    assert found["no_proxy"] == found["NO_PROXY"] == "intranet,127.0.0.1"
+    hidden = replace(PLAN, environment_variables={"TORCHYARD_ATTEMPT": "other:0"})
+    assert _environment({}, hidden)["TORCHYARD_ATTEMPT"] == "att:1"
+
+
+def test_a_number_that_passed_to_another_process_is_not_signalled() -> None:
+    with subprocess.Popen(["sleep", "320"]) as child:
+        found = processes.read(child.pid)
+        assert found is not None and not found.ended
+        processes.send(replace(found, start_time=found.start_time - 1), signal.SIGKILL)
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.wait(0.1)
+        processes.send(found, signal.SIGKILL)
+        assert child.wait(5) == -signal.SIGKILL
+    processes.send(found, signal.SIGKILL)
+
+
+def test_a_process_name_full_of_brackets() -> None:
+    program = "open('/proc/self/comm', 'w').write(') R 1 ('); print(flush=True); input()"
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        found = processes.read(child.pid)
+        assert found is not None and found.parent == os.getpid()
+        processes.send(found, signal.SIGKILL)
+
+
+def test_a_long_temporary_folder_gets_a_short_name(tmp_path: Path) -> None:
+    node = tmp_path / ("x" * 80)
+    (node / "tmp").mkdir(parents=True)
+    short = temporary.shorten(node / "tmp")
+    assert len(str(short)) < 40
+    (short / "file").write_text("x")
+    assert (node / "tmp" / "file").read_text() == "x"
+    assert temporary.shorten(node / "tmp") == short
+    temporary.forget(node)
+    assert not os.path.lexists(short)
+    assert temporary.shorten(Path("/tmp/x")) == Path("/tmp/x")
+
+
+def test_a_name_that_leads_elsewhere_is_not_used(tmp_path: Path) -> None:
+    node = tmp_path / ("y" * 80)
+    (node / "tmp").mkdir(parents=True)
+    short = temporary.shorten(node / "tmp")
+    short.unlink()
+    short.symlink_to(tmp_path)
+    assert temporary.shorten(node / "tmp") == node / "tmp"
+    temporary.forget(node)
+    assert short.is_symlink()
+    short.unlink()
+
+
+def test_links_in_outputs_are_followed_but_not_in_circles(tmp_path: Path) -> None:
+    outputs, elsewhere = tmp_path / "outputs", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "big.bin").write_text("x")
+    (outputs / "a").mkdir(parents=True)
+    (outputs / "a" / "m.pt").write_text("x")
+    (outputs / "latest").symlink_to(outputs / "a")
+    (outputs / "a" / "up").symlink_to(outputs)
+    (outputs / "data").symlink_to(elsewhere)
+    (outputs / "gone").symlink_to(tmp_path / "nothing")
+    os.mkfifo(outputs / "pipe")
+    found = {str(file.relative_to(outputs)) for file in files_below(outputs)}
+    assert found == {"a/m.pt", "latest/m.pt", "data/big.bin"}
+
+
+def test_read_only_inputs_can_not_be_written_and_can_be_removed() -> None:
+    # Only an ordinary user is held back by permissions, and only a link saves the copy.
+    with as_an_ordinary_user() as home:
+        content = b"precious"
+        blob = _put_blob(home, content)
+        script = {"path": "run.sh", "sha256": blob, "size": 8, "mode": "0755"}
+        data = {"path": "a/b.txt", "sha256": blob, "size": 8, "mode": "0644"}
+        snapshot = _put_blob(home, json.dumps({"files": [data, script]}).encode())
+        given = {
+            "ro": InputPlan("uri_folder", snapshot=snapshot),
+            "mine": InputPlan("uri_folder", snapshot=snapshot, mode="download"),
+        }
+        plan = replace(PLAN, code=snapshot, inputs=given)
+        folders = Folders(home / "node-0")
+        make_folders(folders)
+        link = Link("http://127.0.0.1:1", "", "att")
+        layout = lay_out(plan, folders, Blobs(link, str(home / "blobs"), lambda: False))
+        read_only = Path(layout.inputs["ro"])
+        assert (read_only / "a" / "b.txt").read_bytes() == content
+        assert os.access(read_only / "run.sh", os.X_OK)
+        if os.geteuid() != 0:
+            assert (read_only / "a" / "b.txt").stat().st_nlink == 2
+            with pytest.raises(PermissionError):
+                (read_only / "a" / "b.txt").write_bytes(b"")
+            with pytest.raises(PermissionError):
+                (read_only / "new").touch()
+        (Path(layout.inputs["mine"]) / "a" / "b.txt").write_bytes(b"other")
+        (folders.work / "a" / "b.txt").write_bytes(b"other")
+        assert (folders.work / "run.sh").stat().st_mode & 0o777 == 0o755
+        here = os.getcwd()
+        clean(folders)
+        os.chdir(here)
+        assert list(folders.node.iterdir()) == []
+        assert (home / "blobs" / blob[:2] / blob).read_bytes() == content
+
+
+def test_roots_inputs_are_copies() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root writes to read-only files")
+    with tempfile.TemporaryDirectory() as name:
+        home = Path(name)
+        blob = _put_blob(home, b"precious")
+        entry = {"path": "b.txt", "sha256": blob, "size": 8, "mode": "0644"}
+        snapshot = _put_blob(home, json.dumps({"files": [entry]}).encode())
+        plan = replace(PLAN, inputs={"ro": InputPlan("uri_file", snapshot=snapshot)})
+        folders = Folders(home / "node-0")
+        make_folders(folders)
+        blobs = Blobs(Link("http://127.0.0.1:1", "", "att"), str(home / "blobs"), lambda: False)
+        Path(lay_out(plan, folders, blobs).inputs["ro"]).write_bytes(b"spoilt")
+        assert (home / "blobs" / blob[:2] / blob).read_bytes() == b"precious"
+
+
+def _put_blob(home: Path, content: bytes) -> str:
+    sha256 = hashlib.sha256(content).hexdigest()
+    file = home / "blobs" / sha256[:2] / sha256
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content)
+    file.chmod(0o444)
+    return sha256

@@ -1,0 +1,95 @@
+"""An attempt's own environment over a shared one, both real."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from environments import wheels
+from torchyard.worker.files import thin_environment
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A relocatable venv with pip, a package with a command, and a .pth file of its own."""
+    from torchyard.environments.build.builder import _pip_wheel
+    from torchyard.environments.packages.uv import find_uv
+
+    folder = tmp_path_factory.mktemp("shared") / "env"
+    made = wheels.put(folder.parent / "wheels", "alpha", "1.0", script="alpha-says")
+    uv = [find_uv(), "--quiet", "--offline", "--cache-dir", str(folder.parent / "cache")]
+    subprocess.run([*uv, "venv", "--relocatable", "-p", sys.executable, str(folder)], check=True)
+    pip = _pip_wheel(folder)
+    if pip is None:
+        pytest.skip("this Python brings no pip wheel")
+    into = ["pip", "install", "--python", str(folder / "bin" / "python"), "--no-deps"]
+    subprocess.run([*uv, *into, str(made), str(pip)], check=True)
+    packages = next(folder.glob("lib/python3*/site-packages"))
+    (packages / "own.pth").write_text("import sys; sys.from_own_pth = True\n")
+    (folder / "share" / "alpha").mkdir(parents=True)
+    (folder / "share" / "alpha" / "data").write_text("data")
+    (folder / "bin" / "native").symlink_to("/bin/true")
+    return folder
+
+
+def run(*command: str | Path, **settings: Any) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=True, **settings)
+    return str(done.stdout).strip()
+
+
+def test_everything_runs_in_the_thin_one(shared: Path, tmp_path: Path) -> None:
+    bin_folder = thin_environment.create(shared, tmp_path / "env")
+    python = bin_folder / "python"
+    assert bin_folder == tmp_path / "env" / "bin"
+    assert run(python, "-c", "import sys; print(sys.executable, sys.prefix, sys.from_own_pth)") == (
+        f"{python} {tmp_path / 'env'} True"
+    )
+    assert run(bin_folder / "alpha-says") == str(python)
+    assert run(python, "-m", "alpha") == ""
+    activate = f". {bin_folder}/activate; command -v python; command -v alpha-says"
+    assert run("sh", "-c", activate).split() == [str(python), str(bin_folder / "alpha-says")]
+    data = "import sys; print(open(sys.prefix + '/share/alpha/data').read())"
+    assert run(python, "-c", data) == "data"
+    run(bin_folder / "native")
+
+
+def test_a_folder_of_any_name_in_any_locale(shared: Path, tmp_path: Path) -> None:
+    moved = tmp_path / 'h\xe9 "q" $x\'y %s \udcff'
+    moved.mkdir()
+    (moved / "env").symlink_to(shared)
+    bin_folder = thin_environment.create(moved / "env", moved / "thin")
+    plain = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    for locale in (plain, {"LC_ALL": "C.UTF-8"}):
+        words = [bin_folder / "python", "-c", "import alpha, sys; print(sys.from_own_pth)"]
+        assert run(*words, env=locale) == "True"
+
+
+def test_what_is_installed_inside_wins_and_stays_inside(shared: Path, tmp_path: Path) -> None:
+    bin_folder = thin_environment.create(shared, tmp_path / "env")
+    newer = wheels.put(tmp_path, "alpha", "2.0", script="alpha-says")
+    before = sorted(path for path in shared.rglob("*") if "__pycache__" not in str(path))
+    pip = [bin_folder / "pip", "--disable-pip-version-check", "install", "--no-index"]
+    run(*pip, newer)
+    code = "import alpha; print(alpha.__version__, alpha.__file__)"
+    version, file = run(bin_folder / "python", "-c", code).split()
+    assert version == "2.0" and file.startswith(str(tmp_path / "env"))
+    assert run(shared / "bin" / "python", "-c", code).startswith("1.0")
+    after = sorted(path for path in shared.rglob("*") if "__pycache__" not in str(path))
+    assert after == before
+
+
+def test_data_that_is_put_beside_the_shared_ones_stays_inside(shared: Path, tmp_path: Path) -> None:
+    thin_environment.create(shared, tmp_path / "env")
+    own = tmp_path / "env" / "share" / "alpha"
+    assert (own / "data").read_text() == "data"
+    (own / "more").write_text("more")
+    assert sorted(path.name for path in (shared / "share" / "alpha").iterdir()) == ["data"]
+
+
+def test_a_folder_that_is_no_environment_says_so(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no Python environment"):
+        thin_environment.create(tmp_path, tmp_path / "env")

@@ -1,0 +1,207 @@
+"""The hook in every Python of a rank: it writes a record, and else nothing differs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from torchyard.worker.in_rank import rank_hook, rank_record
+
+# The name of the script's end, and its source.
+ENDS = {
+    "well": "print('fine')",
+    "exception": "print('out'); {}['lr']",
+    "exception in a function": "def f(): raise ValueError('bad')\nf()",
+    "sys.exit(0)": "import sys; sys.exit(0)",
+    "sys.exit(3)": "import sys; sys.exit(3)",
+    "sys.exit(-1)": "import sys; sys.exit(-1)",
+    "sys.exit(text)": "import sys; sys.exit('no model')",
+    "sys.exit(tuple)": "import sys; sys.exit((1, 2))",
+    "SystemExit": "raise SystemExit(4)",
+    "exit()": "exit(5)",
+    "os._exit": "import os; os._exit(6)",
+    "KeyboardInterrupt": "raise KeyboardInterrupt",
+    "SIGINT": "import os, signal; os.kill(os.getpid(), signal.SIGINT)\nimport time; time.sleep(9)",
+    "SIGTERM": "import os; os.kill(os.getpid(), 15)",
+    "SIGSEGV": "import os; os.kill(os.getpid(), 11)",
+    "abort": "import os; os.abort()",
+    "thread": "import threading\nt = threading.Thread(target=lambda: 1 / 0)\nt.start(); t.join()",
+    "own hook": "import sys\nsys.excepthook = lambda *_: print('mine')\n1 / 0",
+    "chained hook": "import sys\nold = sys.excepthook\n"
+    "sys.excepthook = lambda *a: (print('mine'), old(*a))\n1 / 0",
+    "atexit": "import atexit; atexit.register(print, 'last')\n1 / 0",
+    "atexit raises": "import atexit; atexit.register(exec, '1 / 0')",
+    "kept in a class": "import sys\nclass A: quit = sys.exit\nA().quit(7)",
+    "pickled": "import pickle, sys\nassert pickle.loads(pickle.dumps(sys.exit)) is sys.exit",
+    "argparse": "import argparse; argparse.ArgumentParser().parse_args(['--no'])",
+    "syntax": "for x in",
+    "import": "import no_such_package",
+    "warning": "import warnings; warnings.warn('old')",
+    "descriptors": "import os; f = os.open('/dev/null', 0); print(f)",
+    "closes all": "import os; os.closerange(3, 1000); f = os.open('/dev/null', 0); 1 / 0",
+    "fork": "import os\nif os.fork() == 0:\n    raise ValueError('child')\nos.wait()",
+    "stdin": "input()",
+}
+
+
+@pytest.fixture
+def packages(tmp_path: Path) -> Path:
+    """A folder with the hook as an environment has it."""
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    here = Path(rank_hook.__file__).parent
+    shutil.copy(here / "rank_hook.py", folder / "_torchyard_rank_hook.py")
+    shutil.copy(here / "rank_record.py", folder / f"{rank_hook.RECORDER}.py")
+    return folder
+
+
+def run(
+    script: Path, packages: Path, errors: Path | None, python: str = sys.executable
+) -> tuple[int, str, str]:
+    start = f"import sys; sys.path.append({str(packages)!r})\n"
+    start += "import _torchyard_rank_hook; _torchyard_rank_hook.install(); sys.path.pop()\n"
+    start = start if errors else ""
+    # As a .pth file would run it: before the script, and not part of it.
+    site = script.parent / f"site-{bool(errors)}"
+    site.mkdir(exist_ok=True)
+    (site / "sitecustomize.py").write_text(start)
+    variables = {
+        **os.environ,
+        "PYTHONPATH": f"{site}{os.pathsep}{packages}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    if errors:
+        errors.mkdir(exist_ok=True)
+        variables[rank_hook.VARIABLE] = str(errors)
+    ran = subprocess.run(
+        [python, str(script)], capture_output=True, text=True, env=variables, timeout=60,
+        stdin=subprocess.DEVNULL, check=False,
+    )  # fmt: skip
+    return ran.returncode, ran.stdout, ran.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ENDS)
+def test_nothing_differs_for_the_script(end: str, packages: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(ENDS[end])
+    assert run(script, packages, tmp_path / "errors") == run(script, packages, None)
+
+
+def older() -> Iterator[str]:
+    for version in ("3.6", "3.7", "3.8", "3.9", "3.10", "3.12", "3.13", "3.14"):
+        found = shutil.which(f"python{version}")
+        if found:
+            yield found
+
+
+@pytest.mark.parametrize("python", [*older()] or ["none"])
+def test_other_pythons(python: str, packages: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("print('out')\ndef f():\n    raise ValueError('bad')\nf()\n")
+    if python == "none" or subprocess.run([python, "-c", ""], check=False).returncode:
+        pytest.skip("no other Python here")
+    errors = tmp_path / "errors"
+    assert run(script, packages, errors, python) == run(script, packages, None, python)
+    (record,) = read(errors)
+    assert (record["type"], record["message"]) == ("ValueError", "bad")
+
+
+def read(errors: Path) -> list[dict[str, object]]:
+    return [json.loads(file.read_text()) for file in sorted(errors.glob("*.json"))]
+
+
+@pytest.mark.parametrize(
+    ("end", "kind", "type_name"),
+    [
+        ("exception", "exception", "KeyError"),
+        ("own hook", "exception", "ZeroDivisionError"),
+        ("chained hook", "exception", "ZeroDivisionError"),
+        ("thread", "thread", "ZeroDivisionError"),
+        ("import", "exception", "ModuleNotFoundError"),
+        ("syntax", "exception", "SyntaxError"),
+        ("sys.exit(text)", "exit", ""),
+        ("sys.exit(3)", "exit", ""),
+        ("closes all", "exception", "ZeroDivisionError"),
+    ],
+)
+def test_a_bad_end_leaves_one_record(
+    end: str, kind: str, type_name: str, packages: Path, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(ENDS[end])
+    run(script, packages, tmp_path / "errors")
+    (record,) = read(tmp_path / "errors")
+    assert (record["kind"], record["type"]) == (kind, type_name)
+
+
+@pytest.mark.parametrize("end", ["well", "sys.exit(0)", "atexit", "pickled"])
+def test_an_end_by_itself_leaves_no_empty_file(end: str, packages: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(ENDS[end])
+    run(script, packages, tmp_path / "errors")
+    assert not list((tmp_path / "errors").glob("*.stack"))
+
+
+def test_a_crash_leaves_its_stack(packages: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import ctypes\ndef native():\n    ctypes.string_at(0)\nnative()\n")
+    code, _, err = run(script, packages, tmp_path / "errors")
+    assert (code, err) == (-signal.SIGSEGV, "")
+    (stack,) = (tmp_path / "errors").glob("*.stack")
+    assert "in native" in stack.read_text()
+
+
+def test_the_signal_for_stacks_disturbs_nothing(packages: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"import os, time\ndef wait():\n    os.kill(os.getpid(), {rank_hook.STACKS_SIGNAL})\n"
+        "    time.sleep(0.2)\n    return 'done'\nprint(wait())\n"
+    )
+    assert run(script, packages, tmp_path / "errors") == (0, "done\n", "")
+    (stack,) = (tmp_path / "errors").glob("*.stack")
+    assert "in wait" in stack.read_text()
+
+
+@pytest.mark.parametrize("most", [64, 200])
+def test_few_open_files_hide_no_end(most: int, packages: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(ENDS["sys.exit(3)"])
+    program = tmp_path / "python"
+    program.write_text(f'#!/bin/sh\nulimit -n {most}\nexec "{sys.executable}" "$@"\n')
+    program.chmod(0o755)
+    code, _, _ = run(script, packages, tmp_path / "errors", str(program))
+    (record,) = read(tmp_path / "errors")
+    assert (code, record["kind"], record["status"]) == (3, "exit", 3)
+    # It would say that Python was ended at once.
+    assert not list((tmp_path / "errors").glob("*.stack"))
+
+
+def test_a_folder_that_is_gone_harms_nobody(packages: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"import os, shutil\nshutil.rmtree(os.environ[{rank_hook.VARIABLE!r}])\nraise ValueError\n"
+    )
+    code, _, err = run(script, packages, tmp_path / "errors")
+    assert code == 1 and err.rstrip().endswith("ValueError")
+
+
+def test_a_record_is_bounded(tmp_path: Path) -> None:
+    try:
+        raise ValueError("x" * 1_000_000)
+    except ValueError as error:
+        told = rank_record.describe(
+            time.time(), "exception", ValueError, error, error.__traceback__
+        )
+    rank_record.save(str(tmp_path), told)
+    (file,) = tmp_path.glob("*.json")
+    assert file.stat().st_size < 100_000

@@ -1,0 +1,107 @@
+"""A person's shell in an environment, as the real program."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from torchyard.environments.packages.uv import find_uv
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shared") / "env"
+    uv = [find_uv(), "--quiet", "--offline", "--cache-dir", str(folder.parent / "cache")]
+    subprocess.run([*uv, "venv", "--relocatable", "-p", sys.executable, str(folder)], check=True)
+    folder.with_name("env.lock").touch()
+    return folder
+
+
+def start(shared: Path, temporary: Path, *command: str, **variables: str) -> subprocess.Popen[str]:
+    program = [sys.executable, "-I", "-m", "torchyard.worker.launch.environment_shell"]
+    return subprocess.Popen(
+        [*program, "mine", str(shared), f"{shared}.lock", *command],
+        env={**os.environ, "TMPDIR": str(temporary), **variables},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(shared: Path, temporary: Path, *command: str, **variables: str) -> tuple[int, str]:
+    with start(shared, temporary, *command, **variables) as process:
+        out, err = process.communicate(timeout=60)
+        return process.returncode, out + err
+
+
+def test_a_command_runs_in_a_folder_of_its_own(shared: Path, tmp_path: Path) -> None:
+    script = (
+        "import os, sys, sysconfig, pathlib\n"
+        "packages = pathlib.Path(sysconfig.get_path('purelib'))\n"
+        "(packages / 'mine.py').write_text('x = 1')\n"
+        "import mine\n"
+        "print(sys.prefix, os.environ['VIRTUAL_ENV'], os.environ['TORCHYARD_ENVIRONMENT'])\n"
+        "sys.exit(7)\n"
+    )
+    code, said = run(shared, tmp_path, "python", "-c", script, PYTHONPATH="/x", PYTHONHOME="/y")
+    prefix, virtual, name = said.split()
+    assert (code, prefix, name) == (7, virtual, "mine")
+    assert Path(prefix).is_relative_to(tmp_path) and not list(tmp_path.iterdir())
+    assert not list(shared.rglob("mine.py"))
+
+
+def test_the_users_shell_is_asked(shared: Path, tmp_path: Path) -> None:
+    with start(shared, tmp_path, SHELL="/bin/sh") as process:
+        out, _ = process.communicate("command -v python; exit 3\n", timeout=60)
+    assert process.returncode == 3
+    assert Path(out.strip()).is_relative_to(tmp_path)
+
+
+@pytest.mark.parametrize(("command", "code"), [("no-such-program", 127), ("/etc/passwd", 127)])
+def test_what_is_no_program(shared: Path, tmp_path: Path, command: str, code: int) -> None:
+    got, said = run(shared, tmp_path, command)
+    assert got == code and command in said and not list(tmp_path.iterdir())
+
+
+def test_a_signal_ends_the_command_and_the_folder_goes(shared: Path, tmp_path: Path) -> None:
+    with start(shared, tmp_path, "sh", "-c", "echo up; exec sleep 100") as process:
+        assert process.stdout is not None and process.stdout.readline() == "up\n"
+        with open(f"{shared}.lock", "rb") as lock, pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 128 + signal.SIGTERM
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_signal_that_comes_as_soon_as_the_command_runs(shared: Path, tmp_path: Path) -> None:
+    for _ in range(4):
+        code, said = run(shared, tmp_path, "sh", "-c", "kill -TERM $PPID; exec sleep 100")
+        assert (code, said, list(tmp_path.iterdir())) == (128 + signal.SIGTERM, "", [])
+
+
+def test_what_a_killed_one_left_is_removed_by_the_next(shared: Path, tmp_path: Path) -> None:
+    with start(shared, tmp_path, "sh", "-c", "echo $$; exec sleep 100") as process:
+        assert process.stdout is not None
+        inner = int(process.stdout.readline())
+        process.kill()
+        process.wait(timeout=30)
+        os.kill(inner, signal.SIGKILL)
+    with start(shared, tmp_path, "sh", "-c", "echo up; exec sleep 100") as living:
+        assert living.stdout is not None and living.stdout.readline() == "up\n"
+        assert len(list(tmp_path.iterdir())) == 1
+        run(shared, tmp_path, "true")
+        assert len(list(tmp_path.iterdir())) == 1
+        living.terminate()
+        living.wait(timeout=30)
+    deadline = time.monotonic() + 30
+    while list(tmp_path.iterdir()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

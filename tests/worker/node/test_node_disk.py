@@ -1,0 +1,57 @@
+"""A node's own disk that is full."""
+
+from __future__ import annotations
+
+import errno
+import io
+from pathlib import Path
+
+import pytest
+
+from torchyard.shared import disk
+from torchyard.shared.failures import Failure
+from torchyard.shared.retry_delays import patiently
+from torchyard.worker.server.connection import Link
+from torchyard.worker.server.control import Orders
+from torchyard.worker.server.events import Events
+
+
+class _Full(io.StringIO):
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_it_is_no_server_that_is_away() -> None:
+    def write() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/x/node-0/work/big")
+
+    with pytest.raises(OSError) as caught:
+        patiently(write, lambda: False)
+    failure = disk.failure(caught.value)
+    assert failure is not None and failure.code == "disk_full"
+    assert failure.message == "no space left on `scratch`, in the node's folder `work`"
+    assert disk.failure(OSError("server not reached")) is None
+
+
+def test_words_that_do_not_fit_harm_nobody() -> None:
+    print("traceback", file=disk.Words(_Full()), flush=True)
+
+
+def test_a_cause_that_is_known_stays(tmp_path: Path) -> None:
+    known = Failure("import_failed", "no module")
+    assert disk.suspected(known, tmp_path) is known
+    unknown = Failure("rank_failed", "rank 0 exited")
+    assert disk.suspected(unknown, tmp_path) is unknown  # this disk has room
+
+
+def test_an_event_is_kept_once_there_is_room(tmp_path: Path) -> None:
+    events = Events(Link("http://127.0.0.1:9", "t", "a"), 0, tmp_path, Orders())
+    kept = events._spool
+    events._spool = open("/dev/full", "ab", buffering=0)
+    events.post("notice", message="first")
+    events._spool.close()
+    events._spool = kept
+    events.post("notice", message="second")
+    events.close()
+    lines = (tmp_path / "events.jsonl").read_text().splitlines()
+    assert ["first" in lines[0], "second" in lines[1], len(lines)] == [True, True, 2]

@@ -1,0 +1,394 @@
+"""A node's life, seen from the server."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torchyard.executors.bundle import worker_zip
+from torchyard.shared.history_spool import HistorySpool
+from torchyard.shared.plan import InputPlan, OutputPlan
+from worker.bench import Bench, is_alive
+
+ALL_EVENTS = ["node_started", "ranks_started", "rank_exited", "node_finalizing", "node_exited"]
+
+
+def test_a_job_that_succeeds(bench: Bench) -> None:
+    code = bench.server.put_snapshot(
+        {"pkg/hello.sh": "echo hello from $0"}, {"pkg/hello.sh": "0755"}
+    )
+    words = bench.server.put_snapshot({"words.txt": "one two"})
+    plan = bench.plan(
+        "./pkg/hello.sh; cat ${{inputs.words}}; echo ${{ inputs.rate }}; echo oops >&2\n"
+        "echo data > ${{outputs.model}}/m.bin; echo more > outputs/o.txt; echo line > logs/l.txt",
+        code=code,
+        inputs={
+            "words": InputPlan("uri_file", snapshot=words),
+            "rate": InputPlan("literal", value="0.1"),
+        },
+        outputs={"model": OutputPlan()},
+    )
+    bench.run(plan)
+    server = bench.server
+    assert server.kinds() == ALL_EVENTS
+    assert bench.exit() == {"exit_code": 0, "error": None}
+    assert server.logs == {
+        "user_logs/std_log.txt": b"hello from ./pkg/hello.sh\none two0.1\noops\n",
+        "logs/l.txt": b"line\n",
+    }
+    assert server.files == {"outputs/o.txt": b"more\n"}
+    assert server.outputs == {"model/m.bin": b"data\n"}
+    left = sorted(entry.name for entry in bench.node(plan).iterdir())
+    assert left == ["exit.json", "lock", "worker.json", "worker.log"]
+    assert (Path(plan.scratch) / "plan.json").stat().st_mode & 0o777 == 0o600
+    assert bench.worker_log(plan) == ""
+
+
+def test_one_rank_that_fails_ends_the_gang_and_its_orphans(bench: Bench) -> None:
+    # Ranks that sleep start children that hide: in sessions of their own, with no environment
+    # to find them by, with a parent that is gone, deaf to SIGTERM.
+    plan = bench.plan(
+        'echo partial > outputs/r$RANK.txt; if [ "$RANK" = 2 ]; then\n'
+        "until [ -e outputs/r0.txt -a -e outputs/r1.txt ]; do sleep 0.05; done\n"
+        "sleep 0.4; exit 7; fi\n"
+        f"setsid {nap(301)} & env -i setsid {nap(302)} & (setsid env -i sh -c '{nap(303)}' &)\n"
+        f"(trap '' TERM; {nap(304)}) & {nap(305)}",
+        processes_per_node=3,
+    )
+    bench.run(plan)
+    took_s = time.monotonic() - bench.server.event_times[0, "rank_exited"]
+    told = bench.exit()
+    details = told["error"].pop("details")
+    assert told == {
+        "exit_code": 7,
+        "error": {
+            "code": "rank_failed",
+            "message": "rank 2 on node 0 exited with code 7",
+            "hint": "see user_logs/std_log_process_2.txt",
+        },
+    }
+    assert (details["rank"], details["node"], details["exit_code"]) == (2, 0, 7)
+    assert took_s < 10
+    assert sorted(bench.server.files) == [f"outputs/r{rank}.txt" for rank in range(3)]
+    first = bench.server.find("rank_exited")
+    assert (first["rank"], first["exit_code"], first["signal"]) == (2, 7, None)
+    for number in range(301, 306):
+        assert not _sleeping(number), number
+
+
+def test_the_failure_is_told_before_the_others_have_ended(bench: Bench) -> None:
+    plan = bench.plan(
+        "if [ $RANK = 1 ]; then until [ -e deaf ]; do sleep 0.05; done; kill -9 $$; fi\n"
+        "trap '' TERM; touch deaf; sleep 306 & wait; wait",
+        processes_per_node=2,
+        grace_s=1.0,
+    )
+    bench.run(plan)
+    times = bench.server.event_times
+    assert times[0, "node_exited"] - times[0, "rank_exited"] > 0.8
+    assert bench.exit()["exit_code"] == 137
+    assert "killed by signal 9 (SIGKILL)" in bench.exit()["error"]["message"]
+
+
+def test_what_a_good_job_leaves_running_is_ended(bench: Bench) -> None:
+    plan = bench.plan(f"env -i setsid {nap(307)} > /dev/null 2>&1 < /dev/null & exit 0")
+    bench.run(plan)
+    assert bench.exit()["exit_code"] == 0
+    assert not _sleeping(307)
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"), [("cancel", "canceled"), ("failed", "stopped"), ("timeout", "timeout")]
+)
+def test_a_stop_order(bench: Bench, reason: str, code: str) -> None:
+    handle = bench.launch(bench.plan(f"echo kept > outputs/k; {nap(308)}"))
+    bench.server.wait_for("ranks_started")
+    bench.server.wait_until(lambda: _sleeping(308))
+    before = time.monotonic()
+    bench.server.say_stop(reason)
+    bench.wait(handle)
+    assert time.monotonic() - before < 30
+    assert bench.exit()["exit_code"] == 143
+    assert bench.exit()["error"]["code"] == code
+    assert bench.server.files == {"outputs/k": b"kept\n"}
+
+
+def test_sigterm_to_the_worker_is_a_stop_order(bench: Bench) -> None:
+    handle = bench.launch(bench.plan("sleep 309"))
+    bench.server.wait_for("ranks_started")
+    bench.executor.stop(handle, 10.0)
+    bench.wait(handle)
+    assert bench.exit()["error"]["code"] == "stopped"
+
+
+def test_the_time_limit(bench: Bench) -> None:
+    bench.run(bench.plan("sleep 310", timeout_s=0.3))
+    error = bench.exit()["error"]
+    assert (error["code"], error["message"]) == (
+        "timeout",
+        "the job ran longer than its limit of 0.3 s",
+    )
+
+
+def test_the_time_limit_tells_where_every_rank_stood(bench: Bench) -> None:
+    """Each with a data-loader-like child, and one that is no Python."""
+    script = (
+        "import multiprocessing, os, time\n"
+        "def wait_for_data():\n"
+        "    open('child-' + os.environ['RANK'], 'w').close()\n"
+        "    time.sleep(318)\n"
+        "child = multiprocessing.get_context('fork').Process(target=wait_for_data)\n"
+        "child.start()\n"
+        "def train():\n"
+        "    open('rank-' + os.environ['RANK'], 'w').close()\n"
+        "    time.sleep(318)\n"
+        "train()\n"
+    )
+    snapshot = bench.server.put_snapshot({"train.py": script})
+    command = "test $RANK = 2 && exec sleep 318 || exec python train.py"
+    plan = bench.plan(
+        command, code=snapshot, environment=sys.prefix, processes_per_node=3, timeout_s=600.0
+    )
+    handle = bench.launch(plan)
+    # As when the limit is reached, but once every rank is where it stays.
+    marks = [bench.node(plan) / "work" / f"{who}-{n}" for who in ("child", "rank") for n in (0, 1)]
+    bench.server.wait_until(lambda: all(mark.exists() for mark in marks))
+    bench.server.say_stop("timeout")
+    bench.wait(handle)
+    error = bench.exit()["error"]
+    assert error["code"] == "timeout" and "stacks_rank_<n>.txt" in error["hint"]
+    assert error["details"]["stood"] == [
+        {"rank": 0, "where": "train.py line 9 in train"},
+        {"rank": 1, "where": "train.py line 9 in train"},
+        {"rank": 2, "where": "no Python code"},
+    ]
+    for rank in (0, 1):
+        shipped = bench.server.logs[f"user_logs/stacks_rank_{rank}.txt"].decode()
+        assert f"rank {rank} on node 0" in shipped and "the job's time is over" in shipped
+        assert "in wait_for_data" in shipped, "the child's stack is missing"
+    assert b"sleep 318" in bench.server.logs["user_logs/stacks_rank_2.txt"]
+    assert bench.server.kinds().index("node_stopping") < bench.server.kinds().index("node_exited")
+    bench.wait_until_none_left(plan)
+
+
+def test_an_attempt_that_is_over_ends_without_a_word(bench: Bench) -> None:
+    handle = bench.launch(bench.plan("sleep 311"))
+    bench.server.wait_for("ranks_started")
+    bench.server.over = True
+    bench.wait(handle)
+    assert bench.server.kinds() == ["node_started", "ranks_started"]
+    assert bench.executor.status(handle).state == "exited"
+    assert not (bench.node(bench.plans[0]) / "work").exists()
+
+
+def test_a_killed_worker_leaves_no_rank(bench: Bench) -> None:
+    plan = bench.plan(f"env -i setsid {nap(312)} & (trap '' TERM; {nap(313)}) & {nap(314)}")
+    handle = bench.launch(plan)
+    bench.server.wait_for("ranks_started")
+    bench.server.wait_until(lambda: all(map(_sleeping, (312, 313, 314))))
+    who = bench.who(plan)
+    os.kill(who["pid"], signal.SIGKILL)
+    bench.wait(handle)
+    assert not any(map(_sleeping, (312, 313, 314)))
+    # Its heir has told of it.
+    assert bench.exit()["error"]["code"] == "worker_lost"
+    bench.server.wait_until(lambda: not is_alive(who["guardian"]["pid"]), 5.0)
+
+
+LOGS_POINTS = """
+import http.client, json, os, time
+from urllib.parse import urlsplit
+relay = http.client.HTTPConnection(urlsplit(os.environ["MLFLOW_TRACKING_URI"]).netloc)
+headers = {"Authorization": "Bearer " + os.environ["MLFLOW_TRACKING_TOKEN"]}
+for step in range(200):
+    point = {"run_id": "job-1", "key": "loss", "value": 0.5, "timestamp": 7, "step": step}
+    relay.request("POST", "/api/2.0/mlflow/runs/log-metric", json.dumps(point), headers)
+    answer = relay.getresponse()
+    assert (answer.status, answer.read()) == (200, b"{}")
+open("logged", "w").close()
+time.sleep(318)
+"""
+
+
+def _steps_in(spool: Path) -> list[int]:
+    found = HistorySpool(spool / "history")
+    lines = found.read(1_000, 1 << 20)[1]
+    found.close()
+    return [json.loads(line)["step"] for line in lines]
+
+
+def test_a_killed_workers_run_history_is_delivered_by_its_heir(bench: Bench) -> None:
+    bench.server.refuse = lambda _, path: (500, {}) if path == "/history" else None
+    plan = bench.plan(f"exec {sys.executable} - <<'END'\n{LOGS_POINTS}END")
+    handle = bench.launch(plan)
+    bench.server.wait_until((bench.node(plan) / "work" / "logged").exists)
+    os.kill(bench.who(plan)["pid"], signal.SIGKILL)
+    bench.server.wait_for("node_finalizing")
+    assert _steps_in(bench.node(plan) / "spool") == list(range(200))
+    bench.server.refuse = lambda *_: None
+    bench.wait(handle)
+    assert [record["step"] for record in bench.server.history[0]] == list(range(200))
+
+
+@pytest.mark.slow
+def test_run_history_of_an_attempt_that_is_over_stays(bench: Bench) -> None:
+    bench.server.refuse = lambda _, path: (500, {}) if path == "/history" else None
+    plan = bench.plan(f"exec {sys.executable} - <<'END'\n{LOGS_POINTS}END")
+    handle = bench.launch(plan)
+    bench.server.wait_until((bench.node(plan) / "work" / "logged").exists)
+    bench.server.refuse = lambda *_: (410, {})
+    bench.wait(handle)
+    assert not (bench.node(plan) / "work").exists()
+    assert _steps_in(bench.node(plan) / "spool") == list(range(200))
+
+
+def test_what_the_server_refuses_of_run_history_is_told(bench: Bench) -> None:
+    original = bench.server._history
+
+    def history(body: dict[str, Any]) -> dict[str, Any]:
+        rejected = [{"seq": 0, "message": "too odd"}] * (body["seq"] == 0)
+        return {**original(body), "rejected": rejected}
+
+    bench.server._history = history  # type: ignore[method-assign]
+    bench.run(bench.plan(f"{sys.executable} - <<'END'\n{LOGS_POINTS.replace('318', '0')}END"))
+    assert len(bench.server.history[0]) == 200
+    assert bench.server.find("notice") == {"message": "run history: too odd"}
+    assert bench.server.kinds()[-1] == "node_exited"
+
+
+def test_a_worker_whose_guardian_is_killed_stops(bench: Bench) -> None:
+    plan = bench.plan("sleep 315")
+    handle = bench.launch(plan)
+    bench.server.wait_for("ranks_started")
+    os.kill(bench.who(plan)["guardian"]["pid"], signal.SIGKILL)
+    bench.wait(handle)
+    assert bench.exit()["error"]["code"] == "stopped"
+
+
+def test_bystanders_with_a_like_name_live(bench: Bench) -> None:
+    mark = {"TORCHYARD_ATTEMPT": "t-other:0", "PATH": os.environ["PATH"]}
+    with subprocess.Popen(["sleep", "316"], env=mark) as bystander:
+        bench.run(bench.plan("(sleep 316 &) ; exit 3"))
+        assert bystander.poll() is None
+        bystander.kill()
+
+
+def test_a_server_that_is_away_only_delays(bench: Bench) -> None:
+    plan = bench.plan(
+        "echo one; while [ ! -e go ]; do sleep 0.02; done; echo two; echo x > outputs/x"
+    )
+    handle = bench.launch(plan)
+    bench.server.wait_for("ranks_started")
+    bench.server.wait_until(lambda: b"one" in bench.server.logs.get("user_logs/std_log.txt", b""))
+    bench.server.stop()
+    (bench.node(plan) / "work" / "go").touch()
+    time.sleep(0.7)
+    assert bench.executor.status(handle).state == "running"
+    assert bench.server.kinds()[-1] == "ranks_started"
+    bench.server.start()
+    bench.wait(handle)
+    assert bench.server.kinds() == ALL_EVENTS
+    assert bench.server.logs["user_logs/std_log.txt"] == b"one\ntwo\n"
+    assert bench.server.files == {"outputs/x": b"x\n"}
+
+
+def test_a_server_that_is_away_at_the_start_only_delays(bench: Bench) -> None:
+    plan = bench.plan("echo x > outputs/x")
+    bench.server.stop()
+    handle = bench.launch(plan)
+    time.sleep(0.4)
+    bench.server.start()
+    bench.wait(handle)
+    assert bench.server.kinds() == ALL_EVENTS
+    assert bench.server.files == {"outputs/x": b"x\n"}
+
+
+def test_blobs_over_http(bench: Bench) -> None:
+    files = {f"d/{number}.txt": f"{number}\n" for number in range(20)}
+    code = bench.server.put_snapshot({**files, "run.sh": "cat d/7.txt"}, {"run.sh": "0755"})
+    bench.run(bench.plan("./run.sh; ls d | wc -l", code=code, blobs=""))
+    assert bench.server.logs["user_logs/std_log.txt"].split() == [b"7", b"20"]
+
+
+@pytest.mark.parametrize("path", ["../evil.txt", "/tmp/evil.txt", "a/../../evil.txt"])
+def test_a_snapshot_that_would_leave_its_folder(bench: Bench, path: str) -> None:
+    code = bench.server.put_snapshot({path: "x"})
+    bench.run(bench.plan("echo never", code=code))
+    assert bench.exit()["error"]["code"] == "invalid_snapshot"
+    assert "ranks_started" not in bench.server.kinds()
+
+
+def test_a_blob_that_is_missing(bench: Bench) -> None:
+    bench.run(bench.plan("echo never", code="0" * 64))
+    assert bench.exit()["error"]["code"] == "blob_missing"
+
+
+def test_an_output_that_the_server_refuses(bench: Bench) -> None:
+    refusal = {"error": {"code": "limit", "message": "quota is full", "hint": "delete jobs"}}
+    bench.server.refuse = lambda _, path: (413, refusal) if path.startswith("/files") else None
+    bench.run(bench.plan("echo x > outputs/x"))
+    error = bench.exit()["error"]
+    assert error["code"] == "upload_refused"
+    assert error["message"] == "the server refused the output `x`: quota is full"
+    assert bench.exit()["exit_code"] == 1
+
+
+def test_another_python_runs_the_worker(bench: Bench) -> None:
+    found = sorted(Path.home().glob(".pyenv/versions/3.9*/bin/python"))
+    python = str(found[0]) if found else shutil.which("python3.9")
+    if python is None:
+        pytest.skip("no Python 3.9 here")
+    plan = bench.plan("echo $RANK", node_count=2, processes_per_node=2)
+    Path(plan.scratch).mkdir(parents=True)
+    plan_file = Path(plan.scratch) / "plan.json"
+    plan_file.write_text(plan.to_json())
+    bench.server.node_count = 2
+    command = [python, "-I", "-S", str(worker_zip(bench.home)), "--plan", str(plan_file), "--node"]
+    workers = [subprocess.Popen([*command, str(node)]) for node in range(2)]
+    assert [worker.wait(60) for worker in workers] == [0, 0]
+    assert sorted(bench.server.logs.values()) == [b"0\n", b"1\n", b"2\n", b"3\n"]
+
+
+def test_nothing_secret_in_any_log(bench: Bench) -> None:
+    bench.run(bench.plan("echo $MLFLOW_TRACKING_TOKEN"))
+    assert b"yard_r_" not in bench.server.logs["user_logs/std_log.txt"]
+    assert "yard_" not in bench.worker_log(bench.plans[0])
+
+
+def test_ranks_start_soon(bench: Bench) -> None:
+    code = bench.server.put_snapshot({"run.sh": "echo hello"})
+    took_s = []
+    for _ in range(3):
+        bench.server.events.clear()
+        bench.server.event_times.clear()
+        before = time.monotonic()
+        bench.run(bench.plan("sh run.sh", code=code))
+        took_s.append(bench.server.event_times[0, "ranks_started"] - before)
+    # 0.1 s is what it takes; the rest is for a machine that does much else.
+    assert min(took_s) < 10, json.dumps(took_s)
+
+
+def nap(seconds: int) -> str:
+    """A `sleep` as no other process of this machine sleeps, whatever tests run beside this one."""
+    return f"sleep {seconds}.{os.getpid()}"
+
+
+def _sleeping(seconds: int) -> bool:
+    """Whether some process takes the `nap` of so many seconds; tests use numbers of their own."""
+    wanted = nap(seconds).replace(" ", "\0").encode() + b"\0"
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if (folder / "cmdline").read_bytes() == wanted:
+                return True
+        except OSError:
+            continue
+    return False

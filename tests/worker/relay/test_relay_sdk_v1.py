@@ -1,0 +1,187 @@
+"""The relay on Azure's paths, as SDK v1 asks inside jobs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torchyard.shared import sdk_v1_records
+from torchyard.shared.relay_records import Invalid
+from torchyard.worker.relay import sdk_v1_addresses
+from worker.relays import Script, door_to, plan_for, relay_to
+from worker.stub_server import StubServer
+
+WORKSPACE = (
+    "/subscriptions/local/resourceGroups/torchyard/providers/"
+    "Microsoft.MachineLearningServices/workspaces/default"
+)
+OWN = f"/history/v1.0{WORKSPACE}/experimentids/1/runs/job-1"
+MOMENT = "2026-11-21T10:00:00.123456Z"
+MOMENT_US = 1_795_255_200_123_456
+
+
+class AzureStub(StubServer):
+    """Knows the runs `job-1` and `child` on Azure's paths; keeps what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[str, str]] = []
+
+    def answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> Any:
+        place = sdk_v1_records.place_of(path)
+        if place is None:
+            return super().answer(method, path, query, body)
+        self.asked.append((method, path))
+        if place.run not in ("job-1", "child"):
+            return 404, {"error": {"code": "UserError", "message": "no such run"}}
+        if place.verb == "history":
+            return 200, {"runId": place.run, "tags": {"old": "1"}, "properties": {}}
+        return 200, {"errors": [], "path": path}
+
+
+@pytest.fixture
+def server() -> Iterator[AzureStub]:
+    made = AzureStub()
+    made.start()
+    yield made
+    made.stop()
+
+
+def log_path(run: str) -> str:
+    return f"/metric/v2.0{WORKSPACE}/runs/{run}/batch"
+
+
+def scalar(key: str, value: Any, step: int | None = None) -> dict[str, Any]:
+    one = {"metricId": f"id-{value}", "createdUtc": MOMENT, "step": step, "data": {key: value}}
+    return {"name": key, "columns": {key: "double"}, "value": [one]}
+
+
+def posted(script: Script, path: str, body: Any, method: str = "POST") -> tuple[int, Any]:
+    status, content = script.send(method, path, json.dumps(body))
+    return status, json.loads(content)
+
+
+def test_what_is_logged_arrives_as_records(server: AzureStub, tmp_path: Path) -> None:
+    table = {
+        "name": "table",
+        "columns": {"a": "double"},
+        "properties": {"uxMetricType": "azureml.v1.table"},
+        "value": [{"metricId": "r1", "createdUtc": MOMENT, "data": {"a": float("nan")}}],
+    }
+    values = [scalar("loss", 0.5), scalar("loss", float("nan"), 3), scalar("word", "x"), table]
+    with relay_to(server, tmp_path) as (relay, script):
+        # The client writes a second slash behind the address.
+        assert posted(script, "/" + log_path("job-1"), {"values": values})[1] == {"errors": []}
+        assert relay.finish(10.0)
+    assert server.asked == []
+    point = {"kind": "metric", "run": "job-1", "key": "loss", "moment_us": MOMENT_US}
+    word, row = server.history[0][2:]
+    assert server.history[0][:2] == [
+        {**point, "step": None, "value": 0.5},
+        {**point, "step": 3, "value": "NaN"},
+    ]
+    assert (word["kind"], word["values"], word["type"]) == (
+        "row",
+        {"word": "x"},
+        "azureml.v1.scalar",
+    )
+    assert (row["id"], row["values"], row["moment_us"]) == ("r1", {"a": "nan"}, MOMENT_US)
+
+
+def test_another_run_is_known_once_the_server_took_something(
+    server: AzureStub, tmp_path: Path
+) -> None:
+    with relay_to(server, tmp_path) as (relay, script):
+        assert posted(script, log_path("nobody"), {"values": []})[0] == 404
+        assert posted(script, log_path("nobody"), {"values": []})[0] == 404
+        assert posted(script, log_path("child"), {"values": [scalar("a", 1.0)]})[0] == 200
+        assert posted(script, log_path("child"), {"values": [scalar("a", 2.0)]})[0] == 200
+        assert relay.finish(10.0)
+    assert [path.split("/runs/")[1] for _, path in server.asked] == [
+        "nobody/batch",
+        "nobody/batch",
+        "child/batch",
+    ]
+    assert [one["value"] for one in server.history[0]] == [2.0]
+
+
+def test_the_jobs_own_tags_and_properties_do_not_wait(server: AzureStub, tmp_path: Path) -> None:
+    with relay_to(server, tmp_path) as (relay, script):
+        assert posted(script, OWN, None, "GET")[1]["tags"] == {"old": "1"}
+        change = {"runId": "job-1", "tags": {"a": "1"}, "properties": {"p": "2"}, "status": None}
+        told = posted(script, OWN, change, "PATCH")[1]
+        assert told["tags"] == {"old": "1", "a": "1"} and told["properties"] == {"p": "2"}
+        # A name is more than that: the server says what became of it.
+        posted(script, OWN, {"runId": "job-1", "displayName": "n"}, "PATCH")
+        wait = f"/history/v1.0{WORKSPACE}/experiments/e/runs/job-1/metricsingest/wait"
+        assert posted(script, wait, None, "GET") == (200, {})
+        assert relay.finish(10.0)
+    assert [method for method, _ in server.asked] == ["GET", "PATCH"]
+    assert [(one["kind"], one["key"], one["value"]) for one in server.history[0]] == [
+        ("tag", "a", "1"),
+        ("property", "p", "2"),
+    ]
+
+
+def test_the_own_run_is_told_from_memory_while_the_server_is_away(
+    server: AzureStub, tmp_path: Path
+) -> None:
+    with relay_to(server, tmp_path) as (_, script):
+        posted(script, OWN, None, "GET")
+        server.stop()
+        assert posted(script, OWN, {"tags": {"a": "1"}}, "PATCH")[0] == 200
+        assert posted(script, OWN, None, "GET")[1]["tags"] == {"old": "1", "a": "1"}
+        assert posted(script, log_path("job-1"), {"values": [scalar("a", 1.0)]})[0] == 200
+
+
+def test_only_the_server_can_tell_of_a_run_that_was_never_read(tmp_path: Path) -> None:
+    with door_to("http://127.0.0.1:9", tmp_path) as script:
+        assert posted(script, OWN, None, "GET")[0] == 503
+
+
+def test_services_are_told_without_the_server(tmp_path: Path) -> None:
+    base = "https://127.0.0.1:1"
+    with door_to("http://127.0.0.1:9", tmp_path, AZUREML_SERVICE_ENDPOINT=base) as script:
+        status, content = script.send("GET", "/discovery")
+    assert status == 200 and json.loads(content)["history"] == base
+
+
+def test_only_jobs_with_a_way_in_are_led_to_the_relay() -> None:
+    plan = plan_for("http://127.0.0.1:9")
+    assert sdk_v1_addresses.variables(plan, "http://relay") == {}
+    with_way = replace(plan, variables={"AZUREML_RUN_TOKEN": "t"})
+    assert sdk_v1_addresses.variables(with_way, "http://relay") == {
+        "AZUREML_DEV_URL_METRICS": "http://relay",
+        "AZUREML_DEV_URL_RUN_HISTORY": "http://relay",
+        "AZUREML_DISCOVERY_SERVICE_ENDPOINT": "http://relay/discovery",
+    }
+
+
+def test_whoever_has_no_token_is_refused(server: AzureStub, tmp_path: Path) -> None:
+    with relay_to(server, tmp_path) as (relay, script):
+        for token in ("", "yard_r_other"):
+            with Script(f"http://127.0.0.1:{script.port}", token) as stranger:
+                assert posted(stranger, log_path("job-1"), {"values": []})[0] == 401
+        assert relay.finish(5.0)
+    assert server.history == {}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"values": {}},
+        {"values": [3]},
+        {"values": [{"name": "a", "value": [3]}]},
+        {"values": [{"name": "a", "value": 3}]},
+        {"values": [{"name": "", "columns": {}, "value": [{"data": {"x": "y"}}]}]},
+    ],
+)
+def test_a_body_of_another_form_is_refused(body: dict[str, Any]) -> None:
+    with pytest.raises(Invalid):
+        sdk_v1_records.logged("job-1", body)

@@ -1,0 +1,191 @@
+"""Events and orders against a server that forgets, goes away and gives orders."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torchyard.worker.server.connection import Link
+from torchyard.worker.server.control import OVER, Orders
+from torchyard.worker.server.events import Events, now_text
+from worker.stub_server import StubServer, running
+
+# A worker keeps a connection a thread until it ends, and so do the threads here.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
+
+@pytest.fixture
+def server() -> Iterator[StubServer]:
+    with running() as made:
+        yield made
+
+
+def _events(server: StubServer, folder: Path, orders: Orders, heartbeat_s: float = 5.0) -> Events:
+    link = Link(server.url, "token", "attempt")
+    events = Events(link, 0, folder, orders, heartbeat_s)
+    events.start()
+    return events
+
+
+def test_many_events_arrive_in_order_once(server: StubServer, tmp_path: Path) -> None:
+    events = _events(server, tmp_path, Orders())
+    for number in range(450):
+        events.post("notice", message=str(number))
+    assert events.deliver()
+    messages = [event["body"]["message"] for event in server.events[0]]
+    assert messages == [str(number) for number in range(450)]
+    assert len((tmp_path / "events.jsonl").read_text().splitlines()) == 450
+    events.close()
+
+
+@pytest.mark.parametrize("torn", [b'{"seq": 1, "ki', b"\0" * 40 + b"\n", b"\0\n{}\n", b"[]\n"])
+def test_an_heir_goes_on_behind_what_is_whole(
+    server: StubServer, tmp_path: Path, torn: bytes
+) -> None:
+    first = {"seq": 0, "at": now_text(), "kind": "node_started", "body": {}}
+    whole = json.dumps(first).encode() + b"\n"
+    (tmp_path / "events.jsonl").write_bytes(whole + torn)
+    events = _events(server, tmp_path, Orders())
+    events.post("node_exited", exit_code=1)
+    assert events.deliver()
+    assert [event["seq"] for event in server.events[0]] == [0, 1]
+    events.close()
+    assert (tmp_path / "events.jsonl").read_bytes().startswith(whole + b'{"seq": 1')
+
+
+def test_what_a_server_lost_is_sent_again(server: StubServer, tmp_path: Path) -> None:
+    events = _events(server, tmp_path, Orders())
+    for number in range(3):
+        events.post("notice", message=str(number))
+    events.deliver()
+    del server.events[0][1:]
+    events.post("notice", message="3")
+    server.wait_until(lambda: len(server.events[0]) == 4)
+    assert [event["seq"] for event in server.events[0]] == [0, 1, 2, 3]
+    events.close()
+
+
+def test_silence_is_filled_with_heartbeats(server: StubServer, tmp_path: Path) -> None:
+    events = _events(server, tmp_path, Orders(), heartbeat_s=0.05)
+    server.wait_until(lambda: server.heartbeats.get(0, 0) >= 3)
+    events.close()
+
+
+def test_the_first_reason_to_stop_stays_but_for_the_end(server: StubServer) -> None:
+    orders = Orders()
+    orders.listen_to_server(Link(server.url, "token", "attempt"), 0)
+    assert not orders.stopped
+    server.say_stop("cancel")
+    server.wait_until(lambda: orders.stopped)
+    orders.stop("failed")
+    assert orders.reason == "cancel"
+    orders.stop(OVER)
+    assert orders.over
+
+
+def test_waiting_ends_when_woken() -> None:
+    orders = Orders()
+    orders.wake()
+    orders.wait(30.0)
+    orders.wait(0.001)
+
+
+def test_an_attempt_that_is_over_ends_the_delivery(server: StubServer, tmp_path: Path) -> None:
+    server.over = True
+    orders = Orders()
+    events = _events(server, tmp_path, orders)
+    events.post("notice", message="x")
+    assert not events.deliver()
+    assert orders.over
+    events.close()
+
+
+def test_times_are_utc_with_microseconds() -> None:
+    text = now_text()
+    assert len(text) == len("2026-01-01T00:00:00.000000Z")
+    assert text.endswith("Z")
+
+
+def _refuses(server: StubServer, is_bad: Callable[[dict[str, Any]], bool]) -> None:
+    """Refuse every report that holds an event which is bad, as the real server does: 400."""
+    real = server.answer
+
+    def answer(method: str, path: str, query: dict[str, str], body: bytes) -> Any:
+        if path.startswith("/report") and any(map(is_bad, json.loads(body)["events"])):
+            return 400, {"error": {"code": "invalid_input", "message": "no event", "hint": ""}}
+        return real(method, path, query, body)
+
+    server.answer = answer  # type: ignore[method-assign]
+
+
+def test_an_event_that_is_refused_is_shortened_and_the_loss_told(
+    server: StubServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _refuses(server, lambda event: len(json.dumps(event)) > 5_000)
+    events = _events(server, tmp_path, Orders())
+    for number in range(30):
+        events.post("notice", message=str(number))
+    error = {"code": "rank_failed", "message": "m" * 9_000, "details": {"lines": ["l"] * 9_000}}
+    events.post("node_exited", exit_code=3, error=error)
+    events.post("notice", message="after")
+    assert events.deliver()
+    events.close()
+    told = server.events[0]
+    assert [event["seq"] for event in told] == list(range(33))
+    assert [event["body"]["message"] for event in told[:30]] == [str(n) for n in range(30)]
+    assert told[30]["kind"] == "node_exited"
+    assert told[30]["body"]["exit_code"] == 3
+    assert told[30]["body"]["error"] == {
+        "code": "rank_failed",
+        "message": "m" * 200,
+        "details": {},
+    }
+    lost = {told[31]["body"]["message"], told[32]["body"]["message"]} - {"after"}
+    assert "a report of node 0 was refused and is lost in part: `node_exited`, 400" in lost.pop()
+    assert "lost in part" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 422])
+def test_a_server_that_takes_nothing_keeps_nobody_waiting(
+    server: StubServer, tmp_path: Path, capfd: pytest.CaptureFixture[str], status: int
+) -> None:
+    server.refuse = lambda method, path: (status, {}) if path.startswith("/report") else None
+    link = Link(server.url, "token", "attempt")
+    events = Events(link, 0, tmp_path, Orders(), 0.05, patience_s=0.5)
+    events.start()
+    events.post("node_exited", exit_code=0)
+    assert not events.deliver()
+    events.close()
+    assert "events given up: the server refuses them" in capfd.readouterr().err
+
+
+def test_a_refusal_that_passes_loses_nothing(server: StubServer, tmp_path: Path) -> None:
+    """A proxy says 404 for a moment; what was shortened meanwhile is whole on disk."""
+    bad = [True]
+    _refuses(server, lambda event: bad[0])
+    events = _events(server, tmp_path, Orders(), heartbeat_s=0.05)
+    events.post("node_exited", exit_code=7)
+    server.wait_until(lambda: server.heartbeats.get(0, 0) >= 0)
+    bad[0] = False
+    assert events.deliver()
+    events.close()
+    assert server.find("node_exited") == {"exit_code": 7}
+
+
+def test_a_server_that_is_away_is_waited_for_however_long(
+    server: StubServer, tmp_path: Path
+) -> None:
+    """Other than refusals: nobody answers, for longer than refusals are borne."""
+    server.stop()
+    link = Link(server.url, "token", "attempt")
+    events = Events(link, 0, tmp_path, Orders(), 0.05, patience_s=0.0)
+    events.start()
+    events.post("node_exited", exit_code=0)
+    threading.Timer(0.5, server.start).start()
+    assert events.deliver()
+    events.close()

@@ -1,0 +1,230 @@
+"""Read-only mounts as a rank sees them: as root, as an ordinary user, and where none may be."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from ordinary_user import as_an_ordinary_user
+from torchyard.executors.bundle import worker_zip
+from torchyard.shared.failures import Failure
+from torchyard.shared.plan import InputPlan
+from torchyard.worker.files import inputs
+from torchyard.worker.files.blobs import Blobs
+from torchyard.worker.server.connection import Link
+from torchyard.worker.system import mounts
+from torchyard.worker.system.mounts import Mount
+from worker.bench import Bench
+
+# Every way that a script might change what it was given.
+_TRY = """
+fails() { if "$@" 2>/dev/null; then echo "could: $*"; exit 9; fi; }
+fails touch {0}/new; fails rm {0}/a.txt; fails chmod u+w {0}/a.txt; fails mv {0}/a.txt {0}/b.txt
+fails sh -c 'echo x >> {0}/a.txt'; fails sh -c 'echo x > {0}/sub/b.txt'
+fails mount -o remount,rw {0}; fails umount {0}
+fails unshare -Ur mount -o remount,rw,bind {0}
+fails unshare -Ur umount {0}
+cat {0}/a.txt
+"""
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "a.txt").write_text("a\n")
+    (folder / "sub" / "b.txt").write_text("b\n")
+    return folder
+
+
+def _allowed(tmp_path: Path) -> None:
+    why_not = mounts.why_not([Mount(str(tmp_path), str(tmp_path))])
+    if why_not:
+        pytest.skip(f"this machine allows no mounts: {why_not}")
+
+
+def _placed(source: Path, folder: Path, **plan: str) -> inputs.Placed:
+    folder.mkdir()
+    given = InputPlan(**{"kind": "uri_folder", "source": str(source), **plan})
+    blobs = Blobs(Link("http://127.0.0.1:1", "", "a"), "", lambda: False)
+    return inputs.place({"data": given}, folder, blobs)
+
+
+def _run(placed: inputs.Placed, script: str) -> subprocess.CompletedProcess[str]:
+    words = mounts.command(placed.mounts, ["/bin/sh", "-c", script])
+    return subprocess.run(words, capture_output=True, text=True, timeout=20)
+
+
+def test_a_read_only_mount_refuses_every_write(tmp_path: Path, data: Path) -> None:
+    _allowed(tmp_path)
+    placed = _placed(data, tmp_path / "inputs")
+    assert not placed.notices
+    done = _run(placed, _TRY.replace("{0}", placed.values["data"]))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "a\n", "")
+    assert sorted(os.listdir(data)) == ["a.txt", "sub"]
+    assert os.listdir(placed.values["data"]) == []  # seen by the rank alone
+
+
+def test_one_file_is_mounted_under_its_name(tmp_path: Path, data: Path) -> None:
+    _allowed(tmp_path)
+    placed = _placed(data / "a.txt", tmp_path / "inputs", kind="uri_file")
+    file = placed.values["data"]
+    assert file.endswith("/data/a.txt")
+    done = _run(placed, f"cat {file}; echo x >> {file}")
+    assert done.stdout == "a\n"
+    assert done.returncode != 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user has no right to lose")
+def test_where_root_may_not_mount_only_what_was_promised_is_missed(tmp_path: Path) -> None:
+    def drop() -> None:
+        ctypes.CDLL(None).prctl(24, 21, 0, 0, 0)  # CAP_SYS_ADMIN, as in most containers
+
+    for for_good, said, code in ((False, "ran\n", 0), (True, "", 126)):
+        mount = Mount(str(tmp_path), str(tmp_path), for_good=for_good)
+        words = mounts.command([mount], ["/bin/sh", "-c", "echo ran"])
+        done = subprocess.run(words, preexec_fn=drop, capture_output=True, text=True)
+        assert (done.stdout, done.returncode) == (said, code), done.stderr
+
+
+def test_the_same_as_an_ordinary_user() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("the other tests ran as an ordinary user")
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        source, target = Path(folder, "data"), Path(folder, "seen")
+        (source / "sub").mkdir(parents=True)
+        (source / "a.txt").write_text("a\n")
+        (source / "sub" / "b.txt").write_text("b\n")
+        target.mkdir()
+        for path in (source, source / "sub", source / "a.txt", source / "sub" / "b.txt", target):
+            shutil.chown(path, "nobody")
+        words = mounts.command([Mount(str(source), str(target))], ["/bin/sh", "-c", "true"])
+        words[0] = _python_of_nobody()
+        # The sources may be closed to that user; the zip is what really runs.
+        words[5] = shutil.copy(worker_zip(Path(folder)), Path(folder, "worker.pyz"))
+        words[-1] = _TRY.replace("{0}", str(target)) + "id -un\n"
+        done = _as_nobody(words)
+        assert done.stdout.split() == ["a", "nobody"], done.stdout + done.stderr
+        writes = _as_nobody(["/bin/sh", "-c", f"echo more >> {source}/a.txt"])
+        assert writes.returncode == 0, "the folder itself is that user's own"
+
+
+def _as_nobody(words: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        words, user="nobody", group="nogroup", extra_groups=[], cwd="/",
+        capture_output=True, text=True, timeout=20,
+    )  # fmt: skip
+
+
+def _python_of_nobody() -> str:
+    for program in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
+        try:
+            if _as_nobody([program, "-c", "import ctypes"]).returncode == 0:
+                return program
+        except OSError:
+            continue
+    pytest.skip("user `nobody` has no Python on this machine")
+
+
+def test_a_download_can_be_changed_and_changes_nothing_else(tmp_path: Path, data: Path) -> None:
+    os.chmod(data / "a.txt", 0o444)
+    placed = _placed(data, tmp_path / "inputs", mode="download")
+    assert not placed.mounts
+    done = _run(placed, f"cd {placed.values['data']} && echo x >> a.txt && touch sub/new")
+    assert done.returncode == 0, done.stderr
+    assert (data / "a.txt").read_text() == "a\n"
+    assert sorted(os.listdir(data / "sub")) == ["b.txt"]
+
+
+def test_a_copy_has_what_a_mount_shows(tmp_path: Path, data: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "c.txt").write_text("c\n")
+    (data / "empty").mkdir()
+    (data / "sub" / "up").symlink_to(data)
+    (data / "far").symlink_to(elsewhere)
+    (data / "near").symlink_to("sub/b.txt")
+    (data / "gone").symlink_to("nothing")
+    os.mkfifo(data / "pipe")
+    placed = _placed(data, tmp_path / "inputs", mode="download")
+    here = Path(placed.values["data"])
+    found = sorted(str(path.relative_to(here)) for path in here.rglob("*"))
+    assert found == ["a.txt", "empty", "far", "far/c.txt", "near", "sub", "sub/b.txt"]
+    assert not any(path.is_symlink() for path in here.rglob("*"))
+
+
+def test_an_input_that_can_not_be_read_is_told_by_its_name() -> None:
+    with as_an_ordinary_user() as folder:
+        closed = folder / "data"
+        closed.mkdir()
+        (closed / "x").write_text("x")
+        os.chmod(closed / "x", 0)
+        with pytest.raises(Failure, match=r"input `data` can't be read: .*/x`: Permission denied"):
+            _placed(closed, folder / "inputs", mode="download")
+
+
+def test_without_namespaces_there_is_a_copy_and_a_notice(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mounts, "why_not", lambda mounts: "unshare: Operation not permitted")
+    placed = _placed(data, tmp_path / "inputs")
+    assert placed.mounts == ()
+    assert "unshare: Operation not permitted" in placed.notices[0]
+    here = Path(placed.values["data"])
+    assert (here / "sub" / "b.txt").read_text() == "b\n"
+    assert (here / "a.txt").stat().st_mode & 0o777 == 0o444
+    assert here.stat().st_mode & 0o777 == 0o555
+    for folder in (here, here / "sub"):
+        os.chmod(folder, 0o755)
+
+
+def test_what_cannot_be_mounted_is_said(tmp_path: Path) -> None:
+    said = mounts.why_not([Mount(str(tmp_path / "none"), str(tmp_path))])
+    assert said
+
+
+def test_ranks_keep_pid_session_and_signals(bench: Bench, tmp_path: Path, data: Path) -> None:
+    _allowed(tmp_path)
+    given = {"data": InputPlan("uri_folder", source=str(data))}
+    script = (
+        "echo $$ $(ps -o sid= -p $$); grep SigIgn /proc/self/status; "
+        "cat ${{inputs.data}}/a.txt; touch ${{inputs.data}}/new 2>/dev/null || echo refused"
+    )
+    plan = bench.plan(script, inputs=given)
+    bench.run(plan)
+    pid = bench.server.find("ranks_started")["ranks"][0]["pid"]
+    log = bench.server.logs["user_logs/std_log.txt"].decode().split("\n")
+    assert log[0].split() == [str(pid), str(pid)]
+    assert int(log[1].split()[1], 16) & 0x7FFFFFFF == 0  # beyond stand signals of libc itself
+    assert log[2:4] == ["a", "refused"]
+    assert bench.exit()["error"] is None
+
+
+def test_a_node_elsewhere_gets_its_inputs_over_http(bench: Bench) -> None:
+    bench.server.inputs = {"data": {"a b.txt": b"1\n", "deep/c": b"2\n"}, "one": {"x.csv": b"3\n"}}
+    given = {
+        "data": InputPlan("uri_folder", source="/not/here"),
+        "one": InputPlan("uri_file", source="/not/here/x.csv", mode="download"),
+    }
+    script = (
+        "cat '${{inputs.data}}/a b.txt' ${{inputs.data}}/deep/c; echo 4 >> ${{inputs.one}}; "
+        "cat ${{inputs.one}}; touch ${{inputs.data}}/new 2>/dev/null || echo refused"
+    )
+    bench.run(bench.plan(script, inputs=given, blobs=""))
+    assert bench.exit()["error"] is None
+    log = bench.server.logs["user_logs/std_log.txt"].decode()
+    assert log == "1\n2\n3\n4\nrefused\n"
+
+
+def test_an_input_that_the_server_lacks_ends_the_node(bench: Bench) -> None:
+    given = {"data": InputPlan("uri_folder", source="/not/here")}
+    bench.run(bench.plan("true", inputs=given, blobs=""))
+    assert bench.exit()["error"]["code"] == "input_missing"
