@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import torchyard.server  # noqa: F401  (every room's tables)
+from base.schema_dump import describe, rows
 from postgres_server import NewDatabase, PostgresServer
 from torchyard.base import home_database, postgres
 from torchyard.base.db import SCHEMA_VERSION
@@ -125,6 +126,33 @@ def test_a_newer_schema_is_refused(home: Path, new_database: NewDatabase) -> Non
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0999'")
     made.close()
     assert f"knows `{SCHEMA_VERSION}`" in refused(home)
+
+
+@pytest.mark.parametrize("version", ["0001", "0015"])
+def test_a_home_of_a_development_version_is_refused(
+    home: Path, new_database: NewDatabase, version: str
+) -> None:
+    # The schema of 0015 is the one that 0.1.0 starts with.
+    url = read_url(new_database(home.parent))
+    old = open_for(home, url)
+    with old.write() as connection:
+        connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{version}'")
+    with old.read() as connection:
+        before = describe(connection), rows(connection)
+    old.close()
+
+    message = refused(home)
+    assert f"error: the database `{postgres.shown(url)}` was made by a development" in message
+    assert f"before 0.1.0 (schema `{version}`)" in message
+    assert "hint: open it with the version that made it, or start fresh: set TORCHYARD" in message
+
+    unchanged = home_database.connect(url)
+    with pytest.raises(Conflict) as caught:
+        unchanged.upgrade()
+    assert caught.value.code == "development_schema"
+    with unchanged.read() as connection:
+        assert (describe(connection), rows(connection)) == before
+    unchanged.close()
 
 
 @pytest.mark.postgres

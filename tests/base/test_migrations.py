@@ -1,7 +1,13 @@
-"""From every schema there has been to today's, with rows in every table, on both databases."""
+"""From every schema there has been to the next one, with rows in every table, on both databases.
+
+The newest schema has no successor yet, so that `next_migration.py` stands in for it.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +16,8 @@ import pytest
 import sqlalchemy as sa
 
 import torchyard.server  # noqa: F401  (every room's tables)
+from base import next_migration
+from base.schema_dump import Schema, describe, rows
 from jobs import rooms
 from jobs.rooms import Worker, attempt_of
 from postgres_server import NewDatabase, PostgresServer
@@ -22,10 +30,14 @@ from torchyard.jobs.history.metric_blocks import Point, pack
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.types import Status
 
-FIRST = "0001"
-VERSIONS = sorted(file.name[:4] for file in (Path(run.__file__).parent / "versions").glob("0*.py"))
-# Never released, and slower than they are worth in every run.
-BETWEEN = [pytest.param(version, marks=pytest.mark.slow) for version in VERSIONS[1:]]
+MIGRATIONS = Path(run.__file__).parent
+# Every migration that was ever committed. A change of the schema is a new file and a new line.
+RELEASED = {
+    "0100_first_schema.py": "b4a0f96ef24f197b34255fb270429a8a570e92006fab6a3010c79ab7f16505fe",
+}
+VERSIONS = sorted(name[:4] for name in RELEASED)
+FIRST = VERSIONS[0]
+NEXT = next_migration.revision
 ROWS = 3
 
 # Where a made-up value would be none that torchyard could have written.
@@ -44,6 +56,24 @@ def old(new_empty_database: NewDatabase, tmp_path: Path) -> Iterator[Database]:
     db = Database(new_empty_database(tmp_path))
     yield db
     db.close()
+
+
+@pytest.fixture
+def migrations(tmp_path: Path) -> Path:
+    """torchyard's migrations and one more."""
+    folder = tmp_path / "migrations"
+    shutil.copytree(MIGRATIONS, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(str(next_migration.__file__), folder / "versions" / f"{NEXT}_next.py")
+    return folder
+
+
+def test_a_released_migration_never_changes() -> None:
+    hashes = {
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in (MIGRATIONS / "versions").glob("*.py")
+    }
+    assert hashes == RELEASED
+    assert VERSIONS[-1] == SCHEMA_VERSION
 
 
 def bring_to(db: Database, version: str) -> sa.MetaData:
@@ -84,7 +114,7 @@ def made_up(column: sa.Column[Any], number: int) -> Any:
 
 def filled(db: Database, tables: sa.MetaData) -> dict[str, list[dict[str, Any]]]:
     """Rows put into every table."""
-    rows = {
+    made = {
         table.name: [
             {column.name: made_up(column, number) for column in table.columns}
             for number in range(1, ROWS + 1)
@@ -93,17 +123,18 @@ def filled(db: Database, tables: sa.MetaData) -> dict[str, list[dict[str, Any]]]
     }
     with db.write() as connection:
         for table in tables.sorted_tables:
-            connection.execute(table.insert(), rows[table.name])
-    return rows
+            connection.execute(table.insert(), made[table.name])
+    return made
 
 
-@pytest.mark.parametrize("version", [FIRST, *BETWEEN])
-def test_rows_of_every_schema_come_along(old: Database, version: str) -> None:
-    rows = filled(old, bring_to(old, version))
-    old.upgrade()
+@pytest.mark.parametrize("version", VERSIONS)
+def test_rows_of_every_schema_come_along(old: Database, migrations: Path, version: str) -> None:
+    expected_rows = filled(old, bring_to(old, version))
+    old.upgrade(NEXT, migrations)
+    assert old.schema_version() == NEXT
     today = tables_of(old)
     with old.read() as connection:
-        for name, expected in rows.items():
+        for name, expected in expected_rows.items():
             table = today.tables[name]
             found = [
                 {column: row._mapping[column] for column in expected[0]}
@@ -114,11 +145,21 @@ def test_rows_of_every_schema_come_along(old: Database, version: str) -> None:
             ), name
 
 
+def test_a_migration_moves_rows(old: Database, migrations: Path) -> None:
+    filled(old, bring_to(old, FIRST))
+    old.upgrade(NEXT, migrations)
+    with old.read() as connection:
+        notes = connection.execute(sa.text("SELECT * FROM job_notes ORDER BY job_id")).all()
+        cost_centers = connection.execute(sa.text("SELECT cost_center FROM jobs")).scalars().all()
+    assert notes == [(number, f"display_name {number} ☃") for number in range(1, ROWS + 1)]
+    assert cost_centers == [""] * ROWS
+
+
 def test_the_rooms_read_what_the_first_schema_held(
-    old: Database, clock: FakeClock, tmp_path: Path
+    old: Database, migrations: Path, clock: FakeClock, tmp_path: Path
 ) -> None:
     filled(old, bring_to(old, FIRST))
-    old.upgrade()
+    old.upgrade(NEXT, migrations)
     room = rooms.make(tmp_path / "home", old, clock)
     jobs = actions.list_in(room, "workspace 1 ☃")
     assert [job.name for job in jobs] == ["name 1 ☃"]
@@ -129,51 +170,77 @@ def test_the_rooms_read_what_the_first_schema_held(
     assert len(actions.events(room, job)) == 1
 
 
-@pytest.mark.parametrize("version", [FIRST, *BETWEEN[:-1]])
-def test_schemas_only_grow(old: Database, version: str) -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_schemas_only_grow(old: Database, migrations: Path, version: str) -> None:
     """What an older server wrote has its place, and what it did not know of has a value."""
-    before = bring_to(old, version)
-    old.upgrade()
+    bring_to(old, version)
+    before = schema_of(old)
+    old.upgrade(NEXT, migrations)
+    after = schema_of(old)
+    for table, about in before.items():
+        for kind in ("columns", "collations", "constraints", "foreign_keys", "indexes"):
+            assert about.get(kind, {}).items() <= after[table].get(kind, {}).items(), table
     today = tables_of(old)
-    for name, table in before.tables.items():
-        now = today.tables[name].columns
-        assert set(now.keys()) >= set(table.columns.keys()), name
-        for column in now:
-            if column.name not in table.columns:
-                assert column.nullable or column.server_default is not None, f"{name}.{column.name}"
+    for table in before.keys() - {"alembic_version"}:
+        for column in today.tables[table].columns:
+            if column.name not in before[table]["columns"]:
+                assert column.nullable or column.server_default is not None, f"{table}.{column}"
 
 
-def test_an_upgrade_that_fails_changes_nothing(
-    old: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tables = bring_to(old, FIRST)
-    rows = filled(old, tables)
-    monkeypatch.setattr("torchyard.base.db.SCHEMA_VERSION", "0999")
-    with pytest.raises(Exception, match="0999"):
-        old.upgrade()
-    assert old.schema_version() == FIRST
-    monkeypatch.undo()
-    old.upgrade()
-    assert old.schema_version() == SCHEMA_VERSION and rows
+def schema_of(db: Database) -> Schema:
+    with db.read() as connection:
+        return describe(connection)
+
+
+def test_an_upgrade_that_fails_changes_nothing(old: Database, migrations: Path) -> None:
+    filled(old, bring_to(old, FIRST))
+    with old.read() as connection:
+        before = describe(connection), rows(connection)
+    step = migrations / "versions" / f"{NEXT}_next.py"
+    working = step.read_text()
+    step.write_text(f'{working}    raise RuntimeError("broken step")\n')
+    with pytest.raises(RuntimeError, match="broken step"):
+        old.upgrade(NEXT, migrations)
+    with old.read() as connection:
+        assert (describe(connection), rows(connection)) == before
+    step.write_text(working)
+    old.upgrade(NEXT, migrations)
+    assert old.schema_version() == NEXT
 
 
 @pytest.mark.postgres
-def test_texts_sort_as_in_sqlite(postgres: PostgresServer) -> None:
+@pytest.mark.parametrize("version", [SCHEMA_VERSION, NEXT])
+def test_texts_sort_as_in_sqlite(postgres: PostgresServer, migrations: Path, version: str) -> None:
     """Every column of text has the order of its characters; a migration may forget that."""
     db = Database(postgres.new_database("template_torchyard"))
+    db.upgrade(version, migrations)
     query = sa.text(
         "SELECT c.relname, a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid "
         "WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND a.attnum > 0 "
-        "AND a.attcollation NOT IN (0, 'pg_catalog.\"C\"'::regcollation) "
-        "AND c.relname <> 'alembic_version'"
+        "AND a.attcollation NOT IN (0, 'pg_catalog.\"C\"'::regcollation)"
     )
     with db.read() as connection:
         assert connection.execute(query).all() == []
     db.close()
 
 
+def number_on(connection: sa.Connection, tables: sa.MetaData) -> None:
+    """PostgreSQL does not count the rows that were copied with their numbers."""
+    for table in tables.sorted_tables:
+        for column in table.primary_key:
+            if column.server_default is not None:
+                connection.exec_driver_sql(
+                    f"SELECT setval(pg_get_serial_sequence('{table.name}', '{column.name}'), "
+                    f"COALESCE(MAX({column.name}), 0) + 1, false) FROM {table.name}"
+                )
+
+
 def test_a_job_runs_on_over_an_upgrade(
-    old: Database, clock: FakeClock, tmp_path: Path, new_database: NewDatabase
+    old: Database,
+    migrations: Path,
+    clock: FakeClock,
+    tmp_path: Path,
+    new_database: NewDatabase,
 ) -> None:
     """The old server is stopped while a worker runs; the new one brings the schema forward."""
     # A running job as an old server wrote it: the rows of today's, less what has come since.
@@ -195,12 +262,13 @@ def test_a_job_runs_on_over_an_upgrade(
         for table in old_tables.sorted_tables:
             there = tables_of(new).tables[table.name]
             columns = [there.c[column.name] for column in table.columns]
-            rows = [dict(row._mapping) for row in source.execute(sa.select(*columns))]
-            if rows:
-                target.execute(table.insert(), rows)
+            copied = [dict(row._mapping) for row in source.execute(sa.select(*columns))]
+            if copied:
+                target.execute(table.insert(), copied)
+        number_on(target, old_tables)
     new.close()
 
-    old.upgrade()
+    old.upgrade(NEXT, migrations)
     later = rooms.make(tmp_path / "home", old, clock)
     Scheduler(later, executor, "http://127.0.0.1:1").look()
     assert rooms.again(later, job).status is Status.RUNNING
@@ -218,25 +286,28 @@ def test_a_job_runs_on_over_an_upgrade(
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
 
 
-def test_two_servers_upgrade_at_once(new_empty_database: NewDatabase, tmp_path: Path) -> None:
-    import threading
-
+@pytest.mark.parametrize("version", [None, FIRST])
+def test_two_servers_upgrade_at_once(
+    new_empty_database: NewDatabase, migrations: Path, tmp_path: Path, version: str | None
+) -> None:
     url = new_empty_database(tmp_path)
-    made = [Database(url) for _ in range(3)]
+    databases = [Database(url) for _ in range(3)]
+    if version is not None:
+        bring_to(databases[0], version)
     failed: list[Exception] = []
 
     def upgrade(db: Database) -> None:
         try:
-            db.upgrade()
+            db.upgrade(NEXT, migrations)
         except Exception as error:
             failed.append(error)
 
-    threads = [threading.Thread(target=upgrade, args=(db,)) for db in made]
+    threads = [threading.Thread(target=upgrade, args=(db,)) for db in databases]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert failed == []
-    assert {db.schema_version() for db in made} == {SCHEMA_VERSION}
-    for db in made:
+    assert {db.schema_version() for db in databases} == {NEXT}
+    for db in databases:
         db.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 from test_models import register, snapshot
 
 from jobs import rooms
@@ -165,37 +164,3 @@ def test_what_a_job_measures_of_a_model_goes_with_the_job(room: Room) -> None:
     assert logged.of_runs(room.db, WORKSPACE, [job.name]) == {}
     with pytest.raises(NotFound):
         logged.get(room.db, WORKSPACE, made.id)
-
-
-def test_models_of_the_first_release_get_their_names(tmp_path: Path) -> None:
-    from alembic import command
-    from alembic.config import Config
-
-    from torchyard.base.migrations import run
-
-    db = Database(f"sqlite:///{tmp_path / 'old.db'}")
-    with db.write() as connection:
-        config = Config()
-        config.set_main_option("script_location", str(Path(run.__file__).parent))
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
-        for version, created_at in ((1, 5_000_000), (3, 4_000_000)):
-            connection.execute(
-                sa.text(
-                    "INSERT INTO models (workspace, name, version, type, source, folder, job, "
-                    "created_at, owner, description, tags, properties, files, single, archived) "
-                    "VALUES ('default', 'm', :version, 'custom_model', 's', 'f', '', :created_at, "
-                    "'ada', '', '{}', '{}', '[]', 0, 0)"
-                ),
-                {"version": version, "created_at": created_at},
-            )
-    db.upgrade()
-    found = registry.whole(db, "default", "m")
-    assert (found.registered.last_version, found.registered.aliases) == (3, {})
-    assert (found.registered.created_at, found.versions[0].version) == (
-        found.versions[1].created_at, 1,
-    )  # fmt: skip
-    assert [(one.run_link, one.model_id, one.updated_at) for one in found.versions] == [
-        ("", "", None), ("", "", None),
-    ]  # fmt: skip
-    db.close()

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import BigInteger, Connection, Engine, MetaData, Table, create_engine, event, text
@@ -26,7 +27,9 @@ from sqlalchemy.types import TypeDecorator
 from torchyard.base import postgres
 from torchyard.base.errors import Conflict, InvalidInput
 
-SCHEMA_VERSION = "0015"
+SCHEMA_VERSION = "0100"
+# Development versions before 0.1.0 numbered their schemas 0001 to 0015.
+_FIRST_VERSION = "0100"
 
 metadata = MetaData(
     naming_convention={
@@ -131,27 +134,49 @@ class Database:
             for act in after:
                 act()
 
-    def upgrade(self) -> None:
-        """Bring the schema to `SCHEMA_VERSION`; Alembic is imported only when it is behind.
+    def upgrade(self, target: str = SCHEMA_VERSION, migrations: Path | None = None) -> None:
+        """Bring the schema to `target`; Alembic is imported only when it is behind.
+
+        Args:
+            migrations: a folder with `env.py` and `versions/`; None is torchyard's own.
 
         Raises:
-            Conflict: the schema is newer than this torchyard.
+            Conflict: the schema is newer than this torchyard, or from before 0.1.0.
         """
         version = self.schema_version()
-        if version == SCHEMA_VERSION:
+        if version == target:
             return
         refuse_newer(version)
         from torchyard.base.migrations import run
 
         with self.write() as connection:
             # Another server may have done it while this one waited.
-            if _version(connection) != SCHEMA_VERSION:
-                run.upgrade(connection, SCHEMA_VERSION)
+            if self._version(connection) != target:
+                run.upgrade(connection, target, migrations)
 
     def schema_version(self) -> str | None:
-        """None when the database is empty."""
+        """None when the database is empty.
+
+        Raises:
+            Conflict: a development version before 0.1.0 made the schema.
+        """
         with self.read() as connection:
-            return _version(connection)
+            return self._version(connection)
+
+    def _version(self, connection: Connection) -> str | None:
+        if not connection.dialect.has_table(connection, "alembic_version"):
+            return None
+        query = text("SELECT version_num FROM alembic_version")
+        version: str | None = connection.execute(query).scalar()
+        if version is not None and version < _FIRST_VERSION:
+            raise Conflict(
+                f"the database `{postgres.shown(self.url)}` was made by a development version of "
+                f"torchyard before 0.1.0 (schema `{version}`)",
+                "open it with the version that made it, or start fresh: set TORCHYARD_HOME to a "
+                "new folder, and `--database` to an empty database if you use it",
+                code="development_schema",
+            )
+        return version
 
     def close(self) -> None:
         self._engine.dispose()
@@ -168,13 +193,6 @@ def refuse_newer(version: str | None) -> None:
             "run the torchyard that wrote it, or a later one",
             code="newer_schema",
         )
-
-
-def _version(connection: Connection) -> str | None:
-    if not connection.dialect.has_table(connection, "alembic_version"):
-        return None
-    found: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-    return found
 
 
 @contextmanager

@@ -112,7 +112,7 @@ def open_for(home: Path, url: URL, shared: bool = False) -> Database:
     Raises:
         InvalidInput: it can't be reached or used, in the words of the database.
         Conflict: it belongs to another home, or the home to another database, or its schema is
-            newer than this torchyard.
+            newer than this torchyard or from before 0.1.0.
     """
     db = connect(url, shared)
     try:

@@ -20,15 +20,19 @@ _TEXTS = text("""
     FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
     WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND a.attnum > 0
         AND NOT a.attisdropped AND a.atttypid IN ('text'::regtype, 'varchar'::regtype)
-        AND a.attcollation <> 'pg_catalog."C"'::regcollation AND c.relname <> 'alembic_version'
+        AND a.attcollation <> 'pg_catalog."C"'::regcollation
     ORDER BY c.relname, a.attname
 """)
 
 
-def upgrade(connection: Connection, version: str) -> None:
-    """Run every step up to `version` in the transaction of `connection`."""
+def upgrade(connection: Connection, version: str, migrations: Path | None = None) -> None:
+    """Run every step up to `version` in the transaction of `connection`.
+
+    Args:
+        migrations: a folder with `env.py` and `versions/`; None is this one.
+    """
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent))
+    config.set_main_option("script_location", str(migrations or Path(__file__).parent))
     config.attributes["connection"] = connection
     command.upgrade(config, version)
     if connection.dialect.name == "postgresql":
