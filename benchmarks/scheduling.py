@@ -46,7 +46,7 @@ from torchyard.jobs.attempts import worker_reports
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import attempt_store, store
 from torchyard.jobs.records.types import Status as JobStatus
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.shared.plan import LaunchPlan
 
 CLUSTER = "big"
@@ -76,7 +76,7 @@ class Simulation:
     def __init__(self, seed: int = 1) -> None:
         self.started = 0
         self.ended = 0
-        self.room: Room | None = None
+        self.services: Services | None = None
         self._chance = random.Random(seed)
         self._states: dict[str, list[Any]] = {}
         self._due: list[tuple[float, int, str, int, bool]] = []
@@ -121,8 +121,8 @@ class Simulation:
                     self._states[attempt_id] = ["exited"] * nodes
 
     def _report(self, attempt_id: str, node: int, ends: bool) -> None:
-        assert self.room is not None
-        at = to_text(self.room.clock.now())
+        assert self.services is not None
+        at = to_text(self.services.clock.now())
         told: list[tuple[str, dict[str, Any]]] = [("ranks_started", {"ranks": []})]
         if ends:
             told = [("node_finalizing", {}), ("node_exited", {"exit_code": 0, "error": None})]
@@ -130,7 +130,7 @@ class Simulation:
             {"seq": number + (1 if ends else 0), "at": at, "kind": kind, "body": body}
             for number, (kind, body) in enumerate(told)
         ]
-        worker_reports.report(self.room, attempt_id, node, events)
+        worker_reports.report(self.services, attempt_id, node, events)
 
 
 def built(home: Path, database: str, url: str, nodes: int) -> tuple[apps.Parts, Simulation]:
@@ -138,15 +138,15 @@ def built(home: Path, database: str, url: str, nodes: int) -> tuple[apps.Parts, 
     simulation = Simulation()
     parts = apps.build(home, url, {}, executor=simulation, database=database)
     pretended: Any = Environments(home)
-    room = replace(parts.room, environments=pretended)
-    simulation.room = room
+    services = replace(parts.services, environments=pretended)
+    simulation.services = services
     document = {"name": CLUSTER, "max_instances": nodes}
-    computes.create(room.db, room.clock, "default", document, home=home)
-    scheduler = Scheduler(room, simulation, url)
-    return apps.Parts(**{**vars(parts), "room": room, "scheduler": scheduler}), simulation
+    computes.create(services.db, services.clock, "default", document, home=home)
+    scheduler = Scheduler(services, simulation, url)
+    return apps.Parts(**{**vars(parts), "room": services, "scheduler": scheduler}), simulation
 
 
-def fill(room: Room, count: int, sizes: Sequence[int], seed: int = 2) -> None:
+def fill(services: Services, count: int, sizes: Sequence[int], seed: int = 2) -> None:
     """Jobs that wait for nodes, as they stand in the tables once they are prepared."""
     chance = random.Random(seed)
     body = {"command": "python train.py --epochs 3", "environment": "python", "compute": CLUSTER}
@@ -154,11 +154,11 @@ def fill(room: Room, count: int, sizes: Sequence[int], seed: int = 2) -> None:
     from torchyard.jobs import actions
     from torchyard.jobs.records import names
 
-    with room.db.write() as connection:
-        experiment = actions.ensure_experiment(connection, room, "default", "Default")
+    with services.db.write() as connection:
+        experiment = actions.ensure_experiment(connection, services, "default", "Default")
         last = connection.execute(store.jobs.select().order_by(store.jobs.c.id.desc()).limit(1))
         first = (last.scalar() or 0) + 1
-        now = room.clock.now()
+        now = services.clock.now()
         rows = [
             {
                 **{"id": first + number, "workspace": "default", "name": names.generate()},
@@ -191,11 +191,11 @@ def fill(room: Room, count: int, sizes: Sequence[int], seed: int = 2) -> None:
 _SCALING = {"stage": "Scaling", "state": "start", "waited_for": ""}
 
 
-def plainly(room: Room) -> int:
+def plainly(services: Services) -> int:
     """The obvious way: every queued job is read, then sorted and looked at."""
-    now = room.clock.now()
-    with room.db.read() as connection:
-        every = shares.read(connection, machine.bounds(room))
+    now = services.clock.now()
+    with services.db.read() as connection:
+        every = shares.read(connection, machine.bounds(services))
         jobs = store.jobs_in(connection, [JobStatus.QUEUED])
         running = [every.running(one, now.timestamp()) for one in queue_store.held(connection)]
     waiting = [
@@ -221,19 +221,19 @@ def growth(jobs: int, nodes: int, new_home: Callable[[], tuple[Path, str]]) -> N
     for count in (jobs // 10, jobs):
         home, database = new_home()
         parts, simulation = built(home, database, "http://127.0.0.1:1", nodes)
-        room, scheduler = parts.room, parts.scheduler
+        services, scheduler = parts.services, parts.scheduler
         # Whoever runs has four nodes, and whoever waits needs eight: four stay free.
-        fill(room, nodes // 4 - 1, (4,))
+        fill(services, nodes // 4 - 1, (4,))
         while median_ms(scheduler.claimer.claim, 1) and simulation.started < nodes // 4 - 1:
             pass
-        fill(room, count, (8,), seed=3)
-        with room.db.write() as connection:
+        fill(services, count, (8,), seed=3)
+        with services.db.write() as connection:
             # All workers were heard of, however long it took to get here.
-            seen_at = room.clock.now() + timedelta(hours=1)
+            seen_at = services.clock.now() + timedelta(hours=1)
             connection.execute(update(attempt_store.attempt_nodes).values(seen_at=seen_at))
         rows = {
             "the queue, nobody fits (4 free, all need 8)": scheduler.claimer.claim,
-            "the same, every job read (the plain way)": partial(plainly, room),
+            "the same, every job read (the plain way)": partial(plainly, services),
             "waiting jobs' environments and inputs": scheduler.preparer.prepare,
             "workers that are gone": scheduler.watcher.watch,
             "heartbeats": scheduler._heartbeats.look,
@@ -244,7 +244,7 @@ def growth(jobs: int, nodes: int, new_home: Callable[[], tuple[Path, str]]) -> N
             table.setdefault(name, []).append(median_ms(call, tries))
         table.setdefault("one job ends, the next starts", []).append(one_by_one(parts, simulation))
         scheduler.preparer.close()
-        room.db.close()
+        services.db.close()
     for name, (small, large) in table.items():
         print(f"  {name:44}{small:10.1f}{large:10.1f}{large / small:8.1f}x")
 
@@ -254,7 +254,7 @@ def filling(jobs: int, nodes: int, new_home: Callable[[], tuple[Path, str]]) -> 
     print(f"\n{nodes} nodes are filled")
     for count in (jobs // 10, jobs):
         parts, simulation = built(*new_home(), "http://127.0.0.1:1", nodes)
-        fill(parts.room, count, SIZES)
+        fill(parts.services, count, SIZES)
         begun, before = (time.perf_counter(), time.process_time()), -1
         while simulation.started > before:
             before = simulation.started
@@ -265,14 +265,14 @@ def filling(jobs: int, nodes: int, new_home: Callable[[], tuple[Path, str]]) -> 
             f"{before / wall_s:6.0f} a second on this machine as it is"
         )
         parts.scheduler.preparer.close()
-        parts.room.db.close()
+        parts.services.db.close()
 
 
 def one_by_one(parts: apps.Parts, simulation: Simulation, tries: int = 15) -> float:
     """Jobs of eight nodes take what two of four gave back: a round that makes one decision."""
     took = []
     for number in range(tries):
-        with parts.room.db.read() as connection:
+        with parts.services.db.read() as connection:
             going = [one for one in queue_store.held(connection) if one.node_count == 4]
         for one in going[: 1 if not number else 2]:
             for node in range(4):
@@ -304,7 +304,7 @@ def serve(arguments: argparse.Namespace) -> None:
     url = f"http://127.0.0.1:{port}"
     parts, simulation = built(home, arguments.database, url, arguments.nodes)
     empty_mb = _resident_mb()
-    fill(parts.room, arguments.jobs, SIZES)
+    fill(parts.services, arguments.jobs, SIZES)
     token = _token(parts)
     started = parts.scheduler.start
     parts.scheduler.start = lambda: None  # type: ignore[method-assign]
@@ -340,8 +340,8 @@ def _resident_mb() -> float:
 def _token(parts: apps.Parts) -> str:
     from torchyard.workspaces import people
 
-    with parts.room.db.write() as connection:
-        return people.home_token(connection, "me", parts.room.clock.now())
+    with parts.services.db.write() as connection:
+        return people.home_token(connection, "me", parts.services.clock.now())
 
 
 def whole(arguments: argparse.Namespace, home: Path, database: str) -> None:

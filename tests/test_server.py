@@ -36,7 +36,7 @@ def parts(tmp_path: Path, database_url: str) -> Iterator[application.Parts]:
     )
     server.ensure_token(made, Settings(tmp_path).token_file)
     yield made
-    made.room.db.close()
+    made.services.db.close()
 
 
 @pytest.fixture
@@ -60,8 +60,8 @@ def _create(client: TestClient, **changes: Any) -> dict[str, Any]:
 
 def _prepare(parts: application.Parts) -> None:
     """Build the environment by hand and let the scheduler claim."""
-    spec = parts.room.environments.resolve("python")
-    parts.room.environments.build(spec)
+    spec = parts.services.environments.resolve("python")
+    parts.services.environments.build(spec)
 
 
 def test_nothing_but_what_is_listed_answers_without_a_token(parts: application.Parts) -> None:
@@ -85,7 +85,7 @@ def test_the_owners_token_is_only_the_owners(parts: application.Parts, tmp_path:
     assert file.stat().st_mode & 0o777 == 0o600
     server.ensure_token(parts, file)
     assert file.read_text() == before
-    with parts.room.db.read() as connection:
+    with parts.services.db.read() as connection:
         stored = connection.exec_driver_sql("SELECT * FROM tokens").all()
     assert before.strip() not in str(stored)
 
@@ -146,13 +146,13 @@ def test_a_broken_bundle_is_refused(client: TestClient, bundle: bytes) -> None:
 def test_a_job_over_http(client: TestClient, parts: application.Parts) -> None:
     _prepare(parts)
     name = _create(client, name="mine")["name"]
-    room = parts.room
+    services = parts.services
     _until(lambda: client.get(f"{JOBS}/{name}").json()["status"] == "Starting")
-    job = actions.get(room, "default", name)
-    worker = Worker(room, attempt_of(room, job))
+    job = actions.get(services, "default", name)
+    worker = Worker(services, attempt_of(services, job))
     worker.tell("ranks_started", ranks=[])
-    room.logs.append("default", name, 1, "user_logs/std_log.txt", 0, b"one\n\xfftwo\n")
-    room.logs.append("default", name, 1, "user_logs/std_log.txt", 9, b"three\n")
+    services.logs.append("default", name, 1, "user_logs/std_log.txt", 0, b"one\n\xfftwo\n")
+    services.logs.append("default", name, 1, "user_logs/std_log.txt", 9, b"three\n")
     worker.tell("rank_exited", rank=0, local_rank=0, exit_code=3, signal=None)
     worker.tell("node_finalizing")
     error = {"code": "rank_failed", "message": "rank 0 exited with code 3", "hint": "see the log"}
@@ -252,10 +252,10 @@ def _until(true: Any, timeout_s: float = 60.0) -> None:
 def test_many_small_files_come_in_one_answer(client: TestClient, parts: application.Parts) -> None:
     _prepare(parts)
     name = _create(client)["name"]
-    job = actions.get(parts.room, "default", name)
+    job = actions.get(parts.services, "default", name)
     files = {"outputs/a.txt": b"a\n", "outputs/ü b.bin": bytes(range(256)), "outputs/empty": b""}
     for path, content in files.items():
-        with artifacts.writing(parts.room, job, path) as writing:
+        with artifacts.writing(parts.services, job, path) as writing:
             writing.write(content)
     sources = [f"jobs/{name}/files/{quote(path)}" for path in files]
     answer = client.post("/v1/workspaces/default/bundle", json={"sources": sources})

@@ -51,13 +51,13 @@ _START_LIMIT_S = 60.0
 
 def ensure_token(parts: Parts, token_file: Path) -> None:
     """The owner's token in a file that only the owner reads; a lost or foreign one is replaced."""
-    room = parts.room
+    services = parts.services
     if token_file.exists() and workspaces.is_known(
-        room.db, room.clock, token_file.read_text().strip()
+        services.db, services.clock, token_file.read_text().strip()
     ):
         return
-    with room.db.write() as connection:
-        token = people.home_token(connection, getpass.getuser(), room.clock.now())
+    with services.db.write() as connection:
+        token = people.home_token(connection, getpass.getuser(), services.clock.now())
     with whole(token_file, mode=0o600) as writing:
         writing.write(token.encode() + b"\n")
 
@@ -244,7 +244,7 @@ def run(asked: Asked) -> None:
     tls = entrance.tls
     hosts = (*LOOPBACK_NAMES, entrance.host) if listeners.is_loopback(entrance.host) else ()
     app = create_app(parts, hosts, tls.way, asked.storage_domain)
-    job_variables.open_door(parts.room, environ, parts.signer, tls.standing, tls.way)
+    job_variables.open_door(parts.services, environ, parts.signer, tls.standing, tls.way)
     server = _Server(
         uvicorn.Config(
             app,
@@ -256,7 +256,7 @@ def run(asked: Asked) -> None:
         ),
         entrance.secure,
     )
-    server.signals = parts.room.signals
+    server.signals = parts.services.signals
     if entrance.own is not None:
         entrance.own.server = server
     files = ServerFiles(home)

@@ -75,7 +75,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     asked.headers["Authorization"] = "Bearer " + Settings(home).token_file.read_text().strip()
     yield asked
     asked.close()
-    made.room.db.close()
+    made.services.db.close()
 
 
 def _filled(body: Any, name: str) -> Any:

@@ -28,7 +28,7 @@ W = "/v1/workspaces/default"
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     made = make(tmp_path_factory.mktemp("home"))
     yield made
-    made.parts.room.db.close()
+    made.parts.services.db.close()
 
 
 @pytest.fixture
@@ -211,7 +211,7 @@ def _ask(client: TestClient, method: str, path: str, token: str) -> int:
 
 
 def test_workers_know_their_server_by_every_answer(client: TestClient, api: Api) -> None:
-    own = api.parts.room.server_id
+    own = api.parts.services.server_id
     for path, token in (("orders", api.worker), ("blobs/none", api.worker), ("orders", "wrong")):
         answer = client.get(
             f"/v1/attempts/{api.known['attempt_id']}/{path}",
@@ -225,40 +225,40 @@ def test_workers_know_their_server_by_every_answer(client: TestClient, api: Api)
 def test_an_attempts_token_is_good_for_it_alone_and_until_its_end(tmp_path: Path) -> None:
     api = make(tmp_path)
     client = TestClient(api.app, raise_server_exceptions=False)
-    room = api.parts.room
-    now = room.clock.now()
+    services = api.parts.services
+    now = services.clock.now()
     strangers = {"none": "", "person": api.person, "wrong": "yard_a_" + "x" * 43}
     for kind, subject in ((TokenKind.ATTEMPT, "another"), (TokenKind.RUN, "default/running")):
         strangers[kind.name] = workspaces.new_token(kind)
         identity = Identity("me", kind, "default", subject)
-        with room.db.write() as connection:
+        with services.db.write() as connection:
             workspaces.keep_token(connection, strangers[kind.name], identity, now)
     for method, path in _worker_routes(api):
         for name, token in strangers.items():
             assert _ask(client, method, path, token) == 401, (name, method, path)
         assert _ask(client, method, path, api.worker) not in (401, 403), (method, path)
     attempt_id = api.known["attempt_id"]
-    actions.cancel(room, "default", "running")
+    actions.cancel(services, "default", "running")
     error = {"code": "canceled", "message": "canceled"}
     events = [
         {"seq": 0, "at": "2026-01-01T00:00:00Z", "kind": "node_exited",
          "body": {"exit_code": 143, "error": error}},
     ]  # fmt: skip
-    worker_reports.report(room, attempt_id, 0, events)
-    assert actions.get(room, "default", "running").status.ended
+    worker_reports.report(services, attempt_id, 0, events)
+    assert actions.get(services, "default", "running").status.ended
     for method, path in _worker_routes(api):
         assert _ask(client, method, path, api.worker) == 401, (method, path)
     client.close()
-    room.db.close()
+    services.db.close()
 
 
 def test_a_runs_token_opens_its_workspace_alone(client: TestClient, api: Api) -> None:
     assert client.post("/v1/workspaces", json={"name": "vision"}).status_code == 201
     token = workspaces.new_token(TokenKind.RUN)
-    room = api.parts.room
+    services = api.parts.services
     identity = Identity("me", TokenKind.RUN, "default", "default/running")
-    with room.db.write() as connection:
-        workspaces.keep_token(connection, token, identity, room.clock.now())
+    with services.db.write() as connection:
+        workspaces.keep_token(connection, token, identity, services.clock.now())
     assert _ask(client, "GET", f"{W}/jobs/running", token) == 200
     for path, methods in api.app.openapi()["paths"].items():
         if "{workspace}" not in path:
@@ -276,7 +276,7 @@ def test_tokens_end_and_are_kept_as_hashes(tmp_path: Path, clock: FakeClock) -> 
     parts = application.build(tmp_path, "http://127.0.0.1:1", {}, clock=clock)
     client = TestClient(application.create_app(parts))
     token = workspaces.new_token(TokenKind.PERSON)
-    with parts.room.db.write() as connection:
+    with parts.services.db.write() as connection:
         until = clock.now() + timedelta(hours=1)
         workspaces.keep_token(
             connection, token, Identity("me", TokenKind.PERSON), clock.now(), until
@@ -287,7 +287,7 @@ def test_tokens_end_and_are_kept_as_hashes(tmp_path: Path, clock: FakeClock) -> 
     clock.advance(1)
     assert _ask(client, "GET", "/v1/whoami", token) == 401
     client.close()
-    parts.room.db.close()
+    parts.services.db.close()
     stored = b"".join(file.read_bytes() for file in tmp_path.glob("torchyard.db*"))
     assert token.encode() not in stored and token[7:].encode() not in stored
 
@@ -296,7 +296,7 @@ def test_wrong_tokens_are_bounded_and_harm_nobody_else(tmp_path: Path, clock: Fa
     parts = application.build(tmp_path, "http://127.0.0.1:1", {}, clock=clock)
     client = TestClient(application.create_app(parts))
     good = workspaces.new_token(TokenKind.PERSON)
-    with parts.room.db.write() as connection:
+    with parts.services.db.write() as connection:
         workspaces.keep_token(connection, good, Identity("me", TokenKind.PERSON), clock.now())
     assert _ask(client, "GET", "/v1/whoami", good) == 200
     for number in range(MOST_FAILURES):
@@ -308,7 +308,7 @@ def test_wrong_tokens_are_bounded_and_harm_nobody_else(tmp_path: Path, clock: Fa
     clock.advance(WINDOW.total_seconds())
     assert _ask(client, "GET", "/v1/whoami", "yard_p_later") == 401
     client.close()
-    parts.room.db.close()
+    parts.services.db.close()
 
 
 def test_a_file_and_a_folder_of_one_path_are_no_failure(client: TestClient, api: Api) -> None:

@@ -129,7 +129,7 @@ def ask(api: Api, method: str, target: str, content: bytes = b"") -> tuple[int, 
 
 
 @pytest.fixture(scope="module")
-def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Api, Path]]:
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Api, Path]]:
     top = tmp_path_factory.mktemp("attacked")
     (top / "outside.txt").write_text(SECRET)
     (top / "elsewhere").mkdir()
@@ -150,7 +150,7 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Api, Path]]
     model = {"name": "net", "path": "runs:/running/outputs/a.txt"}
     assert ask(api, "POST", f"{W}/models", json.dumps(model).encode())[0] == 201
     yield api, top
-    api.parts.room.db.close()
+    api.parts.services.db.close()
 
 
 def _inside(home: Path) -> set[str]:
@@ -166,8 +166,8 @@ def _inside(home: Path) -> set[str]:
         ),
     ],
 )
-def test_no_name_leads_out(names: list[str], room: tuple[Api, Path]) -> None:
-    api, top = room
+def test_no_name_leads_out(names: list[str], services: tuple[Api, Path]) -> None:
+    api, top = services
     home = top / "home"
     before, folders = tree(top, but=home), _inside(home)
     statuses: Counter[int] = Counter()
@@ -200,8 +200,8 @@ def test_no_name_leads_out(names: list[str], room: tuple[Api, Path]) -> None:
     assert sum(statuses.values()) > 80 * len(names)
 
 
-def test_listings_leave_out_what_is_no_file(room: tuple[Api, Path]) -> None:
-    api, _ = room
+def test_listings_leave_out_what_is_no_file(services: tuple[Api, Path]) -> None:
+    api, _ = services
     for listing in ("files", "outputs"):
         status, body = ask(api, "GET", f"{W}/jobs/running/{listing}")
         assert status == 200

@@ -26,7 +26,7 @@ BLOCK_BLOB = {"x-ms-blob-type": "BlockBlob"}
 def emptied(site: Served) -> None:
     """A server takes longer to make than a test takes: the next one finds no files."""
     for folder in ("datastores", "uploads"):
-        shutil.rmtree(site.parts.room.home / folder, ignore_errors=True)
+        shutil.rmtree(site.parts.services.home / folder, ignore_errors=True)
 
 
 def sas(site: Served, who: str = "dan", datastore: str = "workspaceblobstore") -> str:

@@ -24,12 +24,12 @@ PEM = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 
 
 def given(site: Served, way: Way | None, environ: dict[str, str]) -> dict[str, str]:
-    room = site.parts.room
-    job_variables.open_door(room, environ, site.parts.signer, lambda: way)
+    services = site.parts.services
+    job_variables.open_door(services, environ, site.parts.signer, lambda: way)
     made: Any = site.ok("dan", "POST", f"{HERE}/jobs", {**JOB, "name": "asks"})
-    job = actions.get(room, "default", made["name"])
+    job = actions.get(services, "default", made["name"])
     token = site.job_token(job.name, "dan")
-    return room.client_door.variables(job, token)
+    return services.client_door.variables(job, token)
 
 
 def test_none_while_there_is_no_way_in(tmp_path: Path, database_url: str) -> None:
@@ -78,9 +78,9 @@ def test_a_job_that_holds_a_client_opens_the_way(
         raise OSError("no port is free")
 
     with served(tmp_path / "home", database_url) as site:
-        room = site.parts.room
-        job_variables.open_door(room, {}, site.parts.signer, lambda: None, open_tls)
-        room.client_door.expect(folder)
-        job_variables.open_door(room, {}, site.parts.signer, lambda: Way(1), open_tls)
-        room.client_door.expect(folder)
+        services = site.parts.services
+        job_variables.open_door(services, {}, site.parts.signer, lambda: None, open_tls)
+        services.client_door.expect(folder)
+        job_variables.open_door(services, {}, site.parts.signer, lambda: Way(1), open_tls)
+        services.client_door.expect(folder)
     assert asked == opened

@@ -31,57 +31,57 @@ from torchyard.jobs.history.history_records import Metric, Param, Tag
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import progress
 from torchyard.jobs.records.types import Status
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.server import hold_home
 
-Open = Callable[[Path, str], Room]
+Open = Callable[[Path, str], Services]
 
 
 @pytest.fixture
 def open_room(clock: FakeClock) -> Iterator[Open]:
     """Opens a home, and closes its database at the end."""
-    opened: list[Room] = []
+    opened: list[Services] = []
 
-    def opening(home: Path, database: str = "") -> Room:
+    def opening(home: Path, database: str = "") -> Services:
         home.mkdir(exist_ok=True)
         db = home_database.open_for(home, home_database.chosen(home, database))
         opened.append(rooms.make(home, db, clock))
         return opened[-1]
 
     yield opening
-    for room in opened:
-        room.db.close()
+    for services in opened:
+        services.db.close()
 
 
 @pytest.fixture
-def room(open_room: Open, tmp_path: Path, new_database: NewDatabase) -> Room:
+def services(open_room: Open, tmp_path: Path, new_database: NewDatabase) -> Services:
     """A home with a job that has ended, one that runs and one that waits."""
-    room = open_room(tmp_path / "home", new_database(tmp_path))
-    scheduler = Scheduler(room, FakeExecutor(), "http://127.0.0.1:1")
-    jobs = {name: rooms.submit(room, name=name) for name in ("ended", "running")}
+    services = open_room(tmp_path / "home", new_database(tmp_path))
+    scheduler = Scheduler(services, FakeExecutor(), "http://127.0.0.1:1")
+    jobs = {name: rooms.submit(services, name=name) for name in ("ended", "running")}
     scheduler.look()
-    Worker(room, attempt_of(room, jobs["ended"])).whole_life()
-    worker = Worker(room, attempt_of(room, jobs["running"]))
+    Worker(services, attempt_of(services, jobs["ended"])).whole_life()
+    worker = Worker(services, attempt_of(services, jobs["running"]))
     worker.tell("node_started", hostname="h", pid=1, addresses=[])
     worker.tell("ranks_started", ranks=[])
-    rooms.submit(room, name="waits")
+    rooms.submit(services, name="waits")
     for job in jobs.values():
         points = [Metric("loss", step, step, step / 7) for step in range(3000)]
         bad = [Metric("odd", 0, 0, float("nan")), Metric("odd", 1, 1, float("inf"))]
-        room.history.append(job.id, [*points, *bad, Param("lr", "0.1"), Tag("ä b%", "☃")])
-    room.logs.append(WORKSPACE, "running", 1, "user_logs/std_log.txt", 0, b"hello\n")
-    room.blobs.put_bytes(b"a blob")
-    stored = room.datastores.root(WORKSPACE, "workspaceblobstore") / "folder" / "x.bin"
+        services.history.append(job.id, [*points, *bad, Param("lr", "0.1"), Tag("ä b%", "☃")])
+    services.logs.append(WORKSPACE, "running", 1, "user_logs/std_log.txt", 0, b"hello\n")
+    services.blobs.put_bytes(b"a blob")
+    stored = services.datastores.root(WORKSPACE, "workspaceblobstore") / "folder" / "x.bin"
     stored.parent.mkdir(parents=True)
     stored.write_bytes(os.urandom(100_000))
     stored.chmod(0o755)
-    return room
+    return services
 
 
-def rows(room: Room, scratch: Path) -> dict[str, list[Any]]:
+def rows(services: Services, scratch: Path) -> dict[str, list[Any]]:
     """Every row of every table."""
     file = scratch / f"rows-{len(list(scratch.iterdir()))}.db"
-    records.save(room.db, file)
+    records.save(services.db, file)
     found = {}
     with closing(sqlite3.connect(file)) as saved:
         tables = saved.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
@@ -103,35 +103,35 @@ def contents(home: Path) -> dict[str, tuple[bytes, int]]:
     }
 
 
-def same(room: Room, restored: Room, scratch: Path) -> None:
-    assert rows(restored, scratch) == rows(room, scratch)
-    assert contents(restored.home) == contents(room.home) != {}
+def same(services: Services, restored: Services, scratch: Path) -> None:
+    assert rows(restored, scratch) == rows(services, scratch)
+    assert contents(restored.home) == contents(services.home) != {}
     before = [job.id for job in job_actions.list_in(restored, WORKSPACE)]
     assert rooms.submit(restored, name=f"after{len(before)}").id > max(before)
 
 
 @pytest.mark.parametrize("name", ["b.tar", "b.tar.gz", "folder"])
 def test_a_home_comes_back_as_it_was(
-    room: Room, open_room: Open, tmp_path: Path, name: str
+    services: Services, open_room: Open, tmp_path: Path, name: str
 ) -> None:
-    done = actions.backup(room.home, "", tmp_path / name)
-    assert done.schema == SCHEMA_VERSION and done.files == len(contents(room.home)) + 1
+    done = actions.backup(services.home, "", tmp_path / name)
+    assert done.schema == SCHEMA_VERSION and done.files == len(contents(services.home)) + 1
     again = tmp_path / "again"
     assert actions.restore(again, "", tmp_path / name).files == done.files
-    same(room, open_room(again, ""), tmp_path)
+    same(services, open_room(again, ""), tmp_path)
     names = {path.name for path in tmp_path.iterdir() if path.name.startswith(".")}
     assert names == set()
 
 
 def test_records_go_into_an_empty_database(
-    room: Room, open_room: Open, tmp_path: Path, new_empty_database: NewDatabase
+    services: Services, open_room: Open, tmp_path: Path, new_empty_database: NewDatabase
 ) -> None:
-    actions.backup(room.home, "", tmp_path / "b.tar")
+    actions.backup(services.home, "", tmp_path / "b.tar")
     (tmp_path / "elsewhere").mkdir()
     url = new_empty_database(tmp_path / "elsewhere")
     again = tmp_path / "again"
     actions.restore(again, url, tmp_path / "b.tar")
-    same(room, open_room(again, ""), tmp_path)
+    same(services, open_room(again, ""), tmp_path)
     assert not (again / "torchyard.db").exists()
     with pytest.raises(TorchyardError) as caught:
         actions.restore(tmp_path / "third", url, tmp_path / "b.tar")
@@ -141,13 +141,13 @@ def test_records_go_into_an_empty_database(
 
 @pytest.mark.postgres
 def test_from_sqlite_to_postgresql_and_back(
-    open_room: Open, tmp_path: Path, postgres: PostgresServer, room: Room
+    open_room: Open, tmp_path: Path, postgres: PostgresServer, services: Services
 ) -> None:
-    actions.backup(room.home, "", tmp_path / "b.tar")
+    actions.backup(services.home, "", tmp_path / "b.tar")
     first = tmp_path / "first"
     actions.restore(first, "", tmp_path / "b.tar")
     on_sqlite = open_room(first, "")
-    same(room, on_sqlite, tmp_path)
+    same(services, on_sqlite, tmp_path)
     actions.backup(first, "", tmp_path / "c.tar")
     second = tmp_path / "second"
     actions.restore(second, postgres.new_database(), tmp_path / "c.tar")
@@ -155,9 +155,9 @@ def test_from_sqlite_to_postgresql_and_back(
 
 
 def test_restored_jobs_go_on_or_say_what_became_of_them(
-    room: Room, open_room: Open, tmp_path: Path
+    services: Services, open_room: Open, tmp_path: Path
 ) -> None:
-    actions.backup(room.home, "", tmp_path / "b.tar")
+    actions.backup(services.home, "", tmp_path / "b.tar")
     again = tmp_path / "again"
     actions.restore(again, "", tmp_path / "b.tar")
     restored = open_room(again, "")
@@ -181,9 +181,9 @@ def test_restored_jobs_go_on_or_say_what_became_of_them(
 
 
 def test_a_backup_is_one_instant_of_a_server_that_writes(
-    room: Room, open_room: Open, tmp_path: Path
+    services: Services, open_room: Open, tmp_path: Path
 ) -> None:
-    job = rooms.submit(room, name="busy")
+    job = rooms.submit(services, name="busy")
     stop = threading.Event()
     written = 0
 
@@ -191,9 +191,9 @@ def test_a_backup_is_one_instant_of_a_server_that_writes(
         nonlocal written
         while not stop.is_set():
             step = written
-            with room.db.write() as connection:
-                progress.notice(connection, job, str(step), room.clock.now())
-            room.history.append(
+            with services.db.write() as connection:
+                progress.notice(connection, job, str(step), services.clock.now())
+            services.history.append(
                 job.id, [Metric("a", step, step, 1.0), Metric("b", step, step, 2.0)]
             )
             written += 1
@@ -204,7 +204,7 @@ def test_a_backup_is_one_instant_of_a_server_that_writes(
         while written < 20:
             assert thread.is_alive()
         before = written
-        actions.backup(room.home, "", tmp_path / "b.tar")
+        actions.backup(services.home, "", tmp_path / "b.tar")
     finally:
         stop.set()
         thread.join()
@@ -219,13 +219,13 @@ def test_a_backup_is_one_instant_of_a_server_that_writes(
     assert len(notices) in (len(a), len(a) + 1)
 
 
-def restored_job(room: Room, name: str) -> Any:
-    return job_actions.get(room, WORKSPACE, name)
+def restored_job(services: Services, name: str) -> Any:
+    return job_actions.get(services, WORKSPACE, name)
 
 
 @pytest.fixture
-def backed_up(room: Room, tmp_path: Path) -> Path:
-    actions.backup(room.home, "", tmp_path / "b.tar")
+def backed_up(services: Services, tmp_path: Path) -> Path:
+    actions.backup(services.home, "", tmp_path / "b.tar")
     return tmp_path / "b.tar"
 
 
@@ -239,7 +239,9 @@ def refused(home: Path, source: Path, code: str) -> str:
     return caught.value.message
 
 
-def test_an_archive_that_is_cut_off_anywhere(room: Room, backed_up: Path, tmp_path: Path) -> None:
+def test_an_archive_that_is_cut_off_anywhere(
+    services: Services, backed_up: Path, tmp_path: Path
+) -> None:
     content = backed_up.read_bytes()
     cut = tmp_path / "cut.tar"
     with tarfile.open(backed_up) as tar:
@@ -251,7 +253,7 @@ def test_an_archive_that_is_cut_off_anywhere(room: Room, backed_up: Path, tmp_pa
     cut.write_bytes(b"")
     refused(tmp_path / "new", cut, "broken_backup")
     compressed = tmp_path / "cut.tar.gz"
-    actions.backup(room.home, "", compressed)
+    actions.backup(services.home, "", compressed)
     content = compressed.read_bytes()
     for length in (5000, len(content) // 2, len(content) - 300):
         compressed.write_bytes(content[:length])
@@ -270,9 +272,9 @@ def test_a_byte_that_changed(backed_up: Path, tmp_path: Path) -> None:
     assert "`torchyard.db` is not what was backed up" in message
 
 
-def test_a_folder_that_lacks_a_file_or_has_one_too_many(room: Room, tmp_path: Path) -> None:
+def test_a_folder_that_lacks_a_file_or_has_one_too_many(services: Services, tmp_path: Path) -> None:
     folder = tmp_path / "folder"
-    actions.backup(room.home, "", folder)
+    actions.backup(services.home, "", folder)
     (folder / "extra").write_text("x")
     assert "`extra` does not belong" in refused(tmp_path / "new", folder, "broken_backup")
     (folder / "extra").unlink()
@@ -310,23 +312,25 @@ def test_a_newer_schema(backed_up: Path, tmp_path: Path) -> None:
     refused(tmp_path / "new", folder, "newer_schema")
 
 
-def test_a_home_that_is_not_empty_or_served(room: Room, backed_up: Path, tmp_path: Path) -> None:
-    refused(room.home, backed_up, "not_empty")
-    held = hold_home(room.home)
-    refused(room.home, backed_up, "served")
+def test_a_home_that_is_not_empty_or_served(
+    services: Services, backed_up: Path, tmp_path: Path
+) -> None:
+    refused(services.home, backed_up, "not_empty")
+    held = hold_home(services.home)
+    refused(services.home, backed_up, "served")
     held.close()
 
 
-def test_a_place_that_is_taken(room: Room, backed_up: Path, tmp_path: Path) -> None:
-    for target in (backed_up, room.home, room.home / "inside.tar", tmp_path):
+def test_a_place_that_is_taken(services: Services, backed_up: Path, tmp_path: Path) -> None:
+    for target in (backed_up, services.home, services.home / "inside.tar", tmp_path):
         with pytest.raises(TorchyardError):
-            actions.backup(room.home, "", target)
+            actions.backup(services.home, "", target)
     with pytest.raises(TorchyardError, match="no home folder"):
         actions.backup(tmp_path / "nothing", "", tmp_path / "c.tar")
     assert not (tmp_path / "nothing").exists() and not (tmp_path / "c.tar").exists()
 
 
-def test_by_the_command(room: Room, tmp_path: Path) -> None:
+def test_by_the_command(services: Services, tmp_path: Path) -> None:
     def yard(home: Path, *arguments: str, expect: int = 0) -> str:
         kept = {name: value for name, value in os.environ.items() if "TORCHYARD" not in name}
         ended = subprocess.run(
@@ -340,9 +344,9 @@ def test_by_the_command(room: Room, tmp_path: Path) -> None:
         return ended.stdout + ended.stderr
 
     file = tmp_path / "b.tar.gz"
-    assert f"are in {file}" in yard(room.home, "backup", str(file))
-    assert "exists already" in yard(room.home, "backup", str(file), expect=2)
-    assert "`.zip` file" in yard(room.home, "backup", str(tmp_path / "b.zip"), expect=2)
+    assert f"are in {file}" in yard(services.home, "backup", str(file))
+    assert "exists already" in yard(services.home, "backup", str(file), expect=2)
+    assert "`.zip` file" in yard(services.home, "backup", str(tmp_path / "b.zip"), expect=2)
     assert not (tmp_path / "b.zip").exists()
     assert "yard server start" in yard(tmp_path / "again", "restore", str(file))
     said = yard(tmp_path / "again", "restore", str(file), expect=2)

@@ -113,7 +113,7 @@ def test_no_group_of_the_server_hides_anothers_routes(tmp_path: Path, database_u
     try:
         _all_reached(application.create_app(parts).router.routes)
     finally:
-        parts.room.db.close()
+        parts.services.db.close()
 
 
 def _all_reached(routes: list[BaseRoute]) -> None:

@@ -160,14 +160,14 @@ def test_the_rooms_read_what_the_first_schema_held(
 ) -> None:
     filled(old, bring_to(old, FIRST))
     old.upgrade(NEXT, migrations)
-    room = rooms.make(tmp_path / "home", old, clock)
-    jobs = actions.list_in(room, "workspace 1 ☃")
+    services = rooms.make(tmp_path / "home", old, clock)
+    jobs = actions.list_in(services, "workspace 1 ☃")
     assert [job.name for job in jobs] == ["name 1 ☃"]
     job = jobs[0]
     assert job.tags == {"ä": [1, None, 1.5]} and job.status is Status.COMPLETED
-    assert room.history.series(1, "key 1 ☃") == [Point(1, 2, 0.5), Point(1, 2, 0.5)]
-    assert room.history.params(1) == {"key 1 ☃": "value 1 ☃"}
-    assert len(actions.events(room, job)) == 1
+    assert services.history.series(1, "key 1 ☃") == [Point(1, 2, 0.5), Point(1, 2, 0.5)]
+    assert services.history.params(1) == {"key 1 ☃": "value 1 ☃"}
+    assert len(actions.events(services, job)) == 1
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -247,16 +247,16 @@ def test_a_job_runs_on_over_an_upgrade(
     (tmp_path / "new").mkdir()
     new = Database(new_database(tmp_path / "new"))
     new.upgrade()
-    room = rooms.make(tmp_path / "home", new, clock)
+    services = rooms.make(tmp_path / "home", new, clock)
     executor = FakeExecutor()
-    job = rooms.submit(room)
-    Scheduler(room, executor, "http://127.0.0.1:1").look()
-    worker = Worker(room, attempt_of(room, job))
+    job = rooms.submit(services)
+    Scheduler(services, executor, "http://127.0.0.1:1").look()
+    worker = Worker(services, attempt_of(services, job))
     worker.tell("node_started", hostname="h", pid=1, addresses=[])
     worker.tell("ranks_started", ranks=[])
     first = [{"run": job.name, "kind": "metric", "key": "m", "value": 1, "timestamp": 1}]
     ids = {job.name: job.id}
-    room.history.receive(ids.get, worker.attempt.id, 0, 0, first)
+    services.history.receive(ids.get, worker.attempt.id, 0, 0, first)
     old_tables = bring_to(old, FIRST)
     with new.read() as source, old.write() as target:
         for table in old_tables.sorted_tables:
@@ -272,7 +272,7 @@ def test_a_job_runs_on_over_an_upgrade(
     later = rooms.make(tmp_path / "home", old, clock)
     Scheduler(later, executor, "http://127.0.0.1:1").look()
     assert rooms.again(later, job).status is Status.RUNNING
-    worker.room = later
+    worker.services = later
     # What was acknowledged is sent again, as after an answer that was lost, and more.
     second = [*first, {**first[0], "value": 2, "timestamp": 2, "step": 1}]
     assert later.history.receive(ids.get, worker.attempt.id, 0, 0, second)["next"] == 2

@@ -51,7 +51,7 @@ class RealServer:
             self._listener.close()
             raise
         self.token = Settings(home).token_file.read_text().strip()
-        self._signals = parts.room.signals
+        self._signals = parts.services.signals
         self._server = listeners.Server(
             uvicorn.Config(face, log_level="error", lifespan="on", http=listeners.PacedProtocol)
         )

@@ -317,9 +317,9 @@ def test_scaling_under_a_random_load(db: Database, clock: FakeClock, seed: int) 
         while queue:
             attempt, count, length_s = queue[0]
             with db.write() as connection:
-                room = actions.room_for(connection, HERE, name)
+                services = actions.room_for(connection, HERE, name)
                 why = actions.try_hold(connection, HERE, name, count, attempt, clock.now())
-            assert bool(why) == (room < count), "a job that fits is never left waiting"
+            assert bool(why) == (services < count), "a job that fits is never left waiting"
             if why:
                 break
             queue.pop(0)

@@ -189,7 +189,7 @@ def serving(site: Site, home: Path, new_url: Callable[[], str]) -> Iterator[Part
     try:
         yield parts
     finally:
-        parts.room.signals.close()
+        parts.services.signals.close()
         running.should_exit = True
         thread.join(20)
 

@@ -33,10 +33,10 @@ class SharedTorch:
         db = Database(f"sqlite:///{self.folder / 'torchyard.db'}")
         try:
             db.upgrade()
-            room = Environments(self.folder, db, SystemClock(), os.environ)
-            built = room.build(room.resolve({"pip_requirements": REQUIREMENTS.read_text()}))
+            services = Environments(self.folder, db, SystemClock(), os.environ)
+            built = services.build(services.resolve({"pip_requirements": REQUIREMENTS.read_text()}))
             # Where a job can write to an environment, none may be two homes'.
-            may_link = not room.is_open
+            may_link = not services.is_open
         finally:
             db.close()
         target = home / "environments"

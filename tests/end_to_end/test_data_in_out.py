@@ -23,7 +23,7 @@ from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests import submission
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.workspaces.types import Identity, TokenKind
 
 pytestmark = [
@@ -68,7 +68,7 @@ def document(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[st
 
 
 @pytest.fixture
-def room(tmp_path: Path, new_url: Callable[[], str]) -> Iterator[Room]:
+def services(tmp_path: Path, new_url: Callable[[], str]) -> Iterator[Services]:
     """A whole server with local nodes."""
     home = tmp_path / "home"
     home.mkdir()
@@ -79,31 +79,31 @@ def room(tmp_path: Path, new_url: Callable[[], str]) -> Iterator[Room]:
     running = uvicorn.Server(config)
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]})
     thread.start()
-    yield parts.room
-    parts.room.signals.close()  # lets the open requests go
+    yield parts.services
+    parts.services.signals.close()  # lets the open requests go
     running.should_exit = True
     thread.join(20)
 
 
-def _run(room: Room, **document: Any) -> Job:
-    job, _ = submission.create(room, "default", {"environment": "python", **document}, _ME)
+def _run(services: Services, **document: Any) -> Job:
+    job, _ = submission.create(services, "default", {"environment": "python", **document}, _ME)
     deadline = time.monotonic() + 120
     while not job.status.ended:
         assert time.monotonic() < deadline, job
         time.sleep(0.05)
-        job = actions.get(room, "default", job.name)
-    said = _said(room, job)
+        job = actions.get(services, "default", job.name)
+    said = _said(services, job)
     assert job.status is Status.COMPLETED, (job.error, said)
     return job
 
 
-def _said(room: Room, job: Job) -> str:
-    names = [one.path for one in artifacts.list_of(room, job) if "std_log" in one.path]
-    return "".join(artifacts.file(room, job, name).read_text() for name in names)
+def _said(services: Services, job: Job) -> str:
+    names = [one.path for one in artifacts.list_of(services, job) if "std_log" in one.path]
+    return "".join(artifacts.file(services, job, name).read_text() for name in names)
 
 
-def test_data_goes_in_and_out(room: Room, document: dict[str, Any]) -> None:
-    made = datastores.put(room.db, room.clock, room.datastores, "default", document)
+def test_data_goes_in_and_out(services: Services, document: dict[str, Any]) -> None:
+    made = datastores.put(services.db, services.clock, services.datastores, "default", document)
     lake = datastores.opened(made)
     put(lake, _FILES, "sets/")
     asked = {
@@ -122,31 +122,31 @@ def test_data_goes_in_and_out(room: Room, document: dict[str, Any]) -> None:
             "made": {"path": "azureml://datastores/lake/paths/out/${{name}}", "name": "made"}
         },
     }
-    job = _run(room, **asked)
+    job = _run(services, **asked)
     sum = hashlib.sha256(b"".join(_FILES.values())).hexdigest()
-    assert sorted(_said(room, job).split("\n"))[-2:] == [f"node {k} sum {sum}" for k in (0, 1)]
+    assert sorted(_said(services, job).split("\n"))[-2:] == [f"node {k} sum {sum}" for k in (0, 1)]
     written = {entry.path: entry.size_bytes for entry in lake.walk(f"out/{job.name}")}
     assert written == {"from-0.txt": 2, "from-1.txt": 2}
     assert {entry.path for entry in lake.walk("sets")} == set(_FILES)
-    asset = assets.get(room.db, "default", "made")
+    asset = assets.get(services.db, "default", "made")
     assert (asset.version, asset.job) == ("1", job.name)
 
-    before = _cached(room)
-    again = _run(room, **asked)
-    assert _said(room, again).count(sum) == 2
-    assert _cached(room) == before, "the second job copied something"
+    before = _cached(services)
+    again = _run(services, **asked)
+    assert _said(services, again).count(sum) == 2
+    assert _cached(services) == before, "the second job copied something"
 
     reader = _run(
-        room,
+        services,
         command="cat ${{inputs.made}}/from-*.txt",
         inputs={"made": {"path": "azureml:made:1"}},
     )
-    assert _said(room, reader) == "b\nb\n"
+    assert _said(services, reader) == "b\nb\n"
 
 
-def _cached(room: Room) -> dict[str, int]:
+def _cached(services: Services) -> dict[str, int]:
     """Every file of the node's cache with its inode."""
-    top = room.home / "cache" / "data"
+    top = services.home / "cache" / "data"
     return {
         str(path.relative_to(top)): path.stat().st_ino
         for path in top.rglob("*")

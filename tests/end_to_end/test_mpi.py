@@ -274,15 +274,17 @@ def test_nodes_on_a_wire_need_no_ssh(tmp_path: Path, new_url: Callable[[], str])
             "resources": {"instance_count": 2},
         }
         me = Identity("root", TokenKind.PERSON)
-        job, _ = submission.create(parts.room, "default", document, me)
+        job, _ = submission.create(parts.services, "default", document, me)
 
         def ended() -> bool:
-            return actions.get(parts.room, "default", job.name).status.ended
+            return actions.get(parts.services, "default", job.name).status.ended
 
         wait_until(ended, 240, "the job has ended")
-        job = actions.get(parts.room, "default", job.name)
-        paths = [one.path for one in artifacts.list_of(parts.room, job)]
-        logs = {path: artifacts.file(parts.room, job, path).read_text() for path in sorted(paths)}
+        job = actions.get(parts.services, "default", job.name)
+        paths = [one.path for one in artifacts.list_of(parts.services, job)]
+        logs = {
+            path: artifacts.file(parts.services, job, path).read_text() for path in sorted(paths)
+        }
         assert job.status is Status.COMPLETED, (job.error, logs)
         said = [text.split() for path, text in logs.items() if "std_log" in path]
         master = site.addresses[0]

@@ -23,7 +23,7 @@ from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests import preflights, submission
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.workspaces.types import Identity, TokenKind
 
 _WHY_NOT = namespaces.why_not()
@@ -78,16 +78,16 @@ def parts(
 
 @pytest.fixture
 def torch_environment(parts: Parts, shared_torch: SharedTorch) -> dict[str, str]:
-    return shared_torch.lend(parts.room.home)
+    return shared_torch.lend(parts.services.home)
 
 
 @pytest.fixture
-def room(parts: Parts, site: Site) -> Iterator[Room]:
-    yield parts.room
+def services(parts: Parts, site: Site) -> Iterator[Services]:
+    yield parts.services
     site.mend()
 
 
-def run(room: Room, **document: Any) -> Job:
+def run(services: Services, **document: Any) -> Job:
     asked = {
         "command": "echo started",
         "environment": "python",
@@ -95,91 +95,93 @@ def run(room: Room, **document: Any) -> Job:
         "distribution": {"type": "pytorch"},
         **document,
     }
-    job, _ = submission.create(room, "default", asked, _ME)
+    job, _ = submission.create(services, "default", asked, _ME)
     deadline = time.monotonic() + 800
     while not job.status.ended:
         assert time.monotonic() < deadline, job
         time.sleep(0.05)
-        job = actions.get(room, "default", job.name)
+        job = actions.get(services, "default", job.name)
     return job
 
 
-def said(room: Room, job: Job) -> dict[str, str]:
-    names = [one.path for one in artifacts.list_of(room, job) if "std_log" in one.path]
-    return {name: artifacts.file(room, job, name).read_text() for name in names}
+def said(services: Services, job: Job) -> dict[str, str]:
+    names = [one.path for one in artifacts.list_of(services, job) if "std_log" in one.path]
+    return {name: artifacts.file(services, job, name).read_text() for name in names}
 
 
-def notices(room: Room, job: Job) -> list[str]:
-    found = [event.body["message"] for event in actions.events(room, job) if event.kind == "notice"]
+def notices(services: Services, job: Job) -> list[str]:
+    found = [
+        event.body["message"] for event in actions.events(services, job) if event.kind == "notice"
+    ]
     return [message for message in found if message.startswith("preflight:")]
 
 
-def refused(room: Room, code: str, **document: Any) -> str:
+def refused(services: Services, code: str, **document: Any) -> str:
     """The message of a job that must not have started any rank."""
-    job = run(room, **document)
-    assert job.status is Status.FAILED and job.error is not None, said(room, job)
+    job = run(services, **document)
+    assert job.status is Status.FAILED and job.error is not None, said(services, job)
     assert job.error.code == code, job.error
-    assert job.error.hint and job.started_at is None and said(room, job) == {}
+    assert job.error.hint and job.started_at is None and said(services, job) == {}
     return job.error.message
 
 
 def test_two_by_two_ranks_train_over_the_wire(
-    room: Room, site: Site, torch_environment: dict[str, str]
+    services: Services, site: Site, torch_environment: dict[str, str]
 ) -> None:
     job = run(
-        room,
+        services,
         command=f"python - <<'END'\n{_TRAIN}\nEND",
         environment=_inline(torch_environment),
         environment_variables={"OMP_NUM_THREADS": "1"},
         distribution={"type": "pytorch", "process_count_per_instance": 2},
     )
-    assert job.status is Status.COMPLETED, (job.error, said(room, job))
-    lines = [text.strip().splitlines()[-1] for text in said(room, job).values()]
+    assert job.status is Status.COMPLETED, (job.error, said(services, job))
+    lines = [text.strip().splitlines()[-1] for text in said(services, job).values()]
     assert len(lines) == 4 and all(f"at {site.addresses[0]}" in line for line in lines)
     told = [re.search(r"loss ([\d.]+) to ([\d.]+) weights ([\d.]+)", line) for line in lines]
     assert all(found and float(found[2]) < float(found[1]) / 20 for found in told)
     # All four have the same weights, so the gradients went over the wire.
     assert len({found[3] for found in told if found}) == 1
-    nodes = preflights.of(room, job)
+    nodes = preflights.of(services, job)
     assert [node["address"] for node in nodes] == site.addresses
     assert nodes[0]["facts"]["network"] != nodes[1]["facts"]["network"]
     assert {node["facts"]["torch"] for node in nodes} != {""}
 
 
-def test_a_silent_firewall_before_the_meeting_port(room: Room, site: Site) -> None:
+def test_a_silent_firewall_before_the_meeting_port(services: Services, site: Site) -> None:
     _need("nft")
     site.drop(0, 6105, 6999)
-    message = refused(room, "ports_blocked")
+    message = refused(services, "ports_blocked")
     first, second = site.addresses
     assert message.startswith(f"node 1 ({second}) can't reach node 0 ({first}) at port 6")
     assert message.endswith("where the ranks meet: no answer within 5 s")
 
 
-def test_a_silent_firewall_on_the_way_back(room: Room, site: Site) -> None:
+def test_a_silent_firewall_on_the_way_back(services: Services, site: Site) -> None:
     _need("nft")
     site.drop(1, 32768, 60999)
-    message = refused(room, "ports_blocked")
+    message = refused(services, "ports_blocked")
     first, second = site.addresses
     assert message.startswith(f"node 0 ({first}) can't reach node 1 ({second}) at port ")
     assert "as gloo and NCCL use: no answer within 5 s" in message
 
 
-def test_a_route_that_lets_nothing_through(room: Room, site: Site) -> None:
+def test_a_route_that_lets_nothing_through(services: Services, site: Site) -> None:
     site.prohibit(1, 32768, 60999)
-    message = refused(room, "ports_blocked")
+    message = refused(services, "ports_blocked")
     assert "node 1" in message and "node 0" in message
     assert "one of 32768 to 60999 as gloo and NCCL use: Permission denied" in message
     assert "where the ranks meet" not in message
 
 
-def test_a_port_blocked_and_only_warned_of(room: Room, site: Site) -> None:
+def test_a_port_blocked_and_only_warned_of(services: Services, site: Site) -> None:
     site.prohibit(1, 6105, 6999)
-    job = run(room, properties={"torchyard.preflight": "warn"}, limits={"timeout": 120})
+    job = run(services, properties={"torchyard.preflight": "warn"}, limits={"timeout": 120})
     assert job.status is Status.COMPLETED, job.error
-    assert any("can't reach node 0" in notice for notice in notices(room, job))
+    assert any("can't reach node 0" in notice for notice in notices(services, job))
 
 
-def test_a_clock_that_is_an_hour_ahead(room: Room, site: Site, tmp_path: Path) -> None:
+def test_a_clock_that_is_an_hour_ahead(services: Services, site: Site, tmp_path: Path) -> None:
     ahead = tmp_path / "ahead"
     program = (
         "import runpy, sys, time; s, ns = time.time, time.time_ns; "
@@ -189,79 +191,79 @@ def test_a_clock_that_is_an_hour_ahead(room: Room, site: Site, tmp_path: Path) -
     ahead.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S -c "{program}" "$@"\n')
     ahead.chmod(0o755)
     site.before(1, f"PYTHON={ahead}\n")
-    message = refused(room, "clocks_apart")
+    message = refused(services, "clocks_apart")
     assert re.fullmatch(
         rf"node 1 \({site.addresses[1]}\) has a clock 3[56]\d\d\.\d s ahead of node 0's", message
     )
 
 
 def test_two_versions_of_torch(
-    room: Room, site: Site, tmp_path: Path, torch_environment: dict[str, str]
+    services: Services, site: Site, tmp_path: Path, torch_environment: dict[str, str]
 ) -> None:
     other = tmp_path / "version.py"
     other.write_text("__version__ = '2.2.0+cpu'\ncuda = None\n")
-    there = f"{room.home}/environments/*/lib/python3*/site-packages/torch/version.py"
+    there = f"{services.home}/environments/*/lib/python3*/site-packages/torch/version.py"
     site.before(1, f"for file in {there}; do mount --bind {other} $file; done\n")
-    message = refused(room, "torch_versions_differ", environment=_inline(torch_environment))
+    message = refused(services, "torch_versions_differ", environment=_inline(torch_environment))
     assert re.search(r"node 0 has 2\.\d+\.\d\S*, node 1 has 2\.2\.0\+cpu", message)
 
 
-def test_a_node_whose_disk_is_full(room: Room, site: Site) -> None:
+def test_a_node_whose_disk_is_full(services: Services, site: Site) -> None:
     site.before(1, 'mount -t tmpfs -o size=40m tmpfs "$FOLDER"\n')
-    message = refused(room, "disk_short")
+    message = refused(services, "disk_short")
     assert message.startswith(f"node 1 ({site.addresses[1]}) has 39 MiB left")
 
 
-def test_a_small_shm_is_a_notice(room: Room, site: Site) -> None:
+def test_a_small_shm_is_a_notice(services: Services, site: Site) -> None:
     site.before(1, "mount -t tmpfs -o size=64m tmpfs /dev/shm\n")
-    job = run(room)
+    job = run(services)
     assert job.status is Status.COMPLETED, job.error
-    (notice,) = notices(room, job)
+    (notice,) = notices(services, job)
     assert f"node 1 ({site.addresses[1]}) has 64 MiB of 64 MiB left in `/dev/shm`" in notice
 
 
-def test_different_mtus_are_a_notice(room: Room, site: Site) -> None:
+def test_different_mtus_are_a_notice(services: Services, site: Site) -> None:
     site.set_mtu(1, 1400)
-    job = run(room)
+    job = run(services)
     assert job.status is Status.COMPLETED, job.error
-    (notice,) = notices(room, job)
+    (notice,) = notices(services, job)
     assert "node 0 has 1500, node 1 has 1400" in notice
 
 
-def test_nccl_without_a_gpu(room: Room) -> None:
+def test_nccl_without_a_gpu(services: Services) -> None:
     _need_no_gpu()
     variables = {"PL_TORCH_DISTRIBUTED_BACKEND": "nccl"}
-    message = refused(room, "nccl_without_gpu", environment_variables=variables)
+    message = refused(services, "nccl_without_gpu", environment_variables=variables)
     assert message.startswith("nodes 0, 1 have no GPU")
 
 
-def test_an_interface_of_gloo_that_is_not_there(room: Room) -> None:
+def test_an_interface_of_gloo_that_is_not_there(services: Services) -> None:
     variables = {"GLOO_SOCKET_IFNAME": "eth7"}
-    message = refused(room, "interface_missing", environment_variables=variables)
+    message = refused(services, "interface_missing", environment_variables=variables)
     assert "no interface that `GLOO_SOCKET_IFNAME=eth7` means" in message and INTERFACE in message
 
 
-def test_an_interface_of_nccl_under_gloo_is_a_notice(room: Room) -> None:
+def test_an_interface_of_nccl_under_gloo_is_a_notice(services: Services) -> None:
     job = run(
-        room,
+        services,
         environment_variables={"NCCL_SOCKET_IFNAME": "ib0"},
         distribution={"type": "pytorch", "communication_backend": "gloo"},
     )
     assert job.status is Status.COMPLETED, job.error
-    (notice,) = notices(room, job)
+    (notice,) = notices(services, job)
     assert "`NCCL_SOCKET_IFNAME=ib0`" in notice and "does not use it" in notice
 
 
-def test_a_script_that_names_nccl_gets_a_hint(room: Room) -> None:
+def test_a_script_that_names_nccl_gets_a_hint(services: Services) -> None:
     _need_no_gpu()
-    job = run(room, command="echo train --dist-backend nccl")
+    job = run(services, command="echo train --dist-backend nccl")
     assert job.status is Status.COMPLETED, job.error
-    (notice,) = notices(room, job)
+    (notice,) = notices(services, job)
     assert "the command names NCCL, and the nodes have no GPU" in notice
 
 
-def test_the_command_checks_the_cluster(room: Room, site: Site) -> None:
-    done = _yard(room, "compute", "check", "local", "--nodes", "2", "--size-mb", "4")
+def test_the_command_checks_the_cluster(services: Services, site: Site) -> None:
+    done = _yard(services, "compute", "check", "local", "--nodes", "2", "--size-mb", "4")
     assert done.returncode == 0, (done.stdout, done.stderr)
     for address in site.addresses:
         assert re.search(rf"^\d +{address} .*{INTERFACE} \(mtu 1500\).* open$", done.stdout, re.M)
@@ -269,7 +271,7 @@ def test_the_command_checks_the_cluster(room: Room, site: Site) -> None:
     assert "can train together" in done.stdout
 
     site.prohibit(1, 6105, 6999)
-    done = _yard(room, "compute", "check", "local", "--nodes", "2", "-o", "json")
+    done = _yard(services, "compute", "check", "local", "--nodes", "2", "-o", "json")
     assert done.returncode == 1, (done.stdout, done.stderr)
     found = json.loads(done.stdout)
     assert (found["ok"], found["bandwidth"], found["error"]) == (False, [], None)
@@ -278,17 +280,17 @@ def test_the_command_checks_the_cluster(room: Room, site: Site) -> None:
     shut = [way for way in found["nodes"][1]["ways"] if way.get("error")]
     assert [(way["meets"], 6105 <= way["port"] <= 6999) for way in shut] == [(True, True)]
     # A job like any other, and in the list as what it is.
-    listed = _yard(room, "job", "list", "--experiment-name", "compute-checks", "-o", "json")
+    listed = _yard(services, "job", "list", "--experiment-name", "compute-checks", "-o", "json")
     names = {job["display_name"] for job in json.loads(listed.stdout)}
     assert names == {"check of compute local"}
 
 
-def _yard(room: Room, *words: str) -> subprocess.CompletedProcess[str]:
+def _yard(services: Services, *words: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if "TORCHYARD" not in name}
     known = {
-        "TORCHYARD_URL": (room.home / "url").read_text(),
-        "TORCHYARD_TOKEN": (room.home / "token").read_text().strip(),
-        "TORCHYARD_HOME": str(room.home / "of-the-command"),
+        "TORCHYARD_URL": (services.home / "url").read_text(),
+        "TORCHYARD_TOKEN": (services.home / "token").read_text().strip(),
+        "TORCHYARD_HOME": str(services.home / "of-the-command"),
     }
     return subprocess.run(
         [Path(sys.executable).with_name("yard"), *words],

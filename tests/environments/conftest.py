@@ -64,5 +64,5 @@ def make_room(machine: Machine) -> Iterator[MakeRoom]:
 
 
 @pytest.fixture
-def room(make_room: MakeRoom) -> Environments:
+def environments(make_room: MakeRoom) -> Environments:
     return make_room()

@@ -138,20 +138,24 @@ def test_no_such_form() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["requirements", "conda"])
-def test_built_again_it_is_the_same(room: Environments, machine: Machine, form: str) -> None:
+def test_built_again_it_is_the_same(
+    environments: Environments, machine: Machine, form: str
+) -> None:
     for version in ("1.0", "1.5", "2.0"):
         wheels.put(machine.wheels, "alpha", version, ("beta",))
         wheels.put(machine.wheels, "beta", version)
-    first = room.resolve({"pip_requirements": ["alpha<2"]})
-    room.build(first)
-    build = room.last_build(first)
+    first = environments.resolve({"pip_requirements": ["alpha<2"]})
+    environments.build(first)
+    build = environments.last_build(first)
     assert build is not None and lock.pins(build.lock) == {"alpha": "1.5", "beta": "2.0"}
     wheels.put(machine.wheels, "beta", "3.0")
     exported = export(first, build.lock, "3.11", form, "first")
     key, said = "pip_requirements", exported.text
-    again = room.resolve({key: said} if form == key[4:] else {"conda_file": yaml.safe_load(said)})
-    room.build(again)
-    rebuilt = room.last_build(again)
+    again = environments.resolve(
+        {key: said} if form == key[4:] else {"conda_file": yaml.safe_load(said)}
+    )
+    environments.build(again)
+    rebuilt = environments.last_build(again)
     assert rebuilt is not None and lock.pins(rebuilt.lock) == lock.pins(build.lock)
 
 

@@ -36,8 +36,8 @@ def make(home: Path) -> Api:
     token_file = Settings(home).token_file
     server.ensure_token(parts, token_file)
     face = application.create_app(parts)
-    room = parts.room
-    room.environments.build(room.environments.resolve("python"))
+    services = parts.services
+    services.environments.build(services.environments.resolve("python"))
     api = Api(face, parts, token_file.read_text().strip(), "", {"workspace": "default"})
     _furnish(api)
     for _ in range(5):

@@ -35,7 +35,7 @@ def api() -> Iterator[Api]:
     with tempfile.TemporaryDirectory() as home:
         made = make(Path(home))
         yield made
-        made.parts.room.db.close()
+        made.parts.services.db.close()
 
 
 def test_no_request_makes_the_server_fail(api: Api) -> None:

@@ -93,7 +93,7 @@ FIELDS = st.fixed_dictionaries(
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     made = make(tmp_path_factory.mktemp("home"))
     yield made
-    made.parts.room.db.close()
+    made.parts.services.db.close()
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,11 @@ from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs.http.scheduler import Scheduler
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 
 @pytest.fixture
-def room(tmp_path: Path, db: Database, clock: FakeClock) -> Room:
+def services(tmp_path: Path, db: Database, clock: FakeClock) -> Services:
     return rooms.make(tmp_path, db, clock)
 
 
@@ -25,5 +25,5 @@ def executor() -> FakeExecutor:
 
 
 @pytest.fixture
-def scheduler(room: Room, executor: FakeExecutor) -> Scheduler:
-    return Scheduler(room, executor, "http://127.0.0.1:1")
+def scheduler(services: Services, executor: FakeExecutor) -> Scheduler:
+    return Scheduler(services, executor, "http://127.0.0.1:1")

@@ -23,7 +23,7 @@ from torchyard.jobs.records.logs import Logs
 from torchyard.jobs.records.signals import Signals
 from torchyard.jobs.records.types import Attempt, Job
 from torchyard.jobs.requests import submission
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.types import Identity, TokenKind
 
@@ -71,10 +71,10 @@ class FakeEnvironments:
         return self.folder / "build.log"
 
 
-def make(home: Path, db: Database, clock: FakeClock) -> Room:
+def make(home: Path, db: Database, clock: FakeClock) -> Services:
     workspaces.ensure_default(db, clock)
     computes.ensure_local(db, clock, WORKSPACE)
-    return Room(
+    return Services(
         home=home,
         db=db,
         clock=clock,
@@ -88,17 +88,17 @@ def make(home: Path, db: Database, clock: FakeClock) -> Room:
     )
 
 
-def submit(room: Room, **changes: Any) -> Job:
-    return submission.create(room, WORKSPACE, {**JOB, **changes}, ME)[0]
+def submit(services: Services, **changes: Any) -> Job:
+    return submission.create(services, WORKSPACE, {**JOB, **changes}, ME)[0]
 
 
-def again(room: Room, job: Job) -> Job:
+def again(services: Services, job: Job) -> Job:
     """The job as it is now."""
-    return actions.get(room, job.workspace, job.name)
+    return actions.get(services, job.workspace, job.name)
 
 
-def attempt_of(room: Room, job: Job) -> Attempt:
-    with room.db.read() as connection:
+def attempt_of(services: Services, job: Job) -> Attempt:
+    with services.db.read() as connection:
         return attempt_store.attempts_of(connection, job.id)[-1]
 
 
@@ -106,14 +106,19 @@ def attempt_of(room: Room, job: Job) -> Attempt:
 class Worker:
     """One node of an attempt, telling its events in order."""
 
-    room: Room
+    services: Services
     attempt: Attempt
     node: int = 0
     seq: int = 0
 
     def tell(self, kind: str, **body: Any) -> None:
-        event = {"seq": self.seq, "at": to_text(self.room.clock.now()), "kind": kind, "body": body}
-        worker_reports.report(self.room, self.attempt.id, self.node, [event])
+        event = {
+            "seq": self.seq,
+            "at": to_text(self.services.clock.now()),
+            "kind": kind,
+            "body": body,
+        }
+        worker_reports.report(self.services, self.attempt.id, self.node, [event])
         self.seq += 1
 
     def whole_life(self) -> None:

@@ -28,7 +28,7 @@ from torchyard.jobs.records import store
 from torchyard.jobs.records.logs import Logs
 from torchyard.jobs.records.signals import Signals
 from torchyard.jobs.records.types import Job, Status
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.mlflow import routes
 from torchyard.mlflow.job_runs import JobRuns
 from torchyard.mlflow.registry import Registry
@@ -98,9 +98,9 @@ class Server:
 class YardRuns(JobRuns):
     """Besides, `add_job` makes what a client can't: a run that is a job's own."""
 
-    def __init__(self, room: Room) -> None:
-        super().__init__(room)
-        self._yard = room
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._yard = services
 
     def add_job(
         self, workspace: str, name: str, experiment_id: int, status: Status = Status.RUNNING
@@ -135,9 +135,9 @@ class YardRuns(JobRuns):
             return store.job_by_id(connection, store.add_job(connection, values))
 
 
-def room_in(folder: Path, db: Database) -> Room:
+def room_in(folder: Path, db: Database) -> Services:
     clock = SystemClock()
-    return Room(
+    return Services(
         home=folder,
         db=db,
         clock=clock,
@@ -174,12 +174,12 @@ def files_of(runs: YardRuns) -> FindSource:
 def server_in(folder: Path, url: str) -> Iterator[Server]:
     db = Database(url)
     db.upgrade()
-    room = room_in(folder, db)
-    runs = YardRuns(room)
-    registry = Registry(db, room.clock, room.datastores, files_of(runs))
+    services = room_in(folder, db)
+    runs = YardRuns(services)
+    registry = Registry(db, services.clock, services.datastores, files_of(runs))
     app = FastAPI()
-    mlflow = cache(lambda: routes.router(runs, registry, room.history, authenticate))
+    mlflow = cache(lambda: routes.router(runs, registry, services.history, authenticate))
     app.router.routes.append(LazyRoutes([""], mlflow, within="/mlflow/{workspace}"))
     app.router.routes.append(LazyRoutes(routes.PATHS, mlflow))
-    yield Server(app, runs, room.history)
+    yield Server(app, runs, services.history)
     db.close()

@@ -67,8 +67,8 @@ def client_python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     home = tmp_path_factory.mktemp("clients")
     database = Database(f"sqlite:///{home / 'torchyard.db'}")
     database.upgrade()
-    room = Environments(home, database, SystemClock(), os.environ)
-    folder = room.build(room.resolve({"pip_requirements": [request.param]}))
+    services = Environments(home, database, SystemClock(), os.environ)
+    folder = services.build(services.resolve({"pip_requirements": [request.param]}))
     database.close()
     return folder / "bin" / "python"
 

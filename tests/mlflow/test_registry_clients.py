@@ -81,9 +81,9 @@ def client_python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     home = tmp_path_factory.mktemp("clients")
     database = Database(f"sqlite:///{home / 'torchyard.db'}")
     database.upgrade()
-    room = Environments(home, database, SystemClock(), os.environ)
+    services = Environments(home, database, SystemClock(), os.environ)
     wanted = [request.param, "scikit-learn", "pandas"]
-    folder = room.build(room.resolve({"pip_requirements": wanted}))
+    folder = services.build(services.resolve({"pip_requirements": wanted}))
     database.close()
     return folder / "bin" / "python"
 

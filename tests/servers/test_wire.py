@@ -85,7 +85,7 @@ def test_news_wakes_a_waiter_at_the_other_server(postgres: PostgresServer, tmp_p
         )
         for name in ("one", "other")
     ]
-    one, other = (parts.room.signals for parts in made)
+    one, other = (parts.services.signals for parts in made)
     sharings = [parts.sharing for parts in made if parts.sharing is not None]
     for sharing in sharings:
         sharing.start()
@@ -95,7 +95,7 @@ def test_news_wakes_a_waiter_at_the_other_server(postgres: PostgresServer, tmp_p
         for sharing in sharings:
             sharing.stop()
         for parts in made:
-            parts.room.db.close()
+            parts.services.db.close()
     assert not (tmp_path / "server.json").exists()
 
 

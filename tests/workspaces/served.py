@@ -62,17 +62,17 @@ class Served:
     def job_token(self, job: str, owner: str) -> str:
         """What a running job of that owner has."""
         token = actions.new_token(TokenKind.RUN)
-        room = self.parts.room
-        with room.db.write() as connection:
+        services = self.parts.services
+        with services.db.write() as connection:
             identity = Identity(owner, TokenKind.RUN, "default", f"default/{job}")
-            actions.keep_token(connection, token, identity, room.clock.now())
+            actions.keep_token(connection, token, identity, services.clock.now())
         self.tokens[f"job of {owner}"] = token
         return token
 
     def rows(self) -> dict[str, list[Any]]:
         """Every row of every table, but when a token was used."""
         found = {}
-        with self.parts.room.db.read() as connection:
+        with self.parts.services.db.read() as connection:
             from torchyard.base.db import metadata
 
             for table in metadata.sorted_tables:
@@ -101,4 +101,4 @@ def served(home: Path, database_url: str, clock: Clock | None = None) -> Iterato
         made.add(name, role)
     yield made
     client.close()
-    parts.room.db.close()
+    parts.services.db.close()

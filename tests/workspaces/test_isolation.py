@@ -40,7 +40,7 @@ def parts(tmp_path: Path, database_url: str) -> Iterator[application.Parts]:
     )
     server.ensure_token(made, Settings(tmp_path).token_file)
     yield made
-    made.room.db.close()
+    made.services.db.close()
 
 
 @pytest.fixture
@@ -73,24 +73,24 @@ def _fill(client: TestClient, parts: application.Parts, workspace: str) -> dict[
     }  # fmt: skip
     _ok(client.put(f"{base}/computes/c-{SECRET}", json={"description": SECRET}))
     name = _ok(client.post(f"{base}/jobs", json=job))["name"]
-    made = get_job(parts.room, workspace, name)
-    with artifacts.writing(parts.room, made, f"outputs/{SECRET}.txt") as writing:
+    made = get_job(parts.services, workspace, name)
+    with artifacts.writing(parts.services, made, f"outputs/{SECRET}.txt") as writing:
         writing.write(content)
-    with artifacts.writing_output(parts.room, made, "out", f"{SECRET}.txt") as writing:
+    with artifacts.writing_output(parts.services, made, "out", f"{SECRET}.txt") as writing:
         writing.write(content)
-    parts.room.logs.append(workspace, name, 1, "user_logs/std_log.txt", 0, content)
-    with parts.room.db.write() as connection:
+    parts.services.logs.append(workspace, name, 1, "user_logs/std_log.txt", 0, content)
+    with parts.services.db.write() as connection:
         from torchyard.environments import store as environments
         from torchyard.environments.types import from_json
         from torchyard.jobs.records import store
 
         spec = from_json(store.environment_of(connection, made.id))
-        environments.begin(connection, spec, parts.room.clock.now())
+        environments.begin(connection, spec, parts.services.clock.now())
     model = {"name": f"model-{SECRET}", "path": f"snapshot:{snapshot}"}
     _ok(client.post(f"{base}/models", json=model))
     data = {"name": f"data-{SECRET}", "path": f"snapshot:{snapshot}", "type": "uri_file"}
     _ok(client.post(f"{base}/data", json=data))
-    folder = parts.room.home.parent / f"{parts.room.home.name}-{SECRET}"
+    folder = parts.services.home.parent / f"{parts.services.home.name}-{SECRET}"
     folder.mkdir()
     store_document = {"type": "local", "path": str(folder)}
     _ok(client.put(f"{base}/datastores/store_{SECRET}", json=store_document))
@@ -191,7 +191,7 @@ def _filled(path: str, values: dict[str, str]) -> str:
 def _state(parts: application.Parts) -> list[Any]:
     """Every row of the other workspace."""
     rows = []
-    with parts.room.db.read() as connection:
+    with parts.services.db.read() as connection:
         for table in ("jobs", "experiments", "models", "data_assets", "datastores", "url_maps",
                       "computes"):  # fmt: skip
             found = connection.exec_driver_sql(f"SELECT * FROM {table} WHERE workspace = 'vision'")

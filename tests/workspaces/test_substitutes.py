@@ -37,7 +37,7 @@ def serve(home: Path, database_url: str, for_others: bool) -> Iterator[Served]:
         made.add(name, role)
     yield made
     client.close()
-    parts.room.db.close()
+    parts.services.db.close()
 
 
 @pytest.fixture

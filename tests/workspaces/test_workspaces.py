@@ -33,7 +33,7 @@ def client(tmp_path: Path, database_url: str) -> Iterator[TestClient]:
     made.headers["Authorization"] = f"Bearer {token}"
     yield made
     made.close()
-    parts.room.db.close()
+    parts.services.db.close()
 
 
 def test_a_new_workspace_has_what_the_first_one_has(client: TestClient) -> None:

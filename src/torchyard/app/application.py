@@ -66,7 +66,7 @@ from torchyard.jobs.records import store
 from torchyard.jobs.records.logs import Logs
 from torchyard.jobs.records.signals import Signals
 from torchyard.jobs.requests import runs, workspace_lifecycle
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.jobs.spec import secrets
 from torchyard.mlflow import routes as mlflow_routes
 from torchyard.mlflow.job_runs import JobRuns
@@ -91,7 +91,7 @@ _W = "/v1/workspaces/{workspace}"
 class Parts:
     """Everything that lives as long as the server."""
 
-    room: Room
+    services: Services
     access: Access
     scheduler: Scheduler
     signer: Signer
@@ -136,7 +136,7 @@ def build(
     default = workspaces.ensure_default(db, clock)
     computes.ensure_local(db, clock, default.name)
     devices = Machine(environ)
-    room = Room(
+    services = Services(
         home=home,
         db=db,
         clock=clock,
@@ -154,10 +154,12 @@ def build(
     )
     here = machines.here() if shared else ""
     local = executor or LocalExecutor(home, environ, devices=devices, machine=here)
-    scheduler = Scheduler(room, local, url)
-    signer = Signer(home, room.server_id)
-    access = Access(db, clock, lambda workspace, job: owners.of_name(room, workspace, job), signer)
-    return Parts(room, access, scheduler, signer, sharing)
+    scheduler = Scheduler(services, local, url)
+    signer = Signer(home, services.server_id)
+    access = Access(
+        db, clock, lambda workspace, job: owners.of_name(services, workspace, job), signer
+    )
+    return Parts(services, access, scheduler, signer, sharing)
 
 
 def create_app(
@@ -172,12 +174,12 @@ def create_app(
         hosts: the names that plain requests may call the server by; any when empty.
         open_tls: see azureml/entry_routes.py, as `storage_domain`.
     """
-    room = parts.room
-    builds = Builds(room.environments, parts.scheduler.preparer.secrets)
+    services = parts.services
+    builds = Builds(services.environments, parts.scheduler.preparer.secrets)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        room.signals.attach(asyncio.get_running_loop())
+        services.signals.attach(asyncio.get_running_loop())
         parts.scheduler.start()
         yield
         parts.scheduler.stop()
@@ -185,7 +187,7 @@ def create_app(
         audit.close()
         if parts.sharing is not None:
             parts.sharing.stop()
-        room.db.close()
+        services.db.close()
 
     app = _App(
         title="torchyard",
@@ -196,10 +198,10 @@ def create_app(
         redoc_url=None,
     )
     app.state.access = parts.access
-    app.add_middleware(Doors, hosts=hosts, server_id=room.server_id)
-    audit = Audit(room.home, room.clock)
+    app.add_middleware(Doors, hosts=hosts, server_id=services.server_id)
+    audit = Audit(services.home, services.clock)
     app.add_middleware(Auditing, lines=audit)
-    app.add_middleware(AzurePaths, spellings=Spellings(room.db))
+    app.add_middleware(AzurePaths, spellings=Spellings(services.db))
 
     @app.get("/health", tags=["server"])
     def health() -> dict[str, Any]:
@@ -247,51 +249,51 @@ def _groups(
     storage_domain: str,
 ) -> list[LazyRoutes]:
     """Every room's routes, those first that are asked for most often."""
-    room, access = parts.room, parts.access
-    db, clock = room.db, room.clock
-    find_model = partial(model_sources.find, room)
+    services, access = parts.services, parts.access
+    db, clock = services.db, services.clock
+    find_model = partial(model_sources.find, services)
 
     @cache
     def tracking() -> APIRouter:
         return mlflow_routes.router(
-            JobRuns(room),
-            Registry(db, clock, room.datastores, find_model),
-            room.history,
+            JobRuns(services),
+            Registry(db, clock, services.datastores, find_model),
+            services.history,
             access.person,
-            lambda job: room.signals.notify(job_key(job)),
+            lambda job: services.signals.notify(job_key(job)),
             partial(secrets.masker_of_script, db),
         )
 
     def of_jobs() -> APIRouter:
-        others = deletion_routes.router(room), history_routes.router(room)
-        return add_routes(job_routes.router(room), *others)
+        others = deletion_routes.router(services), history_routes.router(services)
+        return add_routes(job_routes.router(services), *others)
 
     def of_computes() -> APIRouter:
-        sizes_too = compute_routes.router(db, clock, room.home, room.devices)
-        return add_routes(sizes_too, cluster_routes.router(room))
+        sizes_too = compute_routes.router(db, clock, services.home, services.devices)
+        return add_routes(sizes_too, cluster_routes.router(services))
 
     def of_environments() -> APIRouter:
-        in_use = partial(runs.environment_hashes, room)
-        return environment_routes.router(room.environments, builds, clock, in_use)
+        in_use = partial(runs.environment_hashes, services)
+        return environment_routes.router(services.environments, builds, clock, in_use)
 
     def of_assets() -> APIRouter:
         return asset_routes.router(
             db,
             clock,
-            room.datastores,
-            room.blobs,
-            room.fetcher,
-            lambda workspace, type, path: data_sources.pin(room, workspace, type, path).path,
+            services.datastores,
+            services.blobs,
+            services.fetcher,
+            lambda workspace, type, path: data_sources.pin(services, workspace, type, path).path,
         )
 
     def of_workspaces() -> APIRouter:
-        furnish = partial(workspace_lifecycle.furnish, room)
+        furnish = partial(workspace_lifecycle.furnish, services)
         return workspace_routes.router(
-            db, clock, furnish, partial(workspace_lifecycle.delete_empty, room)
+            db, clock, furnish, partial(workspace_lifecycle.delete_empty, services)
         )
 
     def of_people() -> APIRouter:
-        return people_routes.router(db, clock, audit, partial(owners.cancel_all, room))
+        return people_routes.router(db, clock, audit, partial(owners.cancel_all, services))
 
     def entry() -> APIRouter:
         return entry_routes.router(
@@ -304,29 +306,31 @@ def _groups(
     return [
         LazyRoutes([""], tracking, within="/mlflow/{workspace}"),
         LazyRoutes(mlflow_routes.PATHS, tracking),
-        group(partial(worker_routes.router, room), "/v1/attempts"),
+        group(partial(worker_routes.router, services), "/v1/attempts"),
         group(of_jobs, f"{_W}/jobs", f"{_W}/metrics"),
-        group(partial(data_routes.router, room.blobs), f"{_W}/blobs", f"{_W}/snapshots"),
+        group(partial(data_routes.router, services.blobs), f"{_W}/blobs", f"{_W}/snapshots"),
         group(of_environments, f"{_W}/environments"),
         group(of_computes, f"{_W}/computes", f"{_W}/compute-sizes"),
         group(of_assets, f"{_W}/data", f"{_W}/datastores", f"{_W}/url-maps"),
-        group(partial(model_routes.router, db, clock, room.datastores, find_model), f"{_W}/models"),
-        group(partial(component_routes.router, db, clock, room.blobs), f"{_W}/components"),
-        group(partial(experiment_routes.router, room), f"{_W}/experiments"),
-        group(partial(bundle_routes.router, room), f"{_W}/bundle"),
         group(
-            partial(quota_routes.router, db, clock, partial(quota_checks.use_of, room)),
+            partial(model_routes.router, db, clock, services.datastores, find_model), f"{_W}/models"
+        ),
+        group(partial(component_routes.router, db, clock, services.blobs), f"{_W}/components"),
+        group(partial(experiment_routes.router, services), f"{_W}/experiments"),
+        group(partial(bundle_routes.router, services), f"{_W}/bundle"),
+        group(
+            partial(quota_routes.router, db, clock, partial(quota_checks.use_of, services)),
             f"{_W}/quotas",
             f"{_W}/quota-requests",
         ),
         group(of_people, "/v1/whoami", "/v1/users", "/v1/audit", f"{_W}/people", f"{_W}/audit"),
         group(of_workspaces, "/v1/workspaces"),
-        group(partial(reclaiming_routes.router, room), "/v1/gc"),
+        group(partial(reclaiming_routes.router, services), "/v1/gc"),
         LazyRoutes(entry_routes.PATHS, entry),
         LazyRoutes(["/runs"], page_routes.router),
         LazyRoutes(
             ["/azureml", "/azureml-above", "/azureml-blob"],
-            lambda: azure_room.router(room, access, find_model, builds, storage_domain),
+            lambda: azure_room.router(services, access, find_model, builds, storage_domain),
         ),
     ]
 

@@ -30,14 +30,14 @@ from torchyard.data.codes import Places
 from torchyard.environments.requested_builds import Builds
 from torchyard.jobs.files import run_files
 from torchyard.jobs.requests import workspace_lifecycle
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.models.types import FindSource
 from torchyard.workspaces import signing
 from torchyard.workspaces.access import Access
 
 
 def router(
-    room: Room,
+    services: Services,
     access: Access,
     find_model: FindSource,
     builds: Builds,
@@ -51,40 +51,40 @@ def router(
         storage_domain: see entry_routes.py.
     """
     site = workspace_routes.Site(
-        room.db,
-        room.clock,
-        room.server_id,
+        services.db,
+        services.clock,
+        services.server_id,
         access.person,
         access.administrator,
-        partial(workspace_lifecycle.furnish, room),
-        partial(workspace_lifecycle.delete_empty, room),
+        partial(workspace_lifecycle.furnish, services),
+        partial(workspace_lifecycle.delete_empty, services),
     )
-    signing_key = signing.key(room.home, "addresses of blobs")
-    links = Links(room.db, room.datastores, signing_key, room.clock, storage_domain)
-    places = Places(room.db, room.clock, room.datastores, room.blobs)
+    signing_key = signing.key(services.home, "addresses of blobs")
+    links = Links(services.db, services.datastores, signing_key, services.clock, storage_domain)
+    places = Places(services.db, services.clock, services.datastores, services.blobs)
     codes = Codes(places, links.pending_upload, links.datastore_uri)
-    containers = Containers(room.db, room.datastores, partial(run_files.opened, room))
+    containers = Containers(services.db, services.datastores, partial(run_files.opened, services))
     found = blob_routes.router(
-        service.Parts(room.db, room.clock, Blocks(room.home / "uploads")),
-        Grants(signing_key, room.clock, containers, access.granted),
+        service.Parts(services.db, services.clock, Blocks(services.home / "uploads")),
+        Grants(signing_key, services.clock, containers, access.granted),
     )
-    add_routes(found, location_routes.router(room, access.person), workspace_routes.above(site))
+    add_routes(found, location_routes.router(services, access.person), workspace_routes.above(site))
     found.routes.extend(
         routes.groups(
-            room.db,
+            services.db,
             access.person,
             kinds=[
-                DatastoreKind(room.db, room.clock, room.datastores, links),
-                Computes(room),
-                Jobs(room, codes.snapshot),
+                DatastoreKind(services.db, services.clock, services.datastores, links),
+                Computes(services),
+                Jobs(services, codes.snapshot),
             ],
-            versioned=[*asset_kinds.assets_of(room, find_model, links), codes],
+            versioned=[*asset_kinds.assets_of(services, find_model, links), codes],
             services=[
                 workspace_routes.inside(site),
-                artifact_routes.service(room, links.url),
-                history_routes.service(room, partial(links.url, host_style=False)),
-                resolved_routes.service(room),
-                *v1(room, links, builds),
+                artifact_routes.service(services, links.url),
+                history_routes.service(services, partial(links.url, host_style=False)),
+                resolved_routes.service(services),
+                *v1(services, links, builds),
             ],
         )
     )

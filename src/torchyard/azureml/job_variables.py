@@ -20,7 +20,7 @@ from torchyard.azureml.entry_routes import OpenTls, Way, variables
 from torchyard.base import trust
 from torchyard.base.errors import TorchyardError
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.workspaces.jwts import Signer
 
 _LOOPBACK = "127.0.0.1"
@@ -38,7 +38,7 @@ class Standing(Protocol):
 
 
 def open_door(
-    room: Room,
+    services: Services,
     environ: Mapping[str, str],
     signer: Signer,
     standing: Standing,
@@ -65,14 +65,14 @@ def open_door(
         if way is None:
             return {}
         base = f"https://{way.host or _LOOPBACK}:{way.port}"
-        now = room.clock.now()
+        now = services.clock.now()
         ends_at = now + _LIFE
         signed = signer.sign(run_token, job.owner, base, now, ends_at)
         return {
             **variables(base),
             "IDENTITY_HEADER": run_token,
             "MSI_SECRET": run_token,
-            **_certificates(room.home, environ, base, way.authority),
+            **_certificates(services.home, environ, base, way.authority),
             "AZUREML_RUN_TOKEN": signed,
             "AZUREML_RUN_TOKEN_EXPIRY": str(int(ends_at.timestamp())),
             "AZUREML_SERVICE_ENDPOINT": base,
@@ -80,7 +80,7 @@ def open_door(
             "AZUREML_RUN_HISTORY_SERVICE_ENDPOINT": base,
         }
 
-    room.client_door.open(of_job, expect)
+    services.client_door.open(of_job, expect)
 
 
 def _holds_client(environment: Path) -> bool:

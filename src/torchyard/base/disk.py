@@ -35,10 +35,10 @@ def full(place: str) -> DiskFull:
 def is_full(folder: Path) -> bool:
     """Whether there is so little room that a database could not even be opened."""
     try:
-        room = os.statvfs(folder)
+        services = os.statvfs(folder)
     except OSError:
         return False
-    return room.f_bavail * room.f_frsize < _LEAST_BYTES
+    return services.f_bavail * services.f_frsize < _LEAST_BYTES
 
 
 def failed(place: str, why: str) -> DiskFailed:

@@ -114,10 +114,10 @@ def choose(
     """Which nodes an attempt of `count` would get: idle ones first, the lowest numbers first."""
     most, taken = compute.max_instances, set(busy)
     free = [number for number in range(most) if number not in taken]
-    room = min(len(free), most - len(busy))
+    services = min(len(free), most - len(busy))
     others = [number for number in free if number not in avoided]
     suitable = most - sum(number < most for number in set(avoided))
-    if room < count or (len(others) < count <= suitable):
+    if services < count or (len(others) < count <= suitable):
         # One that is leaving counts as well: the cluster never has more than its maximum.
         return Choice(
             (),

@@ -33,25 +33,25 @@ class Named:
     notices: tuple[str, ...]
 
 
-def named(room: Environments, workspace: str, reference: str) -> Named:
+def named(services: Environments, workspace: str, reference: str) -> Named:
     """
     Raises:
         InvalidSpec: it is no reference.
         NotFound: no environment has the name.
     """
-    owned = assets.owned(room.db, workspace)
-    found = catalogue.find(reference, room.platform, owned, (), substitutes.taken)
+    owned = assets.owned(services.db, workspace)
+    found = catalogue.find(reference, services.platform, owned, (), substitutes.taken)
     name, _, version = found.ref.rpartition(":")
     notices = (found.notice,) if found.notice else ()
     if found.curated is not None:
         description = found.curated.description
         return Named(name, version, _definition(found.curated), description, {}, notices)
-    asset = assets.get(room.db, workspace, name, version)
+    asset = assets.get(services.db, workspace, name, version)
     return Named(name, version, asset.definition, asset.description, asset.tags, notices)
 
 
 def clone(
-    room: Environments, clock: Clock, workspace: str, source: Named, name: str, owner: str
+    services: Environments, clock: Clock, workspace: str, source: Named, name: str, owner: str
 ) -> EnvironmentAsset:
     """Register the next version of `name` with the content of another environment.
 
@@ -61,14 +61,19 @@ def clone(
     words = {"description": source.description} if source.description else {}
     asked = assets.read_document({"name": name, **source.definition, **words})
     return assets.register(
-        room.db, clock, workspace, asked, owner, lambda found: room.resolve(found, workspace)
+        services.db,
+        clock,
+        workspace,
+        asked,
+        owner,
+        lambda found: services.resolve(found, workspace),
     )
 
 
-def exported(room: Environments, workspace: str, asked: Any, form: str) -> dict[str, Any]:
+def exported(services: Environments, workspace: str, asked: Any, form: str) -> dict[str, Any]:
     """The environment as a file for elsewhere: its name, text and where its packages are from."""
-    spec = room.resolve(asked, workspace, is_judged=False)
-    last, folder = room.last_build(spec), room.is_built(spec)
+    spec = services.resolve(asked, workspace, is_judged=False)
+    last, folder = services.last_build(spec), services.is_built(spec)
     python = ""
     if folder is not None and (folder / "pyvenv.cfg").exists():
         python = export.python_of((folder / "pyvenv.cfg").read_text("utf-8").splitlines())
@@ -77,14 +82,14 @@ def exported(room: Environments, workspace: str, asked: Any, form: str) -> dict[
     return {**vars(made), "name": name, "notices": [*spec.notices, *made.notices]}
 
 
-def in_use(room: Environments, workspace: str, asked: Any) -> dict[str, Any]:
+def in_use(services: Environments, workspace: str, asked: Any) -> dict[str, Any]:
     """Where a built environment lies on the server's machine, for a shell of somebody there.
 
     Raises:
         NotFound: it is not built.
         InvalidInput: it is a root file system, which needs a container.
     """
-    spec = room.resolve(asked, workspace)
+    spec = services.resolve(asked, workspace)
     name = spec.ref or "inline"
     if spec.image is not None:
         raise InvalidInput(
@@ -92,12 +97,12 @@ def in_use(room: Environments, workspace: str, asked: Any) -> dict[str, Any]:
             "`yard environment export --format dockerfile` writes what builds it, then "
             "`podman run -it`",
         )
-    folder = room.use(spec)
+    folder = services.use(spec)
     if folder is None:
         raise NotFound(
             f"environment `{name}` is not built", f"build it: `yard environment build {name}`"
         )
-    lock = room.shells_file(spec)
+    lock = services.shells_file(spec)
     return {"ref": spec.ref, "hash": spec.hash, "folder": str(folder), "lock": str(lock)}
 
 

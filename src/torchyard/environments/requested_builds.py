@@ -31,9 +31,9 @@ class Builds:
     """
 
     def __init__(
-        self, room: Environments, secrets: Callable[[EnvironmentSpec], Mapping[str, int]]
+        self, services: Environments, secrets: Callable[[EnvironmentSpec], Mapping[str, int]]
     ) -> None:
-        self._room = room
+        self._services = services
         self._secrets = secrets
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="asked-build")
         self._lock = threading.Lock()
@@ -42,9 +42,9 @@ class Builds:
 
     def begin(self, spec: EnvironmentSpec) -> dict[str, Any]:
         """Start it unless it runs or is built; `offset` is where its log begins."""
-        offset = self._room.log_size(spec.hash)
+        offset = self._services.log_size(spec.hash)
         with self._lock:
-            begun = spec.hash in self._running or self._room.is_built(spec) is not None
+            begun = spec.hash in self._running or self._services.is_built(spec) is not None
             if not begun:
                 self._running[spec.hash] = spec
         if not begun:
@@ -62,8 +62,8 @@ class Builds:
         # Asked in this order: a build that ended between the two has its whole log.
         with self._lock:
             running = hash in self._running
-        last = self._room.last_by_hash(hash)
-        text = self._room.log_from(hash, max(0, offset), _MOST_BYTES)
+        last = self._services.last_by_hash(hash)
+        text = self._services.log_from(hash, max(0, offset), _MOST_BYTES)
         if last is None and not running:
             raise NotFound(f"environment `{hash[:12]}` was never built")
         status = "building" if running else last.status if last else "building"
@@ -83,7 +83,7 @@ class Builds:
 
     def _build(self, spec: EnvironmentSpec) -> None:
         try:
-            self._room.build(spec, self._stopping.is_set, lambda: self._secrets(spec))
+            self._services.build(spec, self._stopping.is_set, lambda: self._secrets(spec))
         except TorchyardError as error:
             _log.info("environment %s: %s", spec.hash[:12], error.message)
         except Exception:

@@ -21,7 +21,7 @@ from torchyard.workspaces.access import Person
 
 
 def router(
-    room: Environments,
+    services: Environments,
     builds: Builds,
     clock: Clock,
     asked_for: Callable[[str], Collection[str]],
@@ -32,16 +32,16 @@ def router(
             by all workspaces, and what one asked for is not another's to see.
     """
     routes = APIRouter(prefix="/v1/workspaces/{workspace}/environments", tags=["environments"])
-    _asset_routes(routes, room, clock, asked_for)
-    _build_routes(routes, room, builds)
+    _asset_routes(routes, services, clock, asked_for)
+    _build_routes(routes, services, builds)
     for verb, archived in (("archive", True), ("restore", False)):
-        _archive_routes(routes, room, verb, archived)
+        _archive_routes(routes, services, verb, archived)
     return routes
 
 
 def _asset_routes(
     routes: APIRouter,
-    room: Environments,
+    services: Environments,
     clock: Clock,
     asked_for: Callable[[str], Collection[str]],
 ) -> None:
@@ -50,7 +50,9 @@ def _asset_routes(
         workspace: str, identity: Person, name: str = "", archived: str = ""
     ) -> dict[str, Any]:
         hashes = asked_for(workspace)
-        return {"value": to_json.every(room, workspace, hashes, name, fields.archived(archived))}
+        return {
+            "value": to_json.every(services, workspace, hashes, name, fields.archived(archived))
+        }
 
     @routes.post("", status_code=201)
     def create(
@@ -58,20 +60,20 @@ def _asset_routes(
     ) -> dict[str, Any]:
         asked = assets.read_document(fields.mapping(document, "the environment's document"))
         made = assets.register(
-            room.db,
+            services.db,
             clock,
             workspace,
             asked,
             identity.user,
-            lambda found: room.resolve(found, workspace),
+            lambda found: services.resolve(found, workspace),
         )
-        return to_json.one(room, workspace, made.name, made.version)
+        return to_json.one(services, workspace, made.name, made.version)
 
     @routes.post("/definition")
     def definition(
         workspace: str, identity: Person, environment: Annotated[str, Body(embed=True)]
     ) -> dict[str, Any]:
-        return vars(copying.named(room, workspace, environment))
+        return vars(copying.named(services, workspace, environment))
 
     @routes.post("/clone", status_code=201)
     def clone(
@@ -80,34 +82,34 @@ def _asset_routes(
         environment: Annotated[str, Body(embed=True)],
         name: Annotated[str, Body(embed=True)],
     ) -> dict[str, Any]:
-        source = copying.named(room, workspace, environment)
-        made = copying.clone(room, clock, workspace, source, name, identity.user)
-        found = to_json.one(room, workspace, made.name, made.version)
+        source = copying.named(services, workspace, environment)
+        made = copying.clone(services, clock, workspace, source, name, identity.user)
+        found = to_json.one(services, workspace, made.name, made.version)
         return {**found, "notices": [*source.notices, *found["notices"]]}
 
     @routes.get("/{name}/versions/{version}")
     def show(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
-        return to_json.one(room, workspace, name, version)
+        return to_json.one(services, workspace, name, version)
 
 
-def _build_routes(routes: APIRouter, room: Environments, builds: Builds) -> None:
+def _build_routes(routes: APIRouter, services: Environments, builds: Builds) -> None:
     @routes.post("/resolve")
     def resolve(
         workspace: str, identity: Person, environment: Annotated[Any, Body(embed=True)]
     ) -> dict[str, Any]:
-        return to_json.resolved(room, workspace, environment)
+        return to_json.resolved(services, workspace, environment)
 
     @routes.post("/build")
     def build(
         workspace: str, identity: Person, environment: Annotated[Any, Body(embed=True)]
     ) -> dict[str, Any]:
-        return builds.begin(room.resolve(environment, workspace))
+        return builds.begin(services.resolve(environment, workspace))
 
     @routes.post("/use")
     def use(
         workspace: str, identity: Person, environment: Annotated[Any, Body(embed=True)]
     ) -> dict[str, Any]:
-        return copying.in_use(room, workspace, environment)
+        return copying.in_use(services, workspace, environment)
 
     @routes.post("/export")
     def export(
@@ -116,19 +118,21 @@ def _build_routes(routes: APIRouter, room: Environments, builds: Builds) -> None
         environment: Annotated[Any, Body(embed=True)],
         format: Annotated[str, Body(embed=True)],
     ) -> dict[str, Any]:
-        return copying.exported(room, workspace, environment, format)
+        return copying.exported(services, workspace, environment, format)
 
     @routes.get("/builds/{hash}")
     def follow(workspace: str, hash: str, identity: Person, offset: int = 0) -> dict[str, Any]:
         return builds.show(hash, offset)
 
 
-def _archive_routes(routes: APIRouter, room: Environments, verb: str, archived: bool) -> None:
+def _archive_routes(routes: APIRouter, services: Environments, verb: str, archived: bool) -> None:
     @routes.post(f"/{{name}}/{verb}", name=f"{verb}_environment")
     def all_versions(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        return to_json.asset_to_json(assets.archive(room.db, workspace, name, archived=archived))
+        return to_json.asset_to_json(
+            assets.archive(services.db, workspace, name, archived=archived)
+        )
 
     @routes.post(f"/{{name}}/versions/{{version}}/{verb}", name=f"{verb}_environment_version")
     def one_version(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
-        exact = assets.get(room.db, workspace, name, version).version
-        return to_json.asset_to_json(assets.archive(room.db, workspace, name, exact, archived))
+        exact = assets.get(services.db, workspace, name, version).version
+        return to_json.asset_to_json(assets.archive(services.db, workspace, name, exact, archived))

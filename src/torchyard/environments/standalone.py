@@ -21,7 +21,7 @@ def built(home: Path, asked: Any) -> Path:
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     db = home_database.open_for(home, home_database.chosen(home, ""))
     try:
-        room = Environments(home, db, SystemClock(), os.environ)
-        return room.build(room.resolve(asked))
+        services = Environments(home, db, SystemClock(), os.environ)
+        return services.build(services.resolve(asked))
     finally:
         db.close()

@@ -24,7 +24,7 @@ from torchyard.environments.types import Build, EnvironmentAsset, EnvironmentSpe
 
 
 def every(
-    room: Environments,
+    services: Environments,
     workspace: str,
     asked_for: Collection[str],
     name: str = "",
@@ -36,45 +36,47 @@ def every(
         name: all versions of this one only.
         archived: None takes archived ones too.
     """
-    own = assets.list_in(room.db, workspace, name, archived)
+    own = assets.list_in(services.db, workspace, name, archived)
     shown = [curated_to_json(one) for one in curated_environments.every() if name in ("", one.name)]
     shown += [asset_to_json(one) for one in own]
-    named = set(_hashes(room, workspace, own))
-    for known in room.builds():
+    named = set(_hashes(services, workspace, own))
+    for known in services.builds():
         if known.hash in asked_for and known.hash not in named and not name:
             shown.append(_inline(known))
     return shown
 
 
-def _hashes(room: Environments, workspace: str, own: Iterable[EnvironmentAsset]) -> Iterator[str]:
+def _hashes(
+    services: Environments, workspace: str, own: Iterable[EnvironmentAsset]
+) -> Iterator[str]:
     for one in own:
         # What could be had when it was registered may need something that is not here now.
         with suppress(InvalidSpec):
-            yield _spec_of(room, workspace, one).hash
+            yield _spec_of(services, workspace, one).hash
 
 
-def one(room: Environments, workspace: str, name: str, version: str) -> dict[str, Any]:
+def one(services: Environments, workspace: str, name: str, version: str) -> dict[str, Any]:
     """
     Raises:
         NotFound: there is none of that name and version, with the nearest.
     """
     known = curated_environments.named(name.removeprefix("azureml:"))
     if known is not None and version in (versions.LATEST, known.version):
-        return {**curated_to_json(known), **_build_of(room, room.resolve(known.name))}
-    asset = assets.get(room.db, workspace, name, version)
-    return {**asset_to_json(asset), **_build_of(room, _spec_of(room, workspace, asset))}
+        return {**curated_to_json(known), **_build_of(services, services.resolve(known.name))}
+    asset = assets.get(services.db, workspace, name, version)
+    return {**asset_to_json(asset), **_build_of(services, _spec_of(services, workspace, asset))}
 
 
-def resolved(room: Environments, workspace: str, asked: Any) -> dict[str, Any]:
+def resolved(services: Environments, workspace: str, asked: Any) -> dict[str, Any]:
     """What a reference or an inline definition means here, in all detail.
 
     `refused` says why no job may use it, `hint` what to do; both are absent where one may.
     """
-    spec = room.resolve(asked, workspace, is_judged=False)
+    spec = services.resolve(asked, workspace, is_judged=False)
     refusal: dict[str, str] = {}
     try:
-        room.resolve(asked, workspace)
-        room.refuse_impossible(spec)
+        services.resolve(asked, workspace)
+        services.refuse_impossible(spec)
     except (InvalidSpec, BuildFailed) as error:
         refusal = {"refused": error.message, "hint": error.hint}
     return {
@@ -84,7 +86,7 @@ def resolved(room: Environments, workspace: str, asked: Any) -> dict[str, Any]:
         "requirements": list(spec.requirements),
         "platform": spec.platform,
         "notices": list(spec.notices),
-        **_build_of(room, spec),
+        **_build_of(services, spec),
     }
 
 
@@ -115,15 +117,15 @@ def asset_to_json(asset: EnvironmentAsset) -> dict[str, Any]:
     }
 
 
-def _spec_of(room: Environments, workspace: str, asset: EnvironmentAsset) -> EnvironmentSpec:
+def _spec_of(services: Environments, workspace: str, asset: EnvironmentAsset) -> EnvironmentSpec:
     """Of one that is registered, whether or not jobs may use it today."""
-    return room.resolve(f"{asset.name}:{asset.version}", workspace, is_judged=False)
+    return services.resolve(f"{asset.name}:{asset.version}", workspace, is_judged=False)
 
 
-def _build_of(room: Environments, spec: EnvironmentSpec) -> dict[str, Any]:
+def _build_of(services: Environments, spec: EnvironmentSpec) -> dict[str, Any]:
     """What is known of its build: the locked packages, where the folder is."""
-    last = room.last_build(spec)
-    folder = room.is_built(spec)
+    last = services.last_build(spec)
+    folder = services.is_built(spec)
     found: dict[str, Any] = {
         "hash": spec.hash,
         "build": "ready" if folder else last.status if last else "not built",
@@ -132,7 +134,7 @@ def _build_of(room: Environments, spec: EnvironmentSpec) -> dict[str, Any]:
     if last is not None and last.error:
         found["error"] = last.error
     if spec.image:
-        found |= room.images.shown(spec.image, folder)
+        found |= services.images.shown(spec.image, folder)
     pins = lock.pins(last.lock) if last else {}
     if spec.conda:
         known = conda_packages.versions(last.lock) if last else {}

@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound, nearest
 from torchyard.jobs.records import attempt_store, experiment_store, progress, store
 from torchyard.jobs.records.types import ENDED, Event, Experiment, Job, JobError, Status
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.jobs.spec import own_properties, secrets
 from torchyard.jobs.spec import values as spec_values
 
@@ -24,20 +24,22 @@ from torchyard.jobs.spec import values as spec_values
 _CHANGES = ("display_name", "description", "tags")
 
 
-def ensure_experiment(connection: Connection, room: Room, workspace: str, name: str) -> Experiment:
+def ensure_experiment(
+    connection: Connection, services: Services, workspace: str, name: str
+) -> Experiment:
     """The experiment of that name, made if need be."""
     found = experiment_store.named(connection, workspace, name)
     if found is not None:
         return found
-    return experiment_store.add(connection, workspace, name, {}, room.clock.now())
+    return experiment_store.add(connection, workspace, name, {}, services.clock.now())
 
 
-def get(room: Room, workspace: str, name: str) -> Job:
+def get(services: Services, workspace: str, name: str) -> Job:
     """
     Raises:
         NotFound: with the nearest name there is.
     """
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         job = store.job_named(connection, workspace, name)
         if job is not None:
             return job
@@ -48,14 +50,14 @@ def get(room: Room, workspace: str, name: str) -> Job:
     )
 
 
-def named(room: Room, workspace: str, name: str) -> Job | None:
+def named(services: Services, workspace: str, name: str) -> Job | None:
     """As `get`, and None where there is none."""
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         return store.job_named(connection, workspace, name)
 
 
 def list_in(
-    room: Room,
+    services: Services,
     workspace: str,
     *,
     experiment_name: str = "",
@@ -80,8 +82,8 @@ def list_in(
     """
     wanted = status_named(status) if status else None
     if parent:
-        get(room, workspace, parent)
-    with room.db.read() as connection:
+        get(services, workspace, parent)
+    with services.db.read() as connection:
         experiment_ids = None
         if experiment_name:
             found = experiment_store.named(connection, workspace, experiment_name)
@@ -105,7 +107,7 @@ def list_in(
         )
 
 
-def update(room: Room, workspace: str, name: str, changes: Mapping[str, Any]) -> Job:
+def update(services: Services, workspace: str, name: str, changes: Mapping[str, Any]) -> Job:
     """Change `display_name`, `description` or `tags`: merged, and null takes one away.
 
     Raises:
@@ -126,30 +128,32 @@ def update(room: Room, workspace: str, name: str, changes: Mapping[str, Any]) ->
     for key in ("display_name", "description"):
         if key in changes:
             values[key] = _text(changes[key], key)
-    job = get(room, workspace, name)
+    job = get(services, workspace, name)
     if values.get("display_name") == "":
         values["display_name"] = job.name
-    with room.db.write() as connection:
+    with services.db.write() as connection:
         job = store.job_by_id(connection, job.id)
         if changes.get("tags"):
             values["tags"] = merged(job.tags, changes["tags"])
         if values:
             store.change_job(connection, job.id, **secrets.without(job, values))
         job = store.job_by_id(connection, job.id)
-    room.signals.notify(job_key(job))
+    services.signals.notify(job_key(job))
     return job
 
 
-def add_properties(room: Room, workspace: str, name: str, properties: Mapping[str, Any]) -> Job:
+def add_properties(
+    services: Services, workspace: str, name: str, properties: Mapping[str, Any]
+) -> Job:
     """Say more of a job; what it says already stays.
 
     Raises:
         Conflict: a property has another value already, or is one that torchyard reads.
         NotFound: no such job.
     """
-    job = get(room, workspace, name)
+    job = get(services, workspace, name)
     given = merged({}, properties)
-    with room.db.write() as connection:
+    with services.db.write() as connection:
         job = store.job_by_id(connection, job.id)
         new = {key: value for key, value in given.items() if job.properties.get(key) != value}
         for key in new:
@@ -166,33 +170,33 @@ def add_properties(room: Room, workspace: str, name: str, properties: Mapping[st
         return store.job_by_id(connection, job.id)
 
 
-def archive(room: Room, workspace: str, name: str, archived: bool = True) -> Job:
+def archive(services: Services, workspace: str, name: str, archived: bool = True) -> Job:
     """Leave a job out of lists, or bring it back; it is found by its name as before.
 
     Raises:
         NotFound: no such job.
         Conflict: it is still running.
     """
-    job = get(room, workspace, name)
+    job = get(services, workspace, name)
     if archived and not job.status.ended:
         raise Conflict(
             f"job `{name}` is {job.status.value} and can't be archived",
             f"wait for its end, or `yard job cancel -n {name}`",
             code="job_not_ended",
         )
-    with room.db.write() as connection:
+    with services.db.write() as connection:
         store.change_job(connection, job.id, archived=archived)
         return store.job_by_id(connection, job.id)
 
 
-def document(room: Room, workspace: str, name: str) -> dict[str, Any]:
+def document(services: Services, workspace: str, name: str) -> dict[str, Any]:
     """The job file that would make the job again: references pinned, snapshots kept, secrets gone.
 
     Raises:
         NotFound: no such job.
         Conflict: it is a run that was started outside any job.
     """
-    job = get(room, workspace, name)
+    job = get(services, workspace, name)
     if job.type != "command":
         raise Conflict(
             f"`{name}` is a run without a job file", "it was started outside torchyard's jobs"
@@ -225,20 +229,20 @@ def merged(old: Mapping[str, str], changes: Any) -> dict[str, str]:
     return kept
 
 
-def events(room: Room, job: Job, after: int = 0) -> list[Event]:
-    with room.db.read() as connection:
+def events(services: Services, job: Job, after: int = 0) -> list[Event]:
+    with services.db.read() as connection:
         return store.events_after(connection, job.id, after)
 
 
-def cancel(room: Room, workspace: str, name: str, why: JobError | None = None) -> Job:
+def cancel(services: Services, workspace: str, name: str, why: JobError | None = None) -> Job:
     """Stop a job; one that has ended stays as it is.
 
     Args:
         why: becomes its error, where it was not its user who wanted it.
     """
-    job = get(room, workspace, name)
-    now = room.clock.now()
-    with room.db.write() as connection:
+    job = get(services, workspace, name)
+    now = services.clock.now()
+    with services.db.write() as connection:
         job = store.job_by_id(connection, job.id)
         if job.status in ENDED or job.status is Status.CANCEL_REQUESTED:
             return job
@@ -253,10 +257,10 @@ def cancel(room: Room, workspace: str, name: str, why: JobError | None = None) -
         else:
             progress.end(connection, job, Status.CANCELED, now, error=why)
         job = store.job_by_id(connection, job.id)
-    room.signals.notify(job_key(job))
+    services.signals.notify(job_key(job))
     for attempt in running:
-        room.signals.notify(attempt_key(attempt.id))
-    room.bell.set()
+        services.signals.notify(attempt_key(attempt.id))
+    services.bell.set()
     return job
 
 

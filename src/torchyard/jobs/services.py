@@ -22,7 +22,7 @@ from torchyard.servers.lease import Alone, Standing
 
 
 @dataclass(frozen=True)
-class Room:
+class Services:
     """`bell` is rung when there may be something for the scheduler to do; `server_id` stays as long
     as the home does, whichever of several servers it is; `standing` tells these apart. `machine` is
     what clusters share and is bounded (see admission/machine.py), `devices` are its GPUs.

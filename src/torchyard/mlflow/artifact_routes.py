@@ -21,19 +21,19 @@ _PROXY = "/api/2.0/mlflow-artifacts/artifacts"
 _SMALL_BYTES = 10 << 20
 
 
-def router(runs: Runs, room: Registry, authenticate: Authenticate, caller: Caller) -> APIRouter:
+def router(runs: Runs, services: Registry, authenticate: Authenticate, caller: Caller) -> APIRouter:
     routes = APIRouter(route_class=caller.route_class)
     the_call = Annotated[Call, Depends(caller)]
     person = Annotated[Identity, Depends(authenticate)]
 
     def find(workspace: str, path: str, identity: Identity | None = None) -> tuple[Place, str]:
-        return places.find(runs, room, workspace, path, identity)
+        return places.find(runs, services, workspace, path, identity)
 
     @routes.get("/api/2.0/mlflow/artifacts/list")
     def list_of_run(call: the_call) -> JSONResponse:
         job = run_of(runs, call.workspace, call.text("run_id", "run_uuid"))
         folder = clean(safe(call.text("path", default="")))
-        files = entries(RunPlace(runs, room, call.workspace, job.name), folder)
+        files = entries(RunPlace(runs, services, call.workspace, job.name), folder)
         above = f"{folder}/" if folder else ""
         for entry in files:
             entry["path"] = above + entry["path"]
@@ -53,7 +53,7 @@ def router(runs: Runs, room: Registry, authenticate: Authenticate, caller: Calle
     def download_of_run(call: the_call) -> FileResponse:
         name, path = call.text("run_id", "run_uuid"), safe(call.text("path"))
         job = run_of(runs, call.workspace, name)
-        return file_answer(RunPlace(runs, room, call.workspace, job.name).file(clean(path)))
+        return file_answer(RunPlace(runs, services, call.workspace, job.name).file(clean(path)))
 
     # MLflow's own tests ask for it with two slashes, and its server takes them for one.
     @routes.get("//model-versions/get-artifact")
@@ -61,8 +61,8 @@ def router(runs: Runs, room: Registry, authenticate: Authenticate, caller: Calle
     def download_of_version(call: the_call) -> FileResponse:
         name, version = call.text("name"), call.text("version")
         path = clean(safe(call.text("path")))
-        found = room.version(call.workspace, name, version)
-        return file_answer(VersionPlace(room, found).file(path))
+        found = services.version(call.workspace, name, version)
+        return file_answer(VersionPlace(services, found).file(path))
 
     @routes.post("/api/2.0/mlflow/upload-artifact")
     async def upload_small(request: Request, identity: person) -> JSONResponse:

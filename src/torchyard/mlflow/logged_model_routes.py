@@ -25,12 +25,12 @@ _PAGE_PREFIX = "/ajax-api/2.0/mlflow/logged-models"
 _PAGE_LIMIT = 1000
 
 
-def router(room: Registry, runs: Runs, caller: Caller) -> APIRouter:
+def router(services: Registry, runs: Runs, caller: Caller) -> APIRouter:
     routes = APIRouter(route_class=caller.route_class)
     the_call = Annotated[Call, Depends(caller)]
 
     def answer(call: Call, models: Sequence[LoggedModel]) -> list[dict[str, Any]]:
-        metrics = logged.metrics_of(room.db, call.workspace, [model.id for model in models])
+        metrics = logged.metrics_of(services.db, call.workspace, [model.id for model in models])
         told = told_ids(runs, call)
         return [logged_json(it, told(it.experiment_id), metrics[it.id]) for it in models]
 
@@ -38,7 +38,7 @@ def router(room: Registry, runs: Runs, caller: Caller) -> APIRouter:
         return JSONResponse({"model": answer(call, [model])[0]})
 
     def change(call: Call, model_id: str, **changes: Any) -> LoggedModel:
-        return logged.change(room.db, room.clock, call.workspace, model_id, **changes)
+        return logged.change(services.db, services.clock, call.workspace, model_id, **changes)
 
     @routes.post(_PREFIX)
     def create(call: the_call) -> JSONResponse:
@@ -47,9 +47,9 @@ def router(room: Registry, runs: Runs, caller: Caller) -> APIRouter:
             raise InvalidInput(f"The experiment {place.id} must be in the 'active' state")
         run = call.text("source_run_id", default="")
         made = logged.create(
-            room.db,
-            room.clock,
-            room.datastores,
+            services.db,
+            services.clock,
+            services.datastores,
             call.workspace,
             place.id,
             call.text("name", default="") or names.generate(),
@@ -68,8 +68,8 @@ def router(room: Registry, runs: Runs, caller: Caller) -> APIRouter:
             raise InvalidInput("Missing value for required parameter 'experiment_ids'")
         places = experiment_ids(runs, call)
         asked = logged_search.read(call)
-        models = logged.list_in(room.db, call.workspace, places)
-        metrics = logged.metrics_of(room.db, call.workspace, [model.id for model in models])
+        models = logged.list_in(services.db, call.workspace, places)
+        metrics = logged.metrics_of(services.db, call.workspace, [model.id for model in models])
         found = asked.of(models, metrics)
         size = call.size("max_results", 100, _PAGE_LIMIT)
         page, token = search.page(found, call.text("page_token", default=""), size)
@@ -83,7 +83,7 @@ def router(room: Registry, runs: Runs, caller: Caller) -> APIRouter:
     @routes.get(_PREFIX + "/{model_id}")
     def get(call: the_call, model_id: str) -> JSONResponse:
         deleted = call.text("allow_deleted", default="").lower() == "true"
-        return one(call, logged.get(room.db, call.workspace, model_id, deleted))
+        return one(call, logged.get(services.db, call.workspace, model_id, deleted))
 
     @routes.patch(_PREFIX + "/{model_id}")
     def finalize(call: the_call, model_id: str) -> JSONResponse:
@@ -102,7 +102,7 @@ def router(room: Registry, runs: Runs, caller: Caller) -> APIRouter:
 
     @routes.delete(_PREFIX + "/{model_id}/tags/{key:path}")
     def delete_tag(call: the_call, model_id: str, key: str) -> JSONResponse:
-        if key not in logged.get(room.db, call.workspace, model_id, deleted=True).tags:
+        if key not in logged.get(services.db, call.workspace, model_id, deleted=True).tags:
             raise NotFound(f"No tag with key {key!r} found for model with ID {model_id!r}.")
         change(call, model_id, tags={key: None})
         return JSONResponse({})
@@ -113,16 +113,16 @@ def router(room: Registry, runs: Runs, caller: Caller) -> APIRouter:
         return JSONResponse({})
 
     def list_files(call: Call, model_id: str) -> JSONResponse:
-        model = logged.get(room.db, call.workspace, model_id)
+        model = logged.get(services.db, call.workspace, model_id)
         folder = clean(call.text("artifact_directory_path", default=""))
-        found = entries(LoggedPlace(room, model), folder)
+        found = entries(LoggedPlace(services, model), folder)
         above = f"{folder}/" if folder else ""
         files = [{**entry, "path": above + entry["path"]} for entry in found]
         return JSONResponse({"root_uri": logged_root(model), "files": files})
 
     def download(call: Call, model_id: str) -> FileResponse:
-        model = logged.get(room.db, call.workspace, model_id)
-        found = logged.file(room.datastores, model, call.text("artifact_file_path"))
+        model = logged.get(services.db, call.workspace, model_id)
+        found = logged.file(services.datastores, model, call.text("artifact_file_path"))
         return FileResponse(found, media_type="application/octet-stream")
 
     for prefix in (_PREFIX, _PAGE_PREFIX):
@@ -140,7 +140,7 @@ def router(room: Registry, runs: Runs, caller: Caller) -> APIRouter:
         job = run_of(runs, call.workspace, call.text("run_id", "run_uuid"), call.identity)
         if job.deleted:
             raise InvalidInput(f"The run {job.name} must be in the 'active' state")
-        logged.note(room.db, call.workspace, run_models(call, job.name, "output"))
+        logged.note(services.db, call.workspace, run_models(call, job.name, "output"))
         return JSONResponse({})
 
     return routes

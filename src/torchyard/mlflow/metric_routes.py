@@ -65,11 +65,11 @@ def router(runs: Runs, history: History, caller: Caller) -> APIRouter:
         key = call.text("metric_key", default="")
         if not key:
             raise InvalidInput("GetMetricHistoryBulk request must specify a metric_key.")
-        room = min(call.integer("max_results", _POINTS_A_PAGE), _POINTS_A_PAGE)
+        services = min(call.integer("max_results", _POINTS_A_PAGE), _POINTS_A_PAGE)
         found: list[dict[str, Any]] = []
         for job in [run_of(runs, call.workspace, name) for name in sorted(names)]:
             points = sorted(history.series(job.id, key), key=_by_time)
-            found += _told(job, key, points[: room - len(found)])
+            found += _told(job, key, points[: services - len(found)])
         return JSONResponse({"metrics": found})
 
     @routes.get("/metrics/get-history-bulk-interval")

@@ -28,7 +28,7 @@ _NOTHING = Source(())
 
 
 @contextmanager
-def find(room: Registry, workspace: str, uri: str) -> Iterator[Source]:
+def find(services: Registry, workspace: str, uri: str) -> Iterator[Source]:
     """The files that a version's `source` names, none when they lie elsewhere.
 
     Raises:
@@ -39,49 +39,49 @@ def find(room: Registry, workspace: str, uri: str) -> Iterator[Source]:
     parts = _parts_of(uri)
     path = _artifact_path(uri)
     if parts.scheme == "models":
-        yield _of_model(room, workspace, parts.path.strip("/"))
+        yield _of_model(services, workspace, parts.path.strip("/"))
     elif parts.scheme == "azureml":
-        with room.find(workspace, uri) as source:
+        with services.find(workspace, uri) as source:
             yield source
     elif parts.scheme == "runs":
         job, _, inner = parts.path.lstrip("/").partition("/")
-        with _of_run(room, workspace, job, inner) as source:
+        with _of_run(services, workspace, job, inner) as source:
             yield source
     elif path is None:
         yield _NOTHING
     else:
-        with _of_artifacts(room, workspace, path) as source:
+        with _of_artifacts(services, workspace, path) as source:
             yield source
 
 
-def of_logged(room: Registry, model: LoggedModel, inner: str = "") -> Source:
+def of_logged(services: Registry, model: LoggedModel, inner: str = "") -> Source:
     """Its files, those below `inner` only if it is not empty."""
     below = f"{inner.strip('/')}/" if inner.strip("/") else ""
     found = tuple(
-        (path[len(below) :], logged.file(room.datastores, model, path))
-        for path, _ in logged.list_files(room.datastores, model)
+        (path[len(below) :], logged.file(services.datastores, model, path))
+        for path, _ in logged.list_files(services.datastores, model)
         if path.startswith(below)
     )
     return Source(found, model.run, uri="" if found else logged_root(model))
 
 
-def of_version(room: Registry, model: Model) -> Source:
+def of_version(services: Registry, model: Model) -> Source:
     found = tuple(
-        (file.path, actions.file(room.datastores, model, file.path)) for file in model.files
+        (file.path, actions.file(services.datastores, model, file.path)) for file in model.files
     )
     return Source(found, model.job, model.single, "" if found else version_root(model))
 
 
-def version_named(room: Registry, workspace: str, name: str, text: str) -> Model:
+def version_named(services: Registry, workspace: str, name: str, text: str) -> Model:
     """By number, alias, `latest` or stage.
 
     Raises:
         NotFound: there is none.
     """
-    for model in registry.newest_of_stages(registry.whole(room.db, workspace, name).versions):
+    for model in registry.newest_of_stages(registry.whole(services.db, workspace, name).versions):
         if model.stage and model.stage.lower() == text.lower():
             return model
-    return actions.get(room.db, workspace, name, text)
+    return actions.get(services.db, workspace, name, text)
 
 
 def logged_id(uri: str) -> str:
@@ -90,37 +90,37 @@ def logged_id(uri: str) -> str:
     return path if path.startswith("m-") and "/" not in path else ""
 
 
-def _of_model(room: Registry, workspace: str, path: str) -> Source:
+def _of_model(services: Registry, workspace: str, path: str) -> Source:
     name, separator, version = path.partition("/")
     if not separator:
         name, separator, version = path.partition("@")
     if not separator:
-        return of_logged(room, logged.get(room.db, workspace, path))
-    return of_version(room, version_named(room, workspace, name, version))
+        return of_logged(services, logged.get(services.db, workspace, path))
+    return of_version(services, version_named(services, workspace, name, version))
 
 
 @contextmanager
-def _of_artifacts(room: Registry, workspace: str, path: str) -> Iterator[Source]:
+def _of_artifacts(services: Registry, workspace: str, path: str) -> Iterator[Source]:
     """`<experiment>/<run>/artifacts/…`, `<experiment>/models/<id>/artifacts/…` or a version."""
     parts = [part for part in path.split("/") if part]
     if len(parts) >= 3 and parts[0] == REGISTERED:
         name = name_in_path(parts[1])
-        yield of_version(room, version_named(room, workspace, name, parts[2]))
+        yield of_version(services, version_named(services, workspace, name, parts[2]))
     elif len(parts) >= 4 and (parts[1], parts[3]) == ("models", "artifacts"):
-        model = logged.get(room.db, workspace, parts[2])
-        yield of_logged(room, model, "/".join(parts[4:]))
+        model = logged.get(services.db, workspace, parts[2])
+        yield of_logged(services, model, "/".join(parts[4:]))
     elif len(parts) >= 3 and parts[2] == "artifacts":
-        with _of_run(room, workspace, parts[1], "/".join(parts[3:])) as source:
+        with _of_run(services, workspace, parts[1], "/".join(parts[3:])) as source:
             yield source
     else:
         yield _NOTHING
 
 
 @contextmanager
-def _of_run(room: Registry, workspace: str, run: str, path: str) -> Iterator[Source]:
+def _of_run(services: Registry, workspace: str, run: str, path: str) -> Iterator[Source]:
     """None when the run or its files are not there: MLflow asks for neither."""
     for one in dict.fromkeys((path, unquote(path))):
-        finding = room.find(workspace, f"azureml://jobs/{run}/outputs/artifacts/paths/{one}")
+        finding = services.find(workspace, f"azureml://jobs/{run}/outputs/artifacts/paths/{one}")
         try:
             source = finding.__enter__()
         except NotFound:

@@ -40,12 +40,12 @@ _LOCK, _COMPLETE = "lock", "complete"
 _CHUNK_BYTES = 1 << 20
 
 
-def router(runs: Runs, room: Registry, authenticate: Authenticate, caller: Caller) -> APIRouter:
+def router(runs: Runs, services: Registry, authenticate: Authenticate, caller: Caller) -> APIRouter:
     routes = APIRouter(route_class=caller.route_class)
     person = Annotated[Identity, Depends(authenticate)]
 
     def folder_of(workspace: str, upload: str) -> Path:
-        found = _uploads(room, workspace) / upload
+        found = _uploads(services, workspace) / upload
         if not _UPLOAD.fullmatch(upload) or not found.is_dir():
             raise _no_upload(upload)
         return found
@@ -57,8 +57,8 @@ def router(runs: Runs, room: Registry, authenticate: Authenticate, caller: Calle
     ) -> JSONResponse:
         call.text("path")
         count = call.size("num_parts", 1, _PARTS_LIMIT)
-        places.find(runs, room, call.workspace, places.safe(path), call.identity)
-        uploads = _uploads(room, call.workspace)
+        places.find(runs, services, call.workspace, places.safe(path), call.identity)
+        uploads = _uploads(services, call.workspace)
         _drop_old(uploads)
         upload = secrets.token_hex(16)
         (uploads / upload).mkdir(parents=True)
@@ -96,7 +96,7 @@ def router(runs: Runs, room: Registry, authenticate: Authenticate, caller: Calle
         numbers = [integer(part.get("part_number"), "parts") for part in call.objects("parts")]
         name = call.text("path").replace("\\", "/").rpartition("/")[2]
         whole = places.safe(f"{path}/{name}" if path else name)
-        place, inner = places.find(runs, room, call.workspace, whole, call.identity)
+        place, inner = places.find(runs, services, call.workspace, whole, call.identity)
         with _alone(folder):
             if (folder / _COMPLETE).exists():
                 return JSONResponse({})
@@ -122,8 +122,8 @@ def router(runs: Runs, room: Registry, authenticate: Authenticate, caller: Calle
     return routes
 
 
-def _uploads(room: Registry, workspace: str) -> Path:
-    return room.datastores.root(workspace, ARTIFACT_STORE) / _FOLDER
+def _uploads(services: Registry, workspace: str) -> Path:
+    return services.datastores.root(workspace, ARTIFACT_STORE) / _FOLDER
 
 
 @contextmanager

@@ -48,12 +48,12 @@ class RunPlace:
     """A run's own files."""
 
     runs: Runs
-    room: Registry
+    services: Registry
     workspace: str
     run: str
 
     def list(self, folder: str) -> Sequence[Artifact]:
-        of_models = logged.folders_of(self.room.db, self.workspace, self.run)
+        of_models = logged.folders_of(self.services.db, self.workspace, self.run)
         hidden = tuple(f"{of_model}/" for of_model in of_models)
         above = _above(folder)
         return [
@@ -76,28 +76,28 @@ class RunPlace:
 class LoggedPlace:
     """A logged model's files."""
 
-    room: Registry
+    services: Registry
     model: LoggedModel
 
     def list(self, folder: str) -> Sequence[Artifact]:
-        found = logged.list_files(self.room.datastores, self.model, folder)
+        found = logged.list_files(self.services.datastores, self.model, folder)
         return [Artifact(path, size) for path, size in found]
 
     def file(self, path: str) -> Path:
-        return logged.file(self.room.datastores, self.model, path)
+        return logged.file(self.services.datastores, self.model, path)
 
     def writing(self, path: str) -> AbstractContextManager[Writing]:
-        return logged.writing(self.room.datastores, self.model, path)
+        return logged.writing(self.services.datastores, self.model, path)
 
     def delete(self, path: str) -> None:
-        logged.delete_file(self.room.datastores, self.model, path)
+        logged.delete_file(self.services.datastores, self.model, path)
 
 
 @dataclass(frozen=True)
 class VersionPlace:
     """A registered version's files, which never change."""
 
-    room: Registry
+    services: Registry
     model: Model
 
     def list(self, folder: str) -> Sequence[Artifact]:
@@ -109,7 +109,7 @@ class VersionPlace:
         ]
 
     def file(self, path: str) -> Path:
-        return actions.file(self.room.datastores, self.model, path)
+        return actions.file(self.services.datastores, self.model, path)
 
     def writing(self, path: str) -> AbstractContextManager[Writing]:
         raise self._refusal()
@@ -128,29 +128,29 @@ class VersionPlace:
 class FreePlace:
     """Files that belong to no run: what a client puts anywhere else below `mlflow-artifacts:/`."""
 
-    room: Registry
+    services: Registry
     workspace: str
 
     def list(self, folder: str) -> Sequence[Artifact]:
         below = f"{_FREE}/{folder}".rstrip("/")
-        found = self.room.datastores.list(self.workspace, ARTIFACT_STORE, below)
+        found = self.services.datastores.list(self.workspace, ARTIFACT_STORE, below)
         return [Artifact(path, size) for path, size in found]
 
     def file(self, path: str) -> Path:
-        return self.room.datastores.file(self.workspace, ARTIFACT_STORE, self._stored(path))
+        return self.services.datastores.file(self.workspace, ARTIFACT_STORE, self._stored(path))
 
     def writing(self, path: str) -> AbstractContextManager[Writing]:
-        return self.room.datastores.writing(self.workspace, ARTIFACT_STORE, self._stored(path))
+        return self.services.datastores.writing(self.workspace, ARTIFACT_STORE, self._stored(path))
 
     def delete(self, path: str) -> None:
-        self.room.datastores.delete(self.workspace, ARTIFACT_STORE, self._stored(path))
+        self.services.datastores.delete(self.workspace, ARTIFACT_STORE, self._stored(path))
 
     def _stored(self, path: str) -> str:
         return f"{_FREE}/{safe_relative(path)}"
 
 
 def find(
-    runs: Runs, room: Registry, workspace: str, path: str, identity: Identity | None = None
+    runs: Runs, services: Registry, workspace: str, path: str, identity: Identity | None = None
 ) -> tuple[Place, str]:
     """The place that a path names, and the path in it.
 
@@ -164,15 +164,15 @@ def find(
     parts = clean(path).split("/")
     # <experiment>/<run>/artifacts/…, <experiment>/models/<id>/artifacts/…, registered/<name>/<n>/…
     if len(parts) >= 4 and (parts[1], parts[3]) == ("models", "artifacts"):
-        model = logged.get(room.db, workspace, parts[2], deleted=True)
-        return LoggedPlace(room, model), "/".join(parts[4:])
+        model = logged.get(services.db, workspace, parts[2], deleted=True)
+        return LoggedPlace(services, model), "/".join(parts[4:])
     if len(parts) >= 3 and parts[0] == REGISTERED:
-        version = room.version(workspace, name_in_path(parts[1]), parts[2])
-        return VersionPlace(room, version), "/".join(parts[3:])
+        version = services.version(workspace, name_in_path(parts[1]), parts[2])
+        return VersionPlace(services, version), "/".join(parts[3:])
     if len(parts) < 3 or parts[2] != "artifacts":
-        return FreePlace(room, workspace), "/".join(parts)
+        return FreePlace(services, workspace), "/".join(parts)
     run = run_of(runs, workspace, parts[1], identity).name
-    return RunPlace(runs, room, workspace, run), "/".join(parts[3:])
+    return RunPlace(runs, services, workspace, run), "/".join(parts[3:])
 
 
 def safe(path: str) -> str:

@@ -35,18 +35,18 @@ _ALIAS = re.compile(r"[\w-]{1,255}")
 _RESERVED_ALIAS = re.compile(r"latest|v\d+", re.IGNORECASE)
 
 
-def router(room: Registry, caller: Caller) -> APIRouter:
+def router(services: Registry, caller: Caller) -> APIRouter:
     routes = APIRouter(prefix="/api/2.0/mlflow/registered-models", route_class=caller.route_class)
     the_call = Annotated[Call, Depends(caller)]
 
     def shown(call: Call, name: str) -> JSONResponse:
-        found = room.registered(call.workspace, name)
+        found = services.registered(call.workspace, name)
         return JSONResponse({"registered_model": registered_json(found.registered, found.versions)})
 
     def change(call: Call, **changes: Any) -> None:
         name = _name(call)
         try:
-            registry.change(room.db, room.clock, call.workspace, name, **changes)
+            registry.change(services.db, services.clock, call.workspace, name, **changes)
         except NotFound as error:
             raise no_such_model(name) from error
 
@@ -55,7 +55,7 @@ def router(room: Registry, caller: Caller) -> APIRouter:
         name, tags = _name(call), tags_of_model(call)
         described = call.text("description", default="")
         try:
-            registry.create(room.db, room.clock, call.workspace, name, described, tags)
+            registry.create(services.db, services.clock, call.workspace, name, described, tags)
         except Conflict as error:
             raise name_taken(name, error) from error
         return shown(call, name)
@@ -75,7 +75,7 @@ def router(room: Registry, caller: Caller) -> APIRouter:
         if not new.strip():
             raise InvalidInput("Missing value for required parameter 'new_name'.")
         try:
-            registry.rename(room.db, room.clock, call.workspace, name, new)
+            registry.rename(services.db, services.clock, call.workspace, name, new)
         except NotFound as error:
             raise no_such_model(name) from error
         except Conflict as error:
@@ -86,7 +86,7 @@ def router(room: Registry, caller: Caller) -> APIRouter:
     def delete(call: the_call) -> JSONResponse:
         name = _name(call)
         try:
-            actions.delete_all(room.db, room.datastores, call.workspace, name)
+            actions.delete_all(services.db, services.datastores, call.workspace, name)
         except NotFound as error:
             raise no_such_model(name) from error
         return JSONResponse({})
@@ -98,26 +98,26 @@ def router(room: Registry, caller: Caller) -> APIRouter:
         named = [order.key for order in orders]
         if len(set(named)) < len(named):
             raise InvalidInput(f"`order_by` contains duplicate fields: {call.texts('order_by')}")
-        known = list(registry.list_in(room.db, call.workspace))
+        known = list(registry.list_in(services.db, call.workspace))
         found = search.select(known, without_prompts(conditions), _value)
         search.arrange(found, orders, _value)
         size = call.size("max_results", 100, _PAGE_LIMIT)
         page, token = search.page(found, call.text("page_token", default=""), size)
-        body: dict[str, Any] = {"registered_models": _with_versions(room, call, page)}
+        body: dict[str, Any] = {"registered_models": _with_versions(services, call, page)}
         if token:
             body["next_page_token"] = token
         return JSONResponse(body)
 
     @routes.api_route("/get-latest-versions", methods=["GET", "POST"])
     def latest(call: the_call) -> JSONResponse:
-        found = room.registered(call.workspace, _name(call))
+        found = services.registered(call.workspace, _name(call))
         wanted = {stage_named(stage) for stage in call.texts("stages")} or set(registry.STAGES)
         newest = [
             model
             for model in registry.newest_of_stages(found.versions)
             if (model.stage or registry.NO_STAGE) in wanted
         ]
-        return JSONResponse({"model_versions": [room.shown(model) for model in newest]})
+        return JSONResponse({"model_versions": [services.shown(model) for model in newest]})
 
     @routes.post("/set-tag")
     def set_tag(call: the_call) -> JSONResponse:
@@ -136,15 +136,15 @@ def router(room: Registry, caller: Caller) -> APIRouter:
         if _RESERVED_ALIAS.fullmatch(alias):
             raise InvalidInput(f"'{alias}' alias name (case insensitive) is reserved.")
         name, version = _name(call), version_number(call.text("version"))
-        room.version(call.workspace, name, str(version))
-        registry.set_alias(room.db, room.clock, call.workspace, name, alias, version)
+        services.version(call.workspace, name, str(version))
+        registry.set_alias(services.db, services.clock, call.workspace, name, alias, version)
         return JSONResponse({})
 
     @routes.delete("/alias")
     def delete_alias(call: the_call) -> JSONResponse:
         name, alias = _name(call), _alias(call)
         try:
-            registry.set_alias(room.db, room.clock, call.workspace, name, alias, None)
+            registry.set_alias(services.db, services.clock, call.workspace, name, alias, None)
         except NotFound as error:
             raise no_such_model(name) from error
         return JSONResponse({})
@@ -152,16 +152,16 @@ def router(room: Registry, caller: Caller) -> APIRouter:
     @routes.get("/alias")
     def by_alias(call: the_call) -> JSONResponse:
         name, alias = _name(call), _alias(call)
-        found = room.registered(call.workspace, name)
+        found = services.registered(call.workspace, name)
         if alias.lower() == actions.LATEST:
             if not found.versions:
                 raise NotFound(f"Latest version not found for model {name}.")
-            return JSONResponse({"model_version": room.shown(found.versions[0])})
+            return JSONResponse({"model_version": services.shown(found.versions[0])})
         version = found.registered.aliases.get(alias)
         if version is None:
             raise InvalidInput(f"Registered model alias {alias} not found.")
-        model = room.version(call.workspace, name, str(version))
-        return JSONResponse({"model_version": room.shown(model)})
+        model = services.version(call.workspace, name, str(version))
+        return JSONResponse({"model_version": services.shown(model)})
 
     return routes
 
@@ -209,9 +209,11 @@ def _alias(call: Call) -> str:
     return alias
 
 
-def _with_versions(room: Registry, call: Call, page: Sequence[Registered]) -> list[dict[str, Any]]:
+def _with_versions(
+    services: Registry, call: Call, page: Sequence[Registered]
+) -> list[dict[str, Any]]:
     versions: dict[str, list[Model]] = {one.name: [] for one in page}
-    for model in registry.all_versions(room.db, call.workspace) if page else ():
+    for model in registry.all_versions(services.db, call.workspace) if page else ():
         versions.get(model.name, []).append(model)
     return [registered_json(one, versions[one.name]) for one in page]
 

@@ -36,32 +36,34 @@ _ORDERS = search.Language(
 )
 
 
-def router(room: Registry, caller: Caller) -> APIRouter:
+def router(services: Registry, caller: Caller) -> APIRouter:
     routes = APIRouter(prefix="/api/2.0/mlflow/model-versions", route_class=caller.route_class)
     the_call = Annotated[Call, Depends(caller)]
 
     def the_version(call: Call) -> Model:
         name = call.text("name")
         documents.check_name(name)
-        return room.version(call.workspace, name, call.text("version"))
+        return services.version(call.workspace, name, call.text("version"))
 
     def change(call: Call, **changes: Any) -> Model:
         found = the_version(call)
         version = str(found.version)
-        return actions.update(room.db, room.clock, call.workspace, found.name, version, changes)
+        return actions.update(
+            services.db, services.clock, call.workspace, found.name, version, changes
+        )
 
     def answer(model: Model) -> JSONResponse:
-        return JSONResponse({"model_version": room.shown(model)})
+        return JSONResponse({"model_version": services.shown(model)})
 
     @routes.post("/create")
     def create(call: the_call) -> JSONResponse:
         name, uri = call.text("name"), call.text("source")
         documents.check_name(name)
         tags = tags_of_model(call)
-        room.registered(call.workspace, name)
-        origin = _origin(room, call, uri)
+        services.registered(call.workspace, name)
+        origin = _origin(services, call, uri)
         run = call.text("run_id", default="") or (origin.run if origin else "")
-        with model_sources.find(room, call.workspace, uri) as source:
+        with model_sources.find(services, call.workspace, uri) as source:
             paths = [path for path, _ in source.files]
             asked = documents.Request(
                 name=name,
@@ -75,16 +77,16 @@ def router(room: Registry, caller: Caller) -> APIRouter:
                 job=run or source.job,
             )
             made = actions.keep(
-                room.db,
-                room.clock,
-                room.datastores,
+                services.db,
+                services.clock,
+                services.datastores,
                 call.workspace,
                 asked,
                 source,
                 call.identity.user,
             )
         if origin is not None:
-            _note_version(room, origin, made)
+            _note_version(services, origin, made)
         return answer(made)
 
     @routes.get("/get")
@@ -99,7 +101,12 @@ def router(room: Registry, caller: Caller) -> APIRouter:
     def delete(call: the_call) -> JSONResponse:
         found = the_version(call)
         actions.delete(
-            room.db, room.clock, room.datastores, call.workspace, found.name, found.version
+            services.db,
+            services.clock,
+            services.datastores,
+            call.workspace,
+            found.name,
+            found.version,
         )
         return JSONResponse({})
 
@@ -113,7 +120,7 @@ def router(room: Registry, caller: Caller) -> APIRouter:
                 f"'{stage}' is not an Active stage. Valid stages are {list(_ACTIVE_STAGES)}"
             )
         moved = registry.move(
-            room.db, room.clock, call.workspace, found.name, found.version, stage, archive
+            services.db, services.clock, call.workspace, found.name, found.version, stage, archive
         )
         return answer(moved)
 
@@ -123,14 +130,14 @@ def router(room: Registry, caller: Caller) -> APIRouter:
         asked = call.texts("order_by") or ["last_updated_timestamp DESC"]
         orders = search.read_orders(asked, _ORDERS)
         known = sorted(
-            registry.all_versions(room.db, call.workspace),
+            registry.all_versions(services.db, call.workspace),
             key=lambda model: (model.name, -model.version),
         )
         found = search.select(known, without_prompts(conditions), _value)
         search.arrange(found, orders, _value)
         size = call.size("max_results", _PAGE_LIMIT, _PAGE_LIMIT)
         page, token = search.page(found, call.text("page_token", default=""), size)
-        named = {one.name: one for one in registry.list_in(room.db, call.workspace)}
+        named = {one.name: one for one in registry.list_in(services.db, call.workspace)}
         body: dict[str, Any] = {
             "model_versions": [
                 version_json(model, aliases_of(named[model.name], model.version))
@@ -160,19 +167,19 @@ def router(room: Registry, caller: Caller) -> APIRouter:
     return routes
 
 
-def _origin(room: Registry, call: Call, uri: str) -> LoggedModel | None:
+def _origin(services: Registry, call: Call, uri: str) -> LoggedModel | None:
     """The logged model that becomes a version, if it is one."""
     model_id = model_sources.logged_id(uri) or call.text("model_id", default="")
-    return logged.get(room.db, call.workspace, model_id) if model_id else None
+    return logged.get(services.db, call.workspace, model_id) if model_id else None
 
 
-def _note_version(room: Registry, origin: LoggedModel, made: Model) -> None:
+def _note_version(services: Registry, origin: LoggedModel, made: Model) -> None:
     """MLflow tells on a logged model as which versions it was registered."""
     version = {"name": made.name, "version": made.version}
     try:
         logged.change(
-            room.db,
-            room.clock,
+            services.db,
+            services.clock,
             origin.workspace,
             origin.id,
             tags=lambda old: appended(old, VERSIONS_OF, version),

@@ -51,10 +51,12 @@ def test_a_component_comes_back_as_it_was_given(azure: Azure) -> None:
 
 
 def test_code_is_kept_as_its_snapshot(azure: Azure) -> None:
-    room = azure.site.parts.room
-    with room.datastores.writing("default", BLOB_STORE, "LocalUpload/c/src/train.py") as writing:
+    services = azure.site.parts.services
+    with services.datastores.writing(
+        "default", BLOB_STORE, "LocalUpload/c/src/train.py"
+    ) as writing:
         writing.write(b"print()\n")
-    places = Places(room.db, room.clock, room.datastores, room.blobs)
+    places = Places(services.db, services.clock, services.datastores, services.blobs)
     uri = f"azureml://datastores/{BLOB_STORE}/paths/LocalUpload/c/src"
     code, _ = register(places, "default", Request("code-1", "1", uri), "dan")
     given = f"azureml:{WORKSPACE}/codes/code-1/versions/1"

@@ -18,7 +18,7 @@ FOLDER = f"{LONG}/{BLOB_STORE}/paths/LocalUpload/abc/cats/"
 @pytest.fixture
 def azure(tmp_path: Path, database_url: str) -> Iterator[Azure]:
     with served(tmp_path, database_url) as site:
-        stores = site.parts.room.datastores
+        stores = site.parts.services.datastores
         for path in ("LocalUpload/abc/cats/a.csv", "LocalUpload/abc/table/MLTable", "one.csv"):
             with stores.writing("default", BLOB_STORE, path) as writing:
                 writing.write(b"a,b\n1,2\n")
@@ -65,7 +65,7 @@ def test_a_version_put_again_keeps_its_place(azure: Azure) -> None:
 
 def test_it_is_archived_when_its_files_are_gone(azure: Azure) -> None:
     azure.put("data/cats/versions/1", _folder())
-    azure.site.parts.room.datastores.delete("default", BLOB_STORE, "LocalUpload")
+    azure.site.parts.services.datastores.delete("default", BLOB_STORE, "LocalUpload")
     got = azure.ask("GET", "data/cats/versions/1")["properties"]
     azure.put("data/cats/versions/1", {**got, "isArchived": True})
     assert azure.names("data") == []

@@ -27,10 +27,10 @@ def server(new_database: NewDatabase, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.fixture
 def site(server: Served) -> Iterator[Served]:
     yield server
-    room = server.parts.room
-    for one in datastores.list_in(room.db, room.datastores, "default"):
+    services = server.parts.services
+    for one in datastores.list_in(services.db, services.datastores, "default"):
         if one.name not in datastores.BUILT_IN:
-            datastores.drop(room.db, room.datastores, "default", one.name)
+            datastores.drop(services.db, services.datastores, "default", one.name)
 
 
 def lake(site: Served, tmp_path: Path, name: str = "lake") -> dict[str, Any]:

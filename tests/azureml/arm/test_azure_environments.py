@@ -174,7 +174,7 @@ def test_a_build_context_becomes_a_snapshot(azure: Azure) -> None:
     missing = azure.refused(404, "PUT", path, {"properties": {"build": build}})
     assert "no files" in missing["message"]
     folder = f"LocalUpload/{begun['pendingUploadId']}/context"
-    stores = azure.site.parts.room.datastores
+    stores = azure.site.parts.services.datastores
     with stores.writing("default", BLOB_STORE, f"{folder}/Dockerfile") as writing:
         writing.write(b"FROM private.io/team/image:1\n")
     made = azure.put(path, {"build": build})["properties"]["build"]

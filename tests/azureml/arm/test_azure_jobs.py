@@ -32,7 +32,7 @@ def azure(tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase) -
 
 def upload_code(site: Served, folder: str) -> None:
     for path, content in (("train.py", b"print(1)\n"), ("run.sh", b"#!/bin/sh\n")):
-        stores = site.parts.room.datastores
+        stores = site.parts.services.datastores
         with stores.writing("default", BLOB_STORE, f"{folder}/{path}") as writing:
             writing.write(content)
 
@@ -67,11 +67,11 @@ def of_history(azure: Azure, method: str, path: str, sent: Any = None, who: str 
 
 
 def end(azure: Azure, name: str, status: Status, error: JobError | None = None) -> None:
-    room = azure.site.parts.room
-    with room.db.write() as connection:
+    services = azure.site.parts.services
+    with services.db.write() as connection:
         job = store.job_named(connection, "default", name)
         assert job is not None
-        progress.end(connection, job, status, room.clock.now(), error=error)
+        progress.end(connection, job, status, services.clock.now(), error=error)
 
 
 def test_a_job_comes_back_as_it_was_given(azure: Azure) -> None:
@@ -284,8 +284,8 @@ def test_of_equal_code_uploaded_twice_at_once_the_first_stands_for_both(azure: A
 
 def test_a_run_has_its_details_and_its_error(azure: Azure) -> None:
     azure.put("jobs/failed", body())
-    room = azure.site.parts.room
-    room.logs.append("default", "failed", 0, "user_logs/std_log.txt", 0, b"hello\n")
+    services = azure.site.parts.services
+    services.logs.append("default", "failed", 0, "user_logs/std_log.txt", 0, b"hello\n")
     error = JobError(
         "rank_failed",
         "rank 1 on node 0 failed: ValueError: no such column",
@@ -392,13 +392,13 @@ def test_logs_lie_in_the_artifact_store(azure: Azure) -> None:
     from torchyard.jobs.files.run_files import RunFiles
 
     azure.put("jobs/logged", body())
-    room = azure.site.parts.room
-    room.logs.append("default", "logged", 0, "user_logs/std_log.txt", 0, b"hello\nworld\n")
-    with room.datastores.writing(
+    services = azure.site.parts.services
+    services.logs.append("default", "logged", 0, "user_logs/std_log.txt", 0, b"hello\nworld\n")
+    with services.datastores.writing(
         "default", ARTIFACT_STORE, "ExperimentRun/dcid.logged/outputs/a"
     ) as one:
         one.write(b"a")
-    files = RunFiles(room, "default")
+    files = RunFiles(services, "default")
     assert [one.path for one in files.walk("ExperimentRun/dcid.logged")] == [
         "outputs/a", "user_logs/std_log.txt",
     ]  # fmt: skip
@@ -468,9 +468,9 @@ def test_the_page_of_a_job(azure: Azure) -> None:
 
 def test_code_whose_snapshot_was_reclaimed(azure: Azure) -> None:
     """It is made anew from the files; without these, clients upload again."""
-    room = azure.site.parts.room
+    services = azure.site.parts.services
     folder = "LocalUpload/xyz/src"
-    with room.datastores.writing("default", BLOB_STORE, f"{folder}/a.py") as writing:
+    with services.datastores.writing("default", BLOB_STORE, f"{folder}/a.py") as writing:
         writing.write(b"print('a')\n")
     said = {"hash_sha256": "a" * 64}
     uri = f"azureml://datastores/{BLOB_STORE}/paths/{folder}"
@@ -482,16 +482,16 @@ def test_code_whose_snapshot_was_reclaimed(azure: Azure) -> None:
     code_id = f"{WORKSPACE}/codes/r/versions/1"
     azure.put("jobs/reclaimed", body(codeId=code_id))
     code = azure.site.ok("dan", "GET", f"{HERE}/jobs/reclaimed")["spec"]["code"]
-    manifest = room.blobs.path(code.removeprefix("snapshot:"))
+    manifest = services.blobs.path(code.removeprefix("snapshot:"))
     manifest.unlink()
     assert known() == 1 and manifest.exists()
     manifest.unlink()
-    with room.datastores.writing("default", BLOB_STORE, f"{folder}/a.py") as writing:
+    with services.datastores.writing("default", BLOB_STORE, f"{folder}/a.py") as writing:
         writing.write(b"print('changed')\n")
     assert known() == 0
     asked = {"properties": body(codeId=code_id)}
     assert "have changed" in azure.refused(404, "PUT", "jobs/reclaimed2", asked)["message"]
-    room.datastores.delete("default", BLOB_STORE, "LocalUpload/xyz")
+    services.datastores.delete("default", BLOB_STORE, "LocalUpload/xyz")
     assert known() == 0
     azure.ask("DELETE", "codes/r/versions/1")
     azure.refused(404, "GET", "codes/r/versions/1")

@@ -19,7 +19,7 @@ FILES = {"MLmodel": b"flavors: {}\n", "data/weights.bin": b"\0" * 100}
 @pytest.fixture
 def azure(tmp_path: Path, database_url: str) -> Iterator[Azure]:
     with served(tmp_path, database_url) as site:
-        stores = site.parts.room.datastores
+        stores = site.parts.services.datastores
         for path, content in FILES.items():
             with stores.writing("default", BLOB_STORE, f"LocalUpload/abc/model/{path}") as writing:
                 writing.write(content)
@@ -33,7 +33,7 @@ def _model(**more: object) -> dict[str, object]:
 def _files_at(azure: Azure, uri: str) -> dict[str, int]:
     assert uri.startswith(f"{LONG}/paths/")
     path = uri.removeprefix(f"{LONG}/paths/")
-    return dict(azure.site.parts.room.datastores.list("default", BLOB_STORE, path))
+    return dict(azure.site.parts.services.datastores.list("default", BLOB_STORE, path))
 
 
 def test_a_model_has_its_own_copy(azure: Azure) -> None:

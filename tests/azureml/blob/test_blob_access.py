@@ -87,7 +87,7 @@ def test_signatures_that_are_not_good(site: Served, clock: FakeClock) -> None:
     assert code(send(site, "GET", "a", key, container=ARTIFACTS)) == (403, "AuthenticationFailed")
     other = sas(site, datastore="workspaceartifactstore")
     assert code(send(site, "GET", "a", other)) == (403, "AuthenticationFailed")
-    (site.parts.room.home / signing.FILE).write_bytes(b"x" * 32)
+    (site.parts.services.home / signing.FILE).write_bytes(b"x" * 32)
     clock.advance(13 * 3600)
     answer = send(site, "GET", "a", key)
     assert code(answer) == (403, "AuthenticationFailed") and "ended at" in answer.text
@@ -193,7 +193,7 @@ def test_models_stay_as_they_are(site: Served) -> None:
 
 
 def test_parts_of_other_uploads_are_no_blobs(site: Served) -> None:
-    folder = site.parts.room.datastores.root("default", "workspaceartifactstore") / ".uploads"
+    folder = site.parts.services.datastores.root("default", "workspaceartifactstore") / ".uploads"
     folder.mkdir(parents=True)
     (folder / "part").write_bytes(b"x")
     key = sas(site, "carl", "workspaceartifactstore")

@@ -122,7 +122,7 @@ def test_pages_of_everything(
     after = ""
     while True:
         asked = Wanted(wanted.prefix, wanted.delimiter, after, most)
-        page = listing.page(server.parts.room.db, container, asked)
+        page = listing.page(server.parts.services.db, container, asked)
         assert len(page.items) <= most
         found += [one if isinstance(one, str) else one.entry.path for one in page.items]
         if not page.next:

@@ -50,7 +50,7 @@ def key(server: Served) -> str:
 
 
 def folder(site: Served) -> Path:
-    return site.parts.room.datastores.root("default", "workspaceblobstore")
+    return site.parts.services.datastores.root("default", "workspaceblobstore")
 
 
 def test_up_and_down(site: Served, key: str) -> None:
@@ -165,7 +165,7 @@ def test_metadata(site: Served, key: str) -> None:
 def test_metadata_goes_with_the_file(site: Served, key: str) -> None:
     """What was said of a file says nothing of another that a job puts in its place."""
     put(site, "a", b"one", key, meta_name="mine")
-    with site.parts.room.datastores.writing("default", "workspaceblobstore", "a") as writing:
+    with site.parts.services.datastores.writing("default", "workspaceblobstore", "a") as writing:
         writing.write(b"another")
     head = send(site, "HEAD", "a", key)
     assert head.headers["content-length"] == "7" and "x-ms-meta-name" not in head.headers
@@ -199,7 +199,7 @@ def test_blocks(site: Served, key: str) -> None:
     assert down.headers["content-type"] == "text/plain" and down.headers["x-ms-meta-name"] == "big"
     kept = send(site, "GET", "big", f"comp=blocklist&{key}").text
     assert [kept.index(one) for one in sent] == sorted(kept.index(one) for one in sent)
-    assert not list((site.parts.room.home / "uploads").iterdir())
+    assert not list((site.parts.services.home / "uploads").iterdir())
     # Its answer was lost: the client sends the list again.
     again = send(site, "PUT", "big", f"comp=blocklist&{key}", body, said)
     assert again.status_code == 201 and send(site, "GET", "big", key).content == down.content
@@ -280,8 +280,8 @@ def test_delete(site: Served, key: str) -> None:
     assert code(send(site, "HEAD", "a/b", key)) == (404, "BlobNotFound")
     # The empty folder that is left is in nobody's way.
     put(site, "a", b"now a blob", key)
-    room = site.parts.room
-    entry = room.datastores.file("default", "workspaceblobstore", "a")
+    services = site.parts.services
+    entry = services.datastores.file("default", "workspaceblobstore", "a")
     assert entry.read_bytes() == b"now a blob"
 
 
@@ -387,15 +387,15 @@ def test_the_clients_own_id_comes_back(site: Served, key: str) -> None:
 
 def test_what_is_said_of_files_goes_with_their_folder(site: Served, key: str) -> None:
     put(site, "azureml-data/one/a", b"x", key, meta_name="n")
-    room = site.parts.room
+    services = site.parts.services
     from torchyard.data import actions
 
-    with room.db.write() as connection:
+    with services.db.write() as connection:
         actions.forget_checksums(connection, "default", "workspaceblobstore", "azureml-data/one")
-    path = room.datastores.file("default", "workspaceblobstore", "azureml-data/one/a")
+    path = services.datastores.file("default", "workspaceblobstore", "azureml-data/one/a")
     assert path.exists()
     from torchyard.data.folders import FolderFiles
 
     entry = FolderFiles(folder(site)).entry("azureml-data/one/a")
     assert entry is not None
-    assert file_properties.of(room.db, "default", "workspaceblobstore", entry) is None
+    assert file_properties.of(services.db, "default", "workspaceblobstore", entry) is None

@@ -316,7 +316,7 @@ def test_a_list_of_datasets_writes_nothing_the_second_time(v1: Services) -> None
         if statement.lstrip()[:6].upper() in ("INSERT", "UPDATE", "DELETE"):
             writes.append(statement)
 
-    engine = v1.site.parts.room.db.engine
+    engine = v1.site.parts.services.db.engine
     event.listen(engine, "before_cursor_execute", note)
     try:
         named = [one["name"] for one in v1.of("dataset", "GET", "datasets")["value"]]

@@ -134,7 +134,7 @@ def test_a_run_from_its_beginning_to_its_end(azure: Services) -> None:
     assert below(azure, run, "/report", done).json() == {"status": "Completed"}
     seen = azure.ask("GET", f"/artifact/v2.0{WORKSPACE}/artifacts/ExperimentRun/dcid.{run}")
     assert [one["path"] for one in seen["value"]] == ["outputs/a b%.txt", "user_logs/std_log.txt"]
-    job = actions.get(azure.site.parts.room, "default", run)
+    job = actions.get(azure.site.parts.services, "default", run)
     assert job.exit_code == 0 and job.properties["torchyard.machine"] == "laptop"
     late = below(azure, run, "/report", {"status": "Running"})
     assert late.json() == {"status": "Completed"}

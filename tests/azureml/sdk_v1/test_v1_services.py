@@ -184,7 +184,7 @@ def test_a_run_is_a_job_with_the_client_s_name(v1: Services, cluster: str) -> No
     assert told == {"runId": "birds_1"}
     again = v1.of("execution", "POST", "experiments/birds/snapshotrun", asked, runId="birds_1")
     assert again == told
-    job = actions.get(v1.site.parts.room, "default", "birds_1")
+    job = actions.get(v1.site.parts.services, "default", "birds_1")
     assert job.experiment_name == "birds" and job.compute == cluster
     assert job.spec["command"] == "python train.py --epochs 3"
     assert job.properties["ContentSnapshotId"] == asked["SnapshotId"]
@@ -274,9 +274,9 @@ def test_metrics_of_a_run(v1: Services, cluster: str) -> None:
     assert values("loss") == [{"loss": 1.0}, {"loss": 0.5}]
     assert values("word") == [{"word": "hello"}]
     assert values("row") == [{"x": 1, "y": 2.5}]
-    room = v1.site.parts.room
-    job = actions.get(room, "default", "metrics_1")
-    assert sorted(one.value for one in room.history.series(job.id, "loss")) == [0.5, 1.0]
+    services = v1.site.parts.services
+    job = actions.get(services, "default", "metrics_1")
+    assert sorted(one.value for one in services.history.series(job.id, "loss")) == [0.5, 1.0]
     status, message = v1.refusal("metric", "POST", "runs/metrics_1/full", {"metricName": "no"})
     assert status == 404 and "has no metric `no`" in message
 
@@ -299,7 +299,7 @@ def test_datasets_have_an_id_by_content(v1: Services) -> None:
 
 
 def test_a_registered_dataset_is_a_data_asset(v1: Services) -> None:
-    stores = v1.site.parts.room.datastores
+    stores = v1.site.parts.services.datastores
     with stores.writing("default", "workspaceblobstore", "births/a.csv") as writing:
         writing.write(b"a")
     long = f"azureml:/{WORKSPACE}/datastores/workspaceblobstore/paths/births".replace(
@@ -330,7 +330,7 @@ def test_a_registered_dataset_is_a_data_asset(v1: Services) -> None:
 
 
 def test_models_are_made_of_artifacts(v1: Services, cluster: str) -> None:
-    stores = v1.site.parts.room.datastores
+    stores = v1.site.parts.services.datastores
     with stores.writing("default", "workspaceartifactstore", "LocalUpload/1/m/w.bin") as writing:
         writing.write(b"weights")
     asset = v1.of(

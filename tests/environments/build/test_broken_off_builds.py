@@ -22,17 +22,17 @@ from torchyard.environments.types import EnvironmentSpec, Platform
 
 
 @pytest.fixture
-def room(tmp_path: Path, db: Database, clock: FakeClock) -> Environments:
+def environments(tmp_path: Path, db: Database, clock: FakeClock) -> Environments:
     return Environments(tmp_path, db, clock, {}, Platform("linux", "x86_64", "cpu"))
 
 
-def test_a_build_that_ended_with_its_server(room: Environments, clock: FakeClock) -> None:
+def test_a_build_that_ended_with_its_server(environments: Environments, clock: FakeClock) -> None:
     spec = EnvironmentSpec("3.11", ("numpy",), "test")
-    with room.db.write() as connection:
+    with environments.db.write() as connection:
         store.begin(connection, spec, clock.now())
-    builds = Builds(room, lambda spec: {})
+    builds = Builds(environments, lambda spec: {})
     assert builds.show(spec.hash, 0)["status"] == "canceled"
-    with locks.held(Places(room.log_path(spec).parent, spec.hash).mutex):
+    with locks.held(Places(environments.log_path(spec).parent, spec.hash).mutex):
         assert builds.show(spec.hash, 0)["status"] == "building"
     builds.close()
 

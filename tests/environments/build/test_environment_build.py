@@ -41,8 +41,8 @@ print(room.build(room.resolve({"pip_requirements": [sys.argv[2]]})))
 """
 
 
-def asked(room: Environments, *requirements: str) -> EnvironmentSpec:
-    return room.resolve({"pip_requirements": list(requirements)})
+def asked(environments: Environments, *requirements: str) -> EnvironmentSpec:
+    return environments.resolve({"pip_requirements": list(requirements)})
 
 
 def python(environment: Path, code: str) -> str:
@@ -50,8 +50,8 @@ def python(environment: Path, code: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def builds_begun(room: Environments, spec: EnvironmentSpec) -> int:
-    return room.log_path(spec).read_text().count("Building environment")
+def builds_begun(environments: Environments, spec: EnvironmentSpec) -> int:
+    return environments.log_path(spec).read_text().count("Building environment")
 
 
 def leftovers(machine: Machine) -> list[Path]:
@@ -85,39 +85,39 @@ def wait_for(marker: Path) -> None:
 
 
 def test_an_environment_is_whole_locked_compiled_and_discreet(
-    room: Environments, machine: Machine
+    environments: Environments, machine: Machine
 ) -> None:
     wheels.put(machine.wheels, "alpha", "1.0", requires=("beta>=1",), script="alpha-says")
     wheels.put(machine.wheels, "beta", "1.5")
-    spec = asked(room, "alpha")
-    assert room.is_built(spec) is None
-    folder = room.build(spec)
-    assert room.is_built(spec) == folder == machine.home / "environments" / spec.hash
+    spec = asked(environments, "alpha")
+    assert environments.is_built(spec) is None
+    folder = environments.build(spec)
+    assert environments.is_built(spec) == folder == machine.home / "environments" / spec.hash
     said = subprocess.run([folder / "bin" / "alpha-says"], capture_output=True, text=True)
     assert said.stdout.strip() == str(folder / "bin" / "python")
     assert python(folder, "import beta, pip; print(beta.__version__)") == "1.5"
     assert list(folder.glob("lib/python3*/site-packages/alpha/__pycache__/*.pyc"))
     lock = (machine.home / "environments" / f"{spec.hash}.lock.txt").read_text()
     assert "alpha==1.0" in lock and "beta==1.5" in lock and "sha256:" in lock
-    log = room.log_path(spec).read_text()
+    log = environments.log_path(spec).read_text()
     assert " + beta==1.5" in log and "uv pip compile" in log
     for text in (lock, log):
         assert str(machine.wheels) not in text
-    (build,) = room.builds()
+    (build,) = environments.builds()
     assert (build.hash, build.status, build.lock) == (spec.hash, "ready", lock)
-    listed = to_json.every(room, "default", {spec.hash})
+    listed = to_json.every(environments, "default", {spec.hash})
     assert ["alpha==1.0", "beta==1.5"] in [one["packages"] for one in listed]
     assert not leftovers(machine)
 
 
 def test_an_environment_brings_variables_where_nobody_set_them(
-    room: Environments, machine: Machine
+    environments: Environments, machine: Machine
 ) -> None:
     wheels.put(machine.wheels, "alpha", "1.0")
-    plain = asked(room, "alpha")
+    plain = asked(environments, "alpha")
     spec = replace(plain, variables=(("YARD_TOLD", "it's \\ 1"),))
     assert spec.hash != plain.hash and from_json(json.loads(json.dumps(spec.to_json()))) == spec
-    folder = room.build(spec)
+    folder = environments.build(spec)
     code = "import os; print(os.environ['YARD_TOLD'])"
     assert python(folder, code) == "it's \\ 1"
     command = [str(folder / "bin" / "python"), "-c", code]
@@ -125,7 +125,9 @@ def test_an_environment_brings_variables_where_nobody_set_them(
     assert mine.stdout.strip() == "mine"
 
 
-def test_the_log_shows_no_secret_of_those_who_wait(room: Environments, machine: Machine) -> None:
+def test_the_log_shows_no_secret_of_those_who_wait(
+    environments: Environments, machine: Machine
+) -> None:
     """A package's build program prints what it likes: in parts, in base64, over several lines."""
     secret, own, late = "tr0ub4dor&3-of-ada", "hf_QmZxTnVbKcLp", "late-secret-value"
     machine.variables["HF_TOKEN"] = own
@@ -144,12 +146,12 @@ def test_the_log_shows_no_secret_of_those_who_wait(room: Environments, machine: 
         # Somebody else comes to wait once the build is under way.
         return {secret: 8} if len(asked_for) == 1 else {secret: 8, late: 8}
 
-    room._variables.update(machine.variables)  # the fixture has read them already
-    spec = asked(room, "leaky")
+    environments._variables.update(machine.variables)  # the fixture has read them already
+    spec = asked(environments, "leaky")
     with pytest.raises(BuildFailed) as caught:
-        room.build(spec, secrets=secrets)
-    log = room.log_path(spec).read_text()
-    (build,) = room.builds()
+        environments.build(spec, secrets=secrets)
+    log = environments.log_path(spec).read_text()
+    (build,) = environments.builds()
     for words in (log, caught.value.message, caught.value.hint, build.error):
         for hidden in (secret, encoded, own, late):
             assert hidden not in words
@@ -157,83 +159,85 @@ def test_the_log_shows_no_secret_of_those_who_wait(room: Environments, machine: 
     assert len(asked_for) > 1
 
 
-def test_plain_python_has_pip(room: Environments) -> None:
-    folder = room.build(room.resolve("azureml:python@latest"))
+def test_plain_python_has_pip(environments: Environments) -> None:
+    folder = environments.build(environments.resolve("azureml:python@latest"))
     assert python(folder, "import pip, sys; print(sys.prefix)") == str(folder)
 
 
-def test_an_environment_stays_as_it_was_first_built(room: Environments, machine: Machine) -> None:
+def test_an_environment_stays_as_it_was_first_built(
+    environments: Environments, machine: Machine
+) -> None:
     wheels.put(machine.wheels, "alpha", "1.0")
-    spec = asked(room, "alpha")
-    folder = room.build(spec)
+    spec = asked(environments, "alpha")
+    folder = environments.build(spec)
     image_folder.remove(folder)
     wheels.put(machine.wheels, "alpha", "2.0")
-    assert python(room.build(spec), "import alpha; print(alpha.__version__)") == "1.0"
+    assert python(environments.build(spec), "import alpha; print(alpha.__version__)") == "1.0"
 
 
-def test_sixteen_threads_make_one_build(room: Environments, machine: Machine) -> None:
+def test_sixteen_threads_make_one_build(environments: Environments, machine: Machine) -> None:
     wheels.put(machine.wheels, "alpha", "1.0")
-    spec = asked(room, "alpha")
+    spec = asked(environments, "alpha")
     with ThreadPoolExecutor(16) as pool:
-        folders = list(pool.map(lambda _: room.build(spec), range(16)))
-    assert set(folders) == {room.is_built(spec)}
-    assert builds_begun(room, spec) == 1
+        folders = list(pool.map(lambda _: environments.build(spec), range(16)))
+    assert set(folders) == {environments.is_built(spec)}
+    assert builds_begun(environments, spec) == 1
 
 
-def test_two_processes_make_one_build(room: Environments, machine: Machine) -> None:
+def test_two_processes_make_one_build(environments: Environments, machine: Machine) -> None:
     wheels.put(machine.wheels, "alpha", "1.0")
     builders = [start_builder(machine, "alpha") for _ in range(2)]
     said = [builder.communicate(timeout=60) for builder in builders]
-    spec = asked(room, "alpha")
-    assert {out.strip() for out, _ in said} == {str(room.is_built(spec))}, said
-    assert builds_begun(room, spec) == 1
+    spec = asked(environments, "alpha")
+    assert {out.strip() for out, _ in said} == {str(environments.is_built(spec))}, said
+    assert builds_begun(environments, spec) == 1
 
 
 @pytest.mark.slow
-def test_a_builder_killed_leaves_nothing_half(room: Environments, machine: Machine) -> None:
+def test_a_builder_killed_leaves_nothing_half(environments: Environments, machine: Machine) -> None:
     marker = put_slow_source(machine, "slowly")
     builder = start_builder(machine, "slowly")
     wait_for(marker)
     builder.send_signal(signal.SIGKILL)
     builder.communicate()
-    spec = asked(room, "slowly")
-    assert room.is_built(spec) is None and leftovers(machine)
+    spec = asked(environments, "slowly")
+    assert environments.is_built(spec) is None and leftovers(machine)
     (machine.wheels / "slowly-1.0.tar.gz").unlink()
     wheels.put(machine.wheels, "slowly", "1.0")
     started = time.monotonic()
-    assert python(room.build(spec), "import slowly; print(slowly.__version__)") == "1.0"
+    assert python(environments.build(spec), "import slowly; print(slowly.__version__)") == "1.0"
     assert time.monotonic() - started < 90
     assert not leftovers(machine)
 
 
 def test_a_cancelled_build_ends_uv_and_may_be_tried_again(
-    room: Environments, machine: Machine
+    environments: Environments, machine: Machine
 ) -> None:
     marker = put_slow_source(machine, "slowly")
-    spec = asked(room, "slowly")
+    spec = asked(environments, "slowly")
     started = time.monotonic()
     with pytest.raises(BuildCanceled):
-        room.build(spec, cancelled=marker.exists)
+        environments.build(spec, cancelled=marker.exists)
     assert time.monotonic() - started < 90
-    assert room.builds()[0].status == "canceled" and not leftovers(machine)
+    assert environments.builds()[0].status == "canceled" and not leftovers(machine)
     (machine.wheels / "slowly-1.0.tar.gz").unlink()
     wheels.put(machine.wheels, "slowly", "1.0")
-    assert room.build(spec) == room.is_built(spec)
+    assert environments.build(spec) == environments.is_built(spec)
 
 
-def test_who_waits_may_give_up(room: Environments, machine: Machine) -> None:
+def test_who_waits_may_give_up(environments: Environments, machine: Machine) -> None:
     marker = put_slow_source(machine, "slowly")
-    spec, stop = asked(room, "slowly"), threading.Event()
+    spec, stop = asked(environments, "slowly"), threading.Event()
 
     def build() -> None:
         with pytest.raises(BuildCanceled):
-            room.build(spec, cancelled=stop.is_set)
+            environments.build(spec, cancelled=stop.is_set)
 
     thread = threading.Thread(target=build)
     thread.start()
     wait_for(marker)
     with pytest.raises(BuildCanceled):
-        room.build(spec, cancelled=lambda: True)
+        environments.build(spec, cancelled=lambda: True)
     stop.set()
     thread.join(60)
     assert not thread.is_alive()
@@ -241,25 +245,25 @@ def test_who_waits_may_give_up(room: Environments, machine: Machine) -> None:
 
 @pytest.mark.parametrize("requirement", ["gamma", "alpha==9", "alpha>=2"])
 def test_a_package_that_does_not_exist_is_named(
-    room: Environments, machine: Machine, requirement: str
+    environments: Environments, machine: Machine, requirement: str
 ) -> None:
     wheels.put(machine.wheels, "alpha", "1.0")
-    spec = asked(room, requirement)
+    spec = asked(environments, requirement)
     with pytest.raises(BuildFailed, match=f"package `{requirement[:5]}`") as caught:
-        room.build(spec)
+        environments.build(spec)
     assert caught.value.hint and len(caught.value.message) < 300
-    assert requirement[:5] in room.log_path(spec).read_text()
-    assert room.is_built(spec) is None and not leftovers(machine)
-    assert room.builds()[0].status == "failed"
+    assert requirement[:5] in environments.log_path(spec).read_text()
+    assert environments.is_built(spec) is None and not leftovers(machine)
+    assert environments.builds()[0].status == "failed"
 
 
 def test_a_failure_is_shared_by_those_who_waited_and_is_not_for_ever(
-    room: Environments, machine: Machine
+    environments: Environments, machine: Machine
 ) -> None:
     all_wait = machine.wheels.parent / "all-wait"
     code = f"import os, time\nwhile not os.path.exists({str(all_wait)!r}):\n    time.sleep(0.05)\n"
     source = wheels.put_source(machine.wheels, "broken", "1.0", f"{code}raise SystemExit('no')\n")
-    spec = asked(room, "broken")
+    spec = asked(environments, "broken")
     waiting: set[int] = set()
 
     def message(number: int) -> str:
@@ -271,23 +275,23 @@ def test_a_failure_is_shared_by_those_who_waited_and_is_not_for_ever(
             return False
 
         with pytest.raises(BuildFailed) as caught:
-            room.build(spec, cancelled)
+            environments.build(spec, cancelled)
         return str(caught.value.message)
 
     with ThreadPoolExecutor(8) as pool:
         messages = set(pool.map(message, range(8)))
     assert len(messages) == 1 and "`broken`" in messages.pop()
-    assert builds_begun(room, spec) == 1
+    assert builds_begun(environments, spec) == 1
     source.unlink()
     wheels.put(machine.wheels, "broken", "1.0")
-    assert room.build(spec) == room.is_built(spec)
-    assert "can't be installed" in room.log_path(spec).read_text()
+    assert environments.build(spec) == environments.is_built(spec)
+    assert "can't be installed" in environments.log_path(spec).read_text()
 
 
-def test_a_python_that_is_not_there_is_named(room: Environments) -> None:
-    spec = room.resolve({"conda_file": {"dependencies": ["python=3.5.2"]}})
+def test_a_python_that_is_not_there_is_named(environments: Environments) -> None:
+    spec = environments.resolve({"conda_file": {"dependencies": ["python=3.5.2"]}})
     with pytest.raises(BuildFailed, match=r"Python 3\.5\.2"):
-        room.build(spec)
+        environments.build(spec)
 
 
 # Builds of torch
@@ -314,9 +318,9 @@ def put_torches(machine: Machine) -> None:
     )
 
 
-def versions(room: Environments, spec: EnvironmentSpec) -> list[str]:
-    room.build(spec)
-    (build,) = room.builds()
+def versions(environments: Environments, spec: EnvironmentSpec) -> list[str]:
+    environments.build(spec)
+    (build,) = environments.builds()
     return [line.split()[0] for line in build.lock.splitlines() if "==" in line]
 
 
@@ -331,48 +335,51 @@ def versions(room: Environments, spec: EnvironmentSpec) -> list[str]:
     ],
 )
 def test_without_a_gpu_torch_is_a_cpu_build(
-    room: Environments, machine: Machine, requirement: str, torch: str
+    environments: Environments, machine: Machine, requirement: str, torch: str
 ) -> None:
     put_torches(machine)
-    found = versions(room, asked(room, requirement))
+    found = versions(environments, asked(environments, requirement))
     assert f"torch=={torch}" in found
     assert not [line for line in found if line.startswith("nvidia")]
 
 
 def test_with_a_gpu_torch_is_as_pypi_has_it(make_room: MakeRoom, machine: Machine) -> None:
     put_torches(machine)
-    room = make_room("cuda")
-    assert versions(room, asked(room, "torch")) == ["nvidia-cublas==13.0", "torch==2.14.0"]
+    environments = make_room("cuda")
+    assert versions(environments, asked(environments, "torch")) == [
+        "nvidia-cublas==13.0",
+        "torch==2.14.0",
+    ]
 
 
 def test_a_torch_that_has_no_cpu_build_fails_before_anything_is_downloaded(
-    room: Environments, machine: Machine
+    environments: Environments, machine: Machine
 ) -> None:
     wheels.put(machine.wheels, "nvidia-cublas", "13.0")
     wheels.put(machine.wheels, "torch", "2.14.0", requires=("nvidia-cublas",))
-    spec = asked(room, "torch")
+    spec = asked(environments, "torch")
     with pytest.raises(BuildFailed, match="package `torch`") as caught:
-        room.build(spec)
+        environments.build(spec)
     assert caught.value.hint
-    assert "uv pip install --compile" not in room.log_path(spec).read_text()
+    assert "uv pip install --compile" not in environments.log_path(spec).read_text()
 
 
 def test_gpu_packages_of_others_are_left_out_unless_asked_for(
-    room: Environments, machine: Machine
+    environments: Environments, machine: Machine
 ) -> None:
     wheels.put(machine.wheels, "nvidia-nccl-cu12", "2.0")
     wheels.put(machine.wheels, "boost", "1.0", requires=("nvidia-nccl-cu12",))
-    assert versions(room, asked(room, "boost")) == ["boost==1.0"]
-    spec = asked(room, "boost", "nvidia-nccl-cu12")
-    assert (room.build(spec) / "lib").exists()
-    assert "nvidia-nccl-cu12==2.0" in room.builds()[0].lock
+    assert versions(environments, asked(environments, "boost")) == ["boost==1.0"]
+    spec = asked(environments, "boost", "nvidia-nccl-cu12")
+    assert (environments.build(spec) / "lib").exists()
+    assert "nvidia-nccl-cu12==2.0" in environments.builds()[0].lock
 
 
 def test_torchvision_of_pypi_gets_its_hook_beside_a_cpu_torch(
-    room: Environments, machine: Machine
+    environments: Environments, machine: Machine
 ) -> None:
     put_torches(machine)
-    folder = room.build(asked(room, "torchvision"))
+    folder = environments.build(asked(environments, "torchvision"))
     assert python(folder, "import torchvision, torch; print(torch.defined)") == (
         "['torchvision::nms', 'torchvision::qnms']"
     )
@@ -389,12 +396,12 @@ def test_the_machines_own_torch_with_torchvision(tmp_path: Path) -> None:
 
     database = Database(f"sqlite:///{tmp_path}/torchyard.db")
     database.upgrade()
-    room = Environments(tmp_path, database, SystemClock(), os.environ)
-    if room.platform.accelerator != "cpu":
+    environments = Environments(tmp_path, database, SystemClock(), os.environ)
+    if environments.platform.accelerator != "cpu":
         pytest.skip("this machine has a GPU")
-    spec = asked(room, "torch==2.13.0", "torchvision")
-    folder = room.build(spec)
-    assert "nvidia-" not in room.builds()[0].lock
+    spec = asked(environments, "torch==2.13.0", "torchvision")
+    folder = environments.build(spec)
+    assert "nvidia-" not in environments.builds()[0].lock
     database.close()
     code = (
         "import torch, torchvision\nfrom torchvision.transforms import v2\n"

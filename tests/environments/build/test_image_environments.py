@@ -80,7 +80,7 @@ def engine() -> FakeEngine:
 
 
 @pytest.fixture
-def room(make_room: MakeRoom, machine: Machine, engine: FakeEngine) -> Environments:
+def environments(make_room: MakeRoom, machine: Machine, engine: FakeEngine) -> Environments:
     (machine.home / containers.FILE).write_text("os_image: site.org/os:1\n")
     made = make_room()
     made.images = Images(machine.home, machine.variables, lambda *_: Found(engine, ("fake",)))
@@ -103,40 +103,44 @@ def put_context(machine: Machine, **files: str) -> dict[str, Any]:
 
 
 def test_an_image_is_pulled_once_and_unpacked(
-    room: Environments, machine: Machine, engine: FakeEngine
+    environments: Environments, machine: Machine, engine: FakeEngine
 ) -> None:
-    spec = room.resolve({"image": "ubuntu:22.04"})
-    folder = room.build(spec)
+    spec = environments.resolve({"image": "ubuntu:22.04"})
+    folder = environments.build(spec)
     assert (folder / "rootfs/etc/from").read_text() == "docker.io/library/ubuntu:22.04"
     assert not (folder / "rootfs/etc/pip.conf").exists()  # where the machine's was shown
-    assert room.is_built(spec) == folder
-    plan = room.images.plan(folder)
+    assert environments.is_built(spec) == folder
+    plan = environments.images.plan(folder)
     assert plan is not None and plan.rootfs == str(folder / "rootfs")
     assert plan.variables == {"PATH": "/usr/bin"} and plan.visible == [str(machine.wheels)]
-    told = to_json.resolved(room, "", {"image": "ubuntu:22.04"})
+    told = to_json.resolved(environments, "", {"image": "ubuntu:22.04"})
     assert told["image"] == "ubuntu:22.04" and told["built_by"] == "fake"
-    assert "id-docker.io/library/ubuntu:22.04" in room.last_build(spec).lock  # type: ignore[union-attr]
-    assert room.remove(spec.hash, lambda _: False)
+    assert "id-docker.io/library/ubuntu:22.04" in environments.last_build(spec).lock  # type: ignore[union-attr]
+    assert environments.remove(spec.hash, lambda _: False)
     assert engine.images == {} and not folder.exists()
 
 
-def test_the_hash_covers_the_context_and_no_name(room: Environments, machine: Machine) -> None:
+def test_the_hash_covers_the_context_and_no_name(
+    environments: Environments, machine: Machine
+) -> None:
     one = put_context(machine, Dockerfile="FROM debian\n", a="1")
     two = put_context(machine, Dockerfile="FROM debian\n", a="2")
-    assert room.resolve(one).hash != room.resolve(two).hash
+    assert environments.resolve(one).hash != environments.resolve(two).hash
     again = put_context(machine, Dockerfile="FROM debian\n", a="1")
-    assert room.resolve({**one, "description": "x"}).hash == room.resolve(again).hash
-    assert room.resolve({"image": "a"}).hash != room.resolve({"image": "b"}).hash
+    assert (
+        environments.resolve({**one, "description": "x"}).hash == environments.resolve(again).hash
+    )
+    assert environments.resolve({"image": "a"}).hash != environments.resolve({"image": "b"}).hash
 
 
 @pytest.mark.slow
 def test_a_dockerfile_over_an_environment(
-    room: Environments, machine: Machine, engine: FakeEngine
+    environments: Environments, machine: Machine, engine: FakeEngine
 ) -> None:
     text = "FROM azureml:python AS x\nRUN pip install six\nFROM debian:12\nCOPY --from=x /a /a\n"
-    spec = room.resolve(put_context(machine, Dockerfile=text, data="d"))
+    spec = environments.resolve(put_context(machine, Dockerfile=text, data="d"))
     assert "python:1 over site.org/os:1" in spec.notices[-1]
-    folder = room.build(spec)
+    folder = environments.build(spec)
     python, over, last = engine.built
     assert python[1] == "FROM site.org/os:1\nCOPY . /\n" and "opt" in python[2]
     assert over[1].startswith(f"FROM {python[0]}\nCOPY . /opt/torchyard/env\n")
@@ -147,92 +151,98 @@ def test_a_dockerfile_over_an_environment(
     )
     assert last[2] == ["Dockerfile", "data"]
     assert python[0] not in engine.images  # it was a step only
-    log = room.log_path(spec).read_text()
+    log = environments.log_path(spec).read_text()
     assert "Environment" in log and "uv venv" in log and "fake build (Dockerfile)" in log
     # Another Dockerfile over the same environment: neither is made again.
-    other = room.resolve(put_context(machine, Dockerfile="FROM azureml:python\nRUN true\n"))
-    room.build(other)
+    other = environments.resolve(put_context(machine, Dockerfile="FROM azureml:python\nRUN true\n"))
+    environments.build(other)
     assert len(engine.built) == 4
     assert json.loads((folder / "image.json").read_text())["images"][-1] == last[0]
 
 
 @pytest.mark.slow
-def test_packages_are_put_into_an_image(room: Environments, engine: FakeEngine) -> None:
+def test_packages_are_put_into_an_image(environments: Environments, engine: FakeEngine) -> None:
     conda = {"dependencies": ["python", {"pip": []}]}
-    spec = room.resolve({"image": "ubuntu:22.04", "conda_file": conda})
-    plain = room.resolve({"conda_file": conda})
+    spec = environments.resolve({"image": "ubuntu:22.04", "conda_file": conda})
+    plain = environments.resolve({"conda_file": conda})
     assert spec.python == plain.python and spec.hash != plain.hash
-    room.build(spec)
-    assert room.is_built(plain) is not None  # what is put in is an environment like any other
+    environments.build(spec)
+    assert (
+        environments.is_built(plain) is not None
+    )  # what is put in is an environment like any other
     assert engine.built[0][1].startswith("FROM docker.io/library/ubuntu:22.04\n")
 
 
 def test_a_step_that_fails_keeps_its_log(
-    room: Environments, machine: Machine, engine: FakeEngine
+    environments: Environments, machine: Machine, engine: FakeEngine
 ) -> None:
     engine.refuses = "RUN false"
-    spec = room.resolve(put_context(machine, Dockerfile="FROM debian\nRUN false\n"))
+    spec = environments.resolve(put_context(machine, Dockerfile="FROM debian\nRUN false\n"))
     with pytest.raises(BuildFailed) as failed:
-        room.build(spec)
+        environments.build(spec)
     assert "`RUN false`" in failed.value.message
-    assert "`RUN false`" in room.log_path(spec).read_text()
-    assert room.is_built(spec) is None
+    assert "`RUN false`" in environments.log_path(spec).read_text()
+    assert environments.is_built(spec) is None
     assert list((machine.home / "environments").glob(".building-*")) == []
 
 
-def test_an_image_that_can_not_be_pulled(room: Environments) -> None:
+def test_an_image_that_can_not_be_pulled(environments: Environments) -> None:
     with pytest.raises(BuildFailed) as failed:
-        room.build(room.resolve({"image": "site.org/absent:1"}))
+        environments.build(environments.resolve({"image": "site.org/absent:1"}))
     assert failed.value.code == "image_not_pulled"
 
 
 @pytest.mark.slow
 def test_an_older_c_library_is_told(
-    room: Environments, machine: Machine, engine: FakeEngine
+    environments: Environments, machine: Machine, engine: FakeEngine
 ) -> None:
     engine.refuses = "RUN ldconfig"
     with pytest.raises(BuildFailed, match=r"does not run on `site\.org/os:1`") as failed:
-        room.build(room.resolve(put_context(machine, Dockerfile="FROM azureml:python\n")))
+        environments.build(
+            environments.resolve(put_context(machine, Dockerfile="FROM azureml:python\n"))
+        )
     assert "os_image" in failed.value.hint
 
 
-def test_without_an_engine_only_what_is_built_goes_on(room: Environments, machine: Machine) -> None:
-    there = room.resolve({"image": "ubuntu:22.04"})
-    room.build(there)
-    room.images = Images(machine.home, machine.variables, _nothing)
-    room.refuse_impossible(there)
-    assert room.build(there) == room.is_built(there)
-    other = room.resolve({"image": "ubuntu:24.04"})
-    for act in (room.refuse_impossible, room.build):
+def test_without_an_engine_only_what_is_built_goes_on(
+    environments: Environments, machine: Machine
+) -> None:
+    there = environments.resolve({"image": "ubuntu:22.04"})
+    environments.build(there)
+    environments.images = Images(machine.home, machine.variables, _nothing)
+    environments.refuse_impossible(there)
+    assert environments.build(there) == environments.is_built(there)
+    other = environments.resolve({"image": "ubuntu:24.04"})
+    for act in (environments.refuse_impossible, environments.build):
         with pytest.raises(BuildFailed) as refused:
             act(other)
         assert refused.value.code == "no_container_engine"
         assert "`ubuntu:24.04`" in refused.value.message
-    told = to_json.resolved(room, "", {"image": "ubuntu:24.04"})
+    told = to_json.resolved(environments, "", {"image": "ubuntu:24.04"})
     assert "none works" in told["refused"] and "podman" in told["hint"]
 
 
-def test_what_a_dockerfile_must_have(room: Environments, machine: Machine) -> None:
+def test_what_a_dockerfile_must_have(environments: Environments, machine: Machine) -> None:
     with pytest.raises(NotFound, match="holds no `Dockerfile`") as absent:
-        room.resolve(put_context(machine, Other="FROM debian\n"))
+        environments.resolve(put_context(machine, Other="FROM debian\n"))
     assert absent.value.at == ("build", "dockerfile_path")
     with pytest.raises(InvalidSpec, match="no FROM line"):
-        room.resolve(put_context(machine, Dockerfile="RUN true\n"))
+        environments.resolve(put_context(machine, Dockerfile="RUN true\n"))
     with pytest.raises(NotFound):
-        room.resolve({"build": {"path": "snapshot:" + "0" * 64}})
+        environments.resolve({"build": {"path": "snapshot:" + "0" * 64}})
     with pytest.raises(NotFound, match="azureml:none"):
-        room.resolve(put_context(machine, Dockerfile="FROM azureml:none\n"))
+        environments.resolve(put_context(machine, Dockerfile="FROM azureml:none\n"))
     inner = put_context(machine, a__D="FROM debian\n")
     named = {"build": {**inner["build"], "dockerfile_path": "./a/D"}}
-    assert room.resolve(named).image == replace(
-        room.resolve({"build": {**inner["build"], "dockerfile_path": "a/D"}}).image,  # type: ignore[type-var]
+    assert environments.resolve(named).image == replace(
+        environments.resolve({"build": {**inner["build"], "dockerfile_path": "a/D"}}).image,  # type: ignore[type-var]
         dockerfile="./a/D",
     )
 
 
 @pytest.mark.slow
-def test_the_files_of_a_python_keep_their_paths(room: Environments, tmp_path: Path) -> None:
-    folder = room.build(room.resolve("python"))
+def test_the_files_of_a_python_keep_their_paths(environments: Environments, tmp_path: Path) -> None:
+    folder = environments.build(environments.resolve("python"))
     interpreter.copy(folder, tmp_path / "copy")
     real = (folder / "bin" / "python").resolve()
     assert (tmp_path / "copy" / real.relative_to("/")).is_file()

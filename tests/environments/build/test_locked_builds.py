@@ -45,7 +45,7 @@ def index(machine: Machine) -> Index:
 
 
 @pytest.fixture
-def room(index: Index, make_room: MakeRoom) -> Environments:
+def environments(index: Index, make_room: MakeRoom) -> Environments:
     """Reads the variables once the index is known."""
     return make_room()
 
@@ -57,34 +57,34 @@ def versions(folder: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_the_lock_wins_over_a_newer_index(
-    room: Environments, machine: Machine, index: Index
+    environments: Environments, machine: Machine, index: Index
 ) -> None:
     index.put("alpha", "1.0", requires=("beta",))
     index.put("beta", "1.0")
-    spec = room.resolve({"pip_requirements": ["alpha>=1"]})
-    folder = room.build(spec)
+    spec = environments.resolve({"pip_requirements": ["alpha>=1"]})
+    folder = environments.build(spec)
     index.put("alpha", "1.1", requires=("beta>=2",))
     index.put("beta", "2.0")
     image_folder.remove(folder)
-    assert versions(room.build(spec)) == ["alpha-1.0", "beta-1.0"]
+    assert versions(environments.build(spec)) == ["alpha-1.0", "beta-1.0"]
     # The record keeps the lock, too: another machine's home has no such file.
     image_folder.remove(folder)
     (machine.home / "environments" / f"{spec.hash}.lock.txt").unlink()
-    assert versions(room.build(spec)) == ["alpha-1.0", "beta-1.0"]
-    other = room.resolve({"pip_requirements": ["alpha>=1.0"]})
-    assert versions(room.build(other)) == ["alpha-1.1", "beta-2.0"]
+    assert versions(environments.build(spec)) == ["alpha-1.0", "beta-1.0"]
+    other = environments.resolve({"pip_requirements": ["alpha>=1.0"]})
+    assert versions(environments.build(other)) == ["alpha-1.1", "beta-2.0"]
 
 
 @pytest.mark.slow
 def test_another_file_under_the_same_version_is_refused(
-    room: Environments, machine: Machine, index: Index
+    environments: Environments, machine: Machine, index: Index
 ) -> None:
     index.put("alpha", "1.0")
-    spec = room.resolve({"pip_requirements": ["alpha"]})
-    image_folder.remove(room.build(spec))
+    spec = environments.resolve({"pip_requirements": ["alpha"]})
+    image_folder.remove(environments.build(spec))
     index.put("alpha", "1.0", text="__version__ = 'other'\n")
     image_folder.remove(Path(machine.variables["UV_CACHE_DIR"]))
     with pytest.raises(BuildFailed, match="alpha") as caught:
-        room.build(spec)
+        environments.build(spec)
     assert "hash" in caught.value.message.lower()
-    assert room.is_built(spec) is None
+    assert environments.is_built(spec) is None

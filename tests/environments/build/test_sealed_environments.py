@@ -21,17 +21,19 @@ from torchyard.environments.images import image_folder
 
 @pytest.mark.slow
 def test_a_built_environment_has_no_write_bits_and_can_be_removed(
-    room: Environments, machine: Machine
+    environments: Environments, machine: Machine
 ) -> None:
     wheels.put(machine.wheels, "alpha", "1.0", script="alpha-says")
-    spec = room.resolve({"pip_requirements": ["alpha"]})
-    folder = room.build(spec)
+    spec = environments.resolve({"pip_requirements": ["alpha"]})
+    folder = environments.build(spec)
     for path in [folder, *folder.rglob("*")]:
         assert path.is_symlink() or not path.stat().st_mode & 0o222, path
-    assert room.use(spec) == folder
-    assert room.remove(spec.hash, lambda _: False)
-    assert room.is_built(spec) is None and not list((machine.home / "environments").glob(".rem*"))
-    assert room.build(spec) == folder
+    assert environments.use(spec) == folder
+    assert environments.remove(spec.hash, lambda _: False)
+    assert environments.is_built(spec) is None and not list(
+        (machine.home / "environments").glob(".rem*")
+    )
+    assert environments.build(spec) == folder
 
 
 def test_the_mark_changes_with_what_is_written_and_not_with_what_python_compiles(
@@ -140,7 +142,7 @@ print("is open:", room.is_open)
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root writes where no write bits are")
 def test_where_root_can_mount_nothing_an_edit_is_found_before_the_next_use(
-    machine: Machine, room: Environments
+    machine: Machine, environments: Environments
 ) -> None:
     """As in most containers: `room` is here for its database."""
     wheels.put(machine.wheels, "alpha", "1.0")

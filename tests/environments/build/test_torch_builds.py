@@ -27,15 +27,17 @@ def test_the_build_of_torch_is_the_nodes(
     wheels.put(machine.wheels, "torch", "2.13.0", ("nvidia-cublas",))
     for build in ("2.13.0+cpu", "2.13.0+rocm6.4"):
         wheels.put(machine.wheels, "torch", build)
-    room = make_room(accelerator)
-    spec = room.resolve({"pip_requirements": ["torch==2.13.0"]})
-    folder = room.build(spec)
-    known = room.last_build(spec)
+    environments = make_room(accelerator)
+    spec = environments.resolve({"pip_requirements": ["torch==2.13.0"]})
+    folder = environments.build(spec)
+    known = environments.last_build(spec)
     assert known is not None and lock.pins(known.lock) == expected
     assert spec.platform == f"linux-x86_64-{accelerator}"
     found = [path.name for path in site_packages(folder).glob("torch-*.dist-info")]
     assert found == [f"torch-{expected['torch']}.dist-info"]
     # Built again from the lock it is the same.
-    assert room.remove(spec.hash, lambda connection: False)
-    found = [path.name for path in site_packages(room.build(spec)).glob("torch-*.dist-info")]
+    assert environments.remove(spec.hash, lambda connection: False)
+    found = [
+        path.name for path in site_packages(environments.build(spec)).glob("torch-*.dist-info")
+    ]
     assert found == [f"torch-{expected['torch']}.dist-info"]

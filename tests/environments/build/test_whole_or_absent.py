@@ -32,13 +32,13 @@ def packages(machine: Machine) -> None:
         wheels.put(machine.wheels, name, "1.0", text=f"{text}END = 1\n")
 
 
-def spec_of(room: Environments) -> EnvironmentSpec:
-    return room.resolve({"pip_requirements": PACKAGES})
+def spec_of(environments: Environments) -> EnvironmentSpec:
+    return environments.resolve({"pip_requirements": PACKAGES})
 
 
-def is_whole(room: Environments, spec: EnvironmentSpec) -> bool:
+def is_whole(environments: Environments, spec: EnvironmentSpec) -> bool:
     """Whether it is there; what is there must hold everything, as it was built."""
-    folder = room.is_built(spec)
+    folder = environments.is_built(spec)
     if folder is None:
         return False
     done = subprocess.run(
@@ -56,20 +56,20 @@ def kill(builder: subprocess.Popen[str]) -> None:
 
 
 def test_builders_killed_at_any_moment(machine: Machine, make_room: MakeRoom) -> None:
-    room, chance = make_room(), random.Random(_SEED)
-    spec = spec_of(room)
+    environments, chance = make_room(), random.Random(_SEED)
+    spec = spec_of(environments)
     absent = 0
     for _ in range(12):
         builder = builders.start(machine.home, machine.database, machine.variables, *PACKAGES)
         time.sleep(chance.uniform(0.4, 4.0))
         kill(builder)
-        if is_whole(room, spec):
-            room.remove(spec.hash, lambda _: False)
+        if is_whole(environments, spec):
+            environments.remove(spec.hash, lambda _: False)
         else:
             absent += 1
     assert absent, "every build was over before its kill"
-    room.build(spec)
-    assert is_whole(room, spec)
+    environments.build(spec)
+    assert is_whole(environments, spec)
     assert not list((machine.home / "environments").glob(".building-*"))
 
 
@@ -77,8 +77,8 @@ def test_one_of_two_builders_killed_and_the_other_goes_on(
     machine: Machine, make_room: MakeRoom
 ) -> None:
     """As two servers on one home."""
-    room, chance = make_room(), random.Random(_SEED)
-    spec = spec_of(room)
+    environments, chance = make_room(), random.Random(_SEED)
+    spec = spec_of(environments)
     for _ in range(4):
         two = [
             builders.start(machine.home, machine.database, machine.variables, *PACKAGES)
@@ -87,16 +87,16 @@ def test_one_of_two_builders_killed_and_the_other_goes_on(
         time.sleep(chance.uniform(0.6, 3.0))
         kill(two[0])
         out, err = two[1].communicate(timeout=120)
-        assert out.strip() == str(room.is_built(spec)), err
-        assert is_whole(room, spec)
-        room.remove(spec.hash, lambda _: False)
+        assert out.strip() == str(environments.is_built(spec)), err
+        assert is_whole(environments, spec)
+        environments.remove(spec.hash, lambda _: False)
 
 
 def test_two_homes_share_one_cache_while_builders_are_killed(
     machine: Machine, make_room: MakeRoom, tmp_path: Path
 ) -> None:
-    room, chance = make_room(), random.Random(_SEED)
-    spec = spec_of(room)
+    environments, chance = make_room(), random.Random(_SEED)
+    spec = spec_of(environments)
     other = tmp_path / "other"
     other.mkdir()
     database = f"sqlite:///{other}/torchyard.db"
@@ -108,8 +108,8 @@ def test_two_homes_share_one_cache_while_builders_are_killed(
         time.sleep(chance.uniform(0.6, 3.0))
         kill(theirs)
         _, err = ours.communicate(timeout=120)
-        assert is_whole(room, spec), err
-        room.remove(spec.hash, lambda _: False)
+        assert is_whole(environments, spec), err
+        environments.remove(spec.hash, lambda _: False)
 
 
 _WITH_ITS_DATABASE = "database.upgrade(); print(room.build(spec))"
@@ -121,10 +121,10 @@ def test_a_full_disk_leaves_nothing_half_and_the_next_build_goes_on(
     machine: Machine, make_room: MakeRoom, part: float
 ) -> None:
     """Full while pip comes, and while the last packages do."""
-    room = make_room()
-    spec = spec_of(room)
-    size_kb = int(part * _size_kb(room.build(spec)))
-    room.remove(spec.hash, lambda _: False)
+    environments = make_room()
+    spec = spec_of(environments)
+    size_kb = int(part * _size_kb(environments.build(spec)))
+    environments.remove(spec.hash, lambda _: False)
     root = machine.home / "environments"
     made = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size_kb}k,mode=700", "tmpfs", str(root)],
@@ -137,13 +137,13 @@ def test_a_full_disk_leaves_nothing_half_and_the_next_build_goes_on(
             builder = builders.start(machine.home, machine.database, machine.variables, *PACKAGES)
             _, err = builder.communicate(timeout=120)
             assert builder.returncode != 0 and "no space left" in err, err
-            assert room.is_built(spec) is None
+            assert environments.is_built(spec) is None
             assert not list(root.glob(".building-*"))
-            last = room.last_build(spec)
+            last = environments.last_build(spec)
             assert last is not None and "make room" in last.hint
         subprocess.run(["mount", "-o", "remount,size=200m", str(root)], check=True)
-        room.build(spec)
-        assert is_whole(room, spec)
+        environments.build(spec)
+        assert is_whole(environments, spec)
     finally:
         subprocess.run(["umount", "-l", str(root)], check=True)
 

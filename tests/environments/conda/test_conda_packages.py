@@ -38,15 +38,15 @@ def channels(machine: Machine) -> Path:
 
 
 @pytest.fixture
-def room(channels: Path, make_room: MakeRoom) -> Environments:
+def environments(channels: Path, make_room: MakeRoom) -> Environments:
     """Reads the variables after the channels are known."""
     return make_room()
 
 
 def asked(
-    room: Environments, *dependencies: object, channels: Sequence[str] = ("tools",)
+    environments: Environments, *dependencies: object, channels: Sequence[str] = ("tools",)
 ) -> EnvironmentSpec:
-    return room.resolve(document(*dependencies, channels=channels))
+    return environments.resolve(document(*dependencies, channels=channels))
 
 
 def document(*dependencies: object, channels: Sequence[str] = ("tools",)) -> dict[str, object]:
@@ -72,12 +72,12 @@ def said(*command: str | Path) -> str:
 
 @pytest.mark.parametrize("form", [".conda", ".tar.bz2"])
 def test_a_tool_stands_beside_pips_packages_and_is_locked(
-    room: Environments, machine: Machine, channels: Path, tmp_path: Path, form: str
+    environments: Environments, machine: Machine, channels: Path, tmp_path: Path, form: str
 ) -> None:
     put_greet(channels, form=form)
     wheels.put(machine.wheels, "alpha", "1.0", script="alpha-says")
-    spec = asked(room, "greet", {"pip": ["alpha"]})
-    folder = room.build(spec)
+    spec = asked(environments, "greet", {"pip": ["alpha"]})
+    folder = environments.build(spec)
     # The paths in its files are those of where it lies, not of where it was built.
     assert said(folder / "bin" / "greet") == f"greet 1.0 in {folder}"
     assert said(folder / "bin" / "alpha-says") == str(folder / "bin" / "python")
@@ -86,36 +86,36 @@ def test_a_tool_stands_beside_pips_packages_and_is_locked(
     assert (tmp_path / "thin" / "share" / "greet" / "words.txt").read_text() == "hello\n"
     lock = (machine.home / "environments" / f"{spec.hash}.lock.txt").read_text()
     assert '"name": "greet"' in lock and '"sha256"' in lock and "alpha==1.0" in lock
-    for text in (lock, room.log_path(spec).read_text()):
+    for text in (lock, environments.log_path(spec).read_text()):
         assert str(channels) not in text and str(machine.wheels) not in text
-    found = to_json.resolved(room, "", document("greet", {"pip": ["alpha"]}))
+    found = to_json.resolved(environments, "", document("greet", {"pip": ["alpha"]}))
     assert (found["conda_packages"], found["packages"]) == (["greet=1.0"], ["alpha==1.0"])
 
 
 @pytest.mark.slow
 def test_what_the_lock_says_wins_over_what_the_channel_has_later(
-    room: Environments, channels: Path
+    environments: Environments, channels: Path
 ) -> None:
     put_greet(channels)
-    spec = asked(room, "greet")
-    image_folder.remove(room.build(spec))
+    spec = asked(environments, "greet")
+    image_folder.remove(environments.build(spec))
     put_greet(channels, "2.0")
-    assert said(room.build(spec) / "bin" / "greet").startswith("greet 1.0")
-    newer = asked(room, "greet>=1")
-    assert said(room.build(newer) / "bin" / "greet").startswith("greet 2.0")
+    assert said(environments.build(spec) / "bin" / "greet").startswith("greet 1.0")
+    newer = asked(environments, "greet>=1")
+    assert said(environments.build(newer) / "bin" / "greet").startswith("greet 2.0")
 
 
 def test_a_package_that_is_another_than_the_locks_is_refused(
-    room: Environments, machine: Machine, channels: Path
+    environments: Environments, machine: Machine, channels: Path
 ) -> None:
     put_greet(channels)
-    spec = asked(room, "greet")
-    image_folder.remove(room.build(spec))
+    spec = asked(environments, "greet")
+    image_folder.remove(environments.build(spec))
     shutil.rmtree(machine.variables["RATTLER_CACHE_DIR"])
     conda_channel.put(channels / "tools", "greet", "1.0", {"bin/greet": "#!/bin/sh\necho evil\n"})
     with pytest.raises(BuildFailed, match="`greet` is not what the lock says"):
-        room.build(spec)
-    assert room.is_built(spec) is None
+        environments.build(spec)
+    assert environments.is_built(spec) is None
 
 
 @pytest.mark.parametrize(
@@ -123,55 +123,62 @@ def test_a_package_that_is_another_than_the_locks_is_refused(
     [("nothing-here", "`nothing-here`"), ("greet>=9", "`greet`"), ("greet=9.*", "`greet`")],
 )
 def test_a_package_that_no_channel_has_is_named(
-    room: Environments, channels: Path, dependency: str, words: str
+    environments: Environments, channels: Path, dependency: str, words: str
 ) -> None:
     put_greet(channels)
     with pytest.raises(BuildFailed, match=f"conda package {words}") as caught:
-        room.build(
-            asked(room, "greet", dependency) if dependency[0] == "n" else asked(room, dependency)
+        environments.build(
+            asked(environments, "greet", dependency)
+            if dependency[0] == "n"
+            else asked(environments, dependency)
         )
     assert words in caught.value.hint
 
 
-def test_a_channel_that_is_not_there_is_named(room: Environments) -> None:
+def test_a_channel_that_is_not_there_is_named(environments: Environments) -> None:
     with pytest.raises(BuildFailed, match="conda channel `elsewhere`") as caught:
-        room.build(asked(room, "greet", channels=["elsewhere"]))
+        environments.build(asked(environments, "greet", channels=["elsewhere"]))
     assert "configuration" in caught.value.hint
 
 
 @pytest.mark.slow
 def test_each_package_comes_from_the_first_channel_or_the_one_it_names(
-    room: Environments, channels: Path
+    environments: Environments, channels: Path
 ) -> None:
     put_greet(channels)
     conda_channel.put(channels / "other", "greet", "3.0", {"bin/greet": "#!/bin/sh\necho other\n"})
     both = ("tools", "other")
-    first = room.build(asked(room, "greet", channels=both))
+    first = environments.build(asked(environments, "greet", channels=both))
     assert said(first / "bin" / "greet").startswith("greet 1.0")
-    assert said(room.build(asked(room, "other::greet", channels=both)) / "bin" / "greet") == "other"
+    assert (
+        said(
+            environments.build(asked(environments, "other::greet", channels=both)) / "bin" / "greet"
+        )
+        == "other"
+    )
     # As conda has it, a channel that only a package names is asked, too.
-    alone = room.build(asked(room, "other::greet", channels=()))
+    alone = environments.build(asked(environments, "other::greet", channels=()))
     assert said(alone / "bin" / "greet") == "other"
 
 
 @pytest.mark.slow
 def test_mirrors_and_the_machines_own_channels_are_honoured(
-    room: Environments, machine: Machine, channels: Path
+    environments: Environments, machine: Machine, channels: Path
 ) -> None:
     put_greet(channels)
     (channels / "tools").rename(channels / "mirror")
     condarc = Path(machine.variables["CONDARC"])
     mirrors = f"[{channels.as_uri()}/gone, {channels.as_uri()}/mirror]"
     condarc.write_text(f"mirrored_channels:\n  tools: {mirrors}\nchannels: [tools]\n")
-    named = asked(room, "greet")
-    assert said(room.build(named) / "bin" / "greet").startswith("greet 1.0")
-    unnamed = asked(room, "greet", channels=())
+    named = asked(environments, "greet")
+    assert said(environments.build(named) / "bin" / "greet").startswith("greet 1.0")
+    unnamed = asked(environments, "greet", channels=())
     assert unnamed.hash != named.hash and unnamed.channels == ()
-    assert said(room.build(unnamed) / "bin" / "greet").startswith("greet 1.0")
+    assert said(environments.build(unnamed) / "bin" / "greet").startswith("greet 1.0")
     for spec in (named, unnamed):
-        (build,) = [one for one in room.builds() if one.hash == spec.hash]
+        (build,) = [one for one in environments.builds() if one.hash == spec.hash]
         assert "mirror" not in build.lock
-        assert str(channels) not in room.log_path(spec).read_text()
+        assert str(channels) not in environments.log_path(spec).read_text()
 
 
 def test_condarc_says_where_names_lead(tmp_path: Path) -> None:
@@ -202,23 +209,23 @@ def test_without_the_extra_the_error_names_the_packages(
     make_room: MakeRoom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "rattler", None)
-    room = make_room()
+    environments = make_room()
     with pytest.raises(InvalidSpec, match="`git`, `ffmpeg=6`") as caught:
-        asked(room, "python=3.11", "numpy", "git", "conda-forge::ffmpeg=6")
+        asked(environments, "python=3.11", "numpy", "git", "conda-forge::ffmpeg=6")
     assert "torchyard[conda]" in caught.value.hint and "`pip:`" in caught.value.hint
     # What PyPI has alike needs no extra.
-    assert asked(room, "python=3.11", "numpy").requirements == ("numpy",)
+    assert asked(environments, "python=3.11", "numpy").requirements == ("numpy",)
 
 
 @pytest.mark.parametrize("channels", ["conda-forge", [7], ["a b"], ["../here"]])
-def test_channels_that_are_none_are_refused(room: Environments, channels: object) -> None:
+def test_channels_that_are_none_are_refused(environments: Environments, channels: object) -> None:
     with pytest.raises(InvalidSpec, match="channel"):
-        room.resolve({"conda_file": {"channels": channels, "dependencies": ["greet"]}})
+        environments.resolve({"conda_file": {"channels": channels, "dependencies": ["greet"]}})
 
 
 @pytest.mark.slow
 def test_python_is_condas_where_a_channel_has_it(
-    room: Environments, machine: Machine, channels: Path, tmp_path: Path
+    environments: Environments, machine: Machine, channels: Path, tmp_path: Path
 ) -> None:
     put_greet(channels)
     version = conda_channel.put_python(channels / "tools")
@@ -243,8 +250,8 @@ def test_python_is_condas_where_a_channel_has_it(
     wheels.put(machine.wheels, "beta", "1.0")
     wheels.put(machine.wheels, "alpha", "1.0", requires=("beta",), script="alpha-says")
     short = ".".join(version.split(".")[:2])
-    spec = asked(room, f"python={short}", "beta", "greet", {"pip": ["alpha"]})
-    folder = room.build(spec)
+    spec = asked(environments, f"python={short}", "beta", "greet", {"pip": ["alpha"]})
+    folder = environments.build(spec)
     asks = "import sys, alpha, beta; print(sys.base_prefix, beta.__file__, sep='\\n')"
     base, beta = said(folder / "bin" / "python", "-c", asks).splitlines()
     assert base == str(folder) and beta.startswith(str(folder))
@@ -255,7 +262,7 @@ def test_python_is_condas_where_a_channel_has_it(
     assert said(thin / "beta-says") == str(own)
     assert said(thin / "alpha-says") == str(own / "bin" / "python")
     assert said(thin / "python", "-c", "import sys, alpha, beta; print(sys.prefix)") == str(own)
-    (build,) = room.builds()
+    (build,) = environments.builds()
     assert "beta==1.0" in build.lock and f'"version": "{version}"' in build.lock
 
 
@@ -263,22 +270,22 @@ def test_python_is_condas_where_a_channel_has_it(
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_builders_killed_while_conda_packages_come(
-    room: Environments, machine: Machine, channels: Path
+    environments: Environments, machine: Machine, channels: Path
 ) -> None:
     put_greet(channels)
     conda_channel.put_python(channels / "tools")
     asks = document("greet", f"python={sys.version_info[0]}.{sys.version_info[1]}")
-    spec, chance = room.resolve(asks), random.Random(7)
+    spec, chance = environments.resolve(asks), random.Random(7)
     for _ in range(8):
         then = f"spec = room.resolve({asks!r}); print(room.build(spec))"
         builder = builders.start(machine.home, machine.database, machine.variables, then=then)
         time.sleep(chance.uniform(0.8, 4.0))
         builder.kill()
         builder.communicate()
-        if room.is_built(spec) is not None:
-            room.remove(spec.hash, lambda _: False)
+        if environments.is_built(spec) is not None:
+            environments.remove(spec.hash, lambda _: False)
         # What was cut off in the cache of packages is not taken for whole later.
-    folder = room.build(spec)
+    folder = environments.build(spec)
     assert said(folder / "bin" / "greet").startswith("greet 1.0")
     imports = "import ctypes, email, json, sqlite3, ssl, unittest, xml.dom; print(1)"
     assert said(folder / "bin" / "python", "-c", imports) == "1"

@@ -19,7 +19,7 @@ from torchyard.jobs.files import artifacts
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests import submission
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.workspaces import quotas
 from torchyard.workspaces.types import ALL, EACH, Identity, TokenKind
 
@@ -28,7 +28,7 @@ BEN = Identity("ben", TokenKind.PERSON)
 
 
 @pytest.fixture
-def room(tmp_path: Path, db: Database, clock: FakeClock) -> Iterator[Room]:
+def services(tmp_path: Path, db: Database, clock: FakeClock) -> Iterator[Services]:
     made = rooms.make(tmp_path, db, clock)
     big = {"name": "big", "size": "Standard_NC6s_v3", "max_instances": 8}
     with db.write() as connection:
@@ -46,137 +46,137 @@ def room(tmp_path: Path, db: Database, clock: FakeClock) -> Iterator[Room]:
     yield made
 
 
-def limit(room: Room, user: str, **most: int | None) -> None:
-    quotas.change(room.db, room.clock, WORKSPACE, user, most, "olga")
+def limit(services: Services, user: str, **most: int | None) -> None:
+    quotas.change(services.db, services.clock, WORKSPACE, user, most, "olga")
 
 
 def submit(
-    room: Room, who: Identity, nodes: int = 1, compute: str = "local", **more: object
+    services: Services, who: Identity, nodes: int = 1, compute: str = "local", **more: object
 ) -> Job:
     document = {**JOB, "compute": compute, "resources": {"instance_count": nodes}, **more}
-    return submission.create(room, WORKSPACE, document, who)[0]
+    return submission.create(services, WORKSPACE, document, who)[0]
 
 
-def why_not(room: Room, job: Job) -> str:
-    with room.db.read() as connection:
+def why_not(services: Services, job: Job) -> str:
+    with services.db.read() as connection:
         return quota_checks.why_not(connection, job)
 
 
 def refusal(
-    room: Room, who: Identity, nodes: int = 1, compute: str = "local", **more: object
+    services: Services, who: Identity, nodes: int = 1, compute: str = "local", **more: object
 ) -> str:
     with pytest.raises(LimitExceeded) as raised:
-        submit(room, who, nodes, compute, **more)
+        submit(services, who, nodes, compute, **more)
     assert raised.value.code == "quota_exceeded"
     return f"{raised.value.message}; {raised.value.hint}"
 
 
-def of_size(room: Room, nodes: int) -> str:
+def of_size(services: Services, nodes: int) -> str:
     """As `refusal`, of nodes with 6 cores and a GPU each, which this machine need not have."""
-    with room.db.read() as connection, pytest.raises(LimitExceeded) as raised:
+    with services.db.read() as connection, pytest.raises(LimitExceeded) as raised:
         wanted = quota_checks.needs(connection, WORKSPACE, "anna", "big", nodes)
         quota_checks.refuse_never(connection, wanted)
     return raised.value.message
 
 
-def test_nothing_is_limited_from_the_start(room: Room) -> None:
-    job = submit(room, ANNA, 4)
-    assert why_not(room, job) == ""
+def test_nothing_is_limited_from_the_start(services: Services) -> None:
+    job = submit(services, ANNA, 4)
+    assert why_not(services, job) == ""
 
 
-def test_what_can_never_be_met_is_refused_at_once(room: Room) -> None:
-    limit(room, EACH, nodes=2, gpus=1, cores=12, run_time_s=3600)
-    said = refusal(room, ANNA, 3)
+def test_what_can_never_be_met_is_refused_at_once(services: Services) -> None:
+    limit(services, EACH, nodes=2, gpus=1, cores=12, run_time_s=3600)
+    said = refusal(services, ANNA, 3)
     assert "needs 3 nodes; quota `nodes` of `anna`" in said and "request nodes=3" in said
-    assert "needs 2 GPUs; quota `gpus` of `anna`" in of_size(room, 2)
-    limit(room, EACH, gpus=None, cores=11)
-    assert "needs 12 cores; quota `cores`" in of_size(room, 2)
-    long = refusal(room, ANNA, limits={"timeout": 7200})
+    assert "needs 2 GPUs; quota `gpus` of `anna`" in of_size(services, 2)
+    limit(services, EACH, gpus=None, cores=11)
+    assert "needs 12 cores; quota `cores`" in of_size(services, 2)
+    long = refusal(services, ANNA, limits={"timeout": 7200})
     assert "asks for 7200 s of run time" in long and "request run_time_s=7200" in long
-    limit(room, ALL, jobs=0)
-    assert "quota `jobs` of everyone together" in refusal(room, ANNA)
+    limit(services, ALL, jobs=0)
+    assert "quota `jobs` of everyone together" in refusal(services, ANNA)
 
 
-def test_ones_own_limit_stands_instead_of_each_ones(room: Room) -> None:
-    limit(room, EACH, nodes=1)
-    limit(room, "anna", nodes=3)
-    submit(room, ANNA, 3)
-    assert "quota `nodes` of `ben`" in refusal(room, BEN, 2)
-    limit(room, ALL, nodes=2)
-    assert "of everyone together in workspace `default` is 2" in refusal(room, ANNA, 3)
+def test_ones_own_limit_stands_instead_of_each_ones(services: Services) -> None:
+    limit(services, EACH, nodes=1)
+    limit(services, "anna", nodes=3)
+    submit(services, ANNA, 3)
+    assert "quota `nodes` of `ben`" in refusal(services, BEN, 2)
+    limit(services, ALL, nodes=2)
+    assert "of everyone together in workspace `default` is 2" in refusal(services, ANNA, 3)
 
 
-def test_what_can_be_met_later_waits(room: Room) -> None:
-    limit(room, EACH, nodes=2)
-    scheduler = Scheduler(room, FakeExecutor(), "http://127.0.0.1:1")
-    first, second, other = submit(room, ANNA, 2), submit(room, ANNA), submit(room, BEN)
+def test_what_can_be_met_later_waits(services: Services) -> None:
+    limit(services, EACH, nodes=2)
+    scheduler = Scheduler(services, FakeExecutor(), "http://127.0.0.1:1")
+    first, second, other = submit(services, ANNA, 2), submit(services, ANNA), submit(services, BEN)
     for _ in range(3):
         scheduler.look()
     # Who is held back by a quota holds nobody else back.
-    states = [rooms.again(room, job).status for job in (first, second, other)]
+    states = [rooms.again(services, job).status for job in (first, second, other)]
     assert states == [Status.STARTING, Status.QUEUED, Status.STARTING]
-    said = why_not(room, second)
+    said = why_not(services, second)
     assert said == (
         "needs 1 node; `anna` uses 2 of the 2 that quota `nodes` of workspace `default` allows"
     )
-    assert why_not(room, other) == ""
-    assert said in waiting_reasons.why(room, rooms.again(room, second))
+    assert why_not(services, other) == ""
+    assert said in waiting_reasons.why(services, rooms.again(services, second))
     for node in range(2):
-        rooms.Worker(room, rooms.attempt_of(room, first), node).whole_life()
+        rooms.Worker(services, rooms.attempt_of(services, first), node).whole_life()
     scheduler.look()
-    assert rooms.again(room, second).status is Status.STARTING
+    assert rooms.again(services, second).status is Status.STARTING
 
 
-def test_a_limit_lowered_later_says_how_to_ask(room: Room) -> None:
-    job = submit(room, ANNA, 4)
-    limit(room, ALL, nodes=3)
-    assert "ask for more with `yard quota request nodes=4`" in why_not(room, job)
+def test_a_limit_lowered_later_says_how_to_ask(services: Services) -> None:
+    job = submit(services, ANNA, 4)
+    limit(services, ALL, nodes=3)
+    assert "ask for more with `yard quota request nodes=4`" in why_not(services, job)
 
 
-def test_run_time_is_limited_where_a_job_does_not_limit_it(room: Room) -> None:
-    limit(room, EACH, run_time_s=60)
+def test_run_time_is_limited_where_a_job_does_not_limit_it(services: Services) -> None:
+    limit(services, EACH, run_time_s=60)
     executor = FakeExecutor()
-    scheduler = Scheduler(room, executor, "http://127.0.0.1:1")
-    silent, short = submit(room, ANNA), submit(room, ANNA, limits={"timeout": 30})
+    scheduler = Scheduler(services, executor, "http://127.0.0.1:1")
+    silent, short = submit(services, ANNA), submit(services, ANNA, limits={"timeout": 30})
     for _ in range(3):
         scheduler.look()
     times = {plan.job: plan.timeout_s for plan in executor.launches}
     assert times == {silent.name: 60, short.name: 30}
     from torchyard.jobs import actions
 
-    notices = [event.body for event in actions.events(room, silent) if event.kind == "notice"]
+    notices = [event.body for event in actions.events(services, silent) if event.kind == "notice"]
     assert any("it is ended after 60 s" in str(notice) for notice in notices)
 
 
-def test_what_counts_as_stored(room: Room) -> None:
-    limit(room, EACH, storage_bytes=100)
-    job = submit(room, ANNA)
-    with artifacts.writing(room, job, "outputs/model.bin") as writing:
+def test_what_counts_as_stored(services: Services) -> None:
+    limit(services, EACH, storage_bytes=100)
+    job = submit(services, ANNA)
+    with artifacts.writing(services, job, "outputs/model.bin") as writing:
         writing.write(b"x" * 70)
-    room.logs.append(WORKSPACE, job.name, 1, "user_logs/std_log.txt", 0, b"y" * 40)
+    services.logs.append(WORKSPACE, job.name, 1, "user_logs/std_log.txt", 0, b"y" * 40)
     # One that has not ended does not count yet.
-    assert quota_checks.use_of(room, WORKSPACE, "anna")["storage_bytes"] == 0
+    assert quota_checks.use_of(services, WORKSPACE, "anna")["storage_bytes"] == 0
     from torchyard.jobs import actions
 
-    actions.cancel(room, WORKSPACE, job.name)
-    assert quota_checks.use_of(room, WORKSPACE, "anna")["storage_bytes"] == 110
-    assert quota_checks.use_of(room, WORKSPACE, "ben")["storage_bytes"] == 0
-    said = refusal(room, ANNA)
+    actions.cancel(services, WORKSPACE, job.name)
+    assert quota_checks.use_of(services, WORKSPACE, "anna")["storage_bytes"] == 110
+    assert quota_checks.use_of(services, WORKSPACE, "ben")["storage_bytes"] == 0
+    said = refusal(services, ANNA)
     assert "110 bytes of jobs are kept already; quota `storage_bytes` of `anna`" in said
     assert "yard job delete" in said
-    submit(room, BEN)
+    submit(services, BEN)
 
 
-def test_a_snapshot_counts_once_a_person(room: Room) -> None:
-    limit(room, EACH, storage_bytes=1000)
+def test_a_snapshot_counts_once_a_person(services: Services) -> None:
+    limit(services, EACH, storage_bytes=1000)
     content = b"print()" * 10
-    sha256 = room.blobs.put_bytes(content)
+    sha256 = services.blobs.put_bytes(content)
     file = {"path": "a.py", "sha256": sha256, "size": len(content)}
-    snapshot = room.blobs.put_snapshot({"files": [file]}).id
+    snapshot = services.blobs.put_snapshot({"files": [file]}).id
     from torchyard.jobs import actions
 
     for who in (ANNA, ANNA, BEN):
-        job = submit(room, who, code=f"snapshot:{snapshot}")
-        actions.cancel(room, WORKSPACE, job.name)
+        job = submit(services, who, code=f"snapshot:{snapshot}")
+        actions.cancel(services, WORKSPACE, job.name)
     for who in ("anna", "ben", ""):
-        assert quota_checks.use_of(room, WORKSPACE, who)["storage_bytes"] == 70
+        assert quota_checks.use_of(services, WORKSPACE, who)["storage_bytes"] == 70

@@ -17,19 +17,21 @@ from torchyard.jobs.attempts.heartbeats import Heartbeats
 from torchyard.jobs.attempts.idle_time import Quiet
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.types import AttemptNode, Job, JobError, NodeState, Status
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.jobs.spec import watch_properties
 
 
-def running(room: Room, executor: FakeExecutor, **changes: Any) -> tuple[Job, list[rooms.Worker]]:
-    job = rooms.submit(room, **changes)
-    Scheduler(room, executor, "http://server").look()
-    attempt = rooms.attempt_of(room, job)
-    workers = [rooms.Worker(room, attempt, node) for node in range(attempt.node_count)]
+def running(
+    services: Services, executor: FakeExecutor, **changes: Any
+) -> tuple[Job, list[rooms.Worker]]:
+    job = rooms.submit(services, **changes)
+    Scheduler(services, executor, "http://server").look()
+    attempt = rooms.attempt_of(services, job)
+    workers = [rooms.Worker(services, attempt, node) for node in range(attempt.node_count)]
     for worker in workers:
         worker.tell("node_started", hostname="h", pid=1, addresses=[])
         worker.tell("ranks_started", ranks=[])
-    return rooms.again(room, job), workers
+    return rooms.again(services, job), workers
 
 
 def passes(clock: FakeClock, heartbeats: Heartbeats, seconds: int) -> None:
@@ -39,68 +41,70 @@ def passes(clock: FakeClock, heartbeats: Heartbeats, seconds: int) -> None:
         heartbeats.look()
 
 
-def test_a_worker_that_is_heard_of_again_goes_on(room: Room, clock: FakeClock) -> None:
+def test_a_worker_that_is_heard_of_again_goes_on(services: Services, clock: FakeClock) -> None:
     executor = FakeExecutor()
-    heartbeats = Heartbeats(room, executor)
-    job, (first, second) = running(room, executor, resources={"instance_count": 2})
+    heartbeats = Heartbeats(services, executor)
+    job, (first, second) = running(services, executor, resources={"instance_count": 2})
     assert job.status is Status.RUNNING
     passes(clock, heartbeats, 25)
     first.tell("notice", message="here")
     passes(clock, heartbeats, 10)
-    silent = rooms.again(room, job)
+    silent = rooms.again(services, job)
     assert silent.status is Status.NOT_RESPONDING
     second.tell("notice", message="here")
     heartbeats.look()
-    assert rooms.again(room, job).status is Status.RUNNING
+    assert rooms.again(services, job).status is Status.RUNNING
     for worker in (first, second):
         worker.tell("node_finalizing")
         worker.tell("node_exited", exit_code=0, error=None)
-    assert rooms.again(room, job).status is Status.COMPLETED
+    assert rooms.again(services, job).status is Status.COMPLETED
 
 
-def test_one_that_stays_away_fails_the_job_and_is_stopped(room: Room, clock: FakeClock) -> None:
+def test_one_that_stays_away_fails_the_job_and_is_stopped(
+    services: Services, clock: FakeClock
+) -> None:
     executor = FakeExecutor()
-    heartbeats = Heartbeats(room, executor)
-    job, _ = running(room, executor)
+    heartbeats = Heartbeats(services, executor)
+    job, _ = running(services, executor)
     passes(clock, heartbeats, 600)
-    failed = rooms.again(room, job)
+    failed = rooms.again(services, job)
     assert failed.status is Status.FAILED and failed.error is not None
     assert failed.error.code == "not_responding"
     assert failed.error.message == "the worker of node 0 was not heard of for 600 s"
 
 
-def test_a_server_that_was_away_itself_blames_nobody(room: Room, clock: FakeClock) -> None:
+def test_a_server_that_was_away_itself_blames_nobody(services: Services, clock: FakeClock) -> None:
     executor = FakeExecutor()
-    job, _ = running(room, executor)
+    job, _ = running(services, executor)
     clock.advance(5000)
-    heartbeats = Heartbeats(room, executor)  # as after a restart
+    heartbeats = Heartbeats(services, executor)  # as after a restart
     clock.advance(20)
     heartbeats.look()
-    assert rooms.again(room, job).status is Status.RUNNING
+    assert rooms.again(services, job).status is Status.RUNNING
 
 
-def test_nor_does_one_that_stood_still(room: Room, clock: FakeClock) -> None:
+def test_nor_does_one_that_stood_still(services: Services, clock: FakeClock) -> None:
     executor = FakeExecutor()
-    job, _ = running(room, executor)
-    heartbeats = Heartbeats(room, executor)
+    job, _ = running(services, executor)
+    heartbeats = Heartbeats(services, executor)
     passes(clock, heartbeats, 10)
     clock.advance(5000)  # a laptop that slept
     heartbeats.look()
     passes(clock, heartbeats, 20)
-    assert rooms.again(room, job).status is Status.RUNNING
+    assert rooms.again(services, job).status is Status.RUNNING
     passes(clock, heartbeats, 15)
-    assert rooms.again(room, job).status is Status.NOT_RESPONDING
+    assert rooms.again(services, job).status is Status.NOT_RESPONDING
 
 
 # How long a job has been quiet
 
 
-def test_output_and_metrics_of_any_node_end_a_silence(room: Room) -> None:
+def test_output_and_metrics_of_any_node_end_a_silence(services: Services) -> None:
     moment = [0.0]
     executor = FakeExecutor()
-    job, _ = running(room, executor, resources={"instance_count": 2})
-    attempt = rooms.attempt_of(room, job)
-    quiet = Quiet(room, lambda: moment[0])
+    job, _ = running(services, executor, resources={"instance_count": 2})
+    attempt = rooms.attempt_of(services, job)
+    quiet = Quiet(services, lambda: moment[0])
 
     def after(seconds: float) -> float:
         moment[0] += seconds
@@ -108,13 +112,13 @@ def test_output_and_metrics_of_any_node_end_a_silence(room: Room) -> None:
 
     assert after(0) == 0
     assert after(7) == 7
-    room.logs.append(job.workspace, job.name, 1, "user_logs/std_log_process_1.txt", 0, b"x")
+    services.logs.append(job.workspace, job.name, 1, "user_logs/std_log_process_1.txt", 0, b"x")
     assert after(1) == 0
     assert after(5) == 5
     record = {"run": job.name, "kind": "metric", "key": "loss", "value": 1, "timestamp": 1}
-    room.history.receive(lambda _: job.id, attempt.id, 1, 0, [record])
+    services.history.receive(lambda _: job.id, attempt.id, 1, 0, [record])
     assert after(1) == 0
-    room.logs.append(job.workspace, job.name, 1, "user_logs/stacks_rank_0.txt", 0, b"stack")
+    services.logs.append(job.workspace, job.name, 1, "user_logs/stacks_rank_0.txt", 0, b"stack")
     assert after(9) == 9, "stacks that the watch writes are no output of the job"
 
 
@@ -162,9 +166,11 @@ def test_a_hang_tells_where_each_rank_of_every_node_stood() -> None:
         ({"torchyard.rendezvous_timeout": "9"}, "no property `torchyard.rendezvous_timeout`"),
     ],
 )
-def test_properties_that_are_refused(room: Room, properties: dict[str, str], says: str) -> None:
+def test_properties_that_are_refused(
+    services: Services, properties: dict[str, str], says: str
+) -> None:
     with pytest.raises(InvalidSpec, match=says) as caught:
-        rooms.submit(room, properties=properties)
+        rooms.submit(services, properties=properties)
     assert caught.value.at[0] == "properties"
 
 

@@ -13,7 +13,7 @@ from torchyard.jobs.attempts import worker_history
 from torchyard.jobs.files import scratch
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.types import Attempt, Job
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.shared.history_spool import HistorySpool
 
 
@@ -28,9 +28,11 @@ def point(job: Job, step: int) -> dict[str, Any]:
     }
 
 
-def spool(room: Room, attempt: Attempt, node: int, records: list[Any], delivered: int = 0) -> Path:
+def spool(
+    services: Services, attempt: Attempt, node: int, records: list[Any], delivered: int = 0
+) -> Path:
     """What a relay has on its disk when its worker is killed."""
-    folder = scratch.node_folder(room, attempt.id, node) / "spool" / "history"
+    folder = scratch.node_folder(services, attempt.id, node) / "spool" / "history"
     made = HistorySpool(folder)
     made.append([json.dumps(record).encode() for record in records])
     made.delivered(delivered)
@@ -38,93 +40,95 @@ def spool(room: Room, attempt: Attempt, node: int, records: list[Any], delivered
     return folder
 
 
-def notices(room: Room, job: Job) -> list[str]:
-    events = actions.events(room, job)
+def notices(services: Services, job: Job) -> list[str]:
+    events = actions.events(services, job)
     return [event.body["message"] for event in events if event.kind == "notice"]
 
 
 def test_a_killed_workers_history_is_there_when_its_job_has_failed(
-    room: Room, scheduler: Scheduler, executor: FakeExecutor
+    services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
-    job = submit(room, resources={"instance_count": 2})
+    job = submit(services, resources={"instance_count": 2})
     scheduler.look()
-    attempt = attempt_of(room, job)
+    attempt = attempt_of(services, job)
     for node in range(2):
-        Worker(room, attempt, node).tell("ranks_started", ranks=[])
+        Worker(services, attempt, node).tell("ranks_started", ranks=[])
     # Of node 0 the server has 300 already, and took 200 more whose answer was lost.
     points = [point(job, step) for step in range(1_000)]
-    worker_history.receive(room, attempt.id, 0, 0, points[:500], 0)
-    spool(room, attempt, 0, points, delivered=300)
+    worker_history.receive(services, attempt.id, 0, 0, points[:500], 0)
+    spool(services, attempt, 0, points, delivered=300)
     bad = {"kind": "metric", "run": "nobody", "key": "k", "value": 1, "timestamp": 1, "step": 1}
-    spool(room, attempt, 1, [point(job, 5_000), *[bad] * 9])
+    spool(services, attempt, 1, [point(job, 5_000), *[bad] * 9])
     executor.lose(attempt.id)
 
     scheduler.look()
-    ended = again(room, job)
+    ended = again(services, job)
     assert ended.error is not None and ended.error.code == "worker_lost"
-    stored = [one.step for one in room.history.series(job.id, "loss")]
+    stored = [one.step for one in services.history.series(job.id, "loss")]
     assert stored == [*range(1_000), 5_000]
-    assert notices(room, job) == [
+    assert notices(services, job) == [
         "run history: run `nobody` does not exist",
         "run history: 9 records were refused in all",
     ]
-    assert not scratch.folder(room, attempt.id).exists()
+    assert not scratch.folder(services, attempt.id).exists()
 
 
 def test_what_an_ended_job_left_is_taken_before_its_folder_goes(
-    room: Room, scheduler: Scheduler, executor: FakeExecutor
+    services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
-    job = submit(room)
+    job = submit(services)
     scheduler.look()
-    attempt = attempt_of(room, job)
-    Worker(room, attempt).fails(3)
-    spool(room, attempt, 0, [point(job, step) for step in range(10)])
+    attempt = attempt_of(services, job)
+    Worker(services, attempt).fails(3)
+    spool(services, attempt, 0, [point(job, step) for step in range(10)])
     executor.finish(attempt.id)
 
     scheduler.look()
-    assert [one.step for one in room.history.series(job.id, "loss")] == list(range(10))
-    assert not scratch.folder(room, attempt.id).exists()
+    assert [one.step for one in services.history.series(job.id, "loss")] == list(range(10))
+    assert not scratch.folder(services, attempt.id).exists()
 
 
 def test_a_spool_that_can_not_be_read_ends_the_job_and_stays(
-    room: Room, scheduler: Scheduler, executor: FakeExecutor
+    services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
-    job = submit(room)
+    job = submit(services)
     scheduler.look()
-    attempt = attempt_of(room, job)
-    folder = spool(room, attempt, 0, [point(job, 1)])
+    attempt = attempt_of(services, job)
+    folder = spool(services, attempt, 0, [point(job, 1)])
     (folder / "history-torn.ndjson").write_text("")
     executor.lose(attempt.id)
 
     scheduler.look()
     scheduler.look()
-    assert again(room, job).status.ended
+    assert again(services, job).status.ended
     assert (folder / "history-000000000000.ndjson").exists()
 
     (folder / "history-torn.ndjson").unlink()
-    Scheduler(room, executor, "http://127.0.0.1:1").look()
-    assert [one.step for one in room.history.series(job.id, "loss")] == [1]
+    Scheduler(services, executor, "http://127.0.0.1:1").look()
+    assert [one.step for one in services.history.series(job.id, "loss")] == [1]
     assert not folder.exists()
 
 
-def test_a_deleted_jobs_cursors_go(room: Room, scheduler: Scheduler) -> None:
-    job = submit(room)
+def test_a_deleted_jobs_cursors_go(services: Services, scheduler: Scheduler) -> None:
+    job = submit(services)
     scheduler.look()
-    attempt = attempt_of(room, job)
-    worker_history.receive(room, attempt.id, 0, 0, [point(job, 1)], 0)
-    room.history.delete(job.id)
+    attempt = attempt_of(services, job)
+    worker_history.receive(services, attempt.id, 0, 0, [point(job, 1)], 0)
+    services.history.delete(job.id)
     # Nothing is known of the node any more: it is asked to begin anew.
-    told = worker_history.receive(room, attempt.id, 0, 1, [point(job, 2)], 0)
+    told = worker_history.receive(services, attempt.id, 0, 1, [point(job, 2)], 0)
     assert told["next"] == 0
-    assert room.history.keys(job.id) == []
+    assert services.history.keys(job.id) == []
 
 
-def test_a_run_named_by_a_tag_is_shown_by_that_name(room: Room, scheduler: Scheduler) -> None:
-    job = submit(room)
+def test_a_run_named_by_a_tag_is_shown_by_that_name(
+    services: Services, scheduler: Scheduler
+) -> None:
+    job = submit(services)
     scheduler.look()
-    attempt = attempt_of(room, job)
+    attempt = attempt_of(services, job)
     tag = {"kind": "tag", "run": job.name, "key": "mlflow.runName", "value": "warm-up ü"}
     other = {"kind": "tag", "run": job.name, "key": "t", "value": "v"}
-    worker_history.receive(room, attempt.id, 0, 0, [tag, other], 0)
-    named = again(room, job)
+    worker_history.receive(services, attempt.id, 0, 0, [tag, other], 0)
+    named = again(services, job)
     assert (named.display_name, named.tags["t"]) == ("warm-up ü", "v")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from torchyard.jobs.attempts.output_registration import Finisher
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 
 class _Broken:
@@ -24,9 +24,9 @@ class _Broken:
         raise RuntimeError("broken")
 
 
-def test_an_end_that_fails_is_not_tried_again_at_once(room: Room) -> None:
+def test_an_end_that_fails_is_not_tried_again_at_once(services: Services) -> None:
     broken: Any = _Broken()
-    finisher = Finisher(replace(room, db=broken))
+    finisher = Finisher(replace(services, db=broken))
     finisher.finish("an attempt")
     assert broken.was_asked.wait(60)
     for _ in range(20):  # as the rounds that follow each other

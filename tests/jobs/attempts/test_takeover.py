@@ -23,7 +23,7 @@ from torchyard.jobs.records import attempt_store
 from torchyard.jobs.records.logs import Logs
 from torchyard.jobs.records.signals import Signals
 from torchyard.jobs.records.types import ENDED, Attempt, Job
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.servers.files import ServerFiles
 from torchyard.servers.lease import TERM_S, Lease
 from torchyard.servers.types import LeaseLost
@@ -35,7 +35,7 @@ HERE, THERE = "here boot-1 1", "there boot-9 9"
 class OneServer:
     """A server whose rounds come when the test says so."""
 
-    room: Room
+    services: Services
     lease: Lease
     scheduler: Scheduler
 
@@ -44,7 +44,7 @@ class OneServer:
 class Home:
     """What the servers share; all processes of one machine run on one executor."""
 
-    first: Room
+    first: Services
     clock: FakeClock
     executor: FakeExecutor
 
@@ -61,8 +61,8 @@ class Home:
             monotonic=lambda: self.clock.now().timestamp(),
         )
         lease.take()
-        room = replace(self.first, bell=bell, signals=Signals(), standing=lease)
-        return OneServer(room, lease, Scheduler(room, self.executor, url))
+        services = replace(self.first, bell=bell, signals=Signals(), standing=lease)
+        return OneServer(services, lease, Scheduler(services, self.executor, url))
 
     def passes(self, seconds: float, *servers: OneServer, every_s: int = 1) -> None:
         """Time, with renewals and rounds of those that run."""
@@ -80,7 +80,7 @@ def home(tmp_path: Path, db: Database, clock: FakeClock) -> Home:
 
 def claimed(home: Home, server: OneServer) -> tuple[Job, Attempt]:
     """A job that holds its nodes, and whose server has not launched it yet."""
-    job = submit(server.room)
+    job = submit(server.services)
     server.scheduler.preparer.prepare()
     attempt = server.scheduler.claimer.claim_one(again(home.first, job).id).attempt
     assert attempt is not None
@@ -93,9 +93,9 @@ def owner(home: Home, job: Job) -> str | None:
 
 def test_whoever_claims_a_job_looks_after_it(home: Home) -> None:
     one, other = home.server("one"), home.server("other")
-    mine = submit(one.room)
+    mine = submit(one.services)
     one.scheduler.look()
-    theirs = submit(one.room)
+    theirs = submit(one.services)
     other.scheduler.look()
     assert (owner(home, mine), owner(home, theirs)) == (one.lease.id, other.lease.id)
     home.passes(10, one, other)
@@ -103,7 +103,7 @@ def test_whoever_claims_a_job_looks_after_it(home: Home) -> None:
     assert len(home.executor.launches) == 2
     # A report is taken by either; what is left of it goes by whom it belongs to.
     for job in (mine, theirs):
-        Worker(other.room, attempt_of(home.first, job)).whole_life()
+        Worker(other.services, attempt_of(home.first, job)).whole_life()
         home.executor.finish(attempt_of(home.first, job).id)
     other.scheduler.look()
     assert not attempt_of(home.first, mine).clean and attempt_of(home.first, theirs).clean
@@ -114,9 +114,9 @@ def test_whoever_claims_a_job_looks_after_it(home: Home) -> None:
 def test_what_a_dead_server_did_is_taken_over(home: Home) -> None:
     dead, other = home.server("dead"), home.server("other")
     home.passes(10, dead, other)
-    running, lost, ended = (submit(dead.room) for _ in range(3))
+    running, lost, ended = (submit(dead.services) for _ in range(3))
     dead.scheduler.look()
-    Worker(dead.room, attempt_of(home.first, ended)).whole_life()
+    Worker(dead.services, attempt_of(home.first, ended)).whole_life()
     home.executor.finish(attempt_of(home.first, ended).id)
     home.passes(TERM_S, other)
     assert owner(home, running) == dead.lease.id, "its term is not over yet"
@@ -141,7 +141,7 @@ def test_what_was_claimed_and_not_launched_starts_once(home: Home) -> None:
     with pytest.raises(LeaseLost):
         launcher.launch(attempt)
     home.passes(5, still, other)
-    Worker(other.room, attempt).whole_life()
+    Worker(other.services, attempt).whole_life()
     home.executor.finish(attempt.id)
     home.passes(5, still, other)
     with pytest.raises(LeaseLost):
@@ -158,7 +158,7 @@ def test_one_that_stood_still_right_before_the_launch(home: Home) -> None:
     launcher._plan(attempt)  # its transaction is over, nothing has started
     home.clock.advance(TERM_S)
     with pytest.raises(LeaseLost):
-        still.room.standing.confirm()
+        still.services.standing.confirm()
     assert not home.executor.launches
 
 
@@ -166,7 +166,7 @@ def test_who_has_no_lease_claims_nothing(home: Home) -> None:
     still, other = home.server("still"), home.server("other")
     home.passes(10, still, other)
     home.passes(TERM_S + 1, other)
-    job = submit(still.room)
+    job = submit(still.services)
     still.scheduler.look()
     assert again(home.first, job).status.value == "Queued" and not still.scheduler.trouble
     still.lease.look()
@@ -176,7 +176,7 @@ def test_who_has_no_lease_claims_nothing(home: Home) -> None:
 
 def test_two_take_over_at_once_and_one_has_it(home: Home) -> None:
     dead, one, other = (home.server(url) for url in ("dead", "one", "other"))
-    job = submit(dead.room)
+    job = submit(dead.services)
     dead.scheduler.look()
     home.passes(10, one, other)
     attempt = attempt_of(home.first, job)
@@ -200,23 +200,23 @@ def test_attempts_of_one_that_was_alone_are_taken_over(home: Home) -> None:
 
 def test_whoever_sees_the_processes_looks_after_them(home: Home) -> None:
     near, far = home.server("near"), home.server("far", THERE)
-    job = submit(far.room)
+    job = submit(far.services)
     far.scheduler.look()
     attempt = attempt_of(home.first, job)
     seen_there = Handle("local", {"machine": THERE}).to_json()
     with home.first.db.write() as connection:
         attempt_store.change_attempt(connection, attempt.id, handle=seen_there)
-    assert takeover.look(near.room) == 0
+    assert takeover.look(near.services) == 0
     # Taken over by one that does not see them, and back when there is one that does.
     with home.first.db.write() as connection:
         assert attempt_store.hand_over(connection, attempt_of(home.first, job), "gone")
-    assert takeover.look(near.room) == 0, "`far` lives and sees them"
-    assert takeover.look(far.room) == 1
+    assert takeover.look(near.services) == 0, "`far` lives and sees them"
+    assert takeover.look(far.services) == 1
     far.lease.stop()
-    assert takeover.look(near.room) == 1
+    assert takeover.look(near.services) == 1
     back = home.server("back", THERE)
-    assert takeover.look(back.room) == 1 and owner(home, job) == back.lease.id
-    assert takeover.look(near.room) == 0
+    assert takeover.look(back.services) == 1 and owner(home, job) == back.lease.id
+    assert takeover.look(near.services) == 0
 
 
 class Elsewhere(FakeExecutor):
@@ -229,10 +229,10 @@ class Elsewhere(FakeExecutor):
 def test_of_processes_that_are_not_seen_only_the_heartbeats_tell(home: Home) -> None:
     home.executor = Elsewhere()
     server = home.server("one")
-    job = submit(server.room)
+    job = submit(server.services)
     home.passes(5, server)
     attempt = attempt_of(home.first, job)
-    Worker(server.room, attempt).tell("ranks_started", ranks=[])
+    Worker(server.services, attempt).tell("ranks_started", ranks=[])
     home.passes(40, server, every_s=10)
     assert again(home.first, job).status.value == "NotResponding"
     home.passes(GIVEN_UP_AFTER_S, server, every_s=20)
@@ -260,13 +260,13 @@ def test_the_local_engine_does_not_guess_about_other_machines(tmp_path: Path) ->
 
 def test_a_report_at_each_of_two_servers_ends_the_attempt_once(home: Home) -> None:
     one, other = home.server("one"), home.server("other")
-    job = submit(one.room, resources={"instance_count": 2})
+    job = submit(one.services, resources={"instance_count": 2})
     one.scheduler.look()
     attempt = attempt_of(home.first, job)
     for server, node in ((one, 0), (other, 1)):
-        Worker(server.room, attempt, node).whole_life()
-    endings.finish(one.room, attempt.id)
-    endings.finish(other.room, attempt.id)
+        Worker(server.services, attempt, node).whole_life()
+    endings.finish(one.services, attempt.id)
+    endings.finish(other.services, attempt.id)
     assert again(home.first, job).status in ENDED
 
 

@@ -27,7 +27,7 @@ from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import removal_store
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests import runs
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.models import actions as models
 from torchyard.workspaces import actions as workspaces
 
@@ -35,40 +35,40 @@ DAY_S = 86400.0
 
 
 @pytest.fixture
-def scheduler(room: Room) -> Scheduler:
-    return Scheduler(room, FakeExecutor(), "http://127.0.0.1:1")
+def scheduler(services: Services) -> Scheduler:
+    return Scheduler(services, FakeExecutor(), "http://127.0.0.1:1")
 
 
-def finished(room: Room, scheduler: Scheduler, **document: Any) -> Job:
+def finished(services: Services, scheduler: Scheduler, **document: Any) -> Job:
     """A job that ran to its end and left files, logs, points and parameters."""
-    job = rooms.submit(room, **document)
+    job = rooms.submit(services, **document)
     for _ in range(3):
         scheduler.look()
-    attempt = rooms.attempt_of(room, job)
-    scratch.folder(room, attempt.id).mkdir(parents=True)
+    attempt = rooms.attempt_of(services, job)
+    scratch.folder(services, attempt.id).mkdir(parents=True)
     points = [metric("loss", step / 7, 1000 + step, step) for step in range(700)]
-    room.history.append(job.id, [*points, param("lr", "0.1")])
-    room.logs.append(WORKSPACE, job.name, 1, "user_logs/std_log.txt", 0, b"hello")
-    with artifacts.writing(room, job, "outputs/model.pt") as writing:
+    services.history.append(job.id, [*points, param("lr", "0.1")])
+    services.logs.append(WORKSPACE, job.name, 1, "user_logs/std_log.txt", 0, b"hello")
+    with artifacts.writing(services, job, "outputs/model.pt") as writing:
         writing.write(b"weights")
     for output in document.get("outputs", {}):
-        with artifacts.writing_output(room, job, output, "data.txt") as writing:
+        with artifacts.writing_output(services, job, output, "data.txt") as writing:
             writing.write(b"data")
-    Worker(room, attempt).whole_life()
+    Worker(services, attempt).whole_life()
     # As the scheduler does where outputs carry a name.
-    endings.finish(room, attempt.id, registers=True)
-    return rooms.again(room, job)
+    endings.finish(services, attempt.id, registers=True)
+    return rooms.again(services, job)
 
 
-def clean(room: Room, job: Job) -> None:
+def clean(services: Services, job: Job) -> None:
     """As the scheduler does once the worker has left."""
-    scratch.clear(room, rooms.attempt_of(room, job))
+    scratch.clear(services, rooms.attempt_of(services, job))
 
 
-def left_of(room: Room, job: Job) -> dict[str, int]:
+def left_of(services: Services, job: Job) -> dict[str, int]:
     """Rows and paths that still belong to the job, but for its tombstone."""
     found = {}
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         for table in metadata.sorted_tables:
             if table is removal_store.removed_jobs:
                 continue
@@ -76,143 +76,143 @@ def left_of(room: Room, job: Job) -> dict[str, int]:
                 if column in table.c:
                     rows = select(func.count()).where(table.c[column] == value)
                     found[table.name] = connection.execute(rows).scalar_one()
-    found["paths"] = len([path for path in room.home.rglob("*") if job.name in path.name])
+    found["paths"] = len([path for path in services.home.rglob("*") if job.name in path.name])
     return {name: count for name, count in found.items() if count}
 
 
-def delete(room: Room, *names: str) -> list[str]:
-    deletion.delete(room, WORKSPACE, Choice(names), "me")
-    return removal.work(room)
+def delete(services: Services, *names: str) -> list[str]:
+    deletion.delete(services, WORKSPACE, Choice(names), "me")
+    return removal.work(services)
 
 
-def test_nothing_of_a_job_stays(room: Room, scheduler: Scheduler) -> None:
-    job = finished(room, scheduler, name="gone", outputs={"out": {"type": "uri_folder"}})
-    other = finished(room, scheduler, name="other")
-    clean(room, job)
-    clean(room, other)
-    before = left_of(room, other)
-    weight = removal.weights(room, [job])["gone"]
+def test_nothing_of_a_job_stays(services: Services, scheduler: Scheduler) -> None:
+    job = finished(services, scheduler, name="gone", outputs={"out": {"type": "uri_folder"}})
+    other = finished(services, scheduler, name="other")
+    clean(services, job)
+    clean(services, other)
+    before = left_of(services, other)
+    weight = removal.weights(services, [job])["gone"]
     assert (weight.files, weight.size_bytes, weight.points) == (3, 16, 700)
 
-    assert delete(room, "gone") == ["gone"]
+    assert delete(services, "gone") == ["gone"]
 
-    assert left_of(room, job) == {}
-    assert left_of(room, other) == before
+    assert left_of(services, job) == {}
+    assert left_of(services, other) == before
     with pytest.raises(NotFound):
-        actions.get(room, WORKSPACE, "gone")
-    again = rooms.submit(room, name="gone")
-    assert again.id > job.id and room.history.latest(again.id) == []
+        actions.get(services, WORKSPACE, "gone")
+    again = rooms.submit(services, name="gone")
+    assert again.id > job.id and services.history.latest(again.id) == []
 
 
 def test_whoever_waits_for_a_deletion_waits_for_another_that_is_at_work(
-    room: Room, scheduler: Scheduler
+    services: Services, scheduler: Scheduler
 ) -> None:
     """The scheduler may be taking away what was marked before."""
-    job = finished(room, scheduler, name="gone")
-    clean(room, job)
-    found = deletion.delete(room, WORKSPACE, Choice(["gone"]), "me")
+    job = finished(services, scheduler, name="gone")
+    clean(services, job)
+    found = deletion.delete(services, WORKSPACE, Choice(["gone"]), "me")
     with ThreadPoolExecutor() as pool:
-        with locks.held(room.lock("removal")):
-            assert removal.work(room) == []
-            waiting = pool.submit(removal.work_now, room, found.jobs)
+        with locks.held(services.lock("removal")):
+            assert removal.work(services) == []
+            waiting = pool.submit(removal.work_now, services, found.jobs)
             assert not wait([waiting], timeout=0.2).done
         assert waiting.result(timeout=20) == []
     with pytest.raises(NotFound):
-        actions.get(room, WORKSPACE, "gone")
+        actions.get(services, WORKSPACE, "gone")
 
 
-def test_a_number_is_never_given_twice(room: Room, scheduler: Scheduler) -> None:
-    job = finished(room, scheduler, name="last")
-    clean(room, job)
-    delete(room, "last")
-    assert rooms.submit(room, name="next").id == job.id + 1
+def test_a_number_is_never_given_twice(services: Services, scheduler: Scheduler) -> None:
+    job = finished(services, scheduler, name="last")
+    clean(services, job)
+    delete(services, "last")
+    assert rooms.submit(services, name="next").id == job.id + 1
 
 
-def test_what_runs_stays_and_so_do_its_ancestors(room: Room, scheduler: Scheduler) -> None:
-    parent = finished(room, scheduler, name="parent")
-    clean(room, parent)
-    rooms.submit(room, name="child", parent_job_name="parent")
+def test_what_runs_stays_and_so_do_its_ancestors(services: Services, scheduler: Scheduler) -> None:
+    parent = finished(services, scheduler, name="parent")
+    clean(services, parent)
+    rooms.submit(services, name="child", parent_job_name="parent")
     with pytest.raises(Conflict, match="`child`, a child of `parent`, is ") as caught:
-        delete(room, "parent")
+        delete(services, "parent")
     assert caught.value.code == "job_not_ended" and "yard job cancel -n child" in caught.value.hint
-    assert left_of(room, parent)
-    actions.cancel(room, WORKSPACE, "child")
-    assert sorted(delete(room, "parent")) == ["child", "parent"]
+    assert left_of(services, parent)
+    actions.cancel(services, WORKSPACE, "child")
+    assert sorted(delete(services, "parent")) == ["child", "parent"]
 
 
 @pytest.mark.parametrize(("code", "status"), [(0, "Completed"), (1, "Failed")])
 def test_runs_that_a_script_left_running_end_with_its_job(
-    room: Room, scheduler: Scheduler, code: int, status: str
+    services: Services, scheduler: Scheduler, code: int, status: str
 ) -> None:
-    job = rooms.submit(room, name="parent")
+    job = rooms.submit(services, name="parent")
     scheduler.look()
-    attempt = rooms.attempt_of(room, job)
-    made = {"experiment_id": job.experiment_id, "owner": "me", "started_at": room.clock.now()}
+    attempt = rooms.attempt_of(services, job)
+    made = {"experiment_id": job.experiment_id, "owner": "me", "started_at": services.clock.now()}
 
     def below(parent: str) -> Job:
-        return runs.create_run(room, WORKSPACE, display_name="", parent=parent, tags={}, **made)
+        return runs.create_run(services, WORKSPACE, display_name="", parent=parent, tags={}, **made)
 
     child, over, apart = below("parent"), below("parent"), below("")
     deeper = below(child.name)
-    runs.change_run(room, WORKSPACE, over.name, status=Status.CANCELED)
-    worker = Worker(room, attempt)
+    runs.change_run(services, WORKSPACE, over.name, status=Status.CANCELED)
+    worker = Worker(services, attempt)
     worker.fails(code) if code else worker.whole_life()
-    ended = [rooms.again(room, one) for one in (job, child, deeper)]
+    ended = [rooms.again(services, one) for one in (job, child, deeper)]
     assert [one.status.value for one in ended] == [status] * 3
     assert len({one.ended_at for one in ended}) == 1
-    assert rooms.again(room, over).status is Status.CANCELED
-    assert rooms.again(room, apart).status is Status.RUNNING
-    clean(room, job)
-    assert set(delete(room, "parent")) == {one.name for one in (*ended, over)}
+    assert rooms.again(services, over).status is Status.CANCELED
+    assert rooms.again(services, apart).status is Status.RUNNING
+    clean(services, job)
+    assert set(delete(services, "parent")) == {one.name for one in (*ended, over)}
 
 
-def test_files_that_something_needs_stay(room: Room, scheduler: Scheduler) -> None:
+def test_files_that_something_needs_stay(services: Services, scheduler: Scheduler) -> None:
     job = finished(
-        room, scheduler, name="maker", outputs={"out": {"type": "uri_folder", "name": "clean"}}
+        services, scheduler, name="maker", outputs={"out": {"type": "uri_folder", "name": "clean"}}
     )
-    clean(room, job)
-    assert [one.name for one in assets.list_versions(room.db, WORKSPACE)] == ["clean"]
+    clean(services, job)
+    assert [one.name for one in assets.list_versions(services.db, WORKSPACE)] == ["clean"]
     with pytest.raises(Conflict, match="data `clean:1` needs its files"):
-        delete(room, "maker")
-    source = finished(room, scheduler, name="source", outputs={"out": {"type": "uri_folder"}})
-    clean(room, source)
+        delete(services, "maker")
+    source = finished(services, scheduler, name="source", outputs={"out": {"type": "uri_folder"}})
+    clean(services, source)
     given = {"type": "uri_folder", "path": "azureml://jobs/source/outputs/out"}
-    rooms.submit(room, name="reader", inputs={"data": given})
+    rooms.submit(services, name="reader", inputs={"data": given})
     with pytest.raises(Conflict, match="job `reader` needs its files"):
-        delete(room, "source")
-    actions.cancel(room, WORKSPACE, "reader")
-    assert delete(room, "source") == ["source"]
+        delete(services, "source")
+    actions.cancel(services, WORKSPACE, "reader")
+    assert delete(services, "source") == ["source"]
 
 
-def test_a_registered_model_outlives_its_job(room: Room, scheduler: Scheduler) -> None:
-    job = finished(room, scheduler, name="trainer")
-    clean(room, job)
+def test_a_registered_model_outlives_its_job(services: Services, scheduler: Scheduler) -> None:
+    job = finished(services, scheduler, name="trainer")
+    clean(services, job)
     path = "azureml://jobs/trainer/outputs/artifacts/paths/outputs/model.pt"
     models.register(
-        room.db, room.clock, room.datastores,
-        lambda workspace, wanted: model_sources.find(room, workspace, wanted),
+        services.db, services.clock, services.datastores,
+        lambda workspace, wanted: model_sources.find(services, workspace, wanted),
         WORKSPACE, {"name": "digits", "path": path}, "me",
     )  # fmt: skip
-    assert delete(room, "trainer") == ["trainer"]
-    model = models.get(room.db, WORKSPACE, "digits")
-    assert models.file(room.datastores, model, "model.pt").read_bytes() == b"weights"
+    assert delete(services, "trainer") == ["trainer"]
+    model = models.get(services.db, WORKSPACE, "digits")
+    assert models.file(services.datastores, model, "model.pt").read_bytes() == b"weights"
 
 
-def test_a_job_waits_for_its_worker_to_leave(room: Room, scheduler: Scheduler) -> None:
-    job = finished(room, scheduler, name="lingers")
-    assert delete(room, "lingers") == []
-    assert left_of(room, job)
-    clean(room, job)
-    assert removal.work(room) == ["lingers"] and left_of(room, job) == {}
-    assert removal.work(room) == [] and not removal.is_due(room)
+def test_a_job_waits_for_its_worker_to_leave(services: Services, scheduler: Scheduler) -> None:
+    job = finished(services, scheduler, name="lingers")
+    assert delete(services, "lingers") == []
+    assert left_of(services, job)
+    clean(services, job)
+    assert removal.work(services) == ["lingers"] and left_of(services, job) == {}
+    assert removal.work(services) == [] and not removal.is_due(services)
 
 
 @pytest.mark.parametrize("step", ["_drop_rows", "_dropped"])
 def test_a_server_that_is_killed_goes_on_at_its_next_start(
-    room: Room, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch, step: str
+    services: Services, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    job = finished(room, scheduler, name="half")
-    clean(room, job)
+    job = finished(services, scheduler, name="half")
+    clean(services, job)
 
     class Killed(BaseException):
         pass
@@ -223,73 +223,75 @@ def test_a_server_that_is_killed_goes_on_at_its_next_start(
     with monkeypatch.context() as patch:
         patch.setattr(removal, step, die)
         with pytest.raises(Killed):
-            delete(room, "half")
-    assert rooms.again(room, job).deleted  # hidden from lists meanwhile
-    left = left_of(room, job)
+            delete(services, "half")
+    assert rooms.again(services, job).deleted  # hidden from lists meanwhile
+    left = left_of(services, job)
     assert "paths" not in left and left["events"] and left["metrics"]
 
-    started_again = Scheduler(room, FakeExecutor(), "http://127.0.0.1:1")
+    started_again = Scheduler(services, FakeExecutor(), "http://127.0.0.1:1")
     started_again.look()
     started_again._forgetter.shutdown(wait=True)
-    assert left_of(room, job) == {}
+    assert left_of(services, job) == {}
 
 
 def test_files_that_cannot_be_removed_are_tried_again(
-    room: Room, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+    services: Services, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = finished(room, scheduler, name="stuck")
-    clean(room, job)
+    job = finished(services, scheduler, name="stuck")
+    clean(services, job)
 
     def refuse(*_: Any, **__: Any) -> None:
         raise PermissionError("read-only file system")
 
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "rmtree", refuse)
-        assert delete(room, "stuck") == []
-    assert left_of(room, job)["metrics"]
-    assert removal.work(room) == ["stuck"] and left_of(room, job) == {}
+        assert delete(services, "stuck") == []
+    assert left_of(services, job)["metrics"]
+    assert removal.work(services) == ["stuck"] and left_of(services, job) == {}
 
 
-def test_what_comes_to_be_needed_meanwhile_is_spared(room: Room, scheduler: Scheduler) -> None:
-    job = finished(room, scheduler, name="spared", outputs={"out": {"type": "uri_folder"}})
-    deletion.delete(room, WORKSPACE, Choice(["spared"]), "me")
-    clean(room, job)
+def test_what_comes_to_be_needed_meanwhile_is_spared(
+    services: Services, scheduler: Scheduler
+) -> None:
+    job = finished(services, scheduler, name="spared", outputs={"out": {"type": "uri_folder"}})
+    deletion.delete(services, WORKSPACE, Choice(["spared"]), "me")
+    clean(services, job)
     uri = "azureml://datastores/workspaceblobstore/paths/azureml/spared/out/"
-    assets.register(room.db, room.clock, WORKSPACE, assets.Request("late", uri), uri, "me")
-    assert removal.work(room) == [] and not removal.is_due(room)
-    assert not rooms.again(room, job).deleted and left_of(room, job)["metrics"]
+    assets.register(services.db, services.clock, WORKSPACE, assets.Request("late", uri), uri, "me")
+    assert removal.work(services) == [] and not removal.is_due(services)
+    assert not rooms.again(services, job).deleted and left_of(services, job)["metrics"]
 
 
 def test_retention_keeps_what_is_young_running_or_registered(
-    room: Room, scheduler: Scheduler, clock: FakeClock
+    services: Services, scheduler: Scheduler, clock: FakeClock
 ) -> None:
-    old = finished(room, scheduler, name="old")
-    trainer = finished(room, scheduler, name="trainer")
+    old = finished(services, scheduler, name="old")
+    trainer = finished(services, scheduler, name="trainer")
     models.register(
-        room.db, room.clock, room.datastores,
-        lambda workspace, wanted: model_sources.find(room, workspace, wanted),
+        services.db, services.clock, services.datastores,
+        lambda workspace, wanted: model_sources.find(services, workspace, wanted),
         WORKSPACE,
         {"name": "m", "path": "azureml://jobs/trainer/outputs/artifacts/paths/outputs/model.pt"},
         "me",
     )  # fmt: skip
-    experiment = runs.create_experiment(room, WORKSPACE, "notebook", {})
+    experiment = runs.create_experiment(services, WORKSPACE, "notebook", {})
     runs.create_run(
-        room, WORKSPACE, experiment_id=experiment.id, owner="me", display_name="open",
+        services, WORKSPACE, experiment_id=experiment.id, owner="me", display_name="open",
         started_at=clock.now(), parent="", tags={},
     )  # fmt: skip
     clock.advance(5 * DAY_S)
-    young = finished(room, scheduler, name="young")
+    young = finished(services, scheduler, name="young")
     for job in (old, trainer, young):
-        clean(room, job)
+        clean(services, job)
     clock.advance(5 * DAY_S)
-    assert retention.look(room) == 0  # for ever is the default
-    workspaces.update(room.db, WORKSPACE, {"retention_days": 7})
-    assert retention.look(room) == 1
-    assert removal.work(room) == ["old"]
+    assert retention.look(services) == 0  # for ever is the default
+    workspaces.update(services.db, WORKSPACE, {"retention_days": 7})
+    assert retention.look(services) == 1
+    assert removal.work(services) == ["old"]
     clock.advance(5 * DAY_S)
     # The server looks by itself once an hour.
     scheduler.look()
     scheduler._forgetter.shutdown(wait=True)
-    assert removal.work(room) == [] and left_of(room, young) == {}
-    assert left_of(room, trainer)["metrics"]
-    assert [job.type for job in actions.list_in(room, WORKSPACE)] == ["run", "command"]
+    assert removal.work(services) == [] and left_of(services, young) == {}
+    assert left_of(services, trainer)["metrics"]
+    assert [job.type for job in actions.list_in(services, WORKSPACE)] == ["run", "command"]

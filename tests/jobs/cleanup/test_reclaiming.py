@@ -24,13 +24,13 @@ from torchyard.jobs.cleanup import reclaiming_settings as settings
 from torchyard.jobs.cleanup.reclaiming import DAY_S, Wishes
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import Job, Status
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 _OLD_S = 40 * DAY_S
 
 
 @pytest.fixture
-def room(tmp_path: Path, db: Database) -> Room:
+def services(tmp_path: Path, db: Database) -> Services:
     made = rooms.make(tmp_path, db, SystemClock())  # type: ignore[arg-type]
     real = Environments(tmp_path, db, made.clock, {}, platform="test")  # type: ignore[arg-type]
     made.environments.folders = real.folders  # type: ignore[method-assign]
@@ -38,12 +38,12 @@ def room(tmp_path: Path, db: Database) -> Room:
     return made
 
 
-def _snapshot(room: Room, *contents: bytes) -> str:
+def _snapshot(services: Services, *contents: bytes) -> str:
     files = []
     for number, content in enumerate(contents):
-        sha256 = room.blobs.put_bytes(content)
+        sha256 = services.blobs.put_bytes(content)
         files.append({"path": f"f{number}", "sha256": sha256, "size": len(content)})
-    return room.blobs.put_snapshot({"files": files}).id
+    return services.blobs.put_snapshot({"files": files}).id
 
 
 def _age(path: Path, seconds: float = _OLD_S) -> None:
@@ -56,20 +56,20 @@ def _age_blobs(blobs: Blobs) -> None:
         _age(blobs.path(sha256))
 
 
-def _end(room: Room, job: Job) -> None:
-    now = room.clock.now()
-    with room.db.write() as connection:
+def _end(services: Services, job: Job) -> None:
+    now = services.clock.now()
+    with services.db.write() as connection:
         store.change_job(connection, job.id, status=Status.COMPLETED, ended_at=now)
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_what_a_record_names_stays(room: Room, seed: int) -> None:
+def test_what_a_record_names_stays(services: Services, seed: int) -> None:
     chance = random.Random(seed)
     pool = [chance.randbytes(20) for _ in range(30)]
     snapshots = {}
     for _ in range(15):
         contents = chance.sample(pool, chance.randint(1, 6))
-        snapshots[_snapshot(room, *contents)] = None
+        snapshots[_snapshot(services, *contents)] = None
     jobs = []
     for snapshot in chance.sample(sorted(snapshots), 9):
         given = {"type": "uri_folder", "path": f"snapshot:{snapshot}"}
@@ -81,53 +81,53 @@ def test_what_a_record_names_stays(room: Room, seed: int) -> None:
                 {"tags": {"note": f"snapshot:{snapshot}"}},
             ]
         )
-        job = rooms.submit(room, **how)
+        job = rooms.submit(services, **how)
         if chance.random() < 0.5:
-            _end(room, job)
+            _end(services, job)
         jobs.append((job, snapshot))
-    _age_blobs(room.blobs)
+    _age_blobs(services.blobs)
     # One that is new although nobody names it: an upload that is under way.
-    under_way = room.blobs.put_bytes(b"under way")
-    reclaiming.reclaim(room, Wishes(older_than_s=0))
-    left = {sha256 for sha256, _, _ in room.blobs.all()}
+    under_way = services.blobs.put_bytes(b"under way")
+    reclaiming.reclaim(services, Wishes(older_than_s=0))
+    left = {sha256 for sha256, _, _ in services.blobs.all()}
     wanted = {under_way}
     for _, snapshot in jobs:
-        assert room.blobs.snapshot(snapshot)
-        wanted |= room.blobs.parts(snapshot)
+        assert services.blobs.snapshot(snapshot)
+        wanted |= services.blobs.parts(snapshot)
     assert left == wanted
 
 
-def test_asked_for_again_is_new(room: Room) -> None:
-    old = _snapshot(room, b"a", b"b")
-    other = _snapshot(room, b"c")
-    _age_blobs(room.blobs)
+def test_asked_for_again_is_new(services: Services) -> None:
+    old = _snapshot(services, b"a", b"b")
+    other = _snapshot(services, b"c")
+    _age_blobs(services.blobs)
     # A client that was told that nothing is missing sends nothing, and goes on.
-    parts = sorted(room.blobs.parts(old))
-    assert room.blobs.missing(parts) == []
-    reclaiming.reclaim(room, Wishes())
-    assert room.blobs.snapshot(old)
+    parts = sorted(services.blobs.parts(old))
+    assert services.blobs.missing(parts) == []
+    reclaiming.reclaim(services, Wishes())
+    assert services.blobs.snapshot(old)
     with pytest.raises(NotFound):
-        room.blobs.snapshot(other)
+        services.blobs.snapshot(other)
 
 
-def test_a_snapshot_that_lost_a_file_is_asked_for_again(room: Room) -> None:
-    snapshot = _snapshot(room, b"a", b"b")
-    room.blobs.path(room.blobs.put_bytes(b"b")).unlink()
+def test_a_snapshot_that_lost_a_file_is_asked_for_again(services: Services) -> None:
+    snapshot = _snapshot(services, b"a", b"b")
+    services.blobs.path(services.blobs.put_bytes(b"b")).unlink()
     with pytest.raises(TorchyardError, match="no longer whole"):
-        rooms.submit(room, code=f"snapshot:{snapshot}")
+        rooms.submit(services, code=f"snapshot:{snapshot}")
 
 
-def test_submissions_beside_removals(room: Room) -> None:
+def test_submissions_beside_removals(services: Services) -> None:
     """Whoever got a job has its code, whenever the removal comes."""
-    snapshots = [_snapshot(room, b"%d" % number, b"shared") for number in range(40)]
-    _age_blobs(room.blobs)
+    snapshots = [_snapshot(services, b"%d" % number, b"shared") for number in range(40)]
+    _age_blobs(services.blobs)
     stop = threading.Event()
     failures: list[BaseException] = []
 
     def clean() -> None:
         while not stop.is_set():
             try:
-                reclaiming.reclaim(room, Wishes(older_than_s=0))
+                reclaiming.reclaim(services, Wishes(older_than_s=0))
             except BaseException as error:
                 failures.append(error)
                 return
@@ -138,7 +138,7 @@ def test_submissions_beside_removals(room: Room) -> None:
     try:
         for snapshot in snapshots:
             try:
-                rooms.submit(room, code=f"snapshot:{snapshot}")
+                rooms.submit(services, code=f"snapshot:{snapshot}")
             except TorchyardError:
                 continue  # removed before: the client uploads it again
             kept.append(snapshot)
@@ -146,78 +146,78 @@ def test_submissions_beside_removals(room: Room) -> None:
         stop.set()
         cleaner.join(30)
     assert not failures
-    reclaiming.reclaim(room, Wishes(older_than_s=0))
+    reclaiming.reclaim(services, Wishes(older_than_s=0))
     for snapshot in kept:
-        assert room.blobs.missing(room.blobs.parts(snapshot)) == []
+        assert services.blobs.missing(services.blobs.parts(snapshot)) == []
 
 
-def test_environments_of_open_jobs_stay(room: Room, tmp_path: Path) -> None:
-    running = rooms.submit(room)
-    with room.db.read() as connection:
+def test_environments_of_open_jobs_stay(services: Services, tmp_path: Path) -> None:
+    running = rooms.submit(services)
+    with services.db.read() as connection:
         needed = connection.execute(store.jobs.select()).one().environment_hash
     for name in (needed, "a" * 64, "b" * 64):
         folder = tmp_path / "environments" / name
         folder.mkdir(parents=True)
         (folder / "file").write_bytes(b"x" * 1000)
         _age(folder, 3 * DAY_S if name.startswith("b") else _OLD_S)
-    things = {thing.name: thing for thing in reclaiming.survey(room, Wishes())}
+    things = {thing.name: thing for thing in reclaiming.survey(services, Wishes())}
     assert (things[needed].goes, things[needed].why) == (False, f"job `{running.name}` needs it")
     assert things["a" * 64].goes and not things["b" * 64].goes
-    reclaiming.reclaim(room, Wishes(budget_bytes=1000))
-    assert [hash for hash, _ in room.environments.folders()] == [needed]
-    _end(room, running)
-    reclaiming.reclaim(room, Wishes())
-    assert list(room.environments.folders()) == []
+    reclaiming.reclaim(services, Wishes(budget_bytes=1000))
+    assert [hash for hash, _ in services.environments.folders()] == [needed]
+    _end(services, running)
+    reclaiming.reclaim(services, Wishes())
+    assert list(services.environments.folders()) == []
 
 
-def test_inputs_that_a_job_may_read_stay(room: Room, tmp_path: Path) -> None:
+def test_inputs_that_a_job_may_read_stay(services: Services, tmp_path: Path) -> None:
     cache = tmp_path / "cache" / "data"
-    since = _snapshot(room, b"x")
+    since = _snapshot(services, b"x")
     job = rooms.submit(
-        room,
+        services,
         inputs={"data": {"type": "uri_folder", "path": f"snapshot:{since}"}},
         command="ls ${{inputs.data}}",
     )
-    long_ago = room.clock.now() - timedelta(days=30)
-    with room.db.write() as connection:
+    long_ago = services.clock.now() - timedelta(days=30)
+    with services.db.write() as connection:
         store.change_job(connection, job.id, created_at=long_ago)
     for name, days in (("a" * 32, 29), ("b" * 32, 31)):
         (cache / name).mkdir(parents=True)
         (cache / name / "file").write_bytes(b"x")
         (cache / name).chmod(0o755)
         _age(cache / name, days * DAY_S)
-    reclaiming.reclaim(room, Wishes())
-    assert [name for name, _ in room.fetcher.copies()] == ["a" * 32]
+    reclaiming.reclaim(services, Wishes())
+    assert [name for name, _ in services.fetcher.copies()] == ["a" * 32]
 
 
-def test_scratch_and_logs(room: Room, tmp_path: Path) -> None:
-    first, second = rooms.submit(room), rooms.submit(room)
+def test_scratch_and_logs(services: Services, tmp_path: Path) -> None:
+    first, second = rooms.submit(services), rooms.submit(services)
     for job in (first, second):
-        room.logs.append(job.workspace, job.name, 1, "user_logs/std_log.txt", 0, b"x" * 100)
-        _end(room, job)
+        services.logs.append(job.workspace, job.name, 1, "user_logs/std_log.txt", 0, b"x" * 100)
+        _end(services, job)
     for name in ("gone", "new"):
         (tmp_path / "scratch" / name / "node-0").mkdir(parents=True)
     _age(tmp_path / "scratch" / "gone")
-    reclaiming.reclaim(room, Wishes())
+    reclaiming.reclaim(services, Wishes())
     assert [folder.name for folder in (tmp_path / "scratch").iterdir()] == ["new"]
-    assert list(room.logs.list(first.workspace, first.name))
-    reclaiming.reclaim(room, Wishes(logs_bytes=150))
-    assert not list(room.logs.list(first.workspace, first.name))
-    assert list(room.logs.list(second.workspace, second.name))
+    assert list(services.logs.list(first.workspace, first.name))
+    reclaiming.reclaim(services, Wishes(logs_bytes=150))
+    assert not list(services.logs.list(first.workspace, first.name))
+    assert list(services.logs.list(second.workspace, second.name))
 
 
-def test_one_at_a_time_and_nothing_on_a_survey(room: Room) -> None:
-    _snapshot(room, b"a")
-    _age_blobs(room.blobs)
-    assert [thing.goes for thing in reclaiming.survey(room, Wishes())] == [True]
-    assert len(list(room.blobs.all())) == 2
-    with reclaiming._alone(room.home), pytest.raises(Conflict):
-        reclaiming.reclaim(room, Wishes())
+def test_one_at_a_time_and_nothing_on_a_survey(services: Services) -> None:
+    _snapshot(services, b"a")
+    _age_blobs(services.blobs)
+    assert [thing.goes for thing in reclaiming.survey(services, Wishes())] == [True]
+    assert len(list(services.blobs.all())) == 2
+    with reclaiming._alone(services.home), pytest.raises(Conflict):
+        reclaiming.reclaim(services, Wishes())
 
 
-def _draft(room: Room, path: str, *, old: bool) -> Path:
+def _draft(services: Services, path: str, *, old: bool) -> Path:
     """A draft as a killed program leaves it."""
-    made = room.home / path
+    made = services.home / path
     if path.endswith("/"):
         made.mkdir(parents=True)
         (made / "inner").write_bytes(b"x" * 1000)
@@ -243,70 +243,72 @@ _DRAFTS = [
 
 
 @pytest.mark.parametrize("path", _DRAFTS)
-def test_what_was_begun_and_never_ended_goes(room: Room, path: str) -> None:
-    (room.home / "cache/data/locks").mkdir(parents=True)
-    (room.home / "environments").mkdir()
-    draft = _draft(room, path, old=True)
-    (said,) = [one for one in reclaiming.survey(room, Wishes()) if one.kind == "leftover"]
+def test_what_was_begun_and_never_ended_goes(services: Services, path: str) -> None:
+    (services.home / "cache/data/locks").mkdir(parents=True)
+    (services.home / "environments").mkdir()
+    draft = _draft(services, path, old=True)
+    (said,) = [one for one in reclaiming.survey(services, Wishes()) if one.kind == "leftover"]
     assert said.goes and "broken off" in said.why and said.size_bytes >= 1000
     assert said.name == path.rstrip("/")
     assert draft.exists()
-    (done,) = [one for one in reclaiming.reclaim(room, Wishes()) if one.kind == "leftover"]
+    (done,) = [one for one in reclaiming.reclaim(services, Wishes()) if one.kind == "leftover"]
     assert done.goes and not draft.exists()
 
 
 @pytest.mark.parametrize("path", _DRAFTS)
-def test_what_may_be_under_way_stays(room: Room, path: str) -> None:
-    draft = _draft(room, path, old=False)
-    (said,) = [one for one in reclaiming.reclaim(room, Wishes()) if one.kind == "leftover"]
+def test_what_may_be_under_way_stays(services: Services, path: str) -> None:
+    draft = _draft(services, path, old=False)
+    (said,) = [one for one in reclaiming.reclaim(services, Wishes()) if one.kind == "leftover"]
     assert not said.goes and "may be under way" in said.why
     assert draft.exists()
 
 
-def test_a_draft_with_a_new_file_in_it_stays(room: Room) -> None:
-    draft = _draft(room, _DRAFTS[5], old=True)
+def test_a_draft_with_a_new_file_in_it_stays(services: Services) -> None:
+    draft = _draft(services, _DRAFTS[5], old=True)
     (draft / "2").write_bytes(b"part")
     _age(draft)
-    reclaiming.reclaim(room, Wishes())
+    reclaiming.reclaim(services, Wishes())
     assert (draft / "2").exists()
 
 
-def test_a_draft_that_is_worked_on_stays_however_old(room: Room) -> None:
+def test_a_draft_that_is_worked_on_stays_however_old(services: Services) -> None:
     """A slow build writes nothing for a day; it holds its lock."""
-    (room.home / "environments").mkdir()
-    draft = _draft(room, _DRAFTS[0], old=True)
-    with locks.held(room.home / "environments" / f"{'ab' * 32}.lock"):
-        (said,) = [one for one in reclaiming.reclaim(room, Wishes()) if one.kind == "leftover"]
+    (services.home / "environments").mkdir()
+    draft = _draft(services, _DRAFTS[0], old=True)
+    with locks.held(services.home / "environments" / f"{'ab' * 32}.lock"):
+        (said,) = [one for one in reclaiming.reclaim(services, Wishes()) if one.kind == "leftover"]
     assert not said.goes and "in use again" in said.why
     assert draft.exists()
 
 
 @pytest.mark.parametrize("name", ["weights.part", ".hidden", ".notes.part", ".x.zz3456789abc.part"])
-def test_a_users_own_file_is_no_leftover(room: Room, name: str) -> None:
-    kept = _draft(room, f"datastores/default/workspaceartifactstore/job/{name}", old=True)
-    assert not [one for one in reclaiming.reclaim(room, Wishes()) if one.kind == "leftover"]
+def test_a_users_own_file_is_no_leftover(services: Services, name: str) -> None:
+    kept = _draft(services, f"datastores/default/workspaceartifactstore/job/{name}", old=True)
+    assert not [one for one in reclaiming.reclaim(services, Wishes()) if one.kind == "leftover"]
     assert kept.exists()
 
 
-def test_uvs_cache_goes_by_age_and_by_size(room: Room) -> None:
-    uv = _draft(room, "cache/uv/", old=True)
-    other = _draft(room, "cache/of-somebody/", old=True)
-    _draft(room, "cache/snapshots/", old=True)
-    told = {one.name: one for one in reclaiming.survey(room, Wishes()) if one.kind == "cache"}
+def test_uvs_cache_goes_by_age_and_by_size(services: Services) -> None:
+    uv = _draft(services, "cache/uv/", old=True)
+    other = _draft(services, "cache/of-somebody/", old=True)
+    _draft(services, "cache/snapshots/", old=True)
+    told = {one.name: one for one in reclaiming.survey(services, Wishes()) if one.kind == "cache"}
     assert told["uv"].goes and "unused for 40" in told["uv"].why
     assert not told["of-somebody"].goes and told["of-somebody"].why == "not made by torchyard"
     assert not told["snapshots"].goes and told["snapshots"].why.startswith("the command's own")
-    with caches.in_use(room.home):
+    with caches.in_use(services.home):
         # Used now, so that only its size speaks against it; and whoever uses it keeps it.
-        assert not _cache(reclaiming.survey(room, Wishes())).goes
+        assert not _cache(reclaiming.survey(services, Wishes())).goes
         wishes = Wishes(caches_bytes=999)
-        assert _cache(reclaiming.survey(room, wishes)).why.endswith("beyond the budget of caches")
-        assert not _cache(reclaiming.reclaim(room, wishes)).goes
+        assert _cache(reclaiming.survey(services, wishes)).why.endswith(
+            "beyond the budget of caches"
+        )
+        assert not _cache(reclaiming.reclaim(services, wishes)).goes
         assert uv.exists()
-    assert not _cache(reclaiming.reclaim(room, Wishes(caches_bytes=1000))).goes
-    assert _cache(reclaiming.reclaim(room, wishes)).goes
+    assert not _cache(reclaiming.reclaim(services, Wishes(caches_bytes=1000))).goes
+    assert _cache(reclaiming.reclaim(services, wishes)).goes
     assert not uv.exists() and other.exists()
-    assert not list((room.home / "cache").glob(".removing-*"))
+    assert not list((services.home / "cache").glob(".removing-*"))
 
 
 def _cache(things: list[reclaiming.Thing]) -> reclaiming.Thing:

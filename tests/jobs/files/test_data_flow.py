@@ -23,7 +23,7 @@ from torchyard.jobs.files import outputs as outputs_of
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import progress
 from torchyard.jobs.records.types import Job, Status
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.models import actions as models
 from torchyard.shared.plan import LaunchPlan
 
@@ -31,7 +31,7 @@ NAS = "azureml://datastores/nas/paths"
 
 
 @pytest.fixture
-def room(tmp_path: Path, db: Database, clock: FakeClock) -> Room:
+def services(tmp_path: Path, db: Database, clock: FakeClock) -> Services:
     made = make(tmp_path / "home", db, clock)
     folder = tmp_path / "nas"
     (folder / "sets").mkdir(parents=True)
@@ -44,14 +44,14 @@ def room(tmp_path: Path, db: Database, clock: FakeClock) -> Room:
 class Yard:
     """A scheduler that looks when told, and the plans it launched."""
 
-    def __init__(self, room: Room) -> None:
-        self.room = room
+    def __init__(self, services: Services) -> None:
+        self.services = services
         self.executor = FakeExecutor()
-        self.scheduler = Scheduler(room, self.executor, "http://127.0.0.1:1")
+        self.scheduler = Scheduler(services, self.executor, "http://127.0.0.1:1")
 
     def look_until(self, job: Job, *statuses: Status) -> Job:
         deadline = time.monotonic() + 60
-        while (now := again(self.room, job)).status not in statuses:
+        while (now := again(self.services, job)).status not in statuses:
             assert time.monotonic() < deadline, now
             self.scheduler.look()
             time.sleep(0.01)
@@ -64,25 +64,27 @@ class Yard:
 
 
 @pytest.fixture
-def yard(room: Room) -> Iterator[Yard]:
-    made = Yard(room)
+def yard(services: Services) -> Iterator[Yard]:
+    made = Yard(services)
     yield made
     made.scheduler.preparer._fetchers.shutdown(wait=True)
 
 
-def _write(room: Room, job: Job, output: str, path: str, content: bytes) -> None:
-    with artifacts.writing_output(room, job, output, path) as writing:
+def _write(services: Services, job: Job, output: str, path: str, content: bytes) -> None:
+    with artifacts.writing_output(services, job, output, path) as writing:
         writing.write(content)
 
 
 def _finish(yard: Yard, job: Job) -> Job:
-    Worker(yard.room, attempt_of(yard.room, job)).whole_life()
+    Worker(yard.services, attempt_of(yard.services, job)).whole_life()
     return yard.look_until(job, Status.COMPLETED)
 
 
-def test_data_on_this_machine_is_used_where_it_is(yard: Yard, room: Room, tmp_path: Path) -> None:
+def test_data_on_this_machine_is_used_where_it_is(
+    yard: Yard, services: Services, tmp_path: Path
+) -> None:
     job = submit(
-        room,
+        services,
         inputs={
             "data": {"path": f"{NAS}/sets"},
             "file": {"type": "uri_file", "path": f"{NAS}/sets/a.csv", "mode": "download"},
@@ -100,48 +102,50 @@ def test_data_on_this_machine_is_used_where_it_is(yard: Yard, room: Room, tmp_pa
 
 def test_the_web_is_fetched_before_nodes_are_held(
     yard: Yard,
-    room: Room,
+    services: Services,
     web: Web,  # noqa: F811
 ) -> None:
     web.files["/iris.csv"] = b"1\n"
     web.marks["/iris.csv"] = "v1"
     data = {"data": {"type": "uri_file", "path": f"{web.url}/iris.csv"}}
     for _ in range(2):
-        source = Path(yard.plan(submit(room, inputs=data)).inputs["data"].source)
+        source = Path(yard.plan(submit(services, inputs=data)).inputs["data"].source)
         assert source.read_bytes() == b"1\n"
     assert web.asked.count("GET /iris.csv") == 1
 
 
 def test_environment_and_inputs_are_one_stage(
     yard: Yard,
-    room: Room,
+    services: Services,
     web: Web,  # noqa: F811
 ) -> None:
     web.files["/iris.csv"] = b"1\n"
-    room.environments.unbuilt.add("slow")  # type: ignore[attr-defined]
-    room.environments.go_on.set()  # type: ignore[attr-defined]
+    services.environments.unbuilt.add("slow")  # type: ignore[attr-defined]
+    services.environments.go_on.set()  # type: ignore[attr-defined]
     data = {"data": {"type": "uri_file", "path": f"{web.url}/iris.csv"}}
-    job = submit(room, environment="slow", inputs=data)
+    job = submit(services, environment="slow", inputs=data)
     yard.look_until(job, Status.STARTING)
-    spans = progress.timeline(actions.events(room, job))
+    spans = progress.timeline(actions.events(services, job))
     assert [span.name.value for span in spans] == ["Preparing", "Scaling", "Running"]
     assert spans[0].waited_for == "the environment is built"
 
 
 def test_an_input_that_cannot_be_read_ends_the_job_with_the_reason(
     yard: Yard,
-    room: Room,
+    services: Services,
     web: Web,  # noqa: F811
 ) -> None:
     data = {"data": {"type": "uri_file", "path": f"{web.url}/none"}}
-    done = yard.look_until(submit(room, inputs=data), Status.FAILED)
+    done = yard.look_until(submit(services, inputs=data), Status.FAILED)
     assert done.error is not None and "answers 404" in done.error.message
     assert yard.executor.launches == []
 
 
-def test_a_mapped_url_is_read_at_home_and_told(yard: Yard, room: Room) -> None:
-    url_maps.put(room.db, room.clock, room.datastores, WORKSPACE, "https://far/x", f"{NAS}/sets")
-    job = submit(room, inputs={"data": {"type": "uri_file", "path": "https://far/x/a.csv"}})
+def test_a_mapped_url_is_read_at_home_and_told(yard: Yard, services: Services) -> None:
+    url_maps.put(
+        services.db, services.clock, services.datastores, WORKSPACE, "https://far/x", f"{NAS}/sets"
+    )
+    job = submit(services, inputs={"data": {"type": "uri_file", "path": "https://far/x/a.csv"}})
     assert job.spec["inputs"]["data"]["path"] == f"{NAS}/sets/a.csv"
     assert yard.plan(job).inputs["data"].source.endswith("nas/sets/a.csv")
 
@@ -156,11 +160,11 @@ def test_a_mapped_url_is_read_at_home_and_told(yard: Yard, room: Room) -> None:
     ],
 )
 def test_an_evaluated_table_is_its_folder(
-    yard: Yard, room: Room, tmp_path: Path, paths: str, refused: str
+    yard: Yard, services: Services, tmp_path: Path, paths: str, refused: str
 ) -> None:
     (tmp_path / "nas" / "sets" / "MLTable").write_text(paths)
     data = {"t": {"type": "mltable", "mode": "eval_mount", "path": f"{NAS}/sets"}}
-    job = submit(room, inputs=data)
+    job = submit(services, inputs=data)
     if not refused:
         plan = yard.plan(job).inputs["t"]
         assert (plan.kind, plan.mode, plan.source[-5:]) == ("mltable", "ro_mount", "/sets")
@@ -169,9 +173,9 @@ def test_an_evaluated_table_is_its_folder(
     assert done.error is not None and refused in done.error.message
 
 
-def test_outputs_go_where_they_are_told(yard: Yard, room: Room, tmp_path: Path) -> None:
+def test_outputs_go_where_they_are_told(yard: Yard, services: Services, tmp_path: Path) -> None:
     job = submit(
-        room,
+        services,
         outputs={
             "plain": None,
             "there": {"path": f"{NAS}/out/${{{{name}}}}/${{{{output_name}}}}"},
@@ -185,17 +189,17 @@ def test_outputs_go_where_they_are_told(yard: Yard, room: Room, tmp_path: Path) 
     for output, path in (
         ("plain", "m.pt"), ("there", "a/b.bin"), ("file", "result.txt"), ("home", "h"),
     ):  # fmt: skip
-        _write(room, job, output, path, output.encode())
-    nas, home = tmp_path / "nas", room.datastores.root(WORKSPACE, "workspaceblobstore")
+        _write(services, job, output, path, output.encode())
+    nas, home = tmp_path / "nas", services.datastores.root(WORKSPACE, "workspaceblobstore")
     assert (nas / "out" / job.name / "there" / "a" / "b.bin").read_bytes() == b"there"
     assert (nas / "one" / "result.txt").read_bytes() == b"file"
     assert (home / "x" / "h").read_bytes() == b"home"
     assert (home / "azureml" / job.name / "plain" / "m.pt").read_bytes() == b"plain"
-    listed = {(output, one.path) for output, one in artifacts.list_outputs(room, job)}
+    listed = {(output, one.path) for output, one in artifacts.list_outputs(services, job)}
     assert listed == {
         ("plain", "m.pt"), ("there", "a/b.bin"), ("file", "result.txt"), ("home", "h")
     }  # fmt: skip
-    assert artifacts.output_file(room, job, "file", "result.txt").read_bytes() == b"file"
+    assert artifacts.output_file(services, job, "file", "result.txt").read_bytes() == b"file"
 
 
 @pytest.mark.parametrize(
@@ -206,71 +210,71 @@ def test_outputs_go_where_they_are_told(yard: Yard, room: Room, tmp_path: Path) 
         ("azureml://datastores/nope/paths/x", "does not exist"),
     ],
 )
-def test_places_that_are_refused(room: Room, path: str, said: str) -> None:
+def test_places_that_are_refused(services: Services, path: str, said: str) -> None:
     with pytest.raises(InvalidSpec, match=said):
-        submit(room, outputs={"o": {"path": path}})
+        submit(services, outputs={"o": {"path": path}})
 
 
-def test_named_outputs_are_registered_once(yard: Yard, room: Room) -> None:
+def test_named_outputs_are_registered_once(yard: Yard, services: Services) -> None:
     named: dict[str, Any] = {
         "set": {"name": "cleaned"},
         "net": {"type": "custom_model", "name": "net"},
     }
-    job = submit(room, outputs=named)
+    job = submit(services, outputs=named)
     yard.plan(job)
-    _write(room, job, "set", "a.csv", b"1")
-    _write(room, job, "net", "m.pt", b"2")
+    _write(services, job, "set", "a.csv", b"1")
+    _write(services, job, "net", "m.pt", b"2")
     _finish(yard, job)
-    asset = assets.get(room.db, WORKSPACE, "cleaned")
+    asset = assets.get(services.db, WORKSPACE, "cleaned")
     assert (asset.version, asset.job) == ("1", job.name)
     assert asset.uri == f"azureml://datastores/workspaceblobstore/paths/azureml/{job.name}/set/"
-    (model,) = models.of_job(room.db, WORKSPACE, job.name)
+    (model,) = models.of_job(services.db, WORKSPACE, job.name)
     assert (model.name, [file.path for file in model.files]) == ("net", ["m.pt"])
-    yard.executor.finish(attempt_of(room, job).id)
+    yard.executor.finish(attempt_of(services, job).id)
     yard.scheduler.look()
-    assert len(assets.list_in(room.db, WORKSPACE, "cleaned")) == 1
-    assert len(models.of_job(room.db, WORKSPACE, job.name)) == 1
+    assert len(assets.list_in(services.db, WORKSPACE, "cleaned")) == 1
+    assert len(models.of_job(services.db, WORKSPACE, job.name)) == 1
 
 
-def test_neither_a_round_nor_a_request_waits_for_a_model(yard: Yard, room: Room) -> None:
-    job = submit(room, outputs={"net": {"type": "custom_model", "name": "net"}})
-    plain = submit(room)
+def test_neither_a_round_nor_a_request_waits_for_a_model(yard: Yard, services: Services) -> None:
+    job = submit(services, outputs={"net": {"type": "custom_model", "name": "net"}})
+    plain = submit(services)
     yard.plan(job)
     yard.look_until(plain, Status.STARTING)
-    _write(room, job, "net", "m.pt", b"2")
+    _write(services, job, "net", "m.pt", b"2")
     # Another server is at it, or the same one: it takes its time.
-    with locks.held(room.lock(f"outputs-{job.id % 16}")):
-        Worker(room, attempt_of(room, job)).whole_life()
-        Worker(room, attempt_of(room, plain)).whole_life()
+    with locks.held(services.lock(f"outputs-{job.id % 16}")):
+        Worker(services, attempt_of(services, job)).whole_life()
+        Worker(services, attempt_of(services, plain)).whole_life()
         yard.scheduler.look()
-        third = submit(room)
+        third = submit(services)
         yard.look_until(third, Status.STARTING)
-        assert again(room, plain).status is Status.COMPLETED
-        assert again(room, job).status is Status.FINALIZING
+        assert again(services, plain).status is Status.COMPLETED
+        assert again(services, job).status is Status.FINALIZING
     yard.look_until(job, Status.COMPLETED)
-    assert [model.name for model in models.of_job(room.db, WORKSPACE, job.name)] == ["net"]
+    assert [model.name for model in models.of_job(services.db, WORKSPACE, job.name)] == ["net"]
 
 
-def test_a_version_that_is_taken_is_told(yard: Yard, room: Room) -> None:
+def test_a_version_that_is_taken_is_told(yard: Yard, services: Services) -> None:
     for _ in range(2):
-        job = submit(room, outputs={"o": {"name": "x", "version": "7"}})
+        job = submit(services, outputs={"o": {"name": "x", "version": "7"}})
         yard.plan(job)
-        _write(room, job, "o", "a", b"1")
+        _write(services, job, "o", "a", b"1")
         _finish(yard, job)
     from torchyard.jobs import actions
 
-    said = [e.body["message"] for e in actions.events(room, job) if e.kind == "notice"]
+    said = [e.body["message"] for e in actions.events(services, job) if e.kind == "notice"]
     assert any("could not be registered" in message for message in said)
 
 
-def test_what_one_job_left_another_reads(yard: Yard, room: Room) -> None:
-    first = submit(room, outputs={"o": {"path": f"{NAS}/made"}})
+def test_what_one_job_left_another_reads(yard: Yard, services: Services) -> None:
+    first = submit(services, outputs={"o": {"path": f"{NAS}/made"}})
     yard.plan(first)
-    _write(room, first, "o", "deep/a.csv", b"1")
+    _write(services, first, "o", "deep/a.csv", b"1")
     _finish(yard, first)
     path = f"azureml://jobs/{first.name}/outputs/o/paths/deep"
-    assert data_sources.find(room, WORKSPACE, path) == f"{NAS}/made/deep"
-    second = submit(room, inputs={"data": {"path": path}})
+    assert data_sources.find(services, WORKSPACE, path) == f"{NAS}/made/deep"
+    second = submit(services, inputs={"data": {"path": path}})
     assert yard.plan(second).inputs["data"].source.endswith("nas/made/deep")
 
 

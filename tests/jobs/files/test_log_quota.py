@@ -35,13 +35,13 @@ def test_a_log_is_cut_once(tmp_path: Path) -> None:
 
 
 def test_the_job_tells_of_it_once(tmp_path: Path, db: Database, clock: FakeClock) -> None:
-    room = rooms.make(tmp_path, db, clock)
-    job = rooms.submit(room, properties={"torchyard.log_quota_mb": "1"})
+    services = rooms.make(tmp_path, db, clock)
+    job = rooms.submit(services, properties={"torchyard.log_quota_mb": "1"})
     mega = 1 << 20
-    assert log_quota.answer(room, job, 1, _PATH, 0, b"x" * mega) == (200, {"size": mega})
+    assert log_quota.answer(services, job, 1, _PATH, 0, b"x" * mega) == (200, {"size": mega})
     for _ in range(2):
         full = {"size": mega, "full": True}
-        assert log_quota.answer(room, job, 1, _PATH, mega, b"y") == (200, full)
+        assert log_quota.answer(services, job, 1, _PATH, mega, b"y") == (200, full)
     with db.read() as connection:
         told = [event.body for event in store.events_after(connection, job.id, 0)]
     said = "logs beyond 1 MB are dropped; raise `torchyard.log_quota_mb`"
@@ -50,6 +50,6 @@ def test_the_job_tells_of_it_once(tmp_path: Path, db: Database, clock: FakeClock
 
 @pytest.mark.parametrize("value", ["0", "1.5", "many"])
 def test_refused(tmp_path: Path, db: Database, clock: FakeClock, value: str) -> None:
-    room = rooms.make(tmp_path, db, clock)
+    services = rooms.make(tmp_path, db, clock)
     with pytest.raises(InvalidSpec, match="log_quota_mb"):
-        rooms.submit(room, properties={"torchyard.log_quota_mb": value})
+        rooms.submit(services, properties={"torchyard.log_quota_mb": value})

@@ -21,14 +21,14 @@ from torchyard.jobs.history.history_records import Metric, Param, Tag
 from torchyard.jobs.records import attempt_store, experiment_store, progress, store
 from torchyard.jobs.requests import runs, submission
 from torchyard.jobs.scheduling import clusters
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.workspaces import actions as workspaces
 
 WRITERS = 8
 
 
 @pytest.fixture
-def room(tmp_path: Path, db: Database, clock: FakeClock) -> Room:
+def services(tmp_path: Path, db: Database, clock: FakeClock) -> Services:
     return rooms.make(tmp_path / "home", db, clock)
 
 
@@ -53,26 +53,26 @@ def at_once(call: Callable[[int], Any], writers: int = WRITERS) -> list[Any]:
     return answers
 
 
-def test_a_new_metric_key(room: Room) -> None:
-    job = submit(room)
+def test_a_new_metric_key(services: Services) -> None:
+    job = submit(services)
 
     def log(number: int) -> str:
         for step in range(30):
             shared = [Metric(f"k{step % 3}", step, step, 1.0)]
             own = [Metric(f"k{step % 3}", 1000 * number + step, step, float(number))]
-            room.history.append(job.id, shared + own)
+            services.history.append(job.id, shared + own)
         return "ok"
 
     assert at_once(log) == ["ok"] * WRITERS
     for key in ("k0", "k1", "k2"):
-        points = room.history.series(job.id, key)
+        points = services.history.series(job.id, key)
         # Writer 0's own points of value 0 stand beside the shared ones of value 1.
         assert len(points) == len(set(points)) == 10 * (WRITERS + 1)
 
 
-def test_writers_of_two_jobs_in_either_order(room: Room) -> None:
+def test_writers_of_two_jobs_in_either_order(services: Services) -> None:
     """A worker's records name several runs; no two writers wait for each other in a ring."""
-    a, b = submit(room, name="aaaa"), submit(room, name="bbbb")
+    a, b = submit(services, name="aaaa"), submit(services, name="bbbb")
     ids = {"aaaa": a.id, "bbbb": b.id}
 
     def send(number: int) -> dict[str, Any]:
@@ -83,152 +83,158 @@ def test_writers_of_two_jobs_in_either_order(room: Room) -> None:
                 {"run": name, "kind": "metric", "key": "m", "value": number, "timestamp": seq}
                 for name in names
             ]
-            said = room.history.receive(ids.get, f"attempt{number}", 0, 2 * seq, records)
+            said = services.history.receive(ids.get, f"attempt{number}", 0, 2 * seq, records)
         return said
 
     assert at_once(send) == [{"next": 40, "rejected": []}] * WRITERS
     for job in (a, b):
-        assert len(room.history.series(job.id, "m")) == 20 * WRITERS
+        assert len(services.history.series(job.id, "m")) == 20 * WRITERS
 
 
-def test_one_workers_records_sent_twice_at_once(room: Room) -> None:
-    job = submit(room, name="twice")
+def test_one_workers_records_sent_twice_at_once(services: Services) -> None:
+    job = submit(services, name="twice")
     records = [
         {"run": "twice", "kind": "metric", "key": "m", "value": n, "timestamp": n, "step": n}
         for n in range(50)
     ]
-    said = at_once(lambda _: room.history.receive({"twice": job.id}.get, "a", 0, 0, records))
+    said = at_once(lambda _: services.history.receive({"twice": job.id}.get, "a", 0, 0, records))
     assert [answer["next"] for answer in said] == [50] * WRITERS
-    assert [point.step for point in room.history.series(job.id, "m")] == list(range(50))
+    assert [point.step for point in services.history.series(job.id, "m")] == list(range(50))
 
 
-def test_a_new_parameter(room: Room) -> None:
-    job = submit(room)
-    same = at_once(lambda _: room.history.append(job.id, [Param("lr", "0.1")]) or "ok")
+def test_a_new_parameter(services: Services) -> None:
+    job = submit(services)
+    same = at_once(lambda _: services.history.append(job.id, [Param("lr", "0.1")]) or "ok")
     assert same == ["ok"] * WRITERS
-    others = at_once(lambda n: room.history.append(job.id, [Param("seed", str(n))]) or "ok")
+    others = at_once(lambda n: services.history.append(job.id, [Param("seed", str(n))]) or "ok")
     assert others.count("ok") == 1
     assert {type(answer) for answer in others if answer != "ok"} == {InvalidInput}
-    assert room.history.params(job.id) == {"lr": "0.1", "seed": str(others.index("ok"))}
+    assert services.history.params(job.id) == {"lr": "0.1", "seed": str(others.index("ok"))}
 
 
-def test_tags_merge(room: Room) -> None:
-    job = submit(room)
+def test_tags_merge(services: Services) -> None:
+    job = submit(services)
 
     def tag(number: int) -> str:
         for step in range(10):
             if number % 2:
-                room.history.append(job.id, [Tag(f"{number}.{step}", "x")])
+                services.history.append(job.id, [Tag(f"{number}.{step}", "x")])
             else:
-                actions.update(room, WORKSPACE, job.name, {"tags": {f"{number}.{step}": "x"}})
+                actions.update(services, WORKSPACE, job.name, {"tags": {f"{number}.{step}": "x"}})
         return "ok"
 
     assert at_once(tag) == ["ok"] * WRITERS
     expected = {f"{number}.{step}" for number in range(WRITERS) for step in range(10)}
-    assert set(rooms.again(room, job).tags) == expected
+    assert set(rooms.again(services, job).tags) == expected
 
 
-def test_an_experiment_of_one_name(room: Room) -> None:
-    said = at_once(lambda _: runs.create_experiment(room, WORKSPACE, "one", {}).name)
+def test_an_experiment_of_one_name(services: Services) -> None:
+    said = at_once(lambda _: runs.create_experiment(services, WORKSPACE, "one", {}).name)
     assert said.count("one") == 1 and sum(isinstance(one, Conflict) for one in said) == WRITERS - 1
-    jobs = at_once(lambda n: submit(room, experiment_name="two", name=f"job{n}").experiment_name)
+    jobs = at_once(
+        lambda n: submit(services, experiment_name="two", name=f"job{n}").experiment_name
+    )
     assert jobs == ["two"] * WRITERS
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         names = [one.name for one in experiment_store.list_in(connection, WORKSPACE)]
     assert sorted(names).count("one") == names.count("two") == 1
 
 
-def test_a_job_of_one_name(room: Room) -> None:
+def test_a_job_of_one_name(services: Services) -> None:
     document = {**rooms.JOB, "name": "same_job"}
-    said = at_once(lambda _: submission.create(room, WORKSPACE, document, ME))
+    said = at_once(lambda _: submission.create(services, WORKSPACE, document, ME))
     assert len({job.id for job, _ in said}) == 1
     assert sum(new for _, new in said) == 1
 
 
-def test_a_workspace_of_one_name(room: Room) -> None:
+def test_a_workspace_of_one_name(services: Services) -> None:
     body = {"name": "vision"}
-    said = at_once(lambda _: workspaces.create(room.db, room.clock, body).name)
+    said = at_once(lambda _: workspaces.create(services.db, services.clock, body).name)
     assert said.count("vision") == 1
     assert sum(isinstance(one, Conflict) for one in said) == WRITERS - 1
 
 
-def test_events_have_no_gap(room: Room) -> None:
-    job = submit(room)
-    before = len(actions.events(room, job))
+def test_events_have_no_gap(services: Services) -> None:
+    job = submit(services)
+    before = len(actions.events(services, job))
 
     def tell(number: int) -> str:
         for step in range(10):
-            with room.db.write() as connection:
-                progress.notice(connection, job, f"{number} {step}", room.clock.now())
+            with services.db.write() as connection:
+                progress.notice(connection, job, f"{number} {step}", services.clock.now())
         return "ok"
 
     assert at_once(tell) == ["ok"] * WRITERS
-    events = actions.events(room, job)
+    events = actions.events(services, job)
     assert [event.seq for event in events] == list(range(1, before + 10 * WRITERS + 1))
 
 
-def test_node_slots_are_held_once(room: Room) -> None:
+def test_node_slots_are_held_once(services: Services) -> None:
     def hold(number: int) -> str:
-        with room.db.write() as connection:
-            attempt, now = f"attempt{number}", room.clock.now()
+        with services.db.write() as connection:
+            attempt, now = f"attempt{number}", services.clock.now()
             return computes.try_hold(connection, WORKSPACE, "local", 1, attempt, now) or "ok"
 
     assert at_once(hold).count("ok") == 4
-    with room.db.write() as connection:
+    with services.db.write() as connection:
         for number in range(WRITERS):
-            computes.release(connection, f"attempt{number}", room.clock.now())
-        assert computes.try_hold(connection, WORKSPACE, "local", 4, "all", room.clock.now()) == ""
+            computes.release(connection, f"attempt{number}", services.clock.now())
+        assert (
+            computes.try_hold(connection, WORKSPACE, "local", 4, "all", services.clock.now()) == ""
+        )
 
 
-def test_versions_of_data(room: Room) -> None:
+def test_versions_of_data(services: Services) -> None:
     def register(number: int) -> str:
         asked = assets.Request(name="mnist", path=f"https://example.com/{number}", type="uri_file")
-        return assets.register(room.db, room.clock, WORKSPACE, asked, asked.path, ME.user).version
+        return assets.register(
+            services.db, services.clock, WORKSPACE, asked, asked.path, ME.user
+        ).version
 
     assert sorted(at_once(register)) == [str(number) for number in range(1, WRITERS + 1)]
 
 
-def test_two_schedulers_claim_a_job_once(room: Room) -> None:
+def test_two_schedulers_claim_a_job_once(services: Services) -> None:
     """The number of an attempt is given in the transaction that takes its nodes."""
     from torchyard.executors.fake import FakeExecutor
     from torchyard.jobs.http.scheduler import Scheduler
 
-    jobs = [submit(room) for _ in range(3)]
-    schedulers = [Scheduler(room, FakeExecutor(), "http://127.0.0.1:1") for _ in range(4)]
+    jobs = [submit(services) for _ in range(3)]
+    schedulers = [Scheduler(services, FakeExecutor(), "http://127.0.0.1:1") for _ in range(4)]
     at_once(lambda number: schedulers[number].look() or "ok", 4)
     assert [scheduler.trouble for scheduler in schedulers] == [""] * 4
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         for job in jobs:
             assert [one.number for one in attempt_store.attempts_of(connection, job.id)] == [1]
 
 
-def test_a_property_is_said_once(room: Room) -> None:
-    job = submit(room)
+def test_a_property_is_said_once(services: Services) -> None:
+    job = submit(services)
 
     def say(number: int) -> str:
-        said = actions.add_properties(room, WORKSPACE, job.name, {"host": f"h{number}"})
+        said = actions.add_properties(services, WORKSPACE, job.name, {"host": f"h{number}"})
         return said.properties["host"]
 
     said = at_once(say)
     (kept,) = [one for one in said if isinstance(one, str)]
-    assert actions.get(room, WORKSPACE, job.name).properties["host"] == kept
+    assert actions.get(services, WORKSPACE, job.name).properties["host"] == kept
     assert all(isinstance(one, Conflict) for one in said if one != kept)
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_a_cluster_goes_while_jobs_come(room: Room, force: bool) -> None:
+def test_a_cluster_goes_while_jobs_come(services: Services, force: bool) -> None:
     def act(number: int) -> Any:
         if number == 0:
-            return ("gone", clusters.delete(room, WORKSPACE, name, "me", force=force))
-        return submit(room, compute=name)
+            return ("gone", clusters.delete(services, WORKSPACE, name, "me", force=force))
+        return submit(services, compute=name)
 
     for round in range(6):
         name = f"cluster-{round}"
-        computes.create(room.db, room.clock, WORKSPACE, {"name": name})
+        computes.create(services.db, services.clock, WORKSPACE, {"name": name})
         gone, *came = at_once(act, 3)
         refused = [one for one in came if isinstance(one, TorchyardError)]
         assert all("is being deleted" in str(one) or "not exist" in str(one) for one in refused)
-        with room.db.read() as connection:
+        with services.db.read() as connection:
             live = store.live_at(connection, WORKSPACE, name)
         # None is left behind that would wait for a cluster that is no more.
         assert isinstance(gone, Conflict) if live else gone == ("gone", True)

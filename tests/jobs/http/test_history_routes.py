@@ -31,18 +31,18 @@ class Served(TestClient):
     parts: application.Parts
 
     def run(self, metrics: dict[str, list[float]], over: bool = True) -> str:
-        room = self.parts.room
-        known = {one.name: one.id for one in runs.experiments(room, "default")}
-        number = known.get("e") or runs.create_experiment(room, "default", "e", {}).id
+        services = self.parts.services
+        known = {one.name: one.id for one in runs.experiments(services, "default")}
+        number = known.get("e") or runs.create_experiment(services, "default", "e", {}).id
         job = runs.create_run(
-            room, "default", experiment_id=number, owner="me", display_name="",
-            started_at=room.clock.now(), parent="", tags={},
+            services, "default", experiment_id=number, owner="me", display_name="",
+            started_at=services.clock.now(), parent="", tags={},
         )  # fmt: skip
         for key, values in metrics.items():
             points = [metric(key, value, 10 * step, step) for step, value in enumerate(values)]
-            room.history.append(job.id, points)
+            services.history.append(job.id, points)
         if over:
-            runs.change_run(room, "default", job.name, status=Status.COMPLETED)
+            runs.change_run(services, "default", job.name, status=Status.COMPLETED)
         return job.name
 
     def ask(self, path: str, **query: Any) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def client(tmp_path: Path, database_url: str) -> Iterator[Served]:
     made.headers["Authorization"] = f"Bearer {token}"
     yield made
     made.close()
-    parts.room.db.close()
+    parts.services.db.close()
 
 
 def test_what_is_known_of_every_key(client: Served) -> None:

@@ -34,7 +34,7 @@ def client(tmp_path: Path, database_url: str) -> Iterator[TestClient]:
     made.headers["Authorization"] = f"Bearer {token}"
     yield made
     made.close()
-    parts.room.db.close()
+    parts.services.db.close()
 
 
 def _create(client: TestClient, name: str, **changes: Any) -> None:

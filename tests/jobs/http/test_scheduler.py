@@ -16,28 +16,28 @@ from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import progress
 from torchyard.jobs.records.types import Status
 from torchyard.jobs.requests import submission
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.shared.plan import LaunchPlan
 from torchyard.workspaces import actions as workspaces
 
 
-def _busy(room: Room) -> int:
-    return computes.use(room.db, computes.get(room.db, rooms.WORKSPACE, "local")).busy
+def _busy(services: Services) -> int:
+    return computes.use(services.db, computes.get(services.db, rooms.WORKSPACE, "local")).busy
 
 
-def test_a_job_goes_its_way(room: Room, scheduler: Scheduler, clock: FakeClock) -> None:
-    job = submit(room)
+def test_a_job_goes_its_way(services: Services, scheduler: Scheduler, clock: FakeClock) -> None:
+    job = submit(services)
     assert job.status is Status.NOT_STARTED
     clock.advance(1)
     scheduler.look()
-    assert again(room, job).status is Status.STARTING
-    assert _busy(room) == 1
+    assert again(services, job).status is Status.STARTING
+    assert _busy(services) == 1
     clock.advance(1)
-    Worker(room, attempt_of(room, job)).whole_life()
-    done = again(room, job)
+    Worker(services, attempt_of(services, job)).whole_life()
+    done = again(services, job)
     assert (done.status, done.exit_code, done.error) == (Status.COMPLETED, 0, None)
-    assert _busy(room) == 0
-    events = actions.events(room, job)
+    assert _busy(services) == 0
+    events = actions.events(services, job)
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     assert [event.body["status"] for event in events if event.kind == "status"] == [
         "NotStarted",
@@ -58,7 +58,9 @@ def test_a_job_goes_its_way(room: Room, scheduler: Scheduler, clock: FakeClock) 
     assert all(span.end is not None and span.start <= span.end for span in spans)
 
 
-def test_a_round_that_takes_long_leaves_the_rest_to_the_next(room: Room, clock: FakeClock) -> None:
+def test_a_round_that_takes_long_leaves_the_rest_to_the_next(
+    services: Services, clock: FakeClock
+) -> None:
     """By the room's own clock: one that stands ends no round, however slow the machine is."""
 
     class Slow(FakeExecutor):
@@ -66,222 +68,230 @@ def test_a_round_that_takes_long_leaves_the_rest_to_the_next(room: Room, clock: 
             clock.advance(2)
             return super().launch(plan)
 
-    scheduler = Scheduler(room, Slow(), "http://127.0.0.1:1")
-    jobs = [submit(room) for _ in range(3)]
+    scheduler = Scheduler(services, Slow(), "http://127.0.0.1:1")
+    jobs = [submit(services) for _ in range(3)]
     for started in (1, 2, 3):
-        room.bell.clear()
+        services.bell.clear()
         scheduler.look()
-        statuses = [again(room, job).status for job in jobs]
+        statuses = [again(services, job).status for job in jobs]
         assert statuses == [Status.STARTING] * started + [Status.QUEUED] * (3 - started)
-        assert room.bell.is_set(), "the next round is to come at once"
+        assert services.bell.is_set(), "the next round is to come at once"
 
 
 def test_all_nodes_or_none_in_the_order_of_submission(
-    room: Room, scheduler: Scheduler, executor: FakeExecutor
+    services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
-    first = submit(room, resources={"instance_count": 3})
-    second = submit(room, resources={"instance_count": 4})
-    third = submit(room)
+    first = submit(services, resources={"instance_count": 3})
+    second = submit(services, resources={"instance_count": 4})
+    third = submit(services)
     scheduler.look()
-    assert _busy(room) == 3
-    assert again(room, second).status is Status.QUEUED
+    assert _busy(services) == 3
+    assert again(services, second).status is Status.QUEUED
     # One node is free, but the third job does not overtake the second, which needs it, too.
-    assert again(room, third).status is Status.QUEUED
-    assert waiting_reasons.why(room, again(room, second)) == (
+    assert again(services, third).status is Status.QUEUED
+    assert waiting_reasons.why(services, again(services, second)) == (
         "needs 4 nodes; 1 of 4 nodes of `local` is free"
     )
-    assert waiting_reasons.why(room, again(room, third)) == (
+    assert waiting_reasons.why(services, again(services, third)) == (
         "needs 1 node; 1 of 4 nodes of `local` is free; it is 2nd in the queue, behind job "
         f"`{second.name}`, for which it is kept"
     )
     for node in range(3):
-        Worker(room, attempt_of(room, first), node).whole_life()
+        Worker(services, attempt_of(services, first), node).whole_life()
     scheduler.look()
-    assert again(room, first).status is Status.COMPLETED
-    assert again(room, second).status is Status.STARTING
-    assert again(room, third).status is Status.QUEUED
-    assert waiting_reasons.why(room, again(room, third)) == (
+    assert again(services, first).status is Status.COMPLETED
+    assert again(services, second).status is Status.STARTING
+    assert again(services, third).status is Status.QUEUED
+    assert waiting_reasons.why(services, again(services, third)) == (
         "needs 1 node; 0 of 4 nodes of `local` are free"
     )
 
 
-def test_an_environment_is_built_before_nodes_are_held(room: Room, scheduler: Scheduler) -> None:
-    room.environments.unbuilt.add("slow")  # type: ignore[attr-defined]
-    jobs = [submit(room, environment="slow") for _ in range(3)]
+def test_an_environment_is_built_before_nodes_are_held(
+    services: Services, scheduler: Scheduler
+) -> None:
+    services.environments.unbuilt.add("slow")  # type: ignore[attr-defined]
+    jobs = [submit(services, environment="slow") for _ in range(3)]
     scheduler.preparer.prepare()
     scheduler.preparer.prepare()
-    assert [again(room, job).status for job in jobs] == [Status.PREPARING] * 3
-    room.environments.go_on.set()  # type: ignore[attr-defined]
+    assert [again(services, job).status for job in jobs] == [Status.PREPARING] * 3
+    services.environments.go_on.set()  # type: ignore[attr-defined]
     scheduler.preparer._builders.shutdown()
-    assert room.environments.builds == ["slow"]  # type: ignore[attr-defined]
-    assert _busy(room) == 0
+    assert services.environments.builds == ["slow"]  # type: ignore[attr-defined]
+    assert _busy(services) == 0
     scheduler.look()
-    assert [again(room, job).status for job in jobs] == [Status.STARTING] * 3
-    spans = progress.timeline(actions.events(room, jobs[0]))
+    assert [again(services, job).status for job in jobs] == [Status.STARTING] * 3
+    spans = progress.timeline(actions.events(services, jobs[0]))
     assert spans[0].waited_for == "the environment is built"
 
 
-def test_a_failed_build_fails_its_jobs(room: Room, scheduler: Scheduler) -> None:
-    room.environments.broken.add("bad")  # type: ignore[attr-defined]
-    room.environments.go_on.set()  # type: ignore[attr-defined]
-    job = submit(room, environment="bad")
+def test_a_failed_build_fails_its_jobs(services: Services, scheduler: Scheduler) -> None:
+    services.environments.broken.add("bad")  # type: ignore[attr-defined]
+    services.environments.go_on.set()  # type: ignore[attr-defined]
+    job = submit(services, environment="bad")
     scheduler.preparer.prepare()
     scheduler.preparer._builders.shutdown()
-    failed = again(room, job)
+    failed = again(services, job)
     assert failed.status is Status.FAILED
     assert failed.error is not None
     assert failed.error.code == "build_failed"
     assert "`nope`" in failed.error.message
-    assert [span.name.value for span in progress.timeline(actions.events(room, job))] == [
+    assert [span.name.value for span in progress.timeline(actions.events(services, job))] == [
         "Preparing"
     ]
 
 
 def test_the_earliest_failure_is_the_jobs_error(
-    room: Room, scheduler: Scheduler, clock: FakeClock
+    services: Services, scheduler: Scheduler, clock: FakeClock
 ) -> None:
-    job = submit(room, resources={"instance_count": 2})
+    job = submit(services, resources={"instance_count": 2})
     scheduler.look()
-    attempt = attempt_of(room, job)
-    late, early = Worker(room, attempt, 0), Worker(room, attempt, 1)
+    attempt = attempt_of(services, job)
+    late, early = Worker(services, attempt, 0), Worker(services, attempt, 1)
     late.tell("ranks_started", ranks=[])
     early.tell("ranks_started", ranks=[])
     early.tell("rank_exited", rank=1, local_rank=0, exit_code=7, signal=None)
-    assert worker_reports.order(room, attempt.id) == worker_reports.Order("stop", "failed")
+    assert worker_reports.order(services, attempt.id) == worker_reports.Order("stop", "failed")
     clock.advance(1)
     # Node 0 dies of the order, and tells first.
     late.tell("rank_exited", rank=0, local_rank=0, exit_code=None, signal=15)
     late.tell("node_exited", exit_code=143, error={"code": "stopped", "message": "stopped"})
-    assert again(room, job).status is Status.RUNNING
+    assert again(services, job).status is Status.RUNNING
     early.tell("node_exited", exit_code=7, error={"code": "rank_failed", "message": "rank 1 …"})
-    failed = again(room, job)
+    failed = again(services, job)
     assert (failed.status, failed.exit_code) == (Status.FAILED, 7)
     assert failed.error is not None and failed.error.code == "rank_failed"
 
 
-def test_repeated_reports_change_nothing(room: Room, scheduler: Scheduler) -> None:
-    job = submit(room)
+def test_repeated_reports_change_nothing(services: Services, scheduler: Scheduler) -> None:
+    job = submit(services)
     scheduler.look()
-    worker = Worker(room, attempt_of(room, job))
+    worker = Worker(services, attempt_of(services, job))
     worker.tell("ranks_started", ranks=[])
-    before = actions.events(room, job)
+    before = actions.events(services, job)
     worker.seq = 0
     worker.tell("ranks_started", ranks=[])
-    assert actions.events(room, job) == before
+    assert actions.events(services, job) == before
 
 
 def test_a_lost_worker_fails_the_job_and_stops_the_others(
-    room: Room, scheduler: Scheduler, executor: FakeExecutor
+    services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
-    job = submit(room, resources={"instance_count": 2})
+    job = submit(services, resources={"instance_count": 2})
     scheduler.look()
-    attempt = attempt_of(room, job)
-    other = Worker(room, attempt, 0)
+    attempt = attempt_of(services, job)
+    other = Worker(services, attempt, 0)
     other.tell("ranks_started", ranks=[])
     executor.lose(attempt.id, 1)
     scheduler.look()
-    assert worker_reports.order(room, attempt.id).order == "stop"
+    assert worker_reports.order(services, attempt.id).order == "stop"
     other.tell("node_exited", exit_code=143, error={"code": "stopped", "message": ""})
-    failed = again(room, job)
+    failed = again(services, job)
     assert failed.status is Status.FAILED
     assert failed.error is not None and failed.error.code == "worker_lost"
     assert "node 1" in failed.error.message
-    assert _busy(room) == 0
+    assert _busy(services) == 0
 
 
-def test_cancel_in_every_state(room: Room, scheduler: Scheduler) -> None:
-    fresh = submit(room)
-    assert actions.cancel(room, rooms.WORKSPACE, fresh.name).status is Status.CANCELED
-    running = submit(room)
+def test_cancel_in_every_state(services: Services, scheduler: Scheduler) -> None:
+    fresh = submit(services)
+    assert actions.cancel(services, rooms.WORKSPACE, fresh.name).status is Status.CANCELED
+    running = submit(services)
     scheduler.look()
-    worker = Worker(room, attempt_of(room, running))
+    worker = Worker(services, attempt_of(services, running))
     worker.tell("ranks_started", ranks=[])
-    canceled = actions.cancel(room, rooms.WORKSPACE, running.name)
+    canceled = actions.cancel(services, rooms.WORKSPACE, running.name)
     assert canceled.status is Status.CANCEL_REQUESTED
-    assert worker_reports.order(room, worker.attempt.id) == worker_reports.Order("stop", "cancel")
+    assert worker_reports.order(services, worker.attempt.id) == worker_reports.Order(
+        "stop", "cancel"
+    )
     worker.tell("rank_exited", rank=0, local_rank=0, exit_code=None, signal=15)
     worker.tell("node_exited", exit_code=143, error={"code": "stopped", "message": ""})
-    ended = again(room, running)
+    ended = again(services, running)
     assert (ended.status, ended.error) == (Status.CANCELED, None)
-    assert actions.cancel(room, rooms.WORKSPACE, running.name).status is Status.CANCELED
+    assert actions.cancel(services, rooms.WORKSPACE, running.name).status is Status.CANCELED
 
 
 def test_a_server_that_died_before_the_launch_launches_again(
-    room: Room, scheduler: Scheduler, executor: FakeExecutor
+    services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
-    job = submit(room)
+    job = submit(services)
     scheduler.preparer.prepare()
     attempt = scheduler.claimer.claim_one(job.id).attempt
     assert attempt is not None
     assert executor.launches == []
-    Scheduler(room, executor, "http://127.0.0.1:1").look()
+    Scheduler(services, executor, "http://127.0.0.1:1").look()
     assert [plan.attempt_id for plan in executor.launches] == [attempt.id]
-    assert attempt_of(room, job).handle is not None
+    assert attempt_of(services, job).handle is not None
 
 
-def test_a_launch_that_fails_gives_everything_back(room: Room, executor: FakeExecutor) -> None:
+def test_a_launch_that_fails_gives_everything_back(
+    services: Services, executor: FakeExecutor
+) -> None:
     class Broken(FakeExecutor):
         def launch(self, plan):  # type: ignore[no-untyped-def]
             raise OSError("no space left on device")
 
-    job = submit(room)
-    Scheduler(room, Broken(), "http://127.0.0.1:1").look()
-    failed = again(room, job)
+    job = submit(services)
+    Scheduler(services, Broken(), "http://127.0.0.1:1").look()
+    failed = again(services, job)
     assert failed.status is Status.FAILED
     assert failed.error is not None and "no space left" in failed.error.message
-    assert _busy(room) == 0
+    assert _busy(services) == 0
 
 
 def test_tokens_end_with_the_attempt(
-    room: Room, scheduler: Scheduler, executor: FakeExecutor
+    services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
-    job = submit(room)
+    job = submit(services)
     scheduler.look()
     plan = executor.launches[0]
     for token in (plan.report_token, plan.run_token):
-        assert workspaces.authenticate(room.db, room.clock, token).user == "me"
-    Worker(room, attempt_of(room, job)).whole_life()
+        assert workspaces.authenticate(services.db, services.clock, token).user == "me"
+    Worker(services, attempt_of(services, job)).whole_life()
     for token in (plan.report_token, plan.run_token):
         with pytest.raises(NotAuthenticated):
-            workspaces.authenticate(room.db, room.clock, token)
+            workspaces.authenticate(services.db, services.clock, token)
 
 
-def test_the_same_job_twice_is_one(room: Room) -> None:
-    one = submit(room, name="mine")
-    two, is_new = submission.create(room, rooms.WORKSPACE, {**rooms.JOB, "name": "mine"}, rooms.ME)
+def test_the_same_job_twice_is_one(services: Services) -> None:
+    one = submit(services, name="mine")
+    two, is_new = submission.create(
+        services, rooms.WORKSPACE, {**rooms.JOB, "name": "mine"}, rooms.ME
+    )
     assert (two.id, is_new) == (one.id, False)
     with pytest.raises(Conflict, match="another content"):
-        submit(room, name="mine", command="false")
+        submit(services, name="mine", command="false")
 
 
-def test_what_can_never_run_is_refused_at_once(room: Room) -> None:
+def test_what_can_never_run_is_refused_at_once(services: Services) -> None:
     with pytest.raises(InvalidSpec, match="at the most 4") as too_many:
-        submit(room, resources={"instance_count": 5})
+        submit(services, resources={"instance_count": 5})
     assert too_many.value.at == ("resources", "instance_count")
     with pytest.raises(InvalidSpec, match="`gpu` does not exist") as no_compute:
-        submit(room, compute="azureml:gpu")
+        submit(services, compute="azureml:gpu")
     assert (no_compute.value.code, no_compute.value.at) == ("compute_not_found", ("compute",))
     with pytest.raises(InvalidSpec) as no_code:
-        submit(room, code="snapshot:" + "0" * 64)
+        submit(services, code="snapshot:" + "0" * 64)
     assert no_code.value.at == ("code",)
-    assert actions.list_in(room, rooms.WORKSPACE) == []
+    assert actions.list_in(services, rooms.WORKSPACE) == []
 
 
-def test_an_unknown_job_names_the_nearest(room: Room) -> None:
-    submit(room, name="train-resnet")
+def test_an_unknown_job_names_the_nearest(services: Services) -> None:
+    submit(services, name="train-resnet")
     with pytest.raises(NotFound) as unknown:
-        actions.get(room, rooms.WORKSPACE, "train-resnt")
+        actions.get(services, rooms.WORKSPACE, "train-resnt")
     assert unknown.value.hint == "did you mean `train-resnet`?"
 
 
-def test_listing_pages_and_filters(room: Room) -> None:
+def test_listing_pages_and_filters(services: Services) -> None:
     for number in range(5):
-        submit(room, name=f"j{number}", experiment_name="odd" if number % 2 else "even")
-    newest = actions.list_in(room, rooms.WORKSPACE, limit=2)
+        submit(services, name=f"j{number}", experiment_name="odd" if number % 2 else "even")
+    newest = actions.list_in(services, rooms.WORKSPACE, limit=2)
     assert [job.name for job in newest] == ["j4", "j3"]
-    rest = actions.list_in(room, rooms.WORKSPACE, before=newest[-1].id)
+    rest = actions.list_in(services, rooms.WORKSPACE, before=newest[-1].id)
     assert [job.name for job in rest] == ["j2", "j1", "j0"]
-    odd = actions.list_in(room, rooms.WORKSPACE, experiment_name="odd", status="notstarted")
+    odd = actions.list_in(services, rooms.WORKSPACE, experiment_name="odd", status="notstarted")
     assert [job.name for job in odd] == ["j3", "j1"]
     with pytest.raises(InvalidSpec, match="no status"):
-        actions.list_in(room, rooms.WORKSPACE, status="Runing")
+        actions.list_in(services, rooms.WORKSPACE, status="Runing")

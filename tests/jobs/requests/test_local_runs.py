@@ -11,15 +11,15 @@ from torchyard.jobs import actions
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests import local_runs, runs
 from torchyard.jobs.requests.local_runs import Ear
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.workspaces import actions as workspaces
 
 
-def created(room: Room, name: str = "birds_1") -> Job:
-    with room.db.write() as connection:
-        place = actions.ensure_experiment(connection, room, rooms.WORKSPACE, "birds")
+def created(services: Services, name: str = "birds_1") -> Job:
+    with services.db.write() as connection:
+        place = actions.ensure_experiment(connection, services, rooms.WORKSPACE, "birds")
     return local_runs.create(
-        room,
+        services,
         rooms.WORKSPACE,
         name,
         experiment_id=place.id,
@@ -37,86 +37,86 @@ def passes(clock: FakeClock, ear: Ear, seconds: int) -> None:
         ear.look()
 
 
-def status(room: Room, job: Job) -> Status:
-    return rooms.again(room, job).status
+def status(services: Services, job: Job) -> Status:
+    return rooms.again(services, job).status
 
 
-def test_a_program_that_is_heard_of_again_goes_on(room: Room, clock: FakeClock) -> None:
-    ear, job = Ear(room), created(room)
-    token = local_runs.begin(room, job, "laptop")
-    local_runs.report(room, job, Status.RUNNING)
-    started = rooms.again(room, job).started_at
+def test_a_program_that_is_heard_of_again_goes_on(services: Services, clock: FakeClock) -> None:
+    ear, job = Ear(services), created(services)
+    token = local_runs.begin(services, job, "laptop")
+    local_runs.report(services, job, Status.RUNNING)
+    started = rooms.again(services, job).started_at
     passes(clock, ear, 50)
-    assert status(room, job) is Status.RUNNING
+    assert status(services, job) is Status.RUNNING
     passes(clock, ear, 20)
-    assert status(room, job) is Status.NOT_RESPONDING
+    assert status(services, job) is Status.NOT_RESPONDING
     passes(clock, ear, 600)
-    given_up = rooms.again(room, job)
+    given_up = rooms.again(services, job)
     assert given_up.status is Status.FAILED and given_up.error is not None
     assert given_up.error.code == local_runs.SILENT and "`laptop`" in given_up.error.message
-    assert workspaces.is_known(room.db, clock, token), "its machine may have slept"
-    again = local_runs.report(room, job, Status.RUNNING)
+    assert workspaces.is_known(services.db, clock, token), "its machine may have slept"
+    again = local_runs.report(services, job, Status.RUNNING)
     assert (again.status, again.error, again.ended_at) == (Status.RUNNING, None, None)
     assert again.started_at == started
-    done = local_runs.report(room, job, Status.COMPLETED, 0)
+    done = local_runs.report(services, job, Status.COMPLETED, 0)
     assert (done.status, done.exit_code) == (Status.COMPLETED, 0)
-    assert not workspaces.is_known(room.db, clock, token)
+    assert not workspaces.is_known(services.db, clock, token)
 
 
-def test_an_end_that_comes_late_is_the_end(room: Room, clock: FakeClock) -> None:
-    ear, job = Ear(room), created(room)
+def test_an_end_that_comes_late_is_the_end(services: Services, clock: FakeClock) -> None:
+    ear, job = Ear(services), created(services)
     passes(clock, ear, 700)
-    assert status(room, job) is Status.FAILED
-    done = local_runs.report(room, job, Status.COMPLETED, 0)
+    assert status(services, job) is Status.FAILED
+    done = local_runs.report(services, job, Status.COMPLETED, 0)
     assert (done.status, done.error) == (Status.COMPLETED, None)
 
 
-def test_a_run_that_never_comes_back_is_forgotten(room: Room, clock: FakeClock) -> None:
-    ear, job = Ear(room, forgotten_after_s=900), created(room)
-    token = local_runs.begin(room, job, "laptop")
+def test_a_run_that_never_comes_back_is_forgotten(services: Services, clock: FakeClock) -> None:
+    ear, job = Ear(services, forgotten_after_s=900), created(services)
+    token = local_runs.begin(services, job, "laptop")
     passes(clock, ear, 800)
-    assert workspaces.is_known(room.db, clock, token)
+    assert workspaces.is_known(services.db, clock, token)
     passes(clock, ear, 200)
-    assert status(room, job) is Status.FAILED
-    assert not workspaces.is_known(room.db, clock, token)
-    assert not list((room.home / "local-runs").iterdir())
+    assert status(services, job) is Status.FAILED
+    assert not workspaces.is_known(services.db, clock, token)
+    assert not list((services.home / "local-runs").iterdir())
 
 
-def test_a_server_that_was_away_has_heard_nobody(room: Room, clock: FakeClock) -> None:
-    ear, job = Ear(room), created(room)
-    local_runs.report(room, job, Status.RUNNING)
+def test_a_server_that_was_away_has_heard_nobody(services: Services, clock: FakeClock) -> None:
+    ear, job = Ear(services), created(services)
+    local_runs.report(services, job, Status.RUNNING)
     clock.advance(3000)
     ear.look()
-    Ear(room).look()
-    assert status(room, job) is Status.RUNNING
+    Ear(services).look()
+    assert status(services, job) is Status.RUNNING
 
 
-def test_a_canceled_run_stays_so(room: Room, clock: FakeClock) -> None:
-    ear, job = Ear(room), created(room)
-    token = local_runs.begin(room, job, "laptop")
-    actions.cancel(room, rooms.WORKSPACE, job.name)
-    assert local_runs.report(room, job, Status.RUNNING).status is Status.CANCELED
-    assert local_runs.report(room, job, Status.COMPLETED, 0).status is Status.CANCELED
-    assert not workspaces.is_known(room.db, clock, token)
+def test_a_canceled_run_stays_so(services: Services, clock: FakeClock) -> None:
+    ear, job = Ear(services), created(services)
+    token = local_runs.begin(services, job, "laptop")
+    actions.cancel(services, rooms.WORKSPACE, job.name)
+    assert local_runs.report(services, job, Status.RUNNING).status is Status.CANCELED
+    assert local_runs.report(services, job, Status.COMPLETED, 0).status is Status.CANCELED
+    assert not workspaces.is_known(services.db, clock, token)
     passes(clock, ear, 700)
-    assert status(room, job) is Status.CANCELED
-    assert not list((room.home / "local-runs").iterdir()), "nobody listens for it any more"
+    assert status(services, job) is Status.CANCELED
+    assert not list((services.home / "local-runs").iterdir()), "nobody listens for it any more"
 
 
-def test_a_name_is_one_run_s(room: Room) -> None:
-    first = created(room)
-    assert created(room).id == first.id
+def test_a_name_is_one_run_s(services: Services) -> None:
+    first = created(services)
+    assert created(services).id == first.id
     runs.create_run(
-        room,
+        services,
         rooms.WORKSPACE,
         experiment_id=first.experiment_id,
         owner="me",
         display_name="",
-        started_at=room.clock.now(),
+        started_at=services.clock.now(),
         parent="",
         tags={},
         name="plain",
     )
     with pytest.raises(Conflict, match="`plain` exists already"):
-        created(room, "plain")
-    assert not local_runs.is_local(actions.get(room, rooms.WORKSPACE, "plain"))
+        created(services, "plain")
+    assert not local_runs.is_local(actions.get(services, rooms.WORKSPACE, "plain"))

@@ -10,37 +10,43 @@ from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs.attempts import report_fields, worker_reports
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.requests import preflights
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 _FINDING = {"code": "mtu_differs", "severity": "warning", "message": "m", "hint": "h"}
 
 
-def test_nodes_hear_of_each_other_once_all_have_come(room: Room, scheduler: Scheduler) -> None:
-    job = submit(room, resources={"instance_count": 2}, distribution={"type": "pytorch"})
-    assert preflights.of(room, job) == []
+def test_nodes_hear_of_each_other_once_all_have_come(
+    services: Services, scheduler: Scheduler
+) -> None:
+    job = submit(services, resources={"instance_count": 2}, distribution={"type": "pytorch"})
+    assert preflights.of(services, job) == []
     scheduler.look()
-    attempt = attempt_of(room, job)
+    attempt = attempt_of(services, job)
     worker_reports.come(
-        room, attempt.id, 1, "10.0.0.2", None, {"node": 1, "host": "b", "nonce": "n"}
+        services, attempt.id, 1, "10.0.0.2", None, {"node": 1, "host": "b", "nonce": "n"}
     )
-    assert not worker_reports.meeting(room, attempt.id).ready
-    worker_reports.come(room, attempt.id, 0, "10.0.0.1", 6105, {"node": 0, "host": "a", "door": 5})
-    found = worker_reports.meeting(room, attempt.id)
+    assert not worker_reports.meeting(services, attempt.id).ready
+    worker_reports.come(
+        services, attempt.id, 0, "10.0.0.1", 6105, {"node": 0, "host": "a", "door": 5}
+    )
+    found = worker_reports.meeting(services, attempt.id)
     assert found.ready and [facts["host"] for facts in found.facts] == ["a", "b"]
 
-    Worker(room, attempt, 1).tell("preflight", findings=[_FINDING], ways=[], apart_s=0.5, took_ms=3)
-    first, second = preflights.of(room, job)
+    Worker(services, attempt, 1).tell(
+        "preflight", findings=[_FINDING], ways=[], apart_s=0.5, took_ms=3
+    )
+    first, second = preflights.of(services, job)
     assert first["facts"] == {"node": 0, "host": "a"} and first["findings"] is None
     assert second["facts"] == {"node": 1, "host": "b"}
     assert (second["findings"], second["apart_s"], second["took_ms"]) == ([_FINDING], 0.5, 3)
 
 
-def test_a_node_that_tells_nothing_of_itself(room: Room, scheduler: Scheduler) -> None:
-    job = submit(room)
+def test_a_node_that_tells_nothing_of_itself(services: Services, scheduler: Scheduler) -> None:
+    job = submit(services)
     scheduler.look()
-    worker_reports.come(room, attempt_of(room, job).id, 0, "10.0.0.1", 6105)
-    assert worker_reports.meeting(room, attempt_of(room, job).id).facts == [{}]
-    assert preflights.of(room, job)[0]["facts"] == {}
+    worker_reports.come(services, attempt_of(services, job).id, 0, "10.0.0.1", 6105)
+    assert worker_reports.meeting(services, attempt_of(services, job).id).facts == [{}]
+    assert preflights.of(services, job)[0]["facts"] == {}
 
 
 def test_facts_have_a_size() -> None:
@@ -51,18 +57,18 @@ def test_facts_have_a_size() -> None:
 
 @pytest.mark.parametrize(("written", "planned"), [("Nccl", "nccl"), ("gloo", "gloo"), ("", "")])
 def test_the_backend_that_a_job_names(
-    room: Room, scheduler: Scheduler, executor: FakeExecutor, written: str, planned: str
+    services: Services, scheduler: Scheduler, executor: FakeExecutor, written: str, planned: str
 ) -> None:
     distribution = {"type": "pytorch", "communication_backend": written}
-    submit(room, distribution=distribution, properties={"torchyard.preflight": "warn"})
+    submit(services, distribution=distribution, properties={"torchyard.preflight": "warn"})
     scheduler.look()
     (plan,) = executor.launches
     assert (plan.communication_backend, plan.preflight) == (planned, "warn")
 
 
-def test_words_that_are_none(room: Room) -> None:
+def test_words_that_are_none(services: Services) -> None:
     with pytest.raises(InvalidSpec, match="`mpi` is no `communication_backend`"):
-        submit(room, distribution={"type": "pytorch", "communication_backend": "mpi"})
+        submit(services, distribution={"type": "pytorch", "communication_backend": "mpi"})
     with pytest.raises(InvalidSpec, match=r"`torchyard\.preflight` is `of`") as caught:
-        submit(room, properties={"torchyard.preflight": "of"})
+        submit(services, properties={"torchyard.preflight": "of"})
     assert "off" in caught.value.hint

@@ -12,88 +12,93 @@ from torchyard.jobs import actions
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import submission, to_json
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.jobs.spec import rehearsal
 from torchyard.workspaces import actions as workspaces
 
 ASKED = {"torchyard.rehearse_on_cpu": True}
 
 
-def notices(room: Room, job: Job) -> list[str]:
-    return [event.body["message"] for event in actions.events(room, job) if event.kind == "notice"]
+def notices(services: Services, job: Job) -> list[str]:
+    return [
+        event.body["message"] for event in actions.events(services, job) if event.kind == "notice"
+    ]
 
 
-def plan_of(room: Room) -> int:
+def plan_of(services: Services) -> int:
     executor = FakeExecutor()
-    Scheduler(room, executor, "http://127.0.0.1:1").look()
+    Scheduler(services, executor, "http://127.0.0.1:1").look()
     return executor.launches[0].rehearsed_gpus
 
 
-def test_a_job_is_no_rehearsal_unless_asked(room: Room) -> None:
-    job = submit(room)
+def test_a_job_is_no_rehearsal_unless_asked(services: Services) -> None:
+    job = submit(services)
     assert not rehearsal.is_rehearsed(job)
-    assert (job.tags, notices(room, job)) == ({}, [])
-    assert to_json.job_json(room, job)["rehearsal"] == ""
-    assert plan_of(room) == 0
+    assert (job.tags, notices(services, job)) == ({}, [])
+    assert to_json.job_json(services, job)["rehearsal"] == ""
+    assert plan_of(services) == 0
 
 
-def test_a_job_that_asks_carries_property_tag_notice_and_field(room: Room) -> None:
+def test_a_job_that_asks_carries_property_tag_notice_and_field(services: Services) -> None:
     shape_of_it = {"type": "pytorch", "process_count_per_instance": 2}
-    job = submit(room, properties=ASKED, tags={"mine": "1"}, distribution=shape_of_it)
+    job = submit(services, properties=ASKED, tags={"mine": "1"}, distribution=shape_of_it)
     assert rehearsal.is_rehearsed(job)
     assert job.properties["torchyard.rehearse_on_cpu"] == "true"
     assert job.tags == {"mine": "1", "torchyard.rehearsal": "cpu"}
-    (notice,) = notices(room, job)
+    (notice,) = notices(services, job)
     assert notice.startswith("rehearsal on CPU, asked for by the job: cuda devices become the CPU")
-    assert to_json.job_json(room, job)["rehearsal"] == "cpu"
-    assert plan_of(room) == 2
+    assert to_json.job_json(services, job)["rehearsal"] == "cpu"
+    assert plan_of(services) == 2
 
 
-def test_a_workspace_may_ask_for_all_and_a_job_may_say_no(room: Room) -> None:
-    workspaces.update(room.db, WORKSPACE, {"rehearse_on_cpu": True})
-    asked, declined = submit(room), submit(room, properties={"torchyard.rehearse_on_cpu": "false"})
+def test_a_workspace_may_ask_for_all_and_a_job_may_say_no(services: Services) -> None:
+    workspaces.update(services.db, WORKSPACE, {"rehearse_on_cpu": True})
+    asked, declined = (
+        submit(services),
+        submit(services, properties={"torchyard.rehearse_on_cpu": "false"}),
+    )
     assert rehearsal.is_rehearsed(asked) and not rehearsal.is_rehearsed(declined)
-    assert f"asked for by workspace `{WORKSPACE}`" in notices(room, asked)[0]
-    assert notices(room, declined) == []
+    assert f"asked for by workspace `{WORKSPACE}`" in notices(services, asked)[0]
+    assert notices(services, declined) == []
     # What a job is does not change with its workspace.
-    workspaces.update(room.db, WORKSPACE, {"rehearse_on_cpu": False})
-    assert rehearsal.is_rehearsed(rooms.again(room, asked))
-    assert not rehearsal.is_rehearsed(submit(room))
+    workspaces.update(services.db, WORKSPACE, {"rehearse_on_cpu": False})
+    assert rehearsal.is_rehearsed(rooms.again(services, asked))
+    assert not rehearsal.is_rehearsed(submit(services))
 
 
 @pytest.mark.parametrize("written", ["yes", 1, "", "cpu"])
-def test_another_value_is_refused_in_place(room: Room, written: object) -> None:
+def test_another_value_is_refused_in_place(services: Services, written: object) -> None:
     document = {
         "command": "true",
         "environment": "python",
         "properties": {"torchyard.rehearse_on_cpu": written},
     }
     with pytest.raises(InvalidSpec) as refused:
-        submission.check(room, WORKSPACE, document)
+        submission.check(services, WORKSPACE, document)
     assert refused.value.hint == "true or false"
     assert tuple(refused.value.at) == ("properties", "torchyard.rehearse_on_cpu")
 
 
-def test_a_slip_of_the_pen_is_told_the_right_name(room: Room) -> None:
+def test_a_slip_of_the_pen_is_told_the_right_name(services: Services) -> None:
     document = {
         "command": "true",
         "environment": "python",
         "properties": {"torchyard.rehearse_on_gpu": True},
     }
     with pytest.raises(InvalidSpec, match="no property") as refused:
-        submission.check(room, WORKSPACE, document)
+        submission.check(services, WORKSPACE, document)
     assert "torchyard.rehearse_on_cpu" in refused.value.hint
 
 
 @pytest.mark.parametrize("value", ["true", 1, None])
-def test_the_workspaces_setting_is_true_or_false(room: Room, value: object) -> None:
+def test_the_workspaces_setting_is_true_or_false(services: Services, value: object) -> None:
     with pytest.raises(InvalidSpec) as refused:
-        workspaces.update(room.db, WORKSPACE, {"rehearse_on_cpu": value})
+        workspaces.update(services.db, WORKSPACE, {"rehearse_on_cpu": value})
     assert list(refused.value.at) == ["rehearse_on_cpu"]
-    assert not workspaces.get(room.db, WORKSPACE).rehearse_on_cpu
+    assert not workspaces.get(services.db, WORKSPACE).rehearse_on_cpu
 
 
-def test_gpus_are_those_of_the_size_or_one_a_process(room: Room) -> None:
-    job = submit(room, properties=ASKED)
+def test_gpus_are_those_of_the_size_or_one_a_process(services: Services) -> None:
+    job = submit(services, properties=ASKED)
     assert [rehearsal.gpus(job, each) for each in (None, 0, 1, 4)] == [1, 1, 1, 4]
-    assert rehearsal.gpus(submit(room), 4) == 0
+    assert rehearsal.gpus(submit(services), 4) == 0

@@ -18,52 +18,54 @@ from torchyard.jobs.files import artifacts, model_sources
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import submission
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.models import actions as models
 
 
-def snapshot(room: Room, *paths: str) -> str:
+def snapshot(services: Services, *paths: str) -> str:
     files = [
-        SnapshotFile(path, room.blobs.put_bytes(path.encode()), len(path.encode()))
+        SnapshotFile(path, services.blobs.put_bytes(path.encode()), len(path.encode()))
         for path in paths
     ]
-    return room.blobs.put_snapshot({"files": [vars(file) for file in files]}).id
+    return services.blobs.put_snapshot({"files": [vars(file) for file in files]}).id
 
 
-def done(room: Room, **changes: Any) -> Job:
+def done(services: Services, **changes: Any) -> Job:
     """A job that ran to its end and left `outputs/model.pt` and `best/weights.bin`."""
-    job = submit(room, outputs={"best": None}, **changes)
-    scheduler = Scheduler(room, FakeExecutor(), "http://127.0.0.1:1")
+    job = submit(services, outputs={"best": None}, **changes)
+    scheduler = Scheduler(services, FakeExecutor(), "http://127.0.0.1:1")
     scheduler.look()
-    with artifacts.writing(room, job, "outputs/model.pt") as writing:
+    with artifacts.writing(services, job, "outputs/model.pt") as writing:
         writing.write(b"weights")
-    with artifacts.writing_output(room, job, "best", "weights.bin") as writing:
+    with artifacts.writing_output(services, job, "best", "weights.bin") as writing:
         writing.write(b"best weights")
-    Worker(room, attempt_of(room, job)).whole_life()
-    assert rooms.again(room, job).status.ended
+    Worker(services, attempt_of(services, job)).whole_life()
+    assert rooms.again(services, job).status.ended
     return job
 
 
-def pinned(room: Room, path: str, **keys: Any) -> str:
-    job = submit(room, command="x ${{inputs.a}}", inputs={"a": {"path": path, **keys}})
+def pinned(services: Services, path: str, **keys: Any) -> str:
+    job = submit(services, command="x ${{inputs.a}}", inputs={"a": {"path": path, **keys}})
     written: str = job.spec["inputs"]["a"]["path"]
     return written
 
 
-def notices(room: Room, job: Job) -> list[str]:
-    return [event.body["message"] for event in actions.events(room, job) if event.kind == "notice"]
+def notices(services: Services, job: Job) -> list[str]:
+    return [
+        event.body["message"] for event in actions.events(services, job) if event.kind == "notice"
+    ]
 
 
-def register(room: Room, name: str, path: str, kind: str = "custom_model") -> models.Model:
+def register(services: Services, name: str, path: str, kind: str = "custom_model") -> models.Model:
     return models.register(
-        room.db, room.clock, room.datastores,
-        lambda workspace, wanted: model_sources.find(room, workspace, wanted),
+        services.db, services.clock, services.datastores,
+        lambda workspace, wanted: model_sources.find(services, workspace, wanted),
         WORKSPACE, {"name": name, "path": path, "type": kind}, ME.user,
     )  # fmt: skip
 
 
-def test_outputs_of_a_job_are_pinned_to_where_they_lie(room: Room) -> None:
-    first = done(room)
+def test_outputs_of_a_job_are_pinned_to_where_they_lie(services: Services) -> None:
+    first = done(services)
     for path, keys, stands_for in (
         (f"azureml://jobs/{first.name}/outputs/best", {}, f"azureml/{first.name}/best"),
         (f"azureml://jobs/{first.name}/outputs/best/paths/weights.bin", {"type": "uri_file"},
@@ -73,41 +75,52 @@ def test_outputs_of_a_job_are_pinned_to_where_they_lie(room: Room) -> None:
         (f"azureml://jobs/{first.name}/outputs/artifacts/paths/outputs", {"type": "custom_model"},
          f"ExperimentRun/dcid.{first.name}/outputs"),
     ):  # fmt: skip
-        assert pinned(room, path, **keys).rstrip("/").endswith(f"/paths/{stands_for}")
+        assert pinned(services, path, **keys).rstrip("/").endswith(f"/paths/{stands_for}")
 
 
-def test_a_model_is_pinned_to_its_version_and_said(room: Room, clock: FakeClock) -> None:
-    one = register(room, "net", f"snapshot:{snapshot(room, 'model.pt')}")
+def test_a_model_is_pinned_to_its_version_and_said(services: Services, clock: FakeClock) -> None:
+    one = register(services, "net", f"snapshot:{snapshot(services, 'model.pt')}")
     clock.advance(1)
-    two = register(room, "net", f"snapshot:{snapshot(room, 'a/b', 'c')}")
+    two = register(services, "net", f"snapshot:{snapshot(services, 'a/b', 'c')}")
     for path, model in (
         ("azureml:net:1", one), ("azureml:net@latest", two), ("azureml:net", two)
     ):  # fmt: skip
-        job = submit(room, inputs={"m": {"type": "custom_model", "path": path}})
+        job = submit(services, inputs={"m": {"type": "custom_model", "path": path}})
         ends_with = f"{model.folder}/{'model.pt' if model is one else ''}"
         assert job.spec["inputs"]["m"]["path"].endswith(ends_with)
-        assert notices(room, job)[-1] == f"input `m`: `{path}` is model `net:{model.version}`"
+        assert notices(services, job)[-1] == f"input `m`: `{path}` is model `net:{model.version}`"
 
 
-def test_an_asset_is_pinned_to_its_version_and_the_same_body_is_the_same_job(room: Room) -> None:
+def test_an_asset_is_pinned_to_its_version_and_the_same_body_is_the_same_job(
+    services: Services,
+) -> None:
     def new_version() -> None:
-        asked = assets.Request("set", f"snapshot:{snapshot(room, 'x.csv')}", "uri_folder")
+        asked = assets.Request("set", f"snapshot:{snapshot(services, 'x.csv')}", "uri_folder")
         assets.create(
-            room.db, room.clock, room.datastores, room.blobs, lambda *_: "", WORKSPACE, asked, "me"
+            services.db,
+            services.clock,
+            services.datastores,
+            services.blobs,
+            lambda *_: "",
+            WORKSPACE,
+            asked,
+            "me",
         )
 
     new_version()
     inputs = {"a": {"path": "azureml:set@latest"}}
-    job = submit(room, name="mine", inputs=inputs)
+    job = submit(services, name="mine", inputs=inputs)
     assert job.spec["inputs"]["a"]["path"] == "azureml:set:1"
     new_version()
-    again = submission.create(room, WORKSPACE, {**rooms.JOB, "name": "mine", "inputs": inputs}, ME)
-    assert again == (rooms.again(room, job), False)
+    again = submission.create(
+        services, WORKSPACE, {**rooms.JOB, "name": "mine", "inputs": inputs}, ME
+    )
+    assert again == (rooms.again(services, job), False)
     with pytest.raises(Conflict):
-        submit(room, name="mine", inputs={"a": {"path": "azureml:set:2"}})
+        submit(services, name="mine", inputs={"a": {"path": "azureml:set:2"}})
     # What would make it again names the version that it had.
-    document = actions.document(room, WORKSPACE, "mine")
-    assert submit(room, **document).spec["inputs"]["a"]["path"] == "azureml:set:1"
+    document = actions.document(services, WORKSPACE, "mine")
+    assert submit(services, **document).spec["inputs"]["a"]["path"] == "azureml:set:1"
 
 
 BAD: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
@@ -141,11 +154,11 @@ BAD_OUTPUTS = [
 ]
 
 
-def test_what_does_not_exist_is_refused_in_its_place(room: Room) -> None:
-    done(room, name="done")
-    submit(room, name="waits")
-    register(room, "net", f"snapshot:{snapshot(room, 'model.pt')}")
-    before = len(actions.list_in(room, WORKSPACE))
+def test_what_does_not_exist_is_refused_in_its_place(services: Services) -> None:
+    done(services, name="done")
+    submit(services, name="waits")
+    register(services, "net", f"snapshot:{snapshot(services, 'model.pt')}")
+    before = len(actions.list_in(services, WORKSPACE))
     bad = list(BAD)
     for kind, path, hint in BAD_INPUTS:
         given = {"type": kind, "path": path}
@@ -154,21 +167,21 @@ def test_what_does_not_exist_is_refused_in_its_place(room: Room) -> None:
         bad.append(({"outputs": {"a": {"path": path}}}, ("outputs", "a", "path"), hint))
     for change, at, hint in bad:
         with pytest.raises(InvalidSpec) as refused:
-            submit(room, **change)
+            submit(services, **change)
         assert refused.value.at == at, change
         assert hint in refused.value.hint, (change, refused.value.hint)
-    assert len(actions.list_in(room, WORKSPACE)) == before
+    assert len(actions.list_in(services, WORKSPACE)) == before
 
 
-def test_validate_takes_what_is_not_uploaded_yet(room: Room) -> None:
+def test_validate_takes_what_is_not_uploaded_yet(services: Services) -> None:
     document = {**rooms.JOB, "code": "local:src", "inputs": {"a": {"path": "local:data"}}}
-    assert submission.check(room, WORKSPACE, document, uploaded=False).notices == ()
+    assert submission.check(services, WORKSPACE, document, uploaded=False).notices == ()
     with pytest.raises(InvalidSpec):
-        submission.check(room, WORKSPACE, document)
+        submission.check(services, WORKSPACE, document)
 
 
-def test_tags_description_and_parent_are_the_jobs(room: Room) -> None:
-    submit(room, name="parent")
-    job = submit(room, parent_job_name="parent", tags={"a": 1}, description="what it is")
+def test_tags_description_and_parent_are_the_jobs(services: Services) -> None:
+    submit(services, name="parent")
+    job = submit(services, parent_job_name="parent", tags={"a": 1}, description="what it is")
     assert (job.parent, job.tags, job.description) == ("parent", {"a": "1"}, "what it is")
-    assert [one.name for one in actions.list_in(room, WORKSPACE, parent="parent")] == [job.name]
+    assert [one.name for one in actions.list_in(services, WORKSPACE, parent="parent")] == [job.name]

@@ -25,86 +25,86 @@ from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import attempt_store, progress
 from torchyard.jobs.records.types import Status
 from torchyard.jobs.scheduling import clusters
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 
 @pytest.fixture
-def room(tmp_path: Path, db: Database, clock: FakeClock) -> Room:
+def services(tmp_path: Path, db: Database, clock: FakeClock) -> Services:
     """On a machine with two pretended GPUs."""
     environ = {"TORCHYARD_DEVICES": "2", "TORCHYARD_DEVICE_LOCKS": str(tmp_path / "locks")}
     return replace(rooms.make(tmp_path, db, clock), devices=Machine(environ))
 
 
-def cluster(room: Room, name: str = "cluster", **keys: Any) -> None:
-    computes.create(room.db, room.clock, WORKSPACE, {"name": name, **keys})
+def cluster(services: Services, name: str = "cluster", **keys: Any) -> None:
+    computes.create(services.db, services.clock, WORKSPACE, {"name": name, **keys})
 
 
-def states(room: Room, name: str = "cluster") -> list[str]:
-    return [node.state for node in clusters.nodes(room, WORKSPACE, name)]
+def states(services: Services, name: str = "cluster") -> list[str]:
+    return [node.state for node in clusters.nodes(services, WORKSPACE, name)]
 
 
-def test_what_runs_where_and_who_waits(room: Room, scheduler: Scheduler) -> None:
-    cluster(room, max_instances=2, idle_time_before_scale_down=0)
-    first = submit(room, compute="cluster", resources={"instance_count": 2})
-    second = submit(room, compute="cluster")
+def test_what_runs_where_and_who_waits(services: Services, scheduler: Scheduler) -> None:
+    cluster(services, max_instances=2, idle_time_before_scale_down=0)
+    first = submit(services, compute="cluster", resources={"instance_count": 2})
+    second = submit(services, compute="cluster")
     for _ in range(3):  # a round takes what its time allows
         scheduler.look()
-    there = clusters.nodes(room, WORKSPACE, "cluster")
+    there = clusters.nodes(services, WORKSPACE, "cluster")
     assert [(node.name, node.state, node.job, node.rank, node.owner) for node in there] == [
         ("cluster-0", "running", first.name, 0, "me"),
         ("cluster-1", "running", first.name, 1, "me"),
     ]
-    [waits], count = clusters.waiting_at(room, WORKSPACE, "cluster")
+    [waits], count = clusters.waiting_at(services, WORKSPACE, "cluster")
     assert (waits.job, waits.node_count, count) == (second.name, 1, 1)
     assert "needs 1 node" in waits.why
     for node in range(2):
-        Worker(room, attempt_of(room, first), node).whole_life()
+        Worker(services, attempt_of(services, first), node).whole_life()
     scheduler.look()
     # One node was taken on, and nobody wants the other.
-    assert again(room, second).status is Status.STARTING
-    assert states(room) == ["running"]
-    Worker(room, attempt_of(room, second)).whole_life()
+    assert again(services, second).status is Status.STARTING
+    assert states(services) == ["running"]
+    Worker(services, attempt_of(services, second)).whole_life()
     scheduler.look()
-    assert states(room) == []
+    assert states(services) == []
 
 
 def test_a_launch_that_loses_the_race_goes_back_into_the_queue(
-    room: Room, scheduler: Scheduler, executor: FakeExecutor
+    services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
-    job = submit(room)
+    job = submit(services)
     executor.launch_error = DevicesTaken("needs 1 GPUs of this machine, and others were faster")
     scheduler.look()
-    back = again(room, job)
+    back = again(services, job)
     assert (back.status, back.attempt, back.error) == (Status.QUEUED, 0, None)
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         assert attempt_store.attempts_of(connection, job.id) == []
-    assert states(room, "local") == ["idle"]
-    spans = progress.timeline(actions.events(room, back))
+    assert states(services, "local") == ["idle"]
+    spans = progress.timeline(actions.events(services, back))
     assert spans[-1].name.value == "Scaling" and "others were faster" in spans[-1].waited_for
     scheduler.look()
-    assert again(room, job).status is Status.STARTING
-    assert attempt_of(room, job).number == 1
-    Worker(room, attempt_of(room, job)).whole_life()
-    assert again(room, job).status is Status.COMPLETED
+    assert again(services, job).status is Status.STARTING
+    assert attempt_of(services, job).number == 1
+    Worker(services, attempt_of(services, job)).whole_life()
+    assert again(services, job).status is Status.COMPLETED
 
 
 def test_a_partly_begun_launch_is_tried_again(
-    room: Room, scheduler: Scheduler, executor: FakeExecutor
+    services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
-    job = submit(room)
+    job = submit(services)
     executor.launch_error = DevicesTaken("taken", begun=True)
     scheduler.preparer.prepare()
     scheduler.claimer.claim()
-    assert again(room, job).status is Status.STARTING and executor.launches == []
+    assert again(services, job).status is Status.STARTING and executor.launches == []
     scheduler.look()
     assert len(executor.launches) == 1
 
 
-def test_put_back_leaves_a_started_attempt_alone(room: Room, scheduler: Scheduler) -> None:
-    job = submit(room)
+def test_put_back_leaves_a_started_attempt_alone(services: Services, scheduler: Scheduler) -> None:
+    job = submit(services)
     scheduler.look()
-    worker_reports.put_back(room, attempt_of(room, job), "late")
-    assert again(room, job).status is Status.STARTING
+    worker_reports.put_back(services, attempt_of(services, job), "late")
+    assert again(services, job).status is Status.STARTING
 
 
 @pytest.mark.parametrize(
@@ -125,15 +125,15 @@ def test_put_back_leaves_a_started_attempt_alone(room: Room, scheduler: Schedule
     ],
 )
 def test_how_many_gpus_a_node_gets(
-    room: Room,
+    services: Services,
     scheduler: Scheduler,
     executor: FakeExecutor,
     compute: dict[str, Any],
     asked: dict[str, Any],
     expected: int,
 ) -> None:
-    cluster(room, **compute)
-    submit(room, compute="cluster", **asked)
+    cluster(services, **compute)
+    submit(services, compute="cluster", **asked)
     scheduler.look()
     [plan] = executor.launches
     assert plan.gpus_per_node == expected
@@ -152,16 +152,16 @@ def test_how_many_gpus_a_node_gets(
     ],
 )
 def test_what_can_never_be_is_refused_at_once(
-    room: Room, compute: dict[str, Any], asked: dict[str, Any], code: str
+    services: Services, compute: dict[str, Any], asked: dict[str, Any], code: str
 ) -> None:
-    cluster(room, **compute)
+    cluster(services, **compute)
     with pytest.raises(InvalidSpec) as refused:
-        submit(room, compute="cluster", **asked)
+        submit(services, compute="cluster", **asked)
     assert refused.value.code == code and refused.value.at and refused.value.hint
 
 
-def test_a_gpu_size_where_there_is_none(room: Room) -> None:
-    bare = replace(room, devices=Machine({}))
+def test_a_gpu_size_where_there_is_none(services: Services) -> None:
+    bare = replace(services, devices=Machine({}))
     cluster(bare, size="Standard_NC6s_v3")
     with pytest.raises(InvalidSpec, match="this machine has none") as refused:
         submit(bare, compute="cluster")
@@ -171,54 +171,56 @@ def test_a_gpu_size_where_there_is_none(room: Room) -> None:
 
 
 def test_a_job_waits_for_devices_that_others_hold(
-    room: Room, scheduler: Scheduler, executor: FakeExecutor
+    services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
-    others = room.devices.take(2, "job x of workspace y")
-    job = submit(room)
-    free = submit(room, compute="local", properties={"torchyard.gpus": "0"})
+    others = services.devices.take(2, "job x of workspace y")
+    job = submit(services)
+    free = submit(services, compute="local", properties={"torchyard.gpus": "0"})
     scheduler.look()
-    assert again(room, job).status is Status.QUEUED
-    assert waiting_reasons.why(room, again(room, job)).startswith(
+    assert again(services, job).status is Status.QUEUED
+    assert waiting_reasons.why(services, again(services, job)).startswith(
         "needs 1 GPU; 2 of 2 of this machine are taken by job x of workspace y"
     )
     give_back(others)
     scheduler.look()
-    assert again(room, job).status is Status.STARTING
+    assert again(services, job).status is Status.STARTING
     scheduler.look()
-    assert again(room, free).status is Status.STARTING
+    assert again(services, free).status is Status.STARTING
 
 
 def test_a_cluster_with_jobs_is_deleted_by_force_only(
-    room: Room, scheduler: Scheduler, clock: FakeClock
+    services: Services, scheduler: Scheduler, clock: FakeClock
 ) -> None:
-    cluster(room, max_instances=1)
-    running = submit(room, compute="cluster")
+    cluster(services, max_instances=1)
+    running = submit(services, compute="cluster")
     scheduler.look()
-    queued = submit(room, compute="cluster")
+    queued = submit(services, compute="cluster")
     with pytest.raises(Conflict, match="2 jobs that have not ended") as refused:
-        clusters.delete(room, WORKSPACE, "cluster", "me")
+        clusters.delete(services, WORKSPACE, "cluster", "me")
     assert refused.value.code == "compute_busy" and "--force" in refused.value.hint
-    assert not clusters.delete(room, WORKSPACE, "cluster", "me", force=True)
+    assert not clusters.delete(services, WORKSPACE, "cluster", "me", force=True)
     with pytest.raises(Conflict, match="is being deleted"):
-        submit(room, compute="cluster")
-    told = again(room, queued)
+        submit(services, compute="cluster")
+    told = again(services, queued)
     assert told.status is Status.CANCELED and told.error is not None
     assert told.error.message == "compute `cluster` was deleted by `me`"
-    worker = Worker(room, attempt_of(room, running))
-    assert worker_reports.order(room, worker.attempt.id) == worker_reports.Order("stop", "cancel")
+    worker = Worker(services, attempt_of(services, running))
+    assert worker_reports.order(services, worker.attempt.id) == worker_reports.Order(
+        "stop", "cancel"
+    )
     worker.tell("node_exited", exit_code=143, error={"code": "stopped", "message": ""})
-    told = again(room, running)
+    told = again(services, running)
     assert told.status is Status.CANCELED
     assert told.error is not None and told.error.code == "compute_deleted"
     scheduler.look()
     with pytest.raises(NotFound):
-        computes.get(room.db, WORKSPACE, "cluster")
+        computes.get(services.db, WORKSPACE, "cluster")
 
 
-def test_an_idle_cluster_is_gone_at_once(room: Room) -> None:
-    cluster(room, min_instances=2)
-    assert clusters.delete(room, WORKSPACE, "cluster", "me")
+def test_an_idle_cluster_is_gone_at_once(services: Services) -> None:
+    cluster(services, min_instances=2)
+    assert clusters.delete(services, WORKSPACE, "cluster", "me")
     with pytest.raises(NotFound):
-        computes.get(room.db, WORKSPACE, "cluster")
+        computes.get(services.db, WORKSPACE, "cluster")
     with pytest.raises(Conflict, match="built in"):
-        clusters.delete(room, WORKSPACE, "local", "me", force=True)
+        clusters.delete(services, WORKSPACE, "local", "me", force=True)

@@ -19,11 +19,11 @@ from torchyard.jobs.records import attempt_store, progress
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests.to_json import job_json
 from torchyard.jobs.scheduling import preemption
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 
 @pytest.fixture
-def room(tmp_path: Path, db: Database, clock: FakeClock) -> Room:
+def services(tmp_path: Path, db: Database, clock: FakeClock) -> Services:
     made = rooms.make(tmp_path, db, clock)
     for name, tier in {"spare": "low_priority", "mine": "dedicated"}.items():
         document = {"name": name, "max_instances": 4, "tier": tier}
@@ -32,23 +32,23 @@ def room(tmp_path: Path, db: Database, clock: FakeClock) -> Room:
     return made
 
 
-def running(room: Room, scheduler: Scheduler, clock: FakeClock, **changes: Any) -> Job:
+def running(services: Services, scheduler: Scheduler, clock: FakeClock, **changes: Any) -> Job:
     """A job whose ranks have started."""
-    job = submit(room, **changes)
+    job = submit(services, **changes)
     clock.advance(1)
     scheduler.look()
-    assert again(room, job).status is Status.STARTING
-    attempt = attempt_of(room, job)
+    assert again(services, job).status is Status.STARTING
+    attempt = attempt_of(services, job)
     for node in range(attempt.node_count):
-        Worker(room, attempt, node).tell("ranks_started", ranks=[])
-    return again(room, job)
+        Worker(services, attempt, node).tell("ranks_started", ranks=[])
+    return again(services, job)
 
 
-def leaves(room: Room, executor: FakeExecutor, job: Job) -> None:
+def leaves(services: Services, executor: FakeExecutor, job: Job) -> None:
     """What the workers of a preempted attempt report."""
-    attempt = attempt_of(room, job)
+    attempt = attempt_of(services, job)
     for node in range(attempt.node_count):
-        worker = Worker(room, attempt, node, seq=1)
+        worker = Worker(services, attempt, node, seq=1)
         worker.tell("rank_exited", rank=node, local_rank=0, exit_code=143, signal=15)
         worker.tell("node_finalizing")
         error = {"code": "preempted", "message": "another job needs its nodes"}
@@ -56,154 +56,154 @@ def leaves(room: Room, executor: FakeExecutor, job: Job) -> None:
     executor.finish(attempt.id)
 
 
-def order_of(room: Room, job: Job) -> str:
-    return attempt_of(room, job).order_reason
+def order_of(services: Services, job: Job) -> str:
+    return attempt_of(services, job).order_reason
 
 
 SPARE = {"compute": "spare"}
 
 
 def test_a_dedicated_job_takes_the_room_of_a_low_priority_one(
-    room: Room, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
+    services: Services, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
 ) -> None:
-    low = running(room, scheduler, clock, **SPARE, resources={"instance_count": 3})
-    dedicated = submit(room, compute="mine", resources={"instance_count": 4})
-    later = submit(room, **SPARE)
+    low = running(services, scheduler, clock, **SPARE, resources={"instance_count": 3})
+    dedicated = submit(services, compute="mine", resources={"instance_count": 4})
+    later = submit(services, **SPARE)
     scheduler.look()
-    assert order_of(room, low) == "preempted"
-    assert again(room, dedicated).status is Status.QUEUED
-    assert waiting_reasons.why(room, again(room, dedicated)) == (
+    assert order_of(services, low) == "preempted"
+    assert again(services, dedicated).status is Status.QUEUED
+    assert waiting_reasons.why(services, again(services, dedicated)) == (
         "needs 4 nodes; 4 of 4 nodes of `mine` are free, and 1 of the 4 nodes of this machine "
         f"that they take together; job `{low.name}` makes room for it"
     )
     # One node is free, but it is the dedicated job's by now.
-    assert again(room, later).status is Status.QUEUED
+    assert again(services, later).status is Status.QUEUED
     scheduler.look()
-    leaves(room, executor, low)
-    queued = again(room, low)
+    leaves(services, executor, low)
+    queued = again(services, low)
     assert (queued.status, queued.error, queued.retry_at) == (Status.QUEUED, None, None)
     scheduler.look()
-    assert again(room, dedicated).status is Status.STARTING
-    assert again(room, low).status is Status.QUEUED
-    with room.db.read() as connection:
+    assert again(services, dedicated).status is Status.STARTING
+    assert again(services, low).status is Status.QUEUED
+    with services.db.read() as connection:
         (first,) = attempt_store.attempts_of(connection, low.id)
     assert first.error is not None and first.error.code == "preempted"
     assert f"job `{dedicated.name}` needs 4 nodes of `mine`" in first.error.message
-    shown = job_json(room, again(room, low))
+    shown = job_json(services, again(services, low))
     assert any("attempt 1 is preempted" in notice for notice in shown["notices"])
-    spans = progress.timeline(actions.events(room, low))
+    spans = progress.timeline(actions.events(services, low))
     assert (spans[-1].name.value, spans[-1].waited_for) == ("Scaling", "attempt 1 was preempted")
     # It comes back once there is room, before those that came later.
     for node in range(4):
-        Worker(room, attempt_of(room, dedicated), node).whole_life()
-    executor.finish(attempt_of(room, dedicated).id)
+        Worker(services, attempt_of(services, dedicated), node).whole_life()
+    executor.finish(attempt_of(services, dedicated).id)
     scheduler.look()
-    assert again(room, low).status is Status.STARTING
+    assert again(services, low).status is Status.STARTING
     assert executor.launches[-2].job == low.name
     assert executor.launches[-2].variables["TORCHYARD_ATTEMPT_NUMBER"] == "2"
 
 
 def test_the_fewest_and_the_latest_started_leave(
-    room: Room, scheduler: Scheduler, clock: FakeClock
+    services: Services, scheduler: Scheduler, clock: FakeClock
 ) -> None:
-    low = [running(room, scheduler, clock, **SPARE) for _ in range(4)]
-    submit(room, compute="mine")
+    low = [running(services, scheduler, clock, **SPARE) for _ in range(4)]
+    submit(services, compute="mine")
     scheduler.look()
-    assert [order_of(room, job) for job in low] == ["", "", "", "preempted"]
+    assert [order_of(services, job) for job in low] == ["", "", "", "preempted"]
     scheduler.look()
-    assert [order_of(room, job) for job in low] == ["", "", "", "preempted"], "once is enough"
-    submit(room, resources={"instance_count": 2})
+    assert [order_of(services, job) for job in low] == ["", "", "", "preempted"], "once is enough"
+    submit(services, resources={"instance_count": 2})
     scheduler.look()
-    assert [order_of(room, job) for job in low] == ["", "preempted", "preempted", "preempted"]
+    assert [order_of(services, job) for job in low] == ["", "preempted", "preempted", "preempted"]
 
 
 def test_nobody_leaves_where_it_would_not_help(
-    room: Room, scheduler: Scheduler, clock: FakeClock
+    services: Services, scheduler: Scheduler, clock: FakeClock
 ) -> None:
-    running(room, scheduler, clock, compute="mine", resources={"instance_count": 3})
-    low = running(room, scheduler, clock, **SPARE)
-    submit(room, resources={"instance_count": 2})
+    running(services, scheduler, clock, compute="mine", resources={"instance_count": 3})
+    low = running(services, scheduler, clock, **SPARE)
+    submit(services, resources={"instance_count": 2})
     scheduler.look()
-    assert order_of(room, low) == ""
+    assert order_of(services, low) == ""
 
 
 def test_a_spot_job_leaves_its_own_cluster(
-    room: Room, scheduler: Scheduler, clock: FakeClock
+    services: Services, scheduler: Scheduler, clock: FakeClock
 ) -> None:
-    object.__setattr__(room, "machine", {})
+    object.__setattr__(services, "machine", {})
     spot = {"queue_settings": {"job_tier": "spot"}, "resources": {"instance_count": 4}}
-    first = running(room, scheduler, clock, **spot)
-    other = submit(room, **spot)
+    first = running(services, scheduler, clock, **spot)
+    other = submit(services, **spot)
     scheduler.look()
-    assert order_of(room, first) == "", "spot jobs leave for no spot job"
-    submit(room)
+    assert order_of(services, first) == "", "spot jobs leave for no spot job"
+    submit(services)
     scheduler.look()
-    assert order_of(room, first) == "preempted"
-    assert again(room, other).status is Status.QUEUED
+    assert order_of(services, first) == "preempted"
+    assert again(services, other).status is Status.QUEUED
 
 
 def test_a_preempted_attempt_is_not_counted_by_a_retry_policy(
-    room: Room, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
+    services: Services, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
 ) -> None:
     policy = {"torchyard.retry.max_attempts": 2, "torchyard.retry.backoff_s": 0}
-    job = running(room, scheduler, clock, properties=policy)
+    job = running(services, scheduler, clock, properties=policy)
     for attempt in (1, 2):
-        preemption.preempt(room, WORKSPACE, job.name, "me")
-        leaves(room, executor, job)
+        preemption.preempt(services, WORKSPACE, job.name, "me")
+        leaves(services, executor, job)
         scheduler.look()
         scheduler.look()
-        assert attempt_of(room, job).number == attempt + 1
-        Worker(room, attempt_of(room, job)).tell("ranks_started", ranks=[])
+        assert attempt_of(services, job).number == attempt + 1
+        Worker(services, attempt_of(services, job)).tell("ranks_started", ranks=[])
     for status in (Status.STARTING, Status.FAILED):
-        attempt_now = attempt_of(room, job)
+        attempt_now = attempt_of(services, job)
         seq = 1 if attempt_now.number == 3 else 0
-        worker = Worker(room, attempt_now, seq=seq)
+        worker = Worker(services, attempt_now, seq=seq)
         error = {"code": "rank_failed", "message": "rank 0 exited with code 9"}
         worker.tell("node_exited", exit_code=9, error=error)
         executor.finish(attempt_now.id)
         clock.advance(1)
         scheduler.look()
         scheduler.look()
-        assert again(room, job).status is status
-    assert again(room, job).attempt == 4
+        assert again(services, job).status is status
+    assert again(services, job).attempt == 4
 
 
 def test_a_job_that_ends_well_all_the_same_has_ended(
-    room: Room, scheduler: Scheduler, clock: FakeClock
+    services: Services, scheduler: Scheduler, clock: FakeClock
 ) -> None:
-    job = running(room, scheduler, clock)
-    preemption.preempt(room, WORKSPACE, job.name, "me")
-    worker = Worker(room, attempt_of(room, job), seq=1)
+    job = running(services, scheduler, clock)
+    preemption.preempt(services, WORKSPACE, job.name, "me")
+    worker = Worker(services, attempt_of(services, job), seq=1)
     worker.tell("node_finalizing")
     worker.tell("node_exited", exit_code=0, error=None)
-    assert again(room, job).status is Status.COMPLETED
+    assert again(services, job).status is Status.COMPLETED
 
 
 def test_a_worker_that_dies_while_it_leaves_is_forgiven(
-    room: Room, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
+    services: Services, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
 ) -> None:
-    job = running(room, scheduler, clock)
-    preemption.preempt(room, WORKSPACE, job.name, "me")
-    executor.lose(attempt_of(room, job).id)
+    job = running(services, scheduler, clock)
+    preemption.preempt(services, WORKSPACE, job.name, "me")
+    executor.lose(attempt_of(services, job).id)
     scheduler.look()
-    assert again(room, job).status is Status.QUEUED
+    assert again(services, job).status is Status.QUEUED
 
 
 def test_a_canceled_job_does_not_come_back(
-    room: Room, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
+    services: Services, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
 ) -> None:
-    job = running(room, scheduler, clock)
-    preemption.preempt(room, WORKSPACE, job.name, "me")
-    actions.cancel(room, WORKSPACE, job.name)
-    leaves(room, executor, job)
-    ended = again(room, job)
+    job = running(services, scheduler, clock)
+    preemption.preempt(services, WORKSPACE, job.name, "me")
+    actions.cancel(services, WORKSPACE, job.name)
+    leaves(services, executor, job)
+    ended = again(services, job)
     assert (ended.status, ended.error) == (Status.CANCELED, None)
 
 
-def test_only_what_runs_can_be_preempted(room: Room, scheduler: Scheduler) -> None:
-    job = submit(room)
+def test_only_what_runs_can_be_preempted(services: Services, scheduler: Scheduler) -> None:
+    job = submit(services)
     with pytest.raises(Conflict, match="NotStarted and holds no nodes") as refused:
-        preemption.preempt(room, WORKSPACE, job.name, "me")
+        preemption.preempt(services, WORKSPACE, job.name, "me")
     assert "yard job show" in refused.value.hint
 
 
@@ -218,16 +218,16 @@ def test_only_what_runs_can_be_preempted(room: Room, scheduler: Scheduler) -> No
     ],
 )
 def test_wrong_queue_settings_are_refused(
-    room: Room, given: dict[str, Any], at: str, hint: str
+    services: Services, given: dict[str, Any], at: str, hint: str
 ) -> None:
     with pytest.raises(InvalidSpec) as refused:
-        submit(room, queue_settings=given)
+        submit(services, queue_settings=given)
     assert refused.value.at == ("queue_settings", at)
     assert hint in refused.value.hint
 
 
-def test_priority_and_tier_are_shown(room: Room) -> None:
-    job = submit(room, queue_settings={"job_tier": "Spot", "priority": "High"})
-    shown = job_json(room, job)
+def test_priority_and_tier_are_shown(services: Services) -> None:
+    job = submit(services, queue_settings={"job_tier": "Spot", "priority": "High"})
+    shown = job_json(services, job)
     assert (shown["priority"], shown["job_tier"]) == ("high", "spot")
-    assert (job_json(room, submit(room))["priority"]) == "medium"
+    assert (job_json(services, submit(services))["priority"]) == "medium"

@@ -22,14 +22,14 @@ from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import attempt_store, store
 from torchyard.jobs.records.types import Status
 from torchyard.jobs.scheduling.queue_walk import Walk
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 PRIORITIES = ("low", "medium", "high")
 CLUSTERS = {"local": "dedicated", "other": "dedicated", "spare": "low_priority"}
 
 
 @pytest.fixture
-def room(tmp_path: Path, db: Database, clock: FakeClock) -> Room:
+def services(tmp_path: Path, db: Database, clock: FakeClock) -> Services:
     made = rooms.make(tmp_path, db, clock)
     for name, tier in CLUSTERS.items():
         if name != "local":
@@ -37,23 +37,23 @@ def room(tmp_path: Path, db: Database, clock: FakeClock) -> Room:
     return made
 
 
-def add_cluster(room: Room, name: str, most: int, tier: str = "dedicated") -> None:
+def add_cluster(services: Services, name: str, most: int, tier: str = "dedicated") -> None:
     document = {"name": name, "max_instances": most, "tier": tier}
-    computes.create(room.db, room.clock, WORKSPACE, document, home=room.home)
+    computes.create(services.db, services.clock, WORKSPACE, document, home=services.home)
 
 
-def queued(room: Room, job: Any) -> None:
+def queued(services: Services, job: Any) -> None:
     """As after its environment was found to be there."""
-    with room.db.write() as connection:
+    with services.db.write() as connection:
         store.change_job(connection, job.id, status=Status.QUEUED.value)
 
 
-def random_job(room: Room, chance: random.Random) -> None:
+def random_job(services: Services, chance: random.Random) -> None:
     settings = {"priority": chance.choice(PRIORITIES)}
     if chance.random() < 0.2:
         settings["job_tier"] = "spot"
     job = submit(
-        room,
+        services,
         compute=chance.choice(list(CLUSTERS)),
         resources={"instance_count": chance.choice([1, 1, 2, 3, 4])},
         queue_settings=settings,
@@ -61,14 +61,14 @@ def random_job(room: Room, chance: random.Random) -> None:
             {"limits": {"timeout": chance.choice([60, 600, 6000])}} if chance.random() < 0.6 else {}
         ),
     )
-    queued(room, job)
+    queued(services, job)
 
 
-def look_at_all(room: Room) -> queue.Look:
+def look_at_all(services: Services) -> queue.Look:
     """What `queue.look` says of the tables as they are."""
-    now = room.clock.now()
-    with room.db.read() as connection:
-        every = shares.read(connection, machine.bounds(room))
+    now = services.clock.now()
+    with services.db.read() as connection:
+        every = shares.read(connection, machine.bounds(services))
         held = queue_store.held(connection)
         rows = connection.execute(
             sa.select(store.jobs).where(store.jobs.c.status == Status.QUEUED.value)
@@ -89,8 +89,8 @@ def look_at_all(room: Room) -> queue.Look:
     return queue.look(waiting, every.capacity, running)
 
 
-def walked(room: Room) -> tuple[list[int], set[int]]:
-    walk = Walk(room.db, room.clock.now(), machine.bounds(room))
+def walked(services: Services) -> tuple[list[int], set[int]]:
+    walk = Walk(services.db, services.clock.now(), machine.bounds(services))
     starts = []
     while (job := walk.next()) is not None:
         starts.append(job.id)
@@ -100,69 +100,73 @@ def walked(room: Room) -> tuple[list[int], set[int]]:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_walk_starts_whom_a_look_at_the_whole_queue_starts(
-    room: Room, clock: FakeClock, seed: int
+    services: Services, clock: FakeClock, seed: int
 ) -> None:
     chance = random.Random(seed)
-    object.__setattr__(room, "machine", {"nodes": 9} if seed % 2 else {})
+    object.__setattr__(services, "machine", {"nodes": 9} if seed % 2 else {})
     executor = FakeExecutor()
-    scheduler = Scheduler(room, executor, "http://127.0.0.1:1")
+    scheduler = Scheduler(services, executor, "http://127.0.0.1:1")
     for _ in range(4):
         for _ in range(chance.randint(1, 6)):
-            random_job(room, chance)
-        look = look_at_all(room)
-        assert walked(room) == ([job.id for job in look.starts], {h.job.id for h in look.heads})
+            random_job(services, chance)
+        look = look_at_all(services)
+        assert walked(services) == ([job.id for job in look.starts], {h.job.id for h in look.heads})
         scheduler.claimer.claim()
-        while room.bell.is_set():  # A round that took long on a slow machine goes on in the next.
-            room.bell.clear()
+        while (
+            services.bell.is_set()
+        ):  # A round that took long on a slow machine goes on in the next.
+            services.bell.clear()
             scheduler.claimer.claim()
-        assert look_at_all(room).starts == (), "nothing idles while a job that may run fits"
-        with room.db.read() as connection:
+        assert look_at_all(services).starts == (), "nothing idles while a job that may run fits"
+        with services.db.read() as connection:
             going = queue_store.held(connection)
         for one in going:
             if one.order_reason or chance.random() < 0.4:
-                end(room, one.job_name)
+                end(services, one.job_name)
         clock.advance(chance.choice([1, 100, 1000]))
 
 
-def end(room: Room, name: str) -> None:
-    with room.db.read() as connection:
+def end(services: Services, name: str) -> None:
+    with services.db.read() as connection:
         job = store.job_named(connection, WORKSPACE, name)
         assert job is not None
         attempt = attempt_store.attempts_of(connection, job.id)[-1]
     for node in range(attempt.node_count):
-        rooms.Worker(room, attempt, node).whole_life()
+        rooms.Worker(services, attempt, node).whole_life()
 
 
-def test_priorities_decide_at_a_cluster(room: Room) -> None:
+def test_priorities_decide_at_a_cluster(services: Services) -> None:
     chosen = []
     for priority in PRIORITIES:
-        job = submit(room, queue_settings={"priority": priority}, resources={"instance_count": 4})
-        queued(room, job)
+        job = submit(
+            services, queue_settings={"priority": priority}, resources={"instance_count": 4}
+        )
+        queued(services, job)
         chosen.append(job)
-    scheduler = Scheduler(room, FakeExecutor(), "http://127.0.0.1:1")
+    scheduler = Scheduler(services, FakeExecutor(), "http://127.0.0.1:1")
     scheduler.claimer.claim()
-    assert [again(room, job).status.value for job in chosen] == ["Queued", "Queued", "Starting"]
+    assert [again(services, job).status.value for job in chosen] == ["Queued", "Queued", "Starting"]
 
 
-def test_who_pauses_holds_nobody_up(room: Room, clock: FakeClock) -> None:
-    paused, other = submit(room, resources={"instance_count": 4}), submit(room)
+def test_who_pauses_holds_nobody_up(services: Services, clock: FakeClock) -> None:
+    paused, other = submit(services, resources={"instance_count": 4}), submit(services)
     for job in (paused, other):
-        queued(room, job)
-    with room.db.write() as connection:
+        queued(services, job)
+    with services.db.write() as connection:
         store.change_job(connection, paused.id, retry_at=clock.now() + timedelta(seconds=30))
-    assert walked(room)[0] == [other.id]
+    assert walked(services)[0] == [other.id]
     clock.advance(31)
-    assert walked(room)[0] == [paused.id]
+    assert walked(services)[0] == [paused.id]
 
 
-def test_a_machine_s_bound_holds_between_clusters(room: Room) -> None:
-    object.__setattr__(room, "machine", {"nodes": 3})
+def test_a_machine_s_bound_holds_between_clusters(services: Services) -> None:
+    object.__setattr__(services, "machine", {"nodes": 3})
     first, second = (
-        submit(room, resources={"instance_count": 2}),
-        submit(room, compute="other", resources={"instance_count": 2}),
+        submit(services, resources={"instance_count": 2}),
+        submit(services, compute="other", resources={"instance_count": 2}),
     )
     for job in (first, second):
-        queued(room, job)
-    Scheduler(room, FakeExecutor(), "http://127.0.0.1:1").claimer.claim()
-    assert again(room, first).status is Status.STARTING
-    assert again(room, second).status is Status.QUEUED
+        queued(services, job)
+    Scheduler(services, FakeExecutor(), "http://127.0.0.1:1").claimer.claim()
+    assert again(services, first).status is Status.STARTING
+    assert again(services, second).status is Status.QUEUED

@@ -16,7 +16,7 @@ from torchyard.jobs.attempts import worker_reports
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import attempt_store
 from torchyard.jobs.records.types import Status
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.jobs.spec import log_patterns, retry
 from torchyard.jobs.spec.retry import Failure
 
@@ -90,9 +90,11 @@ def test_pauses_double_and_end_with_the_last_attempt() -> None:
         ({"torchyard.retry.max_attempts": 2, "torchyard.retry.backoff_s": -1}, "from 0"),
     ],
 )
-def test_a_slip_of_the_pen_is_refused(properties: dict[str, Any], near: str, room: Room) -> None:
+def test_a_slip_of_the_pen_is_refused(
+    properties: dict[str, Any], near: str, services: Services
+) -> None:
     with pytest.raises(InvalidSpec) as refused:
-        submit(room, properties=properties)
+        submit(services, properties=properties)
     assert near in refused.value.hint
     assert refused.value.at[0] == "properties"
 
@@ -101,28 +103,28 @@ ASKED = {"torchyard.retry.max_attempts": 2, "torchyard.retry.backoff_s": 30}
 
 
 def test_a_failed_attempt_is_followed_by_another_after_the_pause(
-    room: Room, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
+    services: Services, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
 ) -> None:
-    job = submit(room, properties=ASKED)
+    job = submit(services, properties=ASKED)
     scheduler.look()
-    first = attempt_of(room, job)
-    Worker(room, first).fails(9)
+    first = attempt_of(services, job)
+    Worker(services, first).fails(9)
     executor.finish(first.id)
-    queued = again(room, job)
+    queued = again(services, job)
     assert (queued.status, queued.error) == (Status.QUEUED, None)
-    assert "pauses before attempt 2" in waiting_reasons.why(room, queued)
-    assert computes.use(room.db, computes.get(room.db, rooms.WORKSPACE, "local")).busy == 0
+    assert "pauses before attempt 2" in waiting_reasons.why(services, queued)
+    assert computes.use(services.db, computes.get(services.db, rooms.WORKSPACE, "local")).busy == 0
     scheduler.look()
-    assert again(room, job).status is Status.QUEUED, "it pauses"
+    assert again(services, job).status is Status.QUEUED, "it pauses"
     clock.advance(31)
     scheduler.look()
-    second = attempt_of(room, job)
-    assert (second.number, again(room, job).status) == (2, Status.STARTING)
+    second = attempt_of(services, job)
+    assert (second.number, again(services, job).status) == (2, Status.STARTING)
     assert [plan.attempt for plan in executor.launches] == [1, 2]
-    Worker(room, second).fails(8)
-    ended = again(room, job)
+    Worker(services, second).fails(8)
+    ended = again(services, job)
     assert (ended.status, ended.exit_code) == (Status.FAILED, 8)
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         tries = attempt_store.attempts_of(connection, job.id)
     assert [one.exit_code for one in tries] == [9, 8]
     assert [one.error.message for one in tries if one.error] == [
@@ -132,51 +134,51 @@ def test_a_failed_attempt_is_followed_by_another_after_the_pause(
 
 
 def test_others_are_not_held_up_by_one_that_pauses(
-    room: Room, scheduler: Scheduler, executor: FakeExecutor
+    services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
-    job = submit(room, properties=ASKED, resources={"instance_count": 4})
+    job = submit(services, properties=ASKED, resources={"instance_count": 4})
     scheduler.look()
-    first = attempt_of(room, job)
+    first = attempt_of(services, job)
     for node in range(4):
-        Worker(room, first, node).fails(1, "rank_failed" if node == 0 else "stopped")
+        Worker(services, first, node).fails(1, "rank_failed" if node == 0 else "stopped")
     executor.finish(first.id)
-    other = submit(room)
+    other = submit(services)
     scheduler.look()
-    assert again(room, other).status is Status.STARTING
+    assert again(services, other).status is Status.STARTING
 
 
-def test_a_job_that_pauses_can_be_canceled(room: Room, scheduler: Scheduler) -> None:
-    job = submit(room, properties=ASKED)
+def test_a_job_that_pauses_can_be_canceled(services: Services, scheduler: Scheduler) -> None:
+    job = submit(services, properties=ASKED)
     scheduler.look()
-    Worker(room, attempt_of(room, job)).fails(9)
-    actions.cancel(room, job.workspace, job.name)
-    assert again(room, job).status is Status.CANCELED
+    Worker(services, attempt_of(services, job)).fails(9)
+    actions.cancel(services, job.workspace, job.name)
+    assert again(services, job).status is Status.CANCELED
 
 
-def test_a_canceled_attempt_is_not_tried_again(room: Room, scheduler: Scheduler) -> None:
-    job = submit(room, properties=ASKED)
+def test_a_canceled_attempt_is_not_tried_again(services: Services, scheduler: Scheduler) -> None:
+    job = submit(services, properties=ASKED)
     scheduler.look()
-    worker = Worker(room, attempt_of(room, job))
+    worker = Worker(services, attempt_of(services, job))
     worker.tell("ranks_started", ranks=[])
-    actions.cancel(room, job.workspace, job.name)
+    actions.cancel(services, job.workspace, job.name)
     worker.tell("rank_exited", rank=0, local_rank=0, exit_code=143, signal=15)
     worker.tell("node_exited", exit_code=143, error={"code": "canceled", "message": "canceled"})
-    assert again(room, job).status is Status.CANCELED
+    assert again(services, job).status is Status.CANCELED
 
 
 def test_elsewhere_takes_other_nodes_while_there_are_others(
-    room: Room, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
+    services: Services, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
 ) -> None:
     asked = {**ASKED, "torchyard.retry.max_attempts": 6, "torchyard.retry.elsewhere": "bad_gpu"}
-    job = submit(room, properties={**asked, "torchyard.retry.backoff_s": 0})
+    job = submit(services, properties={**asked, "torchyard.retry.backoff_s": 0})
     used = []
     for _ in range(5):
         clock.advance(1)
         scheduler.look()
-        attempt = attempt_of(room, job)
-        with room.db.read() as connection:
+        attempt = attempt_of(services, job)
+        with services.db.read() as connection:
             used += computes.slots_of(connection, attempt.id)
-        Worker(room, attempt).fails(1, "bad_gpu")
+        Worker(services, attempt).fails(1, "bad_gpu")
         executor.finish(attempt.id)
         scheduler.look()
     # All four are avoided after the fourth, and then any will do.
@@ -184,28 +186,33 @@ def test_elsewhere_takes_other_nodes_while_there_are_others(
 
 
 def test_a_lost_worker_is_tried_again_too(
-    room: Room, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
+    services: Services, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
 ) -> None:
-    job = submit(room, properties=ASKED)
+    job = submit(services, properties=ASKED)
     scheduler.look()
-    first = attempt_of(room, job)
+    first = attempt_of(services, job)
     executor.lose(first.id)
     scheduler.look()
-    assert again(room, job).status is Status.QUEUED
+    assert again(services, job).status is Status.QUEUED
     clock.advance(31)
     scheduler.look()
-    assert attempt_of(room, job).number == 2
+    assert attempt_of(services, job).number == 2
     # The first one's worker, should it come back, is not listened to.
-    worker_reports.lose(room, first.id, 0)
-    assert again(room, job).status is Status.STARTING
+    worker_reports.lose(services, first.id, 0)
+    assert again(services, job).status is Status.STARTING
 
 
-def test_what_was_printed_decides(room: Room, scheduler: Scheduler) -> None:
-    job = submit(room, properties={**ASKED, "torchyard.retry.on": "log /ECC error/"})
-    other = submit(room, properties={**ASKED, "torchyard.retry.on": "log /ECC error/"})
+def test_what_was_printed_decides(services: Services, scheduler: Scheduler) -> None:
+    job = submit(services, properties={**ASKED, "torchyard.retry.on": "log /ECC error/"})
+    other = submit(services, properties={**ASKED, "torchyard.retry.on": "log /ECC error/"})
     scheduler.look()
     scheduler.look()
-    room.logs.append(rooms.WORKSPACE, job.name, 1, "user_logs/std_log.txt", 0, b"an ECC error\n")
+    services.logs.append(
+        rooms.WORKSPACE, job.name, 1, "user_logs/std_log.txt", 0, b"an ECC error\n"
+    )
     for one in (job, other):
-        Worker(room, attempt_of(room, one)).fails(9)
-    assert (again(room, job).status, again(room, other).status) == (Status.QUEUED, Status.FAILED)
+        Worker(services, attempt_of(services, one)).fails(9)
+    assert (again(services, job).status, again(services, other).status) == (
+        Status.QUEUED,
+        Status.FAILED,
+    )

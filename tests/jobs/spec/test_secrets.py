@@ -45,8 +45,8 @@ def built(tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase) -
     """The folder of environments of a home where `python` is built."""
     home = tmp_path_factory.mktemp("built")
     parts = _parts(home, new_database(home))
-    parts.room.environments.build(parts.room.environments.resolve("python"))
-    parts.room.db.close()
+    parts.services.environments.build(parts.services.environments.resolve("python"))
+    parts.services.db.close()
     return home / "environments"
 
 
@@ -56,7 +56,7 @@ def parts(tmp_path: Path, database_url: str, built: Path) -> Iterator[applicatio
     made = _parts(tmp_path, database_url)
     server.ensure_token(made, Settings(tmp_path).token_file)
     yield made
-    made.room.db.close()
+    made.services.db.close()
 
 
 def _parts(home: Path, database: str) -> application.Parts:
@@ -90,13 +90,13 @@ def test_no_answer_shows_a_secret(client: TestClient, parts: application.Parts) 
     assert shown["spec"]["command"] == f"python train.py --phrase '{'*' * len(MARKED)}'"
     for _ in range(5):
         parts.scheduler.look()
-    room = parts.room
+    services = parts.services
     executor: FakeExecutor = parts.scheduler.executor  # type: ignore[assignment]
     plan = executor.launches[0]
     assert plan.environment_variables == VARIABLES
     assert (plan.secrets, plan.not_secrets) == (["MY_PHRASE"], ["SORT_KEY"])
-    job = actions.get(room, "default", "j")
-    worker = Worker(room, attempt_of(room, job))
+    job = actions.get(services, "default", "j")
+    worker = Worker(services, attempt_of(services, job))
     worker.tell("ranks_started", ranks=[])
     worker.tell("notice", message=f"seen: {MARKED}")
     history = {
@@ -110,13 +110,13 @@ def test_no_answer_shows_a_secret(client: TestClient, parts: application.Parts) 
     headers = {"Authorization": f"Bearer {plan.report_token}"}
     sent = client.post(f"/v1/attempts/{plan.attempt_id}/history", json=history, headers=headers)
     assert sent.json() == {"next": 2, "rejected": []}
-    said = scratch.folder(room, plan.attempt_id) / "node-0" / "worker.log"
+    said = scratch.folder(services, plan.attempt_id) / "node-0" / "worker.log"
     said.parent.mkdir(parents=True)
     said.write_text(f"failed with {NAMED}\n")
     error = {"code": "rank_failed", "message": f"ValueError: {MARKED}", "hint": f"not {NAMED}"}
     worker.tell("rank_exited", rank=0, local_rank=0, exit_code=1, signal=None)
     worker.tell("node_exited", exit_code=1, error=error)
-    scratch.clear(room, attempt_of(room, job))
+    scratch.clear(services, attempt_of(services, job))
     for path in ("j", "j/stream", "j/document", "", "j/files/system_logs/node-0.log"):
         _without_secrets(client.get(f"{JOBS}/{path}".rstrip("/")))
     run = client.get("/api/2.0/mlflow/runs/get", params={"run_id": "j"})

@@ -10,26 +10,32 @@ from torchyard.azureml.blob.links import Links
 from torchyard.azureml.common.calls import Call
 from torchyard.data.codes import Places
 from torchyard.jobs.files import data_sources
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.models.types import FindSource
 
 
-def assets_of(room: Room, find_model: FindSource, links: Links) -> list[Assets]:
+def assets_of(services: Services, find_model: FindSource, links: Links) -> list[Assets]:
     """Environments, data, models and components, to be mounted."""
 
     def resolve(workspace: str, type: str, path: str) -> str:
-        return data_sources.pin(room, workspace, type, path).path
+        return data_sources.pin(services, workspace, type, path).path
 
     def start(call: Call, name: str, version: str) -> dict[str, Any]:
         return links.pending_upload(call)
 
     of_blob, verbs = links.datastore_uri, {"startpendingupload": start}
-    places = Places(room.db, room.clock, room.datastores, room.blobs)
+    places = Places(services.db, services.clock, services.datastores, services.blobs)
     return [
-        Assets(environments.Noun(room.environments, room.clock, places, of_blob), verbs),
+        Assets(environments.Noun(services.environments, services.clock, places, of_blob), verbs),
         Assets(
-            data.Noun(room.db, room.clock, room.datastores, room.blobs, resolve, of_blob), verbs
+            data.Noun(
+                services.db, services.clock, services.datastores, services.blobs, resolve, of_blob
+            ),
+            verbs,
         ),
-        Assets(models.Noun(room.db, room.clock, room.datastores, find_model, of_blob), verbs),
-        Assets(components.Noun(room.db, room.clock, places)),
+        Assets(
+            models.Noun(services.db, services.clock, services.datastores, find_model, of_blob),
+            verbs,
+        ),
+        Assets(components.Noun(services.db, services.clock, places)),
     ]

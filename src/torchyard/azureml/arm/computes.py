@@ -22,7 +22,7 @@ from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.compute import actions
 from torchyard.compute.types import Compute, Use
 from torchyard.jobs.scheduling import clusters
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 THIS_MACHINE = "local"
 """The `vmSize` of nodes without a size: Azure's clients need some text."""
@@ -48,15 +48,15 @@ class Computes:
     type = "computes"
     verbs: Mapping[str, Verb]
 
-    def __init__(self, room: Room) -> None:
-        self._room = room
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self.verbs = {
             "listnodes": self._nodes,
             **dict.fromkeys(_OF_INSTANCES, self._of_instances),
         }
 
     def list(self, call: Call, ask: Ask) -> Page:
-        found = actions.list_in(self._room.db, call.workspace.name)
+        found = actions.list_in(self._services.db, call.workspace.name)
         rows = [(one.name, to_resource(call, one, use)) for one, use in found]
         return assets.listed(call, ask, rows)
 
@@ -68,11 +68,11 @@ class Computes:
         before = self._there(call, name) if patched else self._known(call, name)
         document = document_of(call, before if patched else None)
         made = actions.create(
-            self._room.db,
-            self._room.clock,
+            self._services.db,
+            self._services.clock,
             call.workspace.name,
             {**document, "name": before.name if before else name},
-            home=self._room.home,
+            home=self._services.home,
             owner=call.identity.user,
         )
         return Made(self._shown(call, made), before is None, slow=True)
@@ -85,19 +85,19 @@ class Computes:
                 f"compute `{found.name}` is torchyard's own and can't be detached",
                 "delete it: `underlyingResourceAction=Delete`",
             )
-        clusters.delete(self._room, call.workspace.name, found.name, call.identity.user)
+        clusters.delete(self._services, call.workspace.name, found.name, call.identity.user)
 
     def _known(self, call: Call, name: str) -> Compute | None:
         """In any case: that is how ARM compares names."""
-        names = [one.name for one, _ in actions.list_in(self._room.db, call.workspace.name)]
+        names = [one.name for one, _ in actions.list_in(self._services.db, call.workspace.name)]
         written = assets.spelled(name, names) if name not in names else name
         if written not in names:
             return None
-        return actions.get(self._room.db, call.workspace.name, written)
+        return actions.get(self._services.db, call.workspace.name, written)
 
     def _there(self, call: Call, name: str) -> Compute:
         try:
-            return actions.get(self._room.db, call.workspace.name, name)
+            return actions.get(self._services.db, call.workspace.name, name)
         except NotFound:
             found = self._known(call, name)
             if found is None:
@@ -105,11 +105,11 @@ class Computes:
             return found
 
     def _shown(self, call: Call, compute: Compute) -> Resource:
-        return to_resource(call, compute, actions.use(self._room.db, compute))
+        return to_resource(call, compute, actions.use(self._services.db, compute))
 
     def _nodes(self, call: Call, name: str) -> dict[str, Any]:
         compute = self._there(call, name)
-        nodes = clusters.nodes(self._room, call.workspace.name, compute.name)
+        nodes = clusters.nodes(self._services, call.workspace.name, compute.name)
         return {
             "nodes": [
                 {

@@ -45,22 +45,27 @@ _ROUTES = {
 class Noun:
     type, word = "environments", WORD
 
-    def __init__(self, room: Environments, clock: Clock, places: Places, of_blob: OfBlob) -> None:
-        self._room = room
+    def __init__(
+        self, services: Environments, clock: Clock, places: Places, of_blob: OfBlob
+    ) -> None:
+        self._environments = services
         self._clock = clock
         self._places = places
         self._of_blob = of_blob
 
     def every(self, call: Call) -> Sequence[Version]:
-        own = [_own(call, one) for one in assets.list_versions(self._room.db, call.workspace.name)]
+        own = [
+            _own(call, one)
+            for one in assets.list_versions(self._environments.db, call.workspace.name)
+        ]
         return own + [_curated(one, one.name, one.version) for one in curated_environments.every()]
 
     def of(self, call: Call, name: str) -> Sequence[Version]:
-        found = assets.list_in(self._room.db, call.workspace.name, name, archived=None)
+        found = assets.list_in(self._environments.db, call.workspace.name, name, archived=None)
         return [_own(call, one) for one in found] or [self._published(call, name, versions.LATEST)]
 
     def one(self, call: Call, name: str, version: str) -> Version:
-        own = assets.list_in(self._room.db, call.workspace.name, name, archived=None)
+        own = assets.list_in(self._environments.db, call.workspace.name, name, archived=None)
         if own:
             return _own(call, versions.pick(WORD, name, version, own))
         return self._published(call, name, version)
@@ -76,18 +81,18 @@ class Noun:
             "version": version,
         }
         asked = assets.read_document(document)
-        known = assets.list_in(self._room.db, call.workspace.name, name, archived=None)
+        known = assets.list_in(self._environments.db, call.workspace.name, name, archived=None)
         there = next((one for one in known if one.version == version), None)
         # What yard's documents can say in several ways, ARM has one for.
         if there is not None and said(call, there.definition) == said(call, asked.definition):
             asked = replace(asked, definition=there.definition)
         made = assets.register(
-            self._room.db,
+            self._environments.db,
             self._clock,
             call.workspace.name,
             asked,
             call.identity.user,
-            lambda definition: self._room.resolve(definition, call.workspace.name),
+            lambda definition: self._environments.resolve(definition, call.workspace.name),
         )
         return _own(call, made), there is None
 
@@ -108,7 +113,7 @@ class Noun:
         return {**found, "build": {**build, "path": f"{_SNAPSHOT}{snapshot}"}}
 
     def archive(self, call: Call, name: str, version: str, archived: bool) -> None:
-        assets.archive(self._room.db, call.workspace.name, name, version, archived)
+        assets.archive(self._environments.db, call.workspace.name, name, version, archived)
 
     def delete(self, call: Call, name: str, version: str) -> None:
         self.one(call, name, version)
@@ -120,8 +125,8 @@ class Noun:
         try:
             found = catalogue.find(
                 reference,
-                self._room.platform,
-                assets.owned(self._room.db, call.workspace.name),
+                self._environments.platform,
+                assets.owned(self._environments.db, call.workspace.name),
                 (),
             )
         except InvalidInput as error:

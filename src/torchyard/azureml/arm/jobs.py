@@ -22,7 +22,7 @@ from torchyard.jobs.cleanup import deletion, removal
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import resubmission, submission
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.workspaces.access import refuse_foreign
 from torchyard.workspaces.types import Role
 
@@ -39,7 +39,7 @@ class Jobs:
         snapshot_of: the snapshot that a `codeId` stands for.
     """
 
-    room: Room
+    services: Services
     snapshot_of: Callable[[Call, str], str]
     type: str = "jobs"
     verbs: Mapping[str, Verb] = field(init=False)
@@ -53,7 +53,7 @@ class Jobs:
             return Page([])
         tag = assets.asked_of(call, "tag")
         found = actions.list_in(
-            self.room,
+            self.services,
             call.workspace.name,
             archived=_view(call),
             tags=[tag] if tag else (),
@@ -66,17 +66,17 @@ class Jobs:
         return Page([self._resource(call, job) for job in found], following)
 
     def get(self, call: Call, name: str) -> Resource:
-        job = actions.get(self.room, call.workspace.name, name)
+        job = actions.get(self.services, call.workspace.name, name)
         if job.deleted:
             raise NotFound(
                 f"job `{name}` of workspace `{call.workspace.name}` was deleted",
                 "list what exists with `yard job list`",
             )
-        return self._resource(call, job, self.room.history.params(job.id))
+        return self._resource(call, job, self.services.history.params(job.id))
 
     def put(self, call: Call, name: str) -> Made:
         workspace = call.workspace.name
-        job = actions.named(self.room, workspace, name)
+        job = actions.named(self.services, workspace, name)
         if call.method == "PATCH":
             return Made(self._resource(call, self._changed(call, self._own(call, name))), new=False)
         properties = call.properties
@@ -84,26 +84,26 @@ class Jobs:
         reader = Reader(workspace, lambda code_id: self._snapshot(call, job, code_id))
         document = reader.read(name, properties)
         if job is None:
-            job, new = submission.create(self.room, workspace, document, call.identity)
+            job, new = submission.create(self.services, workspace, document, call.identity)
             if new:
                 return Made(self._resource(call, job))
         if document.get("environment") == job_resources.anonymous(self._environment_hash(job)):
             document["environment"] = job.spec.get("environment")
-        resubmission.require_same(self.room, job, document)
+        resubmission.require_same(self.services, job, document)
         return Made(self._resource(call, self._changed(call, self._own(call, name))), new=False)
 
     def delete(self, call: Call, name: str) -> None:
         choice = deletion.Choice(names=[name])
-        found = deletion.delete_by(self.room, call.workspace.name, choice, call.identity)
-        removal.work_now(self.room, found.jobs)
-        self.room.bell.set()
+        found = deletion.delete_by(self.services, call.workspace.name, choice, call.identity)
+        removal.work_now(self.services, found.jobs)
+        self.services.bell.set()
 
     def _cancel(self, call: Call, name: str) -> None:
-        actions.cancel(self.room, call.workspace.name, name)
+        actions.cancel(self.services, call.workspace.name, name)
 
     def _own(self, call: Call, name: str) -> Job:
         """The job, if who asks may change it; the right to submit says nothing of others' jobs."""
-        job = actions.get(self.room, call.workspace.name, name)
+        job = actions.get(self.services, call.workspace.name, name)
         who = replace(call.identity, own_only=call.identity.role is Role.DATA_SCIENTIST)
         refuse_foreign(who, job.owner, f"job `{name}`")
         return job
@@ -126,12 +126,12 @@ class Jobs:
             raise InvalidInput("`tags` of the job is no JSON object", at=["properties", "tags"])
         archived = assets.archived_asked(call)
         if archived is not None and archived != job.archived:
-            actions.archive(self.room, workspace, job.name, archived)
+            actions.archive(self.services, workspace, job.name, archived)
         if isinstance(asked.get("properties"), Mapping):
-            actions.add_properties(self.room, workspace, job.name, asked["properties"])
+            actions.add_properties(self.services, workspace, job.name, asked["properties"])
         if changes and changes != {"tags": job.tags}:
-            actions.update(self.room, workspace, job.name, changes)
-        return actions.get(self.room, workspace, job.name)
+            actions.update(self.services, workspace, job.name, changes)
+        return actions.get(self.services, workspace, job.name)
 
     def _snapshot(self, call: Call, job: Job | None, code_id: str) -> str:
         """A job's own code is known by its snapshot, which clients are told as the code's name."""
@@ -141,7 +141,7 @@ class Jobs:
         return self.snapshot_of(call, code_id)
 
     def _environment_hash(self, job: Job) -> str:
-        with self.room.db.read() as connection:
+        with self.services.db.read() as connection:
             return store.environment_hash_of(connection, job.id)
 
     def _resource(self, call: Call, job: Job, params: Mapping[str, str] | None = None) -> Resource:

@@ -16,7 +16,7 @@ from torchyard.azureml.common.paths import ABOVE, PROVIDER
 from torchyard.compute import actions as computes
 from torchyard.compute import sizes
 from torchyard.compute.sizes import Size
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.workspaces.types import Identity
 
 _GIB = 1 << 30
@@ -24,22 +24,22 @@ _IN = "/subscriptions/{subscription}/providers"
 _TOP = f"{ABOVE}{_IN}/{PROVIDER.lower()}/locations/{{location}}"
 
 
-def router(room: Room, authenticate: Authenticate) -> APIRouter:
+def router(services: Services, authenticate: Authenticate) -> APIRouter:
     routes = APIRouter(prefix=_TOP, route_class=AzureRoute, include_in_schema=False)
     person = Annotated[Identity, Depends(authenticate)]
 
     @routes.get("/vmsizes")
     def vm_sizes(identity: person, subscription: str, location: str) -> dict[str, Any]:
-        known = [_size(one) for one in sizes.known(room.home).values()]
+        known = [_size(one) for one in sizes.known(services.home).values()]
         # SDK v1 reads the second.
         return {"value": known, "amlCompute": known}
 
     @routes.get("/usages")
     def usages(identity: person, subscription: str, location: str) -> dict[str, Any]:
-        cores, gpus = computes.in_use(room.db)
+        cores, gpus = computes.in_use(services.db)
         there = {
-            "cores": ("Cores that jobs hold", cores, room.devices.cores),
-            "gpus": ("GPUs that jobs hold", gpus, room.devices.most_together()),
+            "cores": ("Cores that jobs hold", cores, services.devices.cores),
+            "gpus": ("GPUs that jobs hold", gpus, services.devices.most_together()),
         }
         top = f"/subscriptions/{subscription}/providers/{PROVIDER}/locations/{location}/usages"
         return {

@@ -23,14 +23,14 @@ from torchyard.data.datastores import BLOB_STORE
 from torchyard.data.uris import DatastoreUri
 from torchyard.jobs import actions
 from torchyard.jobs.files import outputs
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.jobs.spec import job_spec
 from torchyard.models import actions as models
 
 _MOST = 200
 
 
-def service(room: Room) -> Callable[[Caller], APIRouter]:
+def service(services: Services) -> Callable[[Caller], APIRouter]:
     """What app.py mounts."""
 
     def routes(caller: Caller) -> APIRouter:
@@ -41,7 +41,7 @@ def service(room: Room) -> Callable[[Caller], APIRouter]:
         def data(call: the_call) -> JSONResponse:
             found = {}
             for asset_id in _wanted(call):
-                uri, type = _place(room, call, asset_id)
+                uri, type = _place(services, call, asset_id)
                 found[asset_id] = {"uri": assets.long_uri(call, uri), "type": type}
             return JSONResponse({"values": found})
 
@@ -49,7 +49,7 @@ def service(room: Room) -> Callable[[Caller], APIRouter]:
         def of_models(call: the_call) -> JSONResponse:
             found = {}
             for asset_id in _wanted(call):
-                uri, type = _place(room, call, asset_id)
+                uri, type = _place(services, call, asset_id)
                 found[asset_id] = {"path": assets.long_uri(call, uri), "type": type}
             return JSONResponse({"values": found})
 
@@ -65,7 +65,7 @@ def _wanted(call: Call) -> list[str]:
     return [str(value) for value in values]
 
 
-def _place(room: Room, call: Call, asset_id: str) -> tuple[str, str]:
+def _place(services: Services, call: Call, asset_id: str) -> tuple[str, str]:
     """(datastore URI, type) of a job's output, a data asset or a model.
 
     Raises:
@@ -75,7 +75,7 @@ def _place(room: Room, call: Call, asset_id: str) -> tuple[str, str]:
     workspace = call.workspace.name
     named = uris.job_output(asset_id)
     if named is not None:
-        job = actions.get(room, workspace, named.job)
+        job = actions.get(services, workspace, named.job)
         place = outputs.places(job).get(named.output)
         if place is None:
             raise NotFound(f"job `{named.job}` has no output `{named.output}`")
@@ -84,8 +84,8 @@ def _place(room: Room, call: Call, asset_id: str) -> tuple[str, str]:
     model = reader.reference(asset_id, "models")
     if model != asset_id:
         ref = refs.parse(model)
-        found = models.get(room.db, workspace, ref.name, ref.version or models.LATEST)
+        found = models.get(services.db, workspace, ref.name, ref.version or models.LATEST)
         return str(DatastoreUri(BLOB_STORE, f"{found.folder}/")), found.type
     ref = refs.parse(reader.reference(asset_id, "data"))
-    asset = data_assets.get(room.db, workspace, ref.name, ref.version or data_assets.LATEST)
+    asset = data_assets.get(services.db, workspace, ref.name, ref.version or data_assets.LATEST)
     return asset.uri, asset.type

@@ -27,7 +27,7 @@ from torchyard.data.types import Entry
 from torchyard.jobs import actions
 from torchyard.jobs.files import owners
 from torchyard.jobs.files.run_files import RunFiles
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.models import actions as models
 from torchyard.models import logged, registry
 from torchyard.workspaces.access import refuse_foreign
@@ -64,7 +64,7 @@ class Place:
 
 
 def find(
-    room: Room,
+    services: Services,
     workspace: str,
     origin: str,
     container: str,
@@ -82,22 +82,22 @@ def find(
         InvalidInput: the files there never change, or a name climbs.
     """
     if origin == RUNS:
-        return _of_run(room, workspace, container, writer)
+        return _of_run(services, workspace, container, writer)
     if origin == LOGGED:
-        model = logged.get(room.db, workspace, container)
+        model = logged.get(services.db, workspace, container)
         if model.run:
-            _of_run(room, workspace, RUN_MARK + model.run, writer)
+            _of_run(services, workspace, RUN_MARK + model.run, writer)
         return Place(origin, container, ARTIFACT_STORE, model.folder, _BELOW_LOGGED)
     if origin == REGISTERED:
-        return _of_version(room, workspace, container, path, writer)
+        return _of_version(services, workspace, container, path, writer)
     return Place(origin, container, ARTIFACT_STORE, safe_relative(f"{origin}/{container}"))
 
 
-def entries(room: Room, workspace: str, place: Place, prefix: str = "") -> Iterator[Entry]:
+def entries(services: Services, workspace: str, place: Place, prefix: str = "") -> Iterator[Entry]:
     """The files of a container, or those below one of its folders; paths begin at the container."""
-    files: RunFiles | FolderFiles = RunFiles(room, workspace)
+    files: RunFiles | FolderFiles = RunFiles(services, workspace)
     if place.datastore != ARTIFACT_STORE:
-        files = FolderFiles(room.datastores.root(workspace, place.datastore))
+        files = FolderFiles(services.datastores.root(workspace, place.datastore))
     above = prefix.strip("/")
     single = files.entry(place.stored(above)) if above else None
     if single is not None:
@@ -108,9 +108,9 @@ def entries(room: Room, workspace: str, place: Place, prefix: str = "") -> Itera
         yield Entry(f"{top}/{one.path}" if top else one.path, one.size_bytes, one.mark)
 
 
-def _of_run(room: Room, workspace: str, container: str, writer: Identity | None) -> Place:
+def _of_run(services: Services, workspace: str, container: str, writer: Identity | None) -> Place:
     name = container.removeprefix(RUN_MARK)
-    job = actions.get(room, workspace, name)
+    job = actions.get(services, workspace, name)
     if writer is not None and writer.own_only:
         refuse_foreign(writer, owners.of(job), f"run `{name}`")
     folder = f"{RUNS}/{RUN_MARK}{job.name}"
@@ -118,7 +118,7 @@ def _of_run(room: Room, workspace: str, container: str, writer: Identity | None)
 
 
 def _of_version(
-    room: Room, workspace: str, container: str, path: str, writer: Identity | None
+    services: Services, workspace: str, container: str, path: str, writer: Identity | None
 ) -> Place:
     name, (shown, _, below) = unquote(container), path.strip("/").partition("/")
     version = shown.removesuffix(":")
@@ -127,8 +127,8 @@ def _of_version(
     if writer is not None:
         raise InvalidInput(f"the files of model `{name}` never change", "register another version")
     if not version:
-        version = str(registry.whole(room.db, workspace, name).registered.last_version)
-    found = models.get(room.db, workspace, name, version)
+        version = str(registry.whole(services.db, workspace, name).registered.last_version)
+    found = models.get(services.db, workspace, name, version)
     if not found.folder:
         raise NotFound(
             f"the files of model `{name}:{found.version}` are not here: see `{found.source}`"

@@ -23,7 +23,7 @@ from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.data.datastores import ARTIFACT_STORE
 from torchyard.data.types import Entry
 from torchyard.jobs.files.run_files import RunFiles
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 _HISTORY = ("/history/experiments/{experiment}", "/history/experimentids/{experiment}")
 # SDK v1 asks for the links of a run's logs so, and its notebook widget opens them by urllib, which
@@ -48,12 +48,12 @@ class Link(Protocol):
     ) -> str: ...
 
 
-def service(room: Room, link: Link) -> Callable[[Caller], APIRouter]:
+def service(services: Services, link: Link) -> Callable[[Caller], APIRouter]:
     """What app.py mounts."""
 
     def routes(caller: Caller) -> APIRouter:
         made = APIRouter(route_class=AzureRoute)
-        asked = _Artifacts(room, link)
+        asked = _Artifacts(services, link)
         _of_runs(made, caller, asked)
         _of_containers(made, caller, asked)
         return made
@@ -64,8 +64,8 @@ def service(room: Room, link: Link) -> Callable[[Caller], APIRouter]:
 class _Artifacts:
     """The answers, whatever the request's spelling."""
 
-    def __init__(self, room: Room, link: Link) -> None:
-        self._room = room
+    def __init__(self, services: Services, link: Link) -> None:
+        self._services = services
         self._link = link
 
     def list(self, call: Call, origin: str, container: str, path: str = "") -> JSONResponse:
@@ -96,11 +96,11 @@ class _Artifacts:
 
     def content(self, call: Call, origin: str, container: str, path: str) -> StreamingResponse:
         place = self._there(call, origin, container, path)
-        root = self._room.datastores.root(call.workspace.name, place.datastore)
+        root = self._services.datastores.root(call.workspace.name, place.datastore)
         stored = place.stored(path)
         file = files.inside(root, stored)
         if place.datastore == ARTIFACT_STORE:
-            file = RunFiles(self._room, call.workspace.name).local(stored)
+            file = RunFiles(self._services, call.workspace.name).local(stored)
         opened = file.open("rb")
         size = {"content-length": str(file.stat().st_size)}
         return StreamingResponse(files.chunks(opened), 200, size, "application/octet-stream")
@@ -112,7 +112,7 @@ class _Artifacts:
         made, links = {}, {}
         for path in _paths(call):
             place = places.find(
-                self._room, call.workspace.name, origin, container, path, call.identity
+                self._services, call.workspace.name, origin, container, path, call.identity
             )
             made[path] = _artifact(place, path)
             links[path] = self._information(call, place, path, write=True, by_v1=by_v1)
@@ -120,14 +120,16 @@ class _Artifacts:
 
     def write_link(self, call: Call, origin: str, container: str, path: str) -> JSONResponse:
         """The same for one file."""
-        place = places.find(self._room, call.workspace.name, origin, container, path, call.identity)
+        place = places.find(
+            self._services, call.workspace.name, origin, container, path, call.identity
+        )
         return JSONResponse(self._information(call, place, path, write=True, by_v1=True))
 
     def _place(self, call: Call, origin: str, container: str, path: str) -> Place:
-        return places.find(self._room, call.workspace.name, origin, container, path)
+        return places.find(self._services, call.workspace.name, origin, container, path)
 
     def _entries(self, call: Call, place: Place, path: str) -> Iterable[Entry]:
-        return places.entries(self._room, call.workspace.name, place, path)
+        return places.entries(self._services, call.workspace.name, place, path)
 
     def _there(self, call: Call, origin: str, container: str, path: str) -> Place:
         """The place of a file that exists.

@@ -18,7 +18,7 @@ from torchyard.azureml.history import run_filters
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs.records.types import Experiment
 from torchyard.jobs.requests import runs
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 BY_EXPERIMENT = ("/experiments/{experiment}", "/experimentids/{experiment}")
 # Which of them a list shows: whether archived, and whether not.
@@ -26,27 +26,27 @@ _VIEWS = {"all": (True, False), "archivedonly": (True,)}
 _ACTIVE = (False,)
 
 
-def add(routes: APIRouter, caller: Caller, room: Room) -> None:
+def add(routes: APIRouter, caller: Caller, services: Services) -> None:
     """Put the routes of experiments beside those of runs."""
     the_call = Annotated[Call, Depends(caller)]
 
     def get(call: the_call, experiment: str) -> JSONResponse:
-        return JSONResponse(_json(call, find(room, call, experiment)))
+        return JSONResponse(_json(call, find(services, call, experiment)))
 
     def create(call: the_call, experiment: str) -> JSONResponse:
-        known = runs.experiment_named(room, call.workspace.name, experiment)
-        made = known or runs.create_experiment(room, call.workspace.name, experiment, {})
+        known = runs.experiment_named(services, call.workspace.name, experiment)
+        made = known or runs.create_experiment(services, call.workspace.name, experiment, {})
         return JSONResponse(_json(call, made))
 
     def change(call: the_call, experiment: str) -> JSONResponse:
-        there, asked = find(room, call, experiment), call.document
+        there, asked = find(services, call, experiment), call.document
         archive, tags = asked.get("archive"), asked.get("tags")
         if tags is not None and not isinstance(tags, Mapping):
             raise InvalidInput("`tags` is no JSON object", at=["tags"])
         if archive is not None and not isinstance(archive, bool):
             raise InvalidInput("`archive` is neither true nor false", at=["archive"])
         changed = runs.change_experiment(
-            room,
+            services,
             call.workspace.name,
             there.id,
             deleted=archive,
@@ -57,15 +57,15 @@ def add(routes: APIRouter, caller: Caller, room: Room) -> None:
         return JSONResponse(_json(call, changed))
 
     def drop_tags(call: the_call, experiment: str) -> JSONResponse:
-        there, named = find(room, call, experiment), call.document.get("tags")
+        there, named = find(services, call, experiment), call.document.get("tags")
         if not isinstance(named, list):
             raise InvalidInput("the request names no tags", "send a list of their names")
         gone = {str(key): None for key in named}
-        changed = runs.change_experiment(room, call.workspace.name, there.id, tags=gone)
+        changed = runs.change_experiment(services, call.workspace.name, there.id, tags=gone)
         return JSONResponse(_json(call, changed))
 
     def delete(call: the_call, experiment: str) -> JSONResponse:
-        there = find(room, call, experiment)
+        there = find(services, call, experiment)
         raise NotServed(
             f"experiment `{there.name}` can't be deleted, only archived", "`experiment.archive()`"
         )
@@ -76,7 +76,7 @@ def add(routes: APIRouter, caller: Caller, room: Room) -> None:
         view = str(call.query.get("viewType") or asked.get("viewType") or "").lower()
         shown = [
             _json(call, one)
-            for one in runs.experiments(room, call.workspace.name)
+            for one in runs.experiments(services, call.workspace.name)
             if one.deleted in _VIEWS.get(view, _ACTIVE)
         ]
         value = [one for one in shown if fits(one)]
@@ -92,7 +92,7 @@ def add(routes: APIRouter, caller: Caller, room: Room) -> None:
     routes.add_api_route("/experiments:query", every, methods=["POST"])
 
 
-def find(room: Room, call: Call, wanted: str) -> Experiment:
+def find(services: Services, call: Call, wanted: str) -> Experiment:
     """By its name, or by its id where the path has one.
 
     Raises:
@@ -100,8 +100,8 @@ def find(room: Room, call: Call, wanted: str) -> Experiment:
     """
     by_id = "/experimentids/" in call.path
     if by_id and wanted.isdecimal() and len(wanted) < 19:
-        return runs.experiment(room, call.workspace.name, int(wanted))
-    found = None if by_id else runs.experiment_named(room, call.workspace.name, wanted)
+        return runs.experiment(services, call.workspace.name, int(wanted))
+    found = None if by_id else runs.experiment_named(services, call.workspace.name, wanted)
     if found is None:
         raise NotFound(
             f"experiment `{wanted}` does not exist in workspace `{call.workspace.name}`",
@@ -110,10 +110,10 @@ def find(room: Room, call: Call, wanted: str) -> Experiment:
     return found
 
 
-def name_of(room: Room, call: Call, wanted: str) -> str:
+def name_of(services: Services, call: Call, wanted: str) -> str:
     """Empty when the path has none, as written where there is none of that name yet."""
     if "/experimentids/" in call.path and wanted:
-        return find(room, call, wanted).name
+        return find(services, call, wanted).name
     return wanted
 
 

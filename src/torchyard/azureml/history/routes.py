@@ -29,7 +29,7 @@ from torchyard.base.errors import InvalidInput, TorchyardError
 from torchyard.jobs import actions
 from torchyard.jobs.files import owners
 from torchyard.jobs.records.types import Job, Status
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.workspaces.access import refuse_foreign
 
 _RUNS = tuple(f"{top}/runs/{{name}}" for top in ("", *BY_EXPERIMENT))
@@ -42,7 +42,7 @@ _MOST_IN_BATCH = 200
 _PAGE = 100
 
 
-def service(room: Room, link: Link) -> Callable[[Caller], APIRouter]:
+def service(services: Services, link: Link) -> Callable[[Caller], APIRouter]:
     """What app.py mounts.
 
     Args:
@@ -52,31 +52,31 @@ def service(room: Room, link: Link) -> Callable[[Caller], APIRouter]:
     def routes(caller: Caller) -> APIRouter:
         made = APIRouter(prefix="/history", route_class=AzureRoute)
         followers = Followers()
-        _of_one_run(made, caller, room, link, followers)
-        experiment_routes.add(made, caller, room)
-        _of_many_runs(made, caller, room, followers)
+        _of_one_run(made, caller, services, link, followers)
+        experiment_routes.add(made, caller, services)
+        _of_many_runs(made, caller, services, followers)
         return made
 
     return routes
 
 
 def _of_one_run(
-    routes: APIRouter, caller: Caller, room: Room, link: Link, followers: Followers
+    routes: APIRouter, caller: Caller, services: Services, link: Link, followers: Followers
 ) -> None:
     the_call = Annotated[Call, Depends(caller)]
 
     def get(call: the_call, name: str) -> JSONResponse:
-        return JSONResponse(_told(followers, call, _job(room, call, name)))
+        return JSONResponse(_told(followers, call, _job(services, call, name)))
 
     def change(call: the_call, name: str, experiment: str = "") -> JSONResponse:
         changed = run_changes.put(
-            room, call, name, experiment_routes.name_of(room, call, experiment)
+            services, call, name, experiment_routes.name_of(services, call, experiment)
         )
         return JSONResponse(_told(followers, call, changed))
 
     def details(call: the_call, request: Request, name: str) -> JSONResponse:
-        job = _job(room, call, name)
-        told = runs.details(room, call, job, link)
+        job = _job(services, call, name)
+        told = runs.details(services, call, job, link)
         if not job.status.ended:
             return JSONResponse(told)
         agent, who = request.headers.get("user-agent", ""), _who(call, job)
@@ -86,7 +86,7 @@ def _of_one_run(
                 told["status"] = Status.FINALIZING.value
             else:
                 followers.ends(*who)
-        elif _V1 in agent and not knew and _just_ended(room, job):
+        elif _V1 in agent and not knew and _just_ended(services, job):
             told["status"] = Status.FINALIZING.value
         return JSONResponse(told)
 
@@ -95,7 +95,7 @@ def _of_one_run(
         # azure-ai-ml says no number, and from 1.35 on reads the first page alone.
         most = ask.most if asked_of(call, "top") else _MOST
         found = actions.list_in(
-            room,
+            services,
             call.workspace.name,
             parent=name,
             before=mark_of(ask.after),
@@ -111,21 +111,21 @@ def _of_one_run(
         return JSONResponse(answer)
 
     def cancel(call: the_call, name: str) -> JSONResponse:
-        return JSONResponse(runs.to_json(call, actions.cancel(room, call.workspace.name, name)))
+        return JSONResponse(runs.to_json(call, actions.cancel(services, call.workspace.name, name)))
 
-    def services(call: the_call, name: str) -> JSONResponse:
-        _job(room, call, name)
+    def service_list(call: the_call, name: str) -> JSONResponse:
+        _job(services, call, name)
         return JSONResponse({})
 
     def instances(call: the_call, name: str, node: str) -> JSONResponse:
-        _job(room, call, name)
+        _job(services, call, name)
         return JSONResponse({"instances": {}})
 
     def tags(call: the_call, name: str) -> JSONResponse:
-        return JSONResponse(runs.to_json(call, run_changes.change_tags(room, call, name)))
+        return JSONResponse(runs.to_json(call, run_changes.change_tags(services, call, name)))
 
     def event(call: the_call, name: str) -> JSONResponse:
-        run_changes.note_event(room, call, name)
+        run_changes.note_event(services, call, name)
         return JSONResponse({})
 
     for top in _RUNS:
@@ -134,18 +134,20 @@ def _of_one_run(
         routes.add_api_route(f"{top}/details", details, methods=["GET"])
         routes.add_api_route(f"{top}/children", children, methods=["GET"])
         routes.add_api_route(f"{top}/cancel", cancel, methods=["POST"])
-        routes.add_api_route(f"{top}/services", services, methods=["GET"])
+        routes.add_api_route(f"{top}/services", service_list, methods=["GET"])
         routes.add_api_route(f"{top}/serviceinstances/{{node}}", instances, methods=["GET"])
         routes.add_api_route(f"{top}/tags", tags, methods=["PATCH", "DELETE"])
         routes.add_api_route(f"{top}/events", event, methods=["POST"])
 
 
-def _of_many_runs(routes: APIRouter, caller: Caller, room: Room, followers: Followers) -> None:
+def _of_many_runs(
+    routes: APIRouter, caller: Caller, services: Services, followers: Followers
+) -> None:
     the_call = Annotated[Call, Depends(caller)]
 
     @routes.post("/rundata")
     def data(call: the_call, request: Request) -> JSONResponse:
-        job = _job(room, call, _run_id(call.document))
+        job = _job(services, call, _run_id(call.document))
         return JSONResponse(_run_data(call, job, request.headers.get("user-agent", "")))
 
     @routes.post("/batchrundata")
@@ -157,7 +159,7 @@ def _of_many_runs(routes: APIRouter, caller: Caller, room: Room, followers: Foll
         values, errors = {}, {}
         for name in map(str, asked):
             try:
-                values[name] = _run_data(call, _job(room, call, name), agent)
+                values[name] = _run_data(call, _job(services, call, name), agent)
             except TorchyardError as error:
                 errors[name] = {"error": runs.refused(error)}
         return JSONResponse({"runData": values, "errors": errors})
@@ -169,9 +171,9 @@ def _of_many_runs(routes: APIRouter, caller: Caller, room: Room, followers: Foll
             raise InvalidInput(f"`runs` is no list of up to {_MOST_IN_BATCH} runs", at=["runs"])
         made: dict[str, Any] = {}
         named = [(_run_id(one if isinstance(one, Mapping) else {}), one) for one in asked]
-        _refuse_foreign(room, call, [name for name, _ in named])
+        _refuse_foreign(services, call, [name for name, _ in named])
         for name, one in named:
-            made[name] = run_changes.put(room, replace(call, body=one), name, experiment)
+            made[name] = run_changes.put(services, replace(call, body=one), name, experiment)
         return JSONResponse(
             {"runs": {name: runs.to_json(call, job) for name, job in made.items()}, "errors": {}}
         )
@@ -183,14 +185,14 @@ def _of_many_runs(routes: APIRouter, caller: Caller, room: Room, followers: Foll
             raise InvalidInput(f"`events` is no list of up to {_MOST_IN_BATCH}", at=["events"])
         told = [part(one if isinstance(one, Mapping) else {}, "data") for one in asked]
         names = [_run_id({"runId": one.get("RunId")}) for one in told]
-        _refuse_foreign(room, call, names)
+        _refuse_foreign(services, call, names)
         for name, one in zip(names, asked, strict=True):
-            run_changes.note_event(room, replace(call, body=one), name)
+            run_changes.note_event(services, replace(call, body=one), name)
         return JSONResponse({"errors": []})
 
     def query(call: the_call, experiment: str = "") -> JSONResponse:
-        wanted = experiment_routes.name_of(room, call, experiment)
-        return JSONResponse(_queried(room, call, wanted, followers))
+        wanted = experiment_routes.name_of(services, call, experiment)
+        return JSONResponse(_queried(services, call, wanted, followers))
 
     for top in ("", *BY_EXPERIMENT):
         routes.add_api_route(f"{top}/runs:query", query, methods=["POST"])
@@ -198,7 +200,9 @@ def _of_many_runs(routes: APIRouter, caller: Caller, room: Room, followers: Foll
         routes.add_api_route(f"{top}/runs", query, methods=["GET"])
 
 
-def _queried(room: Room, call: Call, experiment: str, followers: Followers) -> dict[str, Any]:
+def _queried(
+    services: Services, call: Call, experiment: str, followers: Followers
+) -> dict[str, Any]:
     asked = call.body if isinstance(call.body, Mapping) else {}
     fits = run_filters.read(str(asked.get("filter") or call.query.get("$filter") or ""))
     top = asked.get("top") or ask_of(call).most
@@ -209,7 +213,7 @@ def _queried(room: Room, call: Call, experiment: str, followers: Followers) -> d
     before = mark_of(token)
     while len(found) < top:
         page = actions.list_in(
-            room, call.workspace.name, experiment_name=experiment, before=before, limit=_PAGE
+            services, call.workspace.name, experiment_name=experiment, before=before, limit=_PAGE
         )
         found += [job for job in page if fits(runs.to_json(call, job))]
         if len(page) < _PAGE:
@@ -247,12 +251,12 @@ def _who(call: Call, job: Job) -> tuple[str, str, str]:
     return call.workspace.name, job.name, call.identity.user
 
 
-def _just_ended(room: Room, job: Job) -> bool:
+def _just_ended(services: Services, job: Job) -> bool:
     """By itself: who has canceled a run waits for nothing more."""
     ended_at = job.ended_at
     if ended_at is None or job.status is Status.CANCELED:
         return False
-    return (room.clock.now() - ended_at).total_seconds() < _JUST_S
+    return (services.clock.now() - ended_at).total_seconds() < _JUST_S
 
 
 def _run_id(document: Mapping[str, Any]) -> str:
@@ -262,14 +266,14 @@ def _run_id(document: Mapping[str, Any]) -> str:
     return found
 
 
-def _refuse_foreign(room: Room, call: Call, names: Sequence[str]) -> None:
+def _refuse_foreign(services: Services, call: Call, names: Sequence[str]) -> None:
     """What access.py does where the path names the run.
 
     Raises:
         Forbidden: one of them is another's, and who asks reaches their own alone.
     """
     for name in names:
-        owner = owners.of_name(room, call.workspace.name, name)
+        owner = owners.of_name(services, call.workspace.name, name)
         refuse_foreign(call.identity, owner, f"run `{name}`")
 
 
@@ -279,8 +283,8 @@ def _link_behind(call: Call, name: str, last: int) -> str:
     return f"{call.base}/history/v1.0{call.workspace_id}/runs/{quote(name)}/children?{query}"
 
 
-def _job(room: Room, call: Call, name: str) -> Job:
-    return actions.get(room, call.workspace.name, name)
+def _job(services: Services, call: Call, name: str) -> Job:
+    return actions.get(services, call.workspace.name, name)
 
 
 def _page(call: Call, value: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

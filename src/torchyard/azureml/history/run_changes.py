@@ -17,7 +17,7 @@ from torchyard.base.errors import InvalidInput
 from torchyard.jobs import actions
 from torchyard.jobs.records.types import Job, JobError, Status
 from torchyard.jobs.requests import local_runs, runs
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.jobs.spec import values
 
 _LONGEST_MESSAGE = 10_000
@@ -35,7 +35,7 @@ _EVENTS = {
 }
 
 
-def put(room: Room, call: Call, name: str, experiment: str) -> Job:
+def put(services: Services, call: Call, name: str, experiment: str) -> Job:
     """Change a run as the call's body says; make it first where there is none of that name.
 
     Raises:
@@ -43,11 +43,11 @@ def put(room: Room, call: Call, name: str, experiment: str) -> Job:
         InvalidInput: a value of the wrong form.
     """
     asked, workspace = call.document, call.workspace.name
-    job = actions.named(room, workspace, name)
+    job = actions.named(services, workspace, name)
     if job is None:
         if not experiment:
-            return actions.get(room, workspace, name)  # says that there is none
-        job = _made(room, call, name, experiment)
+            return actions.get(services, workspace, name)  # says that there is none
+        job = _made(services, call, name, experiment)
     changes: dict[str, Any] = {}
     shown = asked.get("displayName") or (asked.get("name") if job.type == runs.RUN else None)
     if shown and shown != job.display_name:
@@ -58,23 +58,23 @@ def put(room: Room, call: Call, name: str, experiment: str) -> Job:
     if any(job.tags.get(key) != value for key, value in tags.items()):
         changes["tags"] = tags
     if changes:
-        actions.update(room, workspace, name, changes)
+        actions.update(services, workspace, name, changes)
     properties = _texts(asked, "properties")
     if properties:
-        actions.add_properties(room, workspace, name, properties)
+        actions.add_properties(services, workspace, name, properties)
     hidden = asked.get("hidden")
     if isinstance(hidden, bool) and hidden != job.archived:
-        actions.archive(room, workspace, name, hidden)
+        actions.archive(services, workspace, name, hidden)
     if _is_clients(job) and asked.get("status"):
         status = actions.status_named(str(asked["status"]))
         if status is not job.status:
             runs.change_run(
-                room, workspace, name, status=status, ended_at=_time(asked.get("endTimeUtc"))
+                services, workspace, name, status=status, ended_at=_time(asked.get("endTimeUtc"))
             )
-    return actions.get(room, workspace, name)
+    return actions.get(services, workspace, name)
 
 
-def change_tags(room: Room, call: Call, name: str) -> Job:
+def change_tags(services: Services, call: Call, name: str) -> Job:
     """Take tags away and give others: a DELETE's body names them, a PATCH's says both."""
     body = call.body
     gone = body if isinstance(body, list) else None
@@ -85,20 +85,20 @@ def change_tags(room: Room, call: Call, name: str) -> Job:
     changes: dict[str, str | None] = {str(key): None for key in gone}
     if isinstance(body, Mapping):
         changes.update(_texts(body, "tags"))
-    return actions.update(room, call.workspace.name, name, {"tags": changes})
+    return actions.update(services, call.workspace.name, name, {"tags": changes})
 
 
-def note_event(room: Room, call: Call, name: str) -> None:
+def note_event(services: Services, call: Call, name: str) -> None:
     """A client's word that its own run began or ended; a job can only be told to end."""
     word = str(call.document.get("name") or "").rpartition(".")[2].lower()
     status = _EVENTS.get(word)
-    job = actions.get(room, call.workspace.name, name)
+    job = actions.get(services, call.workspace.name, name)
     if _is_clients(job) and (error := _error(call.document.get("data"))) is not None:
-        runs.change_run(room, call.workspace.name, name, status=Status.FAILED, error=error)
+        runs.change_run(services, call.workspace.name, name, status=Status.FAILED, error=error)
     elif status is not None and _is_clients(job) and status is not job.status:
-        runs.change_run(room, call.workspace.name, name, status=status)
+        runs.change_run(services, call.workspace.name, name, status=status)
     elif status is Status.CANCELED and not job.status.ended:
-        actions.cancel(room, call.workspace.name, name)
+        actions.cancel(services, call.workspace.name, name)
 
 
 def _is_clients(job: Job) -> bool:
@@ -106,9 +106,9 @@ def _is_clients(job: Job) -> bool:
     return job.type == runs.RUN and not local_runs.is_local(job)
 
 
-def _made(room: Room, call: Call, name: str, experiment: str) -> Job:
-    with room.db.write() as connection:
-        place = actions.ensure_experiment(connection, room, call.workspace.name, experiment)
+def _made(services: Services, call: Call, name: str, experiment: str) -> Job:
+    with services.db.write() as connection:
+        place = actions.ensure_experiment(connection, services, call.workspace.name, experiment)
     asked, subject = call.document, call.identity.subject
     if not values.NAME.match(name):
         raise InvalidInput(
@@ -117,12 +117,12 @@ def _made(room: Room, call: Call, name: str, experiment: str) -> Job:
             at=["runId"],
         )
     return runs.create_run(
-        room,
+        services,
         call.workspace.name,
         experiment_id=place.id,
         owner=call.identity.user,
         display_name=str(asked.get("displayName") or asked.get("name") or ""),
-        started_at=_time(asked.get("startTimeUtc")) or room.clock.now(),
+        started_at=_time(asked.get("startTimeUtc")) or services.clock.now(),
         parent=str(asked.get("parentRunId") or "") or subject.partition("/")[2],
         tags={},
         name=name,

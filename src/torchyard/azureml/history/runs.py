@@ -25,7 +25,7 @@ from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts
 from torchyard.jobs.records.types import Job, JobError
 from torchyard.jobs.requests import local_runs
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.jobs.spec import job_spec, secrets
 
 Link = Callable[[Call, str, str], str]
@@ -113,11 +113,11 @@ def to_json(call: Call, job: Job) -> dict[str, Any]:
     return _masked(job, body)
 
 
-def details(room: Room, call: Call, job: Job, link: Link) -> dict[str, Any]:
+def details(services: Services, call: Call, job: Job, link: Link) -> dict[str, Any]:
     """What `stream` asks for again and again: status, logs by their links, error, warnings."""
     notices = [
         {"source": _SERVICE, "message": event.body["message"]}
-        for event in actions.events(room, job)
+        for event in actions.events(services, job)
         if event.kind == "notice"
     ]
     body = {
@@ -136,7 +136,7 @@ def details(room: Room, call: Call, job: Job, link: Link) -> dict[str, Any]:
         "parameters": {},
         "inputDatasets": [],
         "outputDatasets": [],
-        "runDefinition": run_definitions.of(room.environments, job),
+        "runDefinition": run_definitions.of(services.environments, job),
         "rootRunId": job.parent or job.name,
         "runNumber": job.id,
         "inputs": {},
@@ -145,7 +145,7 @@ def details(room: Room, call: Call, job: Job, link: Link) -> dict[str, Any]:
     folder = artifacts_of(job.name)
     logs = {
         path: link(call, ARTIFACT_STORE, f"{folder}/{path}")
-        for path, _ in artifacts.logs_of(room, job)
+        for path, _ in artifacts.logs_of(services, job)
     }
     return {**_masked(job, body), "logFiles": logs}
 

@@ -26,7 +26,7 @@ from torchyard.data import assets, saved_datasets, uris
 from torchyard.data.assets import Request
 from torchyard.data.saved_datasets import SavedDataset
 from torchyard.data.types import DataAsset
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.workspaces import actions as workspaces
 
 _SAVED = "azureml.v1.dataset"
@@ -38,7 +38,7 @@ _UNREGISTERED = "unregistered-"
 class Datasets:
     """What SDK v1 calls datasets."""
 
-    room: Room
+    services: Services
 
     def of_configuration(self, workspace: str, asked: Mapping[str, Any]) -> tuple[str, str]:
         """(path, type) of the data that a run configuration names by a dataset."""
@@ -49,7 +49,7 @@ class Datasets:
             return self._looked_at(workspace, self._ours(path), type)
         if not name:
             raise InvalidInput("an input of the run names no dataset")
-        asset = assets.get(self.room.db, workspace, name, version)
+        asset = assets.get(self.services.db, workspace, name, version)
         return f"azureml:{asset.name}:{asset.version}", asset.type
 
     def of_reference(self, workspace: str, asked: Mapping[str, Any]) -> tuple[str, str]:
@@ -61,7 +61,7 @@ class Datasets:
     def _looked_at(self, workspace: str, path: str, type: str) -> tuple[str, str]:
         """A path that may be a file's, with the type that it has."""
         if type == "uri_folder" and path.startswith("azureml://datastores/"):
-            place = data.locate(self.room.db, self.room.datastores, workspace, path)
+            place = data.locate(self.services.db, self.services.datastores, workspace, path)
             if place.path and place.files.entry(place.path) is not None:
                 return path, "uri_file"
         return path, type
@@ -76,13 +76,13 @@ class Datasets:
         # Lists come here for each of their data.
         with suppress(NotFound):
             return self.saved(workspace, id)
-        made = SavedDataset(workspace, id, kind, dataflow, self.room.clock.now(), dict(said))
-        with self.room.db.write() as connection:
+        made = SavedDataset(workspace, id, kind, dataflow, self.services.clock.now(), dict(said))
+        with self.services.db.write() as connection:
             saved_datasets.save(connection, made)
             return saved_datasets.get(connection, workspace, id)
 
     def saved(self, workspace: str, id: str) -> SavedDataset:
-        with self.room.db.read() as connection:
+        with self.services.db.read() as connection:
             return saved_datasets.get(connection, workspace, id)
 
     def definition_of(self, asset: DataAsset) -> SavedDataset:
@@ -105,7 +105,7 @@ class Datasets:
         saved = self.save(workspace, kind, dataflow, part(latest, "properties"))
         query = {key.lower(): value.lower() for key, value in call.query.items()}
         name = str(body.get("name") or "")
-        known = assets.list_in(self.room.db, workspace, name) if name else []
+        known = assets.list_in(self.services.db, workspace, name) if name else []
         if known and query.get("updatedefinitionifexists") != "true":
             same = [one for one in known if one.properties.get(_SAVED) == saved.id]
             if same and query.get("ifexistsok") == "true":
@@ -122,7 +122,7 @@ class Datasets:
         )
         assets.read_document({"name": name, "path": path, "type": type})
         return assets.register(
-            self.room.db, self.room.clock, workspace, asked, path, call.identity.user
+            self.services.db, self.services.clock, workspace, asked, path, call.identity.user
         )
 
     def to_json(self, asset: DataAsset) -> dict[str, Any]:
@@ -164,14 +164,14 @@ class Datasets:
         workspace, body = call.workspace.name, call.document
         names = {
             saved_datasets.id_of(workspace, "name", one.name): one.name
-            for one in assets.list_in(self.room.db, workspace)
+            for one in assets.list_in(self.services.db, workspace)
         }
         if id.lower() not in names:
             raise NotFound(f"dataset `{id[:60]}` is not registered in workspace `{workspace}`")
         said, version = fields.texts(body, "tags"), str(part(body, "latest").get("versionId") or "")
-        there = assets.get(self.room.db, workspace, names[id.lower()], version or assets.LATEST)
+        there = assets.get(self.services.db, workspace, names[id.lower()], version or assets.LATEST)
         return assets.describe(
-            self.room.db,
+            self.services.db,
             workspace,
             there.name,
             there.version,
@@ -185,7 +185,7 @@ class Datasets:
         mark = "azureml://datastores/"
         if not path.startswith(mark):
             return path
-        there = workspaces.get(self.room.db, workspace)
+        there = workspaces.get(self.services.db, workspace)
         return (
             f"azureml://subscriptions/{there.subscription_id}/resourcegroups/"
             f"{there.resource_group}/workspaces/{there.name}/datastores/{path.removeprefix(mark)}"
@@ -204,7 +204,7 @@ def routes(datasets: Datasets, caller: Caller) -> APIRouter:
     """`/dataset/v1.0`, and what the client reads of a definition at `/data/v1.0`."""
     found = APIRouter(route_class=AzureRoute)
     the_call = Annotated[Call, Depends(caller)]
-    db = datasets.room.db
+    db = datasets.services.db
 
     @found.post("/dataset/saveddatasets")
     def save(call: the_call) -> JSONResponse:

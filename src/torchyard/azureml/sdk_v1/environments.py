@@ -36,11 +36,11 @@ _BESIDE, _KEPT = ("environmentVariables", "inferencingStackVersion"), "torchyard
 _IMAGE = "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04"
 
 
-def routes(room: Environments, clock: Clock, caller: Caller) -> APIRouter:
+def routes(services: Environments, clock: Clock, caller: Caller) -> APIRouter:
     """`/environment/v1.0`, the requests of azureml.core.Environment."""
     found = APIRouter(prefix="/environment/environments", route_class=AzureRoute)
     the_call = Annotated[Call, Depends(caller)]
-    told = partial(shown, room)
+    told = partial(shown, services)
 
     # The client asks for the list with a slash at its end.
     @found.get("")
@@ -48,7 +48,7 @@ def routes(room: Environments, clock: Clock, caller: Caller) -> APIRouter:
     def list_all(call: the_call) -> JSONResponse:
         workspace = call.workspace.name
         value = [told(workspace, one.name) for one in curated_environments.every()]
-        value += [told(workspace, one.name) for one in assets.list_in(room.db, workspace)]
+        value += [told(workspace, one.name) for one in assets.list_in(services.db, workspace)]
         return JSONResponse({"value": value, "continuationToken": None})
 
     @found.get("/{name}")
@@ -69,12 +69,12 @@ def routes(room: Environments, clock: Clock, caller: Caller) -> APIRouter:
     @found.put("/{name}/versions/{version}")
     def register(call: the_call, name: str, version: str = "") -> JSONResponse:
         try:
-            made = registered(room, clock, call, {**call.document, "name": name}, version)
+            made = registered(services, clock, call, {**call.document, "name": name}, version)
         except TorchyardError as error:
             body = _keys_lowered(call.document)
             # `build` registers what it was given, whatever that is.
             if error.at[:1] != ("name",) or not _is_published_as_is(
-                room, call.workspace.name, name, body
+                services, call.workspace.name, name, body
             ):
                 raise
             return JSONResponse(told(call.workspace.name, name))
@@ -93,11 +93,11 @@ def routes(room: Environments, clock: Clock, caller: Caller) -> APIRouter:
 
 
 def registered(
-    room: Environments, clock: Clock, call: Call, asked: Mapping[str, Any], version: str = ""
+    services: Environments, clock: Clock, call: Call, asked: Mapping[str, Any], version: str = ""
 ) -> EnvironmentAsset:
     """The version that holds what was asked; a new one, unless the newest holds it already."""
     document = {
-        **definition_of(room, asked),
+        **definition_of(services, asked),
         "name": asked.get("name"),
         "properties": _kept(asked),
     }
@@ -106,22 +106,22 @@ def registered(
     if version:
         request = assets.read_document({**document, "version": version})
     else:
-        known = assets.list_in(room.db, workspace, request.name)
+        known = assets.list_in(services.db, workspace, request.name)
         wanted = request.definition, request.properties
         same = [one for one in known if (one.definition, one.properties) == wanted]
         if same:
             return same[0]
     return assets.register(
-        room.db,
+        services.db,
         clock,
         workspace,
         request,
         call.identity.user,
-        lambda definition: room.resolve(definition, workspace),
+        lambda definition: services.resolve(definition, workspace),
     )
 
 
-def for_job(room: Environments, clock: Clock, call: Call, asked: Mapping[str, Any]) -> Any:
+def for_job(services: Environments, clock: Clock, call: Call, asked: Mapping[str, Any]) -> Any:
     """What to write as a job's environment: a reference where it has a name, else all of it.
 
     An environment that was got by a curated or published name is meant by that name. One with a
@@ -129,19 +129,19 @@ def for_job(room: Environments, clock: Clock, call: Call, asked: Mapping[str, An
     """
     body = _keys_lowered(asked)
     name = str(body.get("name") or "")
-    if _is_published_as_is(room, call.workspace.name, name, body) is not False:
+    if _is_published_as_is(services, call.workspace.name, name, body) is not False:
         # Azure's version numbers are not ours; ours come back as they were given.
         return f"azureml:{name}"
     try:
-        made = registered(room, clock, call, body)
+        made = registered(services, clock, call, body)
     except TorchyardError as error:
         if error.at[:1] != ("name",):
             raise
-        return definition_of(room, body)
+        return definition_of(services, body)
     return f"azureml:{made.name}:{made.version}"
 
 
-def definition_of(room: Environments, asked: Mapping[str, Any]) -> dict[str, Any]:
+def definition_of(services: Environments, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Our definition of what the JSON of an Environment holds.
 
     Raises:
@@ -150,7 +150,7 @@ def definition_of(room: Environments, asked: Mapping[str, Any]) -> dict[str, Any
     """
     body = _keys_lowered(asked)
     docker, python = _part(body, "docker"), _part(body, "python")
-    found = _base(room, docker)
+    found = _base(services, docker)
     conda = python.get("condaDependencies")
     if python.get("userManagedDependencies") or not isinstance(conda, Mapping):
         return found
@@ -164,7 +164,7 @@ def _kept(asked: Mapping[str, Any]) -> dict[str, str]:
     return {_KEPT: json.dumps(found, sort_keys=True)} if found else {}
 
 
-def _base(room: Environments, docker: Mapping[str, Any]) -> dict[str, Any]:
+def _base(services: Environments, docker: Mapping[str, Any]) -> dict[str, Any]:
     """What packages are put into: an image, or what a Dockerfile makes."""
     image, text = str(docker.get("baseImage") or ""), str(docker.get("baseDockerfile") or "")
     context = _part(docker, "buildContext")
@@ -175,7 +175,7 @@ def _base(room: Environments, docker: Mapping[str, Any]) -> dict[str, Any]:
             "set the others to None",
         )
     if text:
-        return {"build": {"path": room.images.context_of(text)}}
+        return {"build": {"path": services.images.context_of(text)}}
     if context:
         path = str(context.get("location") or "")
         if not path.startswith(SNAPSHOT_PREFIX):
@@ -202,16 +202,16 @@ def _with_registry(image: str, registry: Mapping[str, Any]) -> str:
 
 
 def shown(
-    room: Environments, workspace: str, name: str, version: str = versions.LATEST
+    services: Environments, workspace: str, name: str, version: str = versions.LATEST
 ) -> dict[str, Any]:
     """An environment as the client's class reads it."""
     own = catalogue.bare(name)
-    if curated_environments.named(own) is None and not _is_published(room, workspace, name):
-        asset = assets.get(room.db, workspace, name, version)
-        found = to_json(room, asset.name, asset.version, asset.definition)
+    if curated_environments.named(own) is None and not _is_published(services, workspace, name):
+        asset = assets.get(services.db, workspace, name, version)
+        found = to_json(services, asset.name, asset.version, asset.definition)
         return {**found, **json.loads(asset.properties.get(_KEPT, "{}"))}
     reference = name if version == versions.LATEST else f"{name}:{version}"
-    seen = showing.resolved(room, workspace, reference)
+    seen = showing.resolved(services, workspace, reference)
     pinned = [one for one in seen.get("packages", seen["requirements"])]
     python = f"python={seen['python']}" if seen["python"] else "python"
     conda = {
@@ -220,40 +220,40 @@ def shown(
         "dependencies": [python, "pip", {"pip": pinned or list(seen["requirements"])}],
     }
     version = seen["ref"].rpartition(":")[2] if version == versions.LATEST else version
-    return to_json(room, name, version, {"image": _IMAGE, "conda_file": conda})
+    return to_json(services, name, version, {"image": _IMAGE, "conda_file": conda})
 
 
-def _is_published(room: Environments, workspace: str, name: str) -> bool:
+def _is_published(services: Environments, workspace: str, name: str) -> bool:
     """Whether a name is a curated or published environment's, not one of the workspace's own."""
-    if not name or assets.owned(room.db, workspace)(name):
+    if not name or assets.owned(services.db, workspace)(name):
         return False
     try:
-        room.resolve(f"azureml:{name}", workspace)
+        services.resolve(f"azureml:{name}", workspace)
     except TorchyardError:
         return name.lower().startswith("azureml")
     return True
 
 
 def _is_published_as_is(
-    room: Environments, workspace: str, name: str, asked: Mapping[str, Any]
+    services: Environments, workspace: str, name: str, asked: Mapping[str, Any]
 ) -> bool | None:
     """Whether it is what a curated or published name stands for; None where that can't be had.
 
     Somebody's own environment may have such a name (`pytorch-1.6-gpu`), and one that was got by it
     may have been changed since.
     """
-    if not _is_published(room, workspace, name):
+    if not _is_published(services, workspace, name):
         return False
     try:
-        known = shown(room, workspace, name)
+        known = shown(services, workspace, name)
     except TorchyardError:
         # Whoever creates a job of it, or registers it, says why.
         return None
-    return definition_of(room, asked) == definition_of(room, known)
+    return definition_of(services, asked) == definition_of(services, known)
 
 
 def to_json(
-    room: Environments, name: str, version: str, definition: Mapping[str, Any]
+    services: Environments, name: str, version: str, definition: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The keys of azureml.core.Environment, in its own serialization."""
     conda = definition.get("conda_file")
@@ -269,7 +269,7 @@ def to_json(
     found = azureml_environment.document(name, version, image, conda is None)
     found["python"]["condaDependencies"] = conda
     if build:
-        text = room.images.text_alone(build["path"])
+        text = services.images.text_alone(build["path"])
         file = build.get("dockerfile_path") or "Dockerfile"
         context = {"locationType": None, "location": build["path"], "dockerfilePath": file}
         found["docker"] |= {"baseDockerfile": text} if text else {"buildContext": context}

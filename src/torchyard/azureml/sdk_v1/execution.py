@@ -22,17 +22,19 @@ from torchyard.base.errors import InvalidInput
 from torchyard.compute.types import LOCAL
 from torchyard.jobs import actions
 from torchyard.jobs.requests import submission
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 
-def routes(room: Room, snapshots: Snapshots, datasets: Datasets, caller: Caller) -> APIRouter:
+def routes(
+    services: Services, snapshots: Snapshots, datasets: Datasets, caller: Caller
+) -> APIRouter:
     """`/execution/v1.0`, the requests of Experiment.submit."""
     found = APIRouter(prefix="/execution/experiments/{experiment}", route_class=AzureRoute)
     the_call = Annotated[Call, Depends(caller)]
 
     @found.post("/snapshotrun")
     def start(call: the_call, experiment: str) -> JSONResponse:
-        job = submit(room, snapshots, datasets, call, experiment)
+        job = submit(services, snapshots, datasets, call, experiment)
         return JSONResponse({"runId": job})
 
     @found.post("/snapshotprepare")
@@ -51,14 +53,14 @@ def routes(room: Room, snapshots: Snapshots, datasets: Datasets, caller: Caller)
     # `name`, for access.py sees by it whose the job is.
     @found.post("/runs/{name}/cancel")
     def cancel(call: the_call, experiment: str, name: str) -> JSONResponse:
-        actions.cancel(room, call.workspace.name, name)
+        actions.cancel(services, call.workspace.name, name)
         return JSONResponse({})
 
     return found
 
 
 def submit(
-    room: Room, snapshots: Snapshots, datasets: Datasets, call: Call, experiment: str
+    services: Services, snapshots: Snapshots, datasets: Datasets, call: Call, experiment: str
 ) -> str:
     """The id of the run that a submitted configuration became."""
     configuration = call.document.get("Configuration")
@@ -69,7 +71,7 @@ def submit(
     workspace = call.workspace.name
     asked = configuration.get("environment")
     environment = environments.for_job(
-        room.environments, room.clock, call, asked if isinstance(asked, Mapping) else {}
+        services.environments, services.clock, call, asked if isinstance(asked, Mapping) else {}
     )
     document: dict[str, Any] = run_configs.job_document(
         configuration,
@@ -77,7 +79,7 @@ def submit(
         partial(datasets.of_configuration, workspace),
         partial(datasets.of_reference, workspace),
     )
-    if computes.is_local(Computes(room), call, document["compute"]):
+    if computes.is_local(Computes(services), call, document["compute"]):
         document["compute"] = LOCAL
     document["name"] = call.query.get("runId") or None
     document["experiment_name"] = experiment
@@ -88,7 +90,7 @@ def submit(
     if call.document.get("ParentRunId"):
         document["parent_job_name"] = call.document["ParentRunId"]
     document = {key: value for key, value in document.items() if value is not None}
-    job, _ = submission.create(room, workspace, document, call.identity)
+    job, _ = submission.create(services, workspace, document, call.identity)
     return job.name
 
 

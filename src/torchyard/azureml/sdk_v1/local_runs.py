@@ -45,7 +45,7 @@ from torchyard.jobs.attempts import planner
 from torchyard.jobs.files import log_quota
 from torchyard.jobs.records.types import ENDED, Job, JobError, Status
 from torchyard.jobs.requests import local_runs
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.jobs.spec import values
 
 _DEFINITION = "definition.json"
@@ -56,7 +56,7 @@ _LOGS = ("user_logs/", "azureml-logs/", "logs/")
 
 
 def routes(
-    room: Room, datasets: Datasets, links: Links, builds: Builds, caller: Caller
+    services: Services, datasets: Datasets, links: Links, builds: Builds, caller: Caller
 ) -> APIRouter:
     """What Experiment.submit asks for the target `local`, and what comes of it."""
     found = APIRouter(prefix="/execution/experiments/{experiment}", route_class=AzureRoute)
@@ -66,14 +66,14 @@ def routes(
     @found.post("/localrun")
     async def submit(call: the_call, experiment: str, request: Request) -> Response:
         definition = _definition(request.headers.get("content-type", ""), await request.body())
-        job = submitted(room, datasets, call, experiment, definition, _is_here(request))
+        job = submitted(services, datasets, call, experiment, definition, _is_here(request))
         task = {
             "server": call.base,
             "path": f"/execution/v1.0{call.workspace_id}/experiments/{experiment}/runs/{job.name}"
             "/local",
             **local_runs.asked(job),
         }
-        return Response(local_archive.content(room.home, task), media_type="application/zip")
+        return Response(local_archive.content(services.home, task), media_type="application/zip")
 
     @found.post("/localprepare")
     def prepare(call: the_call, experiment: str) -> JSONResponse:
@@ -84,9 +84,9 @@ def routes(
 
     @found.post(below)
     def begin(call: the_call, name: str) -> JSONResponse:
-        job = _run(room, call, name)
-        token = local_runs.begin(room, job, str(call.document.get("machine") or ""))
-        return JSONResponse({"variables": _variables(room, call, job, token)})
+        job = _run(services, call, name)
+        token = local_runs.begin(services, job, str(call.document.get("machine") or ""))
+        return JSONResponse({"variables": _variables(services, call, job, token)})
 
     @found.post(f"{below}/report")
     def report(call: the_call, name: str) -> JSONResponse:
@@ -96,8 +96,8 @@ def routes(
             raise InvalidInput(f"a local run is never {status.value}", at=["status"])
         code = told.get("exit_code")
         job = local_runs.report(
-            room,
-            _run(room, call, name),
+            services,
+            _run(services, call, name),
             status,
             code if isinstance(code, int) else None,
             _error(told.get("error")) if status is Status.FAILED else None,
@@ -106,11 +106,11 @@ def routes(
 
     @found.put(f"{below}/logs")
     def append(call: the_call, name: str) -> JSONResponse:
-        return _append(room, _run(room, call, name), call.document)
+        return _append(services, _run(services, call, name), call.document)
 
     @found.post(f"{below}/places")
     def places(call: the_call, name: str) -> JSONResponse:
-        folder = artifacts_of(_run(room, call, name).name)
+        folder = artifacts_of(_run(services, call, name).name)
         asked = call.document.get("paths")
         if not isinstance(asked, list) or len(asked) > _MOST_PLACES:
             raise InvalidInput(f"`paths` is no list of up to {_MOST_PLACES}", at=["paths"])
@@ -120,21 +120,23 @@ def routes(
 
     @found.get(f"{below}/inputs")
     def inputs(call: the_call, name: str) -> JSONResponse:
-        asked = local_runs.asked(_run(room, call, name))["inputs"]
+        asked = local_runs.asked(_run(services, call, name))["inputs"]
         return JSONResponse(
-            {"inputs": {key: _input(room, links, call, one) for key, one in asked.items()}}
+            {"inputs": {key: _input(services, links, call, one) for key, one in asked.items()}}
         )
 
     @found.post(f"{below}/environment")
     def environment(call: the_call, name: str) -> JSONResponse:
-        asked = local_runs.asked(_run(room, call, name))["environment"]
-        return JSONResponse(_environment(room, builds, call, asked, call.document.get("offset")))
+        asked = local_runs.asked(_run(services, call, name))["environment"]
+        return JSONResponse(
+            _environment(services, builds, call, asked, call.document.get("offset"))
+        )
 
     return found
 
 
 def submitted(
-    room: Room,
+    services: Services,
     datasets: Datasets,
     call: Call,
     experiment: str,
@@ -161,18 +163,18 @@ def submitted(
         partial(datasets.of_reference, workspace),
     )
     for key, one in task["inputs"].items():
-        if not data.locate(room.db, room.datastores, workspace, one["path"]).store:
+        if not data.locate(services.db, services.datastores, workspace, one["path"]).store:
             raise NotServed(
                 f"input `{key}` of a run on the target `local` lies in no datastore",
                 "upload it to one, or download it in the script",
             )
     asked = None
     if not local_configs.is_user_managed(configuration):
-        asked = _for_build(room, call, configuration, is_here)
-    with room.db.write() as connection:
-        place = actions.ensure_experiment(connection, room, workspace, experiment)
+        asked = _for_build(services, call, configuration, is_here)
+    with services.db.write() as connection:
+        place = actions.ensure_experiment(connection, services, workspace, experiment)
     return local_runs.create(
-        room,
+        services,
         workspace,
         name,
         experiment_id=place.id,
@@ -183,7 +185,9 @@ def submitted(
     )
 
 
-def _for_build(room: Room, call: Call, configuration: Mapping[str, Any], is_here: bool) -> Any:
+def _for_build(
+    services: Services, call: Call, configuration: Mapping[str, Any], is_here: bool
+) -> Any:
     """What to build, as a job's `environment`; refused where that can't be done."""
     own = "set `environment.python.user_managed_dependencies = True` to run in a Python of your own"
     if not is_here:
@@ -192,9 +196,9 @@ def _for_build(room: Room, call: Call, configuration: Mapping[str, Any], is_here
             "server is on another machine",
             f"{own}, or name a compute target",
         )
-    environments = room.environments
+    environments = services.environments
     environment = run_configs.mapping(configuration, "environment")
-    asked = v1_environments.for_job(environments, room.clock, call, environment)
+    asked = v1_environments.for_job(environments, services.clock, call, environment)
     spec = environments.resolve(asked, call.workspace.name)
     if spec.image is not None:
         raise NotServed(
@@ -206,12 +210,12 @@ def _for_build(room: Room, call: Call, configuration: Mapping[str, Any], is_here
 
 
 def _environment(
-    room: Room, builds: Builds, call: Call, asked: Any, offset: Any
+    services: Services, builds: Builds, call: Call, asked: Any, offset: Any
 ) -> Mapping[str, Any]:
-    spec = room.environments.resolve(asked, call.workspace.name)
-    folder = room.environments.use(spec)
+    spec = services.environments.resolve(asked, call.workspace.name)
+    folder = services.environments.use(spec)
     if folder is not None:
-        lock = room.environments.shells_file(spec)
+        lock = services.environments.shells_file(spec)
         return {"status": "ready", "folder": str(folder), "lock": str(lock)}
     if not isinstance(offset, int):
         return builds.begin(spec)
@@ -224,9 +228,11 @@ def _environment(
     return {**told, "status": "building"}
 
 
-def _input(room: Room, links: Links, call: Call, asked: Mapping[str, Any]) -> dict[str, Any]:
+def _input(
+    services: Services, links: Links, call: Call, asked: Mapping[str, Any]
+) -> dict[str, Any]:
     """Its files, each with its address."""
-    place = data.locate(room.db, room.datastores, call.workspace.name, asked["path"])
+    place = data.locate(services.db, services.datastores, call.workspace.name, asked["path"])
     single = place.files.entry(place.path) if place.path else None
     if single is not None:
         entries = {place.path.rpartition("/")[2]: place.path}
@@ -242,7 +248,7 @@ def _input(room: Room, links: Links, call: Call, asked: Mapping[str, Any]) -> di
     return {"is_file": single is not None, "files": found}
 
 
-def _append(room: Room, job: Job, told: Mapping[str, Any]) -> JSONResponse:
+def _append(services: Services, job: Job, told: Mapping[str, Any]) -> JSONResponse:
     path, offset = files.safe_relative(str(told.get("path") or "")), told.get("offset")
     if not path.startswith(_LOGS) or not isinstance(offset, int) or offset < 0:
         raise InvalidInput(f"`{path[:200]}` at {offset} is no place for a log")
@@ -250,14 +256,14 @@ def _append(room: Room, job: Job, told: Mapping[str, Any]) -> JSONResponse:
         content = base64.b64decode(str(told.get("content") or ""), validate=True)
     except (binascii.Error, ValueError) as error:
         raise InvalidInput("the log's `content` is no base64", at=["content"]) from error
-    status, answer = log_quota.answer(room, job, 0, path, offset, content)
+    status, answer = log_quota.answer(services, job, 0, path, offset, content)
     return JSONResponse(answer, status)
 
 
-def _variables(room: Room, call: Call, job: Job, token: str) -> dict[str, str]:
+def _variables(services: Services, call: Call, job: Job, token: str) -> dict[str, str]:
     """What the script's environment holds beside that of its user."""
     workspace = call.workspace
-    door = room.client_door.variables(job, token)
+    door = services.client_door.variables(job, token)
     signed = door.get("AZUREML_RUN_TOKEN", token)
     return {
         **planner.whereabouts(workspace, job, call.base),
@@ -272,8 +278,8 @@ def _variables(room: Room, call: Call, job: Job, token: str) -> dict[str, str]:
     }
 
 
-def _run(room: Room, call: Call, name: str) -> Job:
-    job = actions.get(room, call.workspace.name, name)
+def _run(services: Services, call: Call, name: str) -> Job:
+    job = actions.get(services, call.workspace.name, name)
     if not local_runs.is_local(job):
         raise InvalidInput(f"`{name}` is no run on the target `local`")
     return job

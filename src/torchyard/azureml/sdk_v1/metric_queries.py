@@ -27,7 +27,7 @@ from torchyard.base.errors import InvalidInput
 from torchyard.jobs import actions
 from torchyard.jobs.history import history_records, metric_rows
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 _SCALAR = "azureml.v1.scalar"
 _ARTIFACT = "aml://artifactId/"
@@ -51,7 +51,7 @@ class _Filter:
         return not self.kinds or kind in self.kinds
 
 
-def routes(room: Room, caller: Caller) -> APIRouter:
+def routes(services: Services, caller: Caller) -> APIRouter:
     """`metrics:query` of the history service."""
     found = APIRouter(route_class=AzureRoute)
     the_call = Annotated[Call, Depends(caller)]
@@ -59,9 +59,9 @@ def routes(room: Room, caller: Caller) -> APIRouter:
     @found.post("/history/experiments/{experiment}/metrics:query")
     def query(call: the_call, experiment: str) -> JSONResponse:
         asked = _read(str(call.document.get("filter") or ""))
-        jobs = [actions.get(room, call.workspace.name, run) for run in asked.runs]
+        jobs = [actions.get(services, call.workspace.name, run) for run in asked.runs]
         token = str(call.document.get("continuationToken") or "")
-        value, rest = _page(room, jobs, asked, token, _size(call.document.get("top")))
+        value, rest = _page(services, jobs, asked, token, _size(call.document.get("top")))
         return JSONResponse({"value": value, "continuationToken": rest, "nextLink": None})
 
     return found
@@ -121,20 +121,20 @@ def _size(top: Any) -> int:
 
 
 def _page(
-    room: Room, jobs: list[Job], asked: _Filter, token: str, size: int
+    services: Services, jobs: list[Job], asked: _Filter, token: str, size: int
 ) -> tuple[list[dict[str, Any]], str | None]:
     """(up to `size` of what is asked for, where to go on).
 
     Args:
         token: `<place of a run's key>.<how many of it were told>`, empty for the beginning.
     """
-    sources = [(job, key) for job in jobs for key in _keys(room, job, asked)]
+    sources = [(job, key) for job in jobs for key in _keys(services, job, asked)]
     place, told = (mark_of(one) or 0 for one in (*token.split("."), "")[:2])
     found: list[dict[str, Any]] = []
     while place < len(sources):
         job, key = sources[place]
         left = size - len(found)
-        more = list(islice(_told(room, job, key, asked), told, told + left + 1))
+        more = list(islice(_told(services, job, key, asked), told, told + left + 1))
         found += more[:left]
         if len(more) > left:
             return found, f"{place}.{told + left}"
@@ -142,28 +142,32 @@ def _page(
     return found, None
 
 
-def _keys(room: Room, job: Job, asked: _Filter) -> list[str]:
-    with room.db.read() as connection:
+def _keys(services: Services, job: Job, asked: _Filter) -> list[str]:
+    with services.db.read() as connection:
         rows = {row.key for row in metric_rows.of_job(connection, job.id)}
     return sorted(
-        key for key in {*rows, *room.history.keys(job.id)} if not asked.keys or key in asked.keys
+        key
+        for key in {*rows, *services.history.keys(job.id)}
+        if not asked.keys or key in asked.keys
     )
 
 
-def _told(room: Room, job: Job, key: str, asked: _Filter) -> Iterator[dict[str, Any]]:
+def _told(services: Services, job: Job, key: str, asked: _Filter) -> Iterator[dict[str, Any]]:
     if asked.wants_kind(_SCALAR):
-        yield from _numbers(room, job, key, asked.after)
-    with room.db.read() as connection:
+        yield from _numbers(services, job, key, asked.after)
+    with services.db.read() as connection:
         rows = metric_rows.of_job(connection, job.id, key)
     for row in rows:
         if asked.wants_kind(row.kind) and (asked.after is None or row.at > asked.after):
             yield _json(job, key, row.row_id, row.kind, row.at, row.columns, row.values)
 
 
-def _numbers(room: Room, job: Job, key: str, after: datetime | None) -> Iterator[dict[str, Any]]:
+def _numbers(
+    services: Services, job: Job, key: str, after: datetime | None
+) -> Iterator[dict[str, Any]]:
     seen: Counter[str] = Counter()
     # The client sends several batches at once.
-    for one in sorted(room.history.series(job.id, key), key=lambda point: point.timestamp):
+    for one in sorted(services.history.series(job.id, key), key=lambda point: point.timestamp):
         at = datetime.fromtimestamp(one.timestamp / 1000, timezone.utc)
         point = f"{key}/{one.timestamp}/{one.value!r}"
         seen[point] += 1

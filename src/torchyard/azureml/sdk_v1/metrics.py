@@ -24,7 +24,7 @@ from torchyard.jobs.history import history_records, metric_rows
 from torchyard.jobs.history.history_records import Record
 from torchyard.jobs.history.metric_rows import Row
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.shared import sdk_v1_records
 from torchyard.shared.relay_records import Invalid
 
@@ -32,28 +32,28 @@ _SCALAR = "azureml.v1.scalar"
 _FLOATS = ("float", "double")
 
 
-def routes(room: Room, caller: Caller) -> APIRouter:
+def routes(services: Services, caller: Caller) -> APIRouter:
     """`/metric/v2.0` and what the history service tells of metrics."""
     found = APIRouter(route_class=AzureRoute)
     the_call = Annotated[Call, Depends(caller)]
 
     @found.post("/metric/runs/{name}/batch")
     def log(call: the_call, name: str) -> JSONResponse:
-        job = actions.get(room, call.workspace.name, name)
+        job = actions.get(services, call.workspace.name, name)
         try:
             told = sdk_v1_records.logged(name, call.document)
         except Invalid as error:
             raise InvalidInput(str(error)) from error
         records, errors = _valid(told)
-        room.history.append(job.id, records)
-        room.signals.notify(job_key(job))
+        services.history.append(job.id, records)
+        services.signals.notify(job_key(job))
         return JSONResponse({"errors": errors})
 
     @found.post("/metric/runs/{name}/list")
     def keys(call: the_call, name: str) -> JSONResponse:
-        job = actions.get(room, call.workspace.name, name)
-        columns = {key: {key: "Double"} for key in room.history.keys(job.id)}
-        with room.db.read() as connection:
+        job = actions.get(services, call.workspace.name, name)
+        columns = {key: {key: "Double"} for key in services.history.keys(job.id)}
+        with services.db.read() as connection:
             for row in metric_rows.of_job(connection, job.id):
                 columns.setdefault(row.key, {}).update(row.columns)
         value = [
@@ -64,16 +64,16 @@ def routes(room: Room, caller: Caller) -> APIRouter:
 
     @found.post("/metric/runs/{name}/full")
     def full(call: the_call, name: str) -> JSONResponse:
-        job = actions.get(room, call.workspace.name, name)
+        job = actions.get(services, call.workspace.name, name)
         key = str(call.document.get("metricName") or "")
-        told = _numbers(room, job, key) or _rows(room, job, key)
+        told = _numbers(services, job, key) or _rows(services, job, key)
         if told is None:
             raise NotFound(f"run `{name}` has no metric `{key[:200]}`")
         return JSONResponse({"dataContainerId": f"dcid.{job.name}", "name": key, **told})
 
     @found.get("/history/experiments/{experiment}/runs/{name}/metricsingest/wait")
     def ingested(call: the_call, experiment: str, name: str) -> JSONResponse:
-        actions.get(room, call.workspace.name, name)
+        actions.get(services, call.workspace.name, name)
         # Whatever was answered is stored.
         return JSONResponse({})
 
@@ -126,9 +126,9 @@ def _valid(told: Sequence[Mapping[str, Any]]) -> tuple[list[Record], list[dict[s
     ]
 
 
-def _numbers(room: Room, job: Job, key: str) -> dict[str, Any] | None:
+def _numbers(services: Services, job: Job, key: str) -> dict[str, Any] | None:
     # The client sends several batches at once.
-    points = sorted(room.history.series(job.id, key), key=lambda one: one.timestamp)
+    points = sorted(services.history.series(job.id, key), key=lambda one: one.timestamp)
     if not points:
         return None
     value = [
@@ -147,8 +147,8 @@ def _numbers(room: Room, job: Job, key: str) -> dict[str, Any] | None:
     }
 
 
-def _rows(room: Room, job: Job, key: str) -> dict[str, Any] | None:
-    with room.db.read() as connection:
+def _rows(services: Services, job: Job, key: str) -> dict[str, Any] | None:
+    with services.db.read() as connection:
         rows = metric_rows.of_job(connection, job.id, key)
     if not rows:
         return None

@@ -22,7 +22,7 @@ from torchyard.base import fields
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.data.datastores import ARTIFACT_STORE
 from torchyard.jobs.files import model_sources
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.models import actions, documents
 from torchyard.models.types import Model
 
@@ -55,7 +55,7 @@ class ModelRoute(AzureRoute):
         return answering
 
 
-def routes(room: Room, caller: Caller) -> APIRouter:
+def routes(services: Services, caller: Caller) -> APIRouter:
     """`/modelmanagement/v1.0`, the requests of azureml.core.Model."""
     found = APIRouter(prefix="/modelmanagement", route_class=ModelRoute)
     the_call = Annotated[Call, Depends(caller)]
@@ -70,35 +70,42 @@ def routes(room: Room, caller: Caller) -> APIRouter:
 
     @found.post("/models")
     def register(call: the_call) -> JSONResponse:
-        return JSONResponse(_json(_registered(room, call)))
+        return JSONResponse(_json(_registered(services, call)))
 
     @found.get("/models")
     def list_all(call: the_call) -> JSONResponse:
-        return JSONResponse(_listed(room, call))
+        return JSONResponse(_listed(services, call))
 
     @found.get("/models/{model}")
     def get(call: the_call, model: str) -> JSONResponse:
-        return JSONResponse(_json(_find(room, call, model)))
+        return JSONResponse(_json(_find(services, call, model)))
 
     @found.patch("/models/{model}")
     def patch(call: the_call, model: str) -> JSONResponse:
-        there = _find(room, call, model)
+        there = _find(services, call, model)
         changes = _changes(call.body, there)
         workspace, version = call.workspace.name, str(there.version)
-        changed = actions.update(room.db, room.clock, workspace, there.name, version, changes)
+        changed = actions.update(
+            services.db, services.clock, workspace, there.name, version, changes
+        )
         return JSONResponse(_json(changed))
 
     @found.delete("/models/{model}")
     def delete(call: the_call, model: str) -> JSONResponse:
-        there = _find(room, call, model)
+        there = _find(services, call, model)
         actions.delete(
-            room.db, room.clock, room.datastores, there.workspace, there.name, there.version
+            services.db,
+            services.clock,
+            services.datastores,
+            there.workspace,
+            there.name,
+            there.version,
         )
         return JSONResponse({})
 
     @found.get("/services")
     @found.get("/images")
-    def services(call: the_call) -> JSONResponse:
+    def web_services(call: the_call) -> JSONResponse:
         # The client follows `nextLink` wherever it is.
         return JSONResponse({"value": []})
 
@@ -116,7 +123,7 @@ def routes(room: Room, caller: Caller) -> APIRouter:
     return found
 
 
-def _registered(room: Room, call: Call) -> Model:
+def _registered(services: Services, call: Call) -> Model:
     body = call.document
     url = str(body.get("url") or "")
     places = _places_of(url.removeprefix("aml://asset/"))
@@ -131,11 +138,11 @@ def _registered(room: Room, call: Call) -> Model:
     }
     workspace = call.workspace.name
     request = documents.read({k: v for k, v in asked.items() if v})
-    with model_sources.find(room, workspace, request.path) as source:
+    with model_sources.find(services, workspace, request.path) as source:
         return actions.keep(
-            room.db,
-            room.clock,
-            room.datastores,
+            services.db,
+            services.clock,
+            services.datastores,
             workspace,
             request,
             source,
@@ -167,9 +174,9 @@ def _datasets(given: Any, known: str = "[]") -> str:
     return json.dumps(found)
 
 
-def _listed(room: Room, call: Call) -> dict[str, Any]:
+def _listed(services: Services, call: Call) -> dict[str, Any]:
     query = {key.lower(): value for key, value in call.query.items()}
-    found = actions.list_versions(room.db, call.workspace.name, query.get("name", ""))
+    found = actions.list_versions(services.db, call.workspace.name, query.get("name", ""))
     found = [one for one in found if not one.archived]
     if query.get("runid"):
         run = query["runid"]
@@ -211,11 +218,11 @@ def _has(model: Model, kind: str, wanted: str) -> bool:
     return True
 
 
-def _find(room: Room, call: Call, model: str) -> Model:
+def _find(services: Services, call: Call, model: str) -> Model:
     name, _, version = unquote(model).rpartition(":")
     if not name:
         raise NotFound(f"model `{model[:200]}` does not exist", "its id is `name:version`")
-    return actions.get(room.db, call.workspace.name, name, version)
+    return actions.get(services.db, call.workspace.name, name, version)
 
 
 def _json(model: Model) -> dict[str, Any]:

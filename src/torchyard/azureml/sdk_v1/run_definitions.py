@@ -30,7 +30,7 @@ _PLACE = re.compile(r"\$\{\{\s*(inputs|outputs)\.(\w+)\s*\}\}", re.ASCII)
 _KINDS = {"inputs": "DatasetConsumptionConfig", "outputs": "DatasetOutputConfig"}
 
 
-def of(room: Environments, job: Job) -> dict[str, Any] | None:
+def of(services: Environments, job: Job) -> dict[str, Any] | None:
     """None for a run that is no job."""
     if local_runs.is_local(job):
         return _of_local(job)
@@ -52,7 +52,7 @@ def of(room: Environments, job: Job) -> dict[str, Any] | None:
         "nodeCount": job.node_count,
         "maxRunDurationSeconds": (spec.get("limits") or {}).get("timeout"),
         "environmentVariables": spec.get("environment_variables") or {},
-        "environment": _environment(room, job),
+        "environment": _environment(services, job),
         "pytorch": {
             "communicationBackend": distribution.get("communication_backend"),
             "processCount": each * job.node_count if kind == "pytorch" else None,
@@ -114,12 +114,12 @@ def script_of(command: str) -> tuple[str | None, list[str]]:
     return words[1], [_VARIABLE.sub(r"$\1", word) for word in words[2:]]
 
 
-def _environment(room: Environments, job: Job) -> dict[str, Any] | None:
+def _environment(services: Environments, job: Job) -> dict[str, Any] | None:
     asked = job.spec.get("environment")
     try:
         if isinstance(asked, Mapping):
-            return environments.to_json(room, "", "", asked)
+            return environments.to_json(services, "", "", asked)
         ref = refs.parse(str(asked))
-        return environments.shown(room, job.workspace, ref.name, ref.version or "latest")
+        return environments.shown(services, job.workspace, ref.name, ref.version or "latest")
     except TorchyardError:
         return None

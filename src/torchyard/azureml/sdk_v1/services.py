@@ -33,23 +33,25 @@ from torchyard.azureml.sdk_v1 import (
 from torchyard.azureml.sdk_v1.datasets import Datasets
 from torchyard.azureml.sdk_v1.snapshots import Snapshots
 from torchyard.environments.requested_builds import Builds
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 
-def services(room: Room, links: Links, builds: Builds) -> list[Callable[[Caller], APIRouter]]:
+def services(
+    services: Services, links: Links, builds: Builds
+) -> list[Callable[[Caller], APIRouter]]:
     """Makers of the routes of every service of SDK v1."""
-    snapshots, datasets = Snapshots(room.blobs, room.datastores), Datasets(room)
+    snapshots, datasets = Snapshots(services.blobs, services.datastores), Datasets(services)
     return [
-        partial(computes.routes, Computes(room)),
-        partial(environments.routes, room.environments, room.clock),
-        partial(datastores.routes, room.db, room.clock, room.datastores, links),
+        partial(computes.routes, Computes(services)),
+        partial(environments.routes, services.environments, services.clock),
+        partial(datastores.routes, services.db, services.clock, services.datastores, links),
         partial(v1_snapshots.routes, snapshots, links),
-        partial(execution.routes, room, snapshots, datasets),
-        partial(local_runs.routes, room, datasets, links, builds),
-        partial(metrics.routes, room),
-        partial(metric_queries.routes, room),
+        partial(execution.routes, services, snapshots, datasets),
+        partial(local_runs.routes, services, datasets, links, builds),
+        partial(metrics.routes, services),
+        partial(metric_queries.routes, services),
         hyperdrive.routes,
         secrets.routes,
-        partial(models.routes, room),
+        partial(models.routes, services),
         partial(v1_datasets.routes, datasets),
     ]

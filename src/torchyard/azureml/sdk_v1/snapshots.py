@@ -144,7 +144,7 @@ class _Sink:
         return None
 
 
-def routes(room: Snapshots, links: Links, caller: Caller) -> APIRouter:
+def routes(services: Snapshots, links: Links, caller: Caller) -> APIRouter:
     """`/content/v1.0` and `/content/v2.0`, the requests of the client's snapshots."""
     found = APIRouter(prefix="/content/snapshots", route_class=AzureRoute)
     the_call = Annotated[Call, Depends(caller)]
@@ -178,7 +178,7 @@ def routes(room: Snapshots, links: Links, caller: Caller) -> APIRouter:
 
     @found.post("/{snapshot_id}/zip")
     def zipped(call: the_call, snapshot_id: str) -> JSONResponse:
-        path = room.zipped(call.workspace.name, snapshot_id)
+        path = services.zipped(call.workspace.name, snapshot_id)
         return JSONResponse({"zipSasUri": links.url(call, BLOB_STORE, path)})
 
     @found.post("/{snapshot_id}")
@@ -191,7 +191,9 @@ def routes(room: Snapshots, links: Links, caller: Caller) -> APIRouter:
             for one in items(part(body, "FileRevisionList"), "FileNodes")
         }
         parent = str(body.get("ParentSnapshotId") or "")
-        room.create(call.workspace.name, snapshot_id, body.get("DirTreeNode") or {}, staged, parent)
+        services.create(
+            call.workspace.name, snapshot_id, body.get("DirTreeNode") or {}, staged, parent
+        )
         return JSONResponse({"snapshotId": snapshot_id, "id": snapshot_id})
 
     return found

@@ -62,20 +62,20 @@ def draw(lines: Sequence[Line], look: Look, title: str = "", unit: str = "") -> 
     x_axis, y_axis = _Axis(min(xs), max(xs)), _Axis(*_padded(min(ys), max(ys)))
     height = max(look.height - 2 - (len(lines) > 1), _LOWEST)
     rows = _labels(y_axis, height)
-    room = max(len(label) for label in rows.values())
-    width = max(look.width - room - 2, _NARROWEST)
+    services = max(len(label) for label in rows.values())
+    width = max(look.width - services - 2, _NARROWEST)
     letters = not look.braille or (len(lines) > 1 and not look.colour)
     canvas = _Canvas(width, height, letters)
     for number, line in kept:
         canvas.add(number, line, x_axis, y_axis)
     for row, cells in enumerate(canvas.rows(look.colour)):
         label = rows.get(row, "")
-        text.append(f"{label:>{room}} {'┤' if label else '│'}{cells}".rstrip())
-    text += _x_axis(x_axis, width, room, unit)
+        text.append(f"{label:>{services}} {'┤' if label else '│'}{cells}".rstrip())
+    text += _x_axis(x_axis, width, services, unit)
     if len(lines) > 1:
-        text += _legend(lines, look, letters, room)
+        text += _legend(lines, look, letters, services)
     if any(not math.isfinite(y) for line in lines for column in line.columns for y in column[1:]):
-        text.append(" " * (room + 2) + "some values are NaN or infinite and are not drawn")
+        text.append(" " * (services + 2) + "some values are NaN or infinite and are not drawn")
     return "\n".join(text)
 
 
@@ -174,16 +174,16 @@ def _colour(owner: int) -> str:
     return COLOURS[owner % len(COLOURS)]
 
 
-def _legend(lines: Sequence[Line], look: Look, letters: bool, room: int) -> list[str]:
-    margin = " " * (room + 2)
-    found, width = [margin], room + 2
+def _legend(lines: Sequence[Line], look: Look, letters: bool, services: int) -> list[str]:
+    margin = " " * (services + 2)
+    found, width = [margin], services + 2
     for number, line in enumerate(lines):
         mark = _LETTERS[number % len(_LETTERS)] if letters else "━━"
         shown = _plain(line.label) + ("" if _finite(line) else " (nothing)")
         size = len(mark) + len(shown) + 4
         if width + size > look.width and found[-1].strip():
             found.append(margin)
-            width = room + 2
+            width = services + 2
         found[-1] += click.style(mark, fg=_colour(number)) + f" {shown}   "
         width += size
     return [line.rstrip() for line in found]
@@ -206,7 +206,7 @@ def _labels(axis: _Axis, height: int) -> dict[int, str]:
     return rows or {height - 1: _number(axis.start), 0: _number(axis.end)}
 
 
-def _x_axis(axis: _Axis, width: int, room: int, unit: str) -> list[str]:
+def _x_axis(axis: _Axis, width: int, services: int, unit: str) -> list[str]:
     rule, text = ["─"] * width, [" "] * width
     free = 0
     for tick in axis.ticks(max(width // (_LABEL_ROOM + 4), 1)):
@@ -218,7 +218,7 @@ def _x_axis(axis: _Axis, width: int, room: int, unit: str) -> list[str]:
         rule[at] = "┬"
         text[start : start + len(label)] = label
         free = start + len(label) + 2
-    margin = " " * (room + 1)
+    margin = " " * (services + 1)
     return [f"{margin}└{''.join(rule)}", f"{margin} {''.join(text)}".rstrip()]
 
 
@@ -230,8 +230,8 @@ def _padded(low: float, high: float) -> tuple[float, float]:
     """A flat line runs through the middle."""
     if low < high:
         return low, high
-    room = abs(low) / 10 or 1.0
-    return low - room, high + room
+    services = abs(low) / 10 or 1.0
+    return low - services, high + services
 
 
 def _number(value: float, decimals: int | None = None) -> str:

@@ -17,7 +17,7 @@ from torchyard.compute import actions as computes
 from torchyard.compute.types import Compute
 from torchyard.executors.machine import Machine
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.jobs.spec import own_properties, rehearsal
 
 PROPERTY = f"{own_properties.PREFIX}gpus"
@@ -87,10 +87,10 @@ def check(
     return []
 
 
-def of_job(room: Room, compute: Compute, job: Job) -> int:
+def of_job(services: Services, compute: Compute, job: Job) -> int:
     """How many devices each node of a job gets that was accepted."""
     return per_node(
-        room.devices,
+        services.devices,
         compute,
         job.node_count,
         job.processes_per_node,
@@ -99,24 +99,26 @@ def of_job(room: Room, compute: Compute, job: Job) -> int:
     )
 
 
-def why_not(room: Room, connection: Connection, job: Job) -> str:
+def why_not(services: Services, connection: Connection, job: Job) -> str:
     """In one sentence, why the devices for a job can't be had now; empty when they can."""
-    if not room.devices.whole:
+    if not services.devices.whole:
         return ""
     compute = computes.find(connection, job.workspace, job.compute)
-    count = of_job(room, compute, job) * job.node_count if compute is not None else 0
+    count = of_job(services, compute, job) * job.node_count if compute is not None else 0
     if not count:
         return ""
-    free = len(room.devices.free())
+    free = len(services.devices.free())
     if count <= free:
         return ""
-    there = len(room.devices.whole)
-    return f"needs {_gpus(count)}; {there - free} of {there} of this machine are taken{_by(room)}"
+    there = len(services.devices.whole)
+    return (
+        f"needs {_gpus(count)}; {there - free} of {there} of this machine are taken{_by(services)}"
+    )
 
 
-def _by(room: Room) -> str:
+def _by(services: Services) -> str:
     """Who has them, as far as they said so."""
-    holders = sorted({said for said in room.devices.holders().values() if said})
+    holders = sorted({said for said in services.devices.holders().values() if said})
     return f" by {', '.join(holders)}" if holders else ""
 
 

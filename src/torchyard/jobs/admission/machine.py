@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.base.errors import InvalidInput, nearest
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 FILE = "machine.yml"
 # As the file has them, and the names and units they are counted by.
@@ -41,10 +41,10 @@ def read(home: Path) -> dict[str, int]:
     return dict(_bound(file, name, value) for name, value in document.items())
 
 
-def bounds(room: Room) -> dict[str, int]:
+def bounds(services: Services) -> dict[str, int]:
     """What the machine has of what is bounded on it, its devices with the rest."""
-    found = dict(room.machine)
-    there = len(room.devices.whole)
+    found = dict(services.machine)
+    there = len(services.devices.whole)
     if there:
         found["gpus"] = min(there, found.get("gpus", there))
     return found

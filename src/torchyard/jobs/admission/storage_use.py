@@ -20,25 +20,25 @@ from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE, artifacts_of, 
 from torchyard.jobs.admission import quota_store
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.workspaces import quotas
 
 _AT_ONCE = 200
 
 
-def measure(room: Room, workspace: str) -> None:
+def measure(services: Services, workspace: str) -> None:
     """Measure the jobs that have ended since, where a limit on storage is set."""
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         found = quotas.limits(connection, workspace)
         if not any(limit.name == "storage_bytes" for limit in found):
             return
         waiting = quota_store.unmeasured(connection, workspace)
     for start in range(0, len(waiting), _AT_ONCE):
         some = waiting[start : start + _AT_ONCE]
-        with room.db.read() as connection:
+        with services.db.read() as connection:
             jobs = [store.job_if_any(connection, job_id) for job_id in some]
-        rows = [_row(room, job) for job in jobs if job is not None]
-        with room.db.write() as connection:
+        rows = [_row(services, job) for job in jobs if job is not None]
+        with services.db.write() as connection:
             quota_store.keep_sizes(connection, rows)
 
 
@@ -47,30 +47,30 @@ def known(connection: Connection, workspace: str, user: str = "") -> int:
     return quota_store.kept_bytes(connection, workspace, user)
 
 
-def _row(room: Room, job: Job) -> dict[str, Any]:
+def _row(services: Services, job: Job) -> dict[str, Any]:
     code = str(job.spec.get("code") or "")
     snapshot = code.removeprefix(SNAPSHOT_PREFIX) if code.startswith(SNAPSHOT_PREFIX) else ""
     return {
         "job_id": job.id,
-        "size_bytes": _files_bytes(room, job),
+        "size_bytes": _files_bytes(services, job),
         "snapshot": snapshot,
-        "snapshot_bytes": _snapshot_bytes(room, snapshot) if snapshot else 0,
+        "snapshot_bytes": _snapshot_bytes(services, snapshot) if snapshot else 0,
     }
 
 
-def _files_bytes(room: Room, job: Job) -> int:
+def _files_bytes(services: Services, job: Job) -> int:
     roots = (
-        room.datastores.root(job.workspace, ARTIFACT_STORE) / artifacts_of(job.name),
-        room.datastores.root(job.workspace, BLOB_STORE) / output_of(job.name, "").rstrip("/"),
-        room.logs.folder(job.workspace, job.name),
+        services.datastores.root(job.workspace, ARTIFACT_STORE) / artifacts_of(job.name),
+        services.datastores.root(job.workspace, BLOB_STORE) / output_of(job.name, "").rstrip("/"),
+        services.logs.folder(job.workspace, job.name),
     )
     return sum(size for root in roots for _, size in files.walk(root))
 
 
-def _snapshot_bytes(room: Room, snapshot: str) -> int:
+def _snapshot_bytes(services: Services, snapshot: str) -> int:
     # Not by `blobs.snapshot`, which would keep it from being cleared away.
     try:
-        manifest = json.loads(room.blobs.path(snapshot).read_bytes())
+        manifest = json.loads(services.blobs.path(snapshot).read_bytes())
         return sum(int(file["size"]) for file in manifest["files"])
     except (OSError, ValueError, KeyError, TypeError):
         return 0

@@ -15,7 +15,7 @@ from torchyard.jobs.admission.queue import Amounts, Running
 from torchyard.jobs.admission.queue_store import Held
 from torchyard.jobs.admission.shares import Shares
 from torchyard.jobs.records.types import Job, Status
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 _MACHINE = {
     "nodes": "nodes of this machine",
@@ -25,21 +25,21 @@ _MACHINE = {
 }
 
 
-def why(room: Room, job: Job) -> str:
+def why(services: Services, job: Job) -> str:
     """Empty when it isn't waiting, or when the next look at the queue takes it."""
     if job.status is not Status.QUEUED:
         return ""
-    now = room.clock.now()
+    now = services.clock.now()
     if job.retry_at is not None and job.retry_at > now:
         return f"pauses before attempt {job.attempt + 1}, until {to_text(job.retry_at)}"
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         quota = quota_checks.why_not(connection, job)
         if quota:
             return quota
-        taken = gpus.why_not(room, connection, job)
+        taken = gpus.why_not(services, connection, job)
         queued = queue_store.queued_by_id(connection, job.id)
         in_front, before = queue_store.in_front(connection, queued, now)
-        every = shares.read(connection, machine.bounds(room))
+        every = shares.read(connection, machine.bounds(services))
         held = queue_store.held(connection)
     running = [every.running(one, now.timestamp()) for one in held]
     free = dict(every.capacity)

@@ -18,14 +18,14 @@ from torchyard.jobs.attempts import root_cause
 from torchyard.jobs.files import output_assets
 from torchyard.jobs.records import attempt_store, progress, store
 from torchyard.jobs.records.types import Attempt, AttemptNode, Job, JobError, NodeState, Status
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.jobs.spec import log_patterns, retry
 
 # Of each rank's log, where a retry policy looks for its patterns.
 _LAST_BYTES = 1 << 16
 
 
-def finish(room: Room, attempt_id: str, *, registers: bool = False) -> None:
+def finish(services: Services, attempt_id: str, *, registers: bool = False) -> None:
     """End an attempt once all its nodes have. Safe to call at any time, and again.
 
     Args:
@@ -33,7 +33,7 @@ def finish(room: Room, attempt_id: str, *, registers: bool = False) -> None:
             Completed finds the assets. That may copy a large model: without this, such an attempt
             is left to the scheduler (output_registration.py), and no request waits for it.
     """
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         attempt = attempt_store.attempt_by_id(connection, attempt_id)
         assert attempt is not None
         nodes = attempt_store.nodes_of(connection, attempt_id)
@@ -43,49 +43,51 @@ def finish(room: Room, attempt_id: str, *, registers: bool = False) -> None:
     went_well = root_cause.culprit(nodes) is None and attempt.order_reason != "cancel"
     if went_well and output_assets.are_named(job):
         if not registers:
-            room.bell.set()
+            services.bell.set()
             return
-        output_assets.register(room, job)
+        output_assets.register(services, job)
     failed = root_cause.culprit(nodes) is not None
-    printed = _printed(room, job, attempt) if failed else frozenset()
-    with room.db.write() as connection:
-        ended = _end(connection, room, attempt, printed)
+    printed = _printed(services, job, attempt) if failed else frozenset()
+    with services.db.write() as connection:
+        ended = _end(connection, services, attempt, printed)
     if ended:
-        room.signals.notify(job_key(job))
-        room.signals.notify(attempt_key(attempt_id))
-        room.bell.set()
+        services.signals.notify(job_key(job))
+        services.signals.notify(attempt_key(attempt_id))
+        services.bell.set()
 
 
-def is_long(room: Room, attempt: Attempt) -> bool:
+def is_long(services: Services, attempt: Attempt) -> bool:
     """Whether something may have to be registered before the attempt can end."""
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         return output_assets.are_named(store.job_by_id(connection, attempt.job_id))
 
 
-def fail(room: Room, attempt: Attempt, error: JobError) -> None:
+def fail(services: Services, attempt: Attempt, error: JobError) -> None:
     """End an attempt that never got as far as a worker."""
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         job = store.job_by_id(connection, attempt.job_id)
-    printed = _printed(room, job, attempt)
-    with room.db.write() as connection:
+    printed = _printed(services, job, attempt)
+    with services.db.write() as connection:
         current = attempt_store.attempt_by_id(connection, attempt.id)
         if current is None or current.ended_at is not None:
             return
         job = store.job_by_id(connection, attempt.job_id)
-        now = room.clock.now()
+        now = services.clock.now()
         if current.order_reason == "cancel":
             # Somebody canceled it meanwhile: that it could not start is no news.
             told = current.error
             progress.end(connection, job, Status.CANCELED, now, error=told, attempt=current)
         else:
             nodes = attempt_store.nodes_of(connection, attempt.id)
-            if not _try_again(connection, room, job, attempt, error, 1, nodes, printed):
+            if not _try_again(connection, services, job, attempt, error, 1, nodes, printed):
                 progress.end(connection, job, Status.FAILED, now, error=error, attempt=attempt)
-    room.signals.notify(job_key(job))
-    room.bell.set()
+    services.signals.notify(job_key(job))
+    services.bell.set()
 
 
-def _end(connection: Connection, room: Room, attempt: Attempt, printed: frozenset[str]) -> bool:
+def _end(
+    connection: Connection, services: Services, attempt: Attempt, printed: frozenset[str]
+) -> bool:
     """Whether this call ended it, or queued its job again."""
     nodes = attempt_store.nodes_of(connection, attempt.id)
     if not all(node.state is NodeState.EXITED for node in nodes):
@@ -97,7 +99,7 @@ def _end(connection: Connection, room: Room, attempt: Attempt, printed: frozense
     assert current is not None
     if current.ended_at is not None:
         return False
-    now = room.clock.now()
+    now = services.clock.now()
     culprit = root_cause.culprit(nodes)
     if current.order_reason == "cancel":
         code = culprit.exit_code if culprit else None
@@ -110,7 +112,7 @@ def _end(connection: Connection, room: Room, attempt: Attempt, printed: frozense
     else:
         code, status = culprit.exit_code, Status.FAILED
         error = culprit.error or JobError("failed", f"node {culprit.node} failed")
-        if _try_again(connection, room, job, current, error, code or 1, nodes, printed):
+        if _try_again(connection, services, job, current, error, code or 1, nodes, printed):
             return True
     progress.end(connection, job, status, now, exit_code=code, error=error, attempt=attempt)
     return True
@@ -118,7 +120,7 @@ def _end(connection: Connection, room: Room, attempt: Attempt, printed: frozense
 
 def _try_again(
     connection: Connection,
-    room: Room,
+    services: Services,
     job: Job,
     attempt: Attempt,
     error: JobError,
@@ -143,7 +145,7 @@ def _try_again(
     progress.try_again(
         connection,
         job,
-        room.clock.now(),
+        services.clock.now(),
         exit_code=exit_code,
         error=error,
         attempt=attempt,
@@ -161,18 +163,18 @@ def _preempted(connection: Connection, job: Job) -> int:
     return codes.count(root_cause.PREEMPTED)
 
 
-def _printed(room: Room, job: Job, attempt: Attempt) -> frozenset[str]:
+def _printed(services: Services, job: Job, attempt: Attempt) -> frozenset[str]:
     """The patterns of its policy that its ranks printed; looked for outside any transaction."""
     patterns = retry.read(job.properties).patterns
-    return log_patterns.found(patterns, _last_words(room, attempt)) if patterns else frozenset()
+    return log_patterns.found(patterns, _last_words(services, attempt)) if patterns else frozenset()
 
 
-def _last_words(room: Room, attempt: Attempt) -> str:
+def _last_words(services: Services, attempt: Attempt) -> str:
     """The end of what every rank printed, and its error."""
     ends = []
-    for log in room.logs.list(attempt.workspace, attempt.job_name):
+    for log in services.logs.list(attempt.workspace, attempt.job_name):
         if log.attempt == attempt.number and log.path.startswith("user_logs/"):
-            file = room.logs.file(attempt.workspace, attempt.job_name, log.attempt, log.path)
+            file = services.logs.file(attempt.workspace, attempt.job_name, log.attempt, log.path)
             with open(file, "rb") as opened:
                 opened.seek(max(0, log.size_bytes - _LAST_BYTES))
                 ends.append(opened.read(_LAST_BYTES).decode("utf-8", "replace"))

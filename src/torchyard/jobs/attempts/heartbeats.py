@@ -16,7 +16,7 @@ from torchyard.jobs.actions import job_key
 from torchyard.jobs.attempts import takeover, worker_reports
 from torchyard.jobs.records import attempt_store, isolation, progress, round_store, store
 from torchyard.jobs.records.types import Attempt, AttemptNode, JobError, NodeState, Status
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 # A worker is heard of every 5 seconds.
 MISSED_AFTER_S = 30.0
@@ -28,29 +28,29 @@ class Heartbeats:
 
     def __init__(
         self,
-        room: Room,
+        services: Services,
         executor: Executor,
         missed_after_s: float = MISSED_AFTER_S,
         given_up_after_s: float = GIVEN_UP_AFTER_S,
     ) -> None:
-        self._room = room
+        self._services = services
         self._executor = executor
         self._missed_after_s = missed_after_s
         self._given_up_after_s = given_up_after_s
-        self._listening_since = self._looked_at = room.clock.now()
+        self._listening_since = self._looked_at = services.clock.now()
 
     def look(self) -> None:
         """One round over the attempts with a node that was not heard of, or was not last time."""
-        now = self._room.clock.now()
+        now = self._services.clock.now()
         if (now - self._looked_at).total_seconds() >= self._missed_after_s:
             # Whoever stood still for so long heard nobody meanwhile.
             self._listening_since = now
         self._looked_at = now
         since = now - timedelta(seconds=self._missed_after_s)
-        with self._room.db.read() as connection:
+        with self._services.db.read() as connection:
             wanted = round_store.to_listen_to(connection, since)
             every = attempt_store.open_attempts(connection) if wanted else []
-            running = takeover.owned(self._room, [one for one in every if one.id in wanted])
+            running = takeover.owned(self._services, [one for one in every if one.id in wanted])
             nodes = {one.id: attempt_store.nodes_of(connection, one.id) for one in running}
         isolation.each(
             (attempt for attempt in running if attempt.handle is not None),
@@ -74,13 +74,13 @@ class Heartbeats:
             self._show(attempt, silent, now)
 
     def _show(self, attempt: Attempt, silent: dict[int, float], now: datetime) -> None:
-        room = self._room
-        with room.db.read() as connection:
+        services = self._services
+        with services.db.read() as connection:
             status = store.job_by_id(connection, attempt.job_id).status
         wanted = {Status.RUNNING: bool(silent), Status.NOT_RESPONDING: not silent}
         if not wanted.get(status):
             return
-        with room.db.write() as connection:
+        with services.db.write() as connection:
             job = store.job_by_id(connection, attempt.job_id)
             if job.status is not status:
                 return
@@ -89,7 +89,7 @@ class Heartbeats:
                 progress.move(connection, job, Status.NOT_RESPONDING, now)
             else:
                 progress.move(connection, job, Status.RUNNING, now)
-        room.signals.notify(job_key(job))
+        services.signals.notify(job_key(job))
 
     def _missed(self, silent: dict[int, float]) -> str:
         names = ", ".join(map(str, sorted(silent)))
@@ -108,4 +108,4 @@ class Heartbeats:
                 f"the worker of node {node} was not heard of for {silent[node]:.0f} s",
                 "see whether that machine runs and reaches the server",
             )
-            worker_reports.lose(self._room, attempt.id, node, error)
+            worker_reports.lose(self._services, attempt.id, node, error)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from torchyard.jobs.history import history_store
 from torchyard.jobs.records.types import Attempt
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 _OWN_LOGS = "user_logs/stacks_rank_"
 _KEPT = 1000
@@ -23,8 +23,8 @@ _KEPT = 1000
 class Quiet:
     """Of the attempts whose workers ask."""
 
-    def __init__(self, room: Room, now: Callable[[], float] = time.monotonic) -> None:
-        self._room = room
+    def __init__(self, services: Services, now: Callable[[], float] = time.monotonic) -> None:
+        self._services = services
         self._now = now
         self._seen: dict[str, tuple[tuple[int, int], float]] = {}
         self._lock = threading.Lock()
@@ -45,13 +45,13 @@ class Quiet:
             return now - before[1]
 
     def _stored(self, attempt: Attempt) -> tuple[int, int]:
-        logs, here = self._room.logs, (attempt.workspace, attempt.job_name)
+        logs, here = self._services.logs, (attempt.workspace, attempt.job_name)
         # A log that is full grows no more: its time tells that it is still printed to.
         printed = sum(
             log.size_bytes + logs.file(*here, log.attempt, log.path).stat().st_mtime_ns
             for log in logs.list(*here)
             if log.attempt == attempt.number and not log.path.startswith(_OWN_LOGS)
         )
-        with self._room.db.read() as connection:
+        with self._services.db.read() as connection:
             logged = history_store.received(connection, attempt.id)
         return printed, logged

@@ -20,7 +20,7 @@ from torchyard.jobs.attempts import endings, planner, worker_reports
 from torchyard.jobs.files import inputs
 from torchyard.jobs.records import attempt_store, store
 from torchyard.jobs.records.types import Attempt, JobError
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.jobs.spec import job_spec
 from torchyard.servers.types import LeaseLost
 from torchyard.shared.plan import LaunchPlan
@@ -35,8 +35,8 @@ class Launcher:
         server_url: where workers find this server.
     """
 
-    def __init__(self, room: Room, executor: Executor, server_url: str) -> None:
-        self._room = room
+    def __init__(self, services: Services, executor: Executor, server_url: str) -> None:
+        self._services = services
         self._executor = executor
         self._server_url = server_url
 
@@ -44,14 +44,14 @@ class Launcher:
         """Also one that a killed server was about to launch."""
         try:
             plan = self._plan(attempt)
-            self._room.standing.confirm()
+            self._services.standing.confirm()
             handle = self._executor.launch(plan)
         except (DatabaseAway, LeaseLost):
             raise  # it is still to be launched, and the next round does
         except DevicesTaken as error:
             # Where some nodes run, the next round tries again to start the others.
             if not error.begun:
-                worker_reports.put_back(self._room, attempt, error.message)
+                worker_reports.put_back(self._services, attempt, error.message)
             return
         except Exception as error:
             if disk.meaning(error) is not None:
@@ -59,7 +59,9 @@ class Launcher:
             _log.exception("attempt %s could not be launched", attempt.id)
             message = f"the job could not be launched: {error}"
             endings.fail(
-                self._room, attempt, JobError("launch_failed", message, "see `yard server logs`")
+                self._services,
+                attempt,
+                JobError("launch_failed", message, "see `yard server logs`"),
             )
             return
         self._keep(attempt, handle)
@@ -67,30 +69,30 @@ class Launcher:
     def inherit(self, attempt: Attempt) -> Handle:
         """Have what workers that died left delivered; that needs neither environment nor inputs."""
         plan = self._plan(attempt, of_heir=True)
-        self._room.standing.confirm()
+        self._services.standing.confirm()
         handle = self._executor.inherit(plan)
         self._keep(attempt, handle)
         return handle
 
     def _keep(self, attempt: Attempt, handle: Handle) -> None:
-        with self._room.db.write() as connection:
+        with self._services.db.write() as connection:
             attempt_store.change_attempt(connection, attempt.id, handle=handle.to_json())
 
     def _plan(self, attempt: Attempt, of_heir: bool = False) -> LaunchPlan:
-        room = self._room
-        workspace = workspaces.get(room.db, attempt.workspace)
-        with room.db.read() as connection:
+        services = self._services
+        workspace = workspaces.get(services.db, attempt.workspace)
+        with services.db.read() as connection:
             job = store.job_by_id(connection, attempt.job_id)
             environment = environment_from_json(store.environment_of(connection, job.id))
-        given = {} if of_heir else inputs.plans(room, job, job_spec.read(job.spec))
-        folder = None if of_heir else room.environments.use(environment)
+        given = {} if of_heir else inputs.plans(services, job, job_spec.read(job.spec))
+        folder = None if of_heir else services.environments.use(environment)
         if folder is not None:
-            room.client_door.expect(folder)
+            services.client_door.expect(folder)
         assert folder is not None or of_heir
-        with room.db.write() as connection:
+        with services.db.write() as connection:
             self._check_own(connection, attempt)
             return planner.plan(
-                connection, room, workspace, job, attempt, folder, given, self._server_url
+                connection, services, workspace, job, attempt, folder, given, self._server_url
             )
 
     def _check_own(self, connection: Connection, attempt: Attempt) -> None:
@@ -98,7 +100,7 @@ class Launcher:
         Raises:
             LeaseLost: another server looks after the attempt, and may have brought it to its end.
         """
-        standing = self._room.standing
+        standing = self._services.standing
         standing.check(connection)
         current = attempt_store.attempt_by_id(connection, attempt.id)
         if current is None or current.ended_at is not None or not standing.owns(current.server):

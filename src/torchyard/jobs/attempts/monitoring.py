@@ -19,7 +19,7 @@ from torchyard.jobs.attempts.output_registration import Finisher
 from torchyard.jobs.files import scratch
 from torchyard.jobs.records import attempt_store, isolation, round_store
 from torchyard.jobs.records.types import Attempt
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 _log = logging.getLogger(__name__)
 
@@ -32,9 +32,9 @@ class Watcher:
             read: nobody need wait for these.
     """
 
-    def __init__(self, room: Room, executor: Executor, launcher: Launcher) -> None:
-        self._room = room
-        self._finisher = Finisher(room)
+    def __init__(self, services: Services, executor: Executor, launcher: Launcher) -> None:
+        self._services = services
+        self._finisher = Finisher(services)
         self._executor = executor
         self._launcher = launcher
         self._inherited: set[str] = set()
@@ -44,10 +44,10 @@ class Watcher:
         self._finisher.close()
 
     def watch(self) -> None:
-        with self._room.db.read() as connection:
+        with self._services.db.read() as connection:
             running = attempt_store.open_attempts(connection)
             done = set(round_store.all_nodes_exited(connection))
-        owned = takeover.owned(self._room, running)
+        owned = takeover.owned(self._services, running)
         isolation.each(owned, lambda attempt: self._watch(attempt, attempt.id in done))
 
     def _watch(self, attempt: Attempt, is_done: bool) -> None:
@@ -57,13 +57,13 @@ class Watcher:
         status = self._executor.status(Handle.from_json(attempt.handle))
         # Ended already, unless its outputs are to be registered, or the server was killed between
         # the last report and the end.
-        if is_done and endings.is_long(self._room, attempt):
+        if is_done and endings.is_long(self._services, attempt):
             self._finisher.finish(attempt.id)
         elif is_done:
-            endings.finish(self._room, attempt.id)
+            endings.finish(self._services, attempt.id)
         for node, state in enumerate(status.nodes):
             if state in ("ending", "lost"):
-                worker_reports.orphan(self._room, attempt.id, node)
+                worker_reports.orphan(self._services, attempt.id, node)
         if status.state == "lost" and attempt.id not in self._inherited:
             # Nobody tells of it any more: an heir is started, which delivers what is left.
             self._inherited.add(attempt.id)
@@ -73,22 +73,22 @@ class Watcher:
             # while the store says otherwise is lost.
             if state in ("exited", "lost"):
                 self._take_history(attempt, node)
-                worker_reports.lose(self._room, attempt.id, node)
+                worker_reports.lose(self._services, attempt.id, node)
 
     def clean(self) -> None:
         """Remove what ended attempts left on the nodes, once no worker is there any more."""
-        with self._room.db.read() as connection:
+        with self._services.db.read() as connection:
             left = attempt_store.unclean_attempts(connection)
-        isolation.each(takeover.owned(self._room, left), self._clean)
+        isolation.each(takeover.owned(self._services, left), self._clean)
 
     def _clean(self, attempt: Attempt) -> None:
         if not self._is_left(attempt):
             return
         taken = [self._take_history(attempt, node) for node in range(attempt.node_count)]
         if all(taken):
-            scratch.clear(self._room, attempt)
+            scratch.clear(self._services, attempt)
             # A job that is to be tried again waits for this.
-            self._room.bell.set()
+            self._services.bell.set()
 
     def _is_left(self, attempt: Attempt) -> bool:
         """Whether nobody works there any more."""
@@ -100,7 +100,7 @@ class Watcher:
         # A worker on a machine that nobody sees leaves once it is told that its attempt has ended;
         # one that could not be told in all this time was given up.
         assert attempt.ended_at is not None
-        unheard = self._room.clock.now() - attempt.ended_at
+        unheard = self._services.clock.now() - attempt.ended_at
         return unheard.total_seconds() >= GIVEN_UP_AFTER_S
 
     def _take_history(self, attempt: Attempt, node: int) -> bool:
@@ -108,7 +108,7 @@ class Watcher:
         if node in self.broken_history.get(attempt.id, ()):
             return False
         try:
-            worker_history.take_left(self._room, attempt, node)
+            worker_history.take_left(self._services, attempt, node)
         except DatabaseAway:
             raise
         except Exception as error:

@@ -14,7 +14,7 @@ import time
 
 from torchyard.base.errors import DatabaseAway
 from torchyard.jobs.attempts import endings
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 4
@@ -26,8 +26,8 @@ _PAUSE_S = 5.0
 class Finisher:
     """What one server has under way."""
 
-    def __init__(self, room: Room) -> None:
-        self._room = room
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._under_way: dict[str, threading.Thread] = {}
@@ -55,7 +55,7 @@ class Finisher:
 
     def _finish(self, attempt_id: str) -> None:
         try:
-            endings.finish(self._room, attempt_id, registers=True)
+            endings.finish(self._services, attempt_id, registers=True)
         except DatabaseAway:
             self._closing.wait(_PAUSE_S)
         except Exception:
@@ -64,4 +64,4 @@ class Finisher:
         finally:
             with self._lock:
                 del self._under_way[attempt_id]
-            self._room.bell.set()
+            self._services.bell.set()

@@ -21,7 +21,7 @@ from torchyard.jobs.files import outputs, scratch
 from torchyard.jobs.files.outputs import OutputPlace
 from torchyard.jobs.records import progress
 from torchyard.jobs.records.types import Attempt, Job
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.jobs.spec import job_spec, own_properties, rehearsal, secrets, watch_properties
 from torchyard.jobs.spec.inputs import Output
 from torchyard.shared.plan import InputPlan, LaunchPlan, OutputPlan
@@ -31,7 +31,7 @@ from torchyard.workspaces.types import Identity, TokenKind, Workspace
 
 def plan(
     connection: Connection,
-    room: Room,
+    services: Services,
     workspace: Workspace,
     job: Job,
     attempt: Attempt,
@@ -48,8 +48,8 @@ def plan(
     document = job_spec.read(job.spec)
     report_token = workspaces.new_token(TokenKind.ATTEMPT)
     run_token = workspaces.new_token(TokenKind.RUN)
-    image = room.environments.image_plan(environment) if environment else None
-    now = room.clock.now()
+    image = services.environments.image_plan(environment) if environment else None
+    now = services.clock.now()
     for token, kind, subject in (
         (report_token, TokenKind.ATTEMPT, attempt.id),
         (run_token, TokenKind.RUN, progress.run_subject(job)),
@@ -66,7 +66,7 @@ def plan(
         server_url=server_url,
         report_token=report_token,
         run_token=run_token,
-        scratch=str(scratch.folder(room, attempt.id)),
+        scratch=str(scratch.folder(services, attempt.id)),
         distribution=document.distribution,
         parameter_servers=document.parameter_servers,
         node_count=job.node_count,
@@ -78,7 +78,7 @@ def plan(
         not_secrets=secrets.marked(document.properties, secrets.PLAIN),
         variables={
             **variables(workspace, job, attempt, run_token, server_url),
-            **room.client_door.variables(job, run_token),
+            **services.client_door.variables(job, run_token),
         },
         code=document.code.removeprefix("snapshot:"),
         inputs=given,
@@ -86,10 +86,10 @@ def plan(
             name: _output(out, outputs.place(job.workspace, job.name, name, out))
             for name, out in document.outputs.items()
         },
-        blobs=str(room.blobs.folder),
+        blobs=str(services.blobs.folder),
         single_host=True,
-        server_id=room.server_id,
-        server_file=str(Settings(room.home).server_file),
+        server_id=services.server_id,
+        server_file=str(Settings(services.home).server_file),
         timeout_s=document.timeout_s
         or float(quota_checks.longest_s(connection, job.workspace, job.owner)),
         rehearsed_gpus=rehearsal.gpus(
@@ -97,12 +97,12 @@ def plan(
         ),
         communication_backend=document.communication_backend,
         preflight=own_properties.preflight(document.properties),
-        **_nodes(connection, room, job),
+        **_nodes(connection, services, job),
         **vars(watch_properties.read(document.properties)),
     )
 
 
-def _nodes(connection: Connection, room: Room, job: Job) -> dict[str, Any]:
+def _nodes(connection: Connection, services: Services, job: Job) -> dict[str, Any]:
     """What a node of the job's cluster is."""
     compute = computes.find(connection, job.workspace, job.compute)
     if compute is None:
@@ -112,7 +112,7 @@ def _nodes(connection: Connection, room: Room, job: Job) -> dict[str, Any]:
         "size": compute.size,
         "cores": compute.cores or 0,
         "memory_bytes": compute.memory_bytes or 0,
-        "gpus_per_node": gpus.of_job(room, compute, job),
+        "gpus_per_node": gpus.of_job(services, compute, job),
     }
 
 

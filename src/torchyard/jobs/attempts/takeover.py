@@ -15,18 +15,18 @@ from torchyard.base import machine
 from torchyard.executors.executor import Handle
 from torchyard.jobs.records import attempt_store
 from torchyard.jobs.records.types import Attempt
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.servers.types import Server
 
 _log = logging.getLogger(__name__)
 
 
-def look(room: Room) -> int:
+def look(services: Services) -> int:
     """Take over what is nobody's, or what only this server sees; returns how much."""
-    standing = room.standing
+    standing = services.standing
     if not standing.id:
         return 0
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         living = {one.id: one for one in standing.living(connection)}
         me = living.get(standing.id)
         left = attempt_store.unfinished_beside(connection, standing.id)
@@ -34,7 +34,7 @@ def look(room: Room) -> int:
     if not wanted:
         return 0
     taken = 0
-    with room.db.write() as connection:
+    with services.db.write() as connection:
         standing.check(connection)
         for attempt in wanted:
             taken += attempt_store.hand_over(connection, attempt, standing.id)
@@ -42,9 +42,9 @@ def look(room: Room) -> int:
     return taken
 
 
-def owned(room: Room, attempts: list[Attempt]) -> list[Attempt]:
+def owned(services: Services, attempts: list[Attempt]) -> list[Attempt]:
     """Those that this server looks after."""
-    return [attempt for attempt in attempts if room.standing.owns(attempt.server)]
+    return [attempt for attempt in attempts if services.standing.owns(attempt.server)]
 
 
 def _is_wanted(attempt: Attempt, me: Server, living: Mapping[str, Server]) -> bool:

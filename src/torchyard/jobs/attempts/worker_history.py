@@ -16,7 +16,7 @@ from torchyard.jobs.attempts import worker_reports
 from torchyard.jobs.files import scratch
 from torchyard.jobs.records import progress, store
 from torchyard.jobs.records.types import Attempt
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.jobs.spec import secrets
 from torchyard.shared.history_spool import HistorySpool
 from torchyard.worker.files.layout import Folders
@@ -28,7 +28,7 @@ _TOLD_REFUSALS = 5
 
 
 def receive(
-    room: Room,
+    services: Services,
     attempt_id: str,
     node: int,
     seq: int,
@@ -36,47 +36,47 @@ def receive(
     first: int | None = None,
 ) -> dict[str, Any]:
     """Store what a worker sends; see `History.receive`."""
-    attempt, job = worker_reports.get(room, attempt_id)
+    attempt, job = worker_reports.get(services, attempt_id)
 
     def job_id_of(run: str) -> int | None:
         if run == job.name:
             return job.id
-        with room.db.read() as connection:
+        with services.db.read() as connection:
             found = store.job_named(connection, attempt.workspace, run)
         return None if found is None else found.id
 
     told = secrets.without(job, records)
-    received = room.history.receive(job_id_of, attempt_id, node, seq, told, first)
-    room.signals.notify(job_key(job))
+    received = services.history.receive(job_id_of, attempt_id, node, seq, told, first)
+    services.signals.notify(job_key(job))
     return received
 
 
-def take_left(room: Room, attempt: Attempt, node: int) -> None:
+def take_left(services: Services, attempt: Attempt, node: int) -> None:
     """Store what a worker that is gone has not delivered; most often there is nothing."""
-    folder = spool_folder(Folders(scratch.node_folder(room, attempt.id, node)).spool)
+    folder = spool_folder(Folders(scratch.node_folder(services, attempt.id, node)).spool)
     if not folder.is_dir():
         return
     spool = HistorySpool(folder)
     try:
-        refused = _deliver(room, attempt, node, spool)
+        refused = _deliver(services, attempt, node, spool)
     finally:
         spool.close()
     messages = list(dict.fromkeys(refused))[:_TOLD_REFUSALS]
     if len(refused) > len(messages):
         messages.append(f"{len(refused):,} records were refused in all")
-    with room.db.write() as connection:
+    with services.db.write() as connection:
         job = store.job_by_id(connection, attempt.job_id)
         for message in messages:
-            progress.notice(connection, job, f"run history: {message}", room.clock.now())
+            progress.notice(connection, job, f"run history: {message}", services.clock.now())
 
 
-def _deliver(room: Room, attempt: Attempt, node: int, spool: HistorySpool) -> list[str]:
+def _deliver(services: Services, attempt: Attempt, node: int, spool: HistorySpool) -> list[str]:
     """Returns why records were refused."""
     refused: list[str] = []
     while spool.left:
         seq, lines = spool.read(_BATCH_RECORDS, _BATCH_BYTES)
         records = [_record(line) for line in lines]
-        received = receive(room, attempt.id, node, seq, records, spool.first)
+        received = receive(services, attempt.id, node, seq, records, spool.first)
         refused += [str(one["message"]) for one in received["rejected"]]
         if received["next"] < seq:
             spool.go_back(received["next"])

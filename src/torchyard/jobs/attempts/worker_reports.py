@@ -30,7 +30,7 @@ from torchyard.jobs.records.types import (
     Stage,
     Status,
 )
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 # A stopped node's own words must not hide the failure that stopped it.
 _STOPPED = ("stopped", "canceled", root_cause.PREEMPTED)
@@ -57,19 +57,21 @@ class Meeting:
     facts: list[dict[str, Any]]
 
 
-def get(room: Room, attempt_id: str) -> tuple[Attempt, Job]:
+def get(services: Services, attempt_id: str) -> tuple[Attempt, Job]:
     """
     Raises:
         NotAuthenticated: there is no such attempt any more.
     """
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         attempt = attempt_store.attempt_by_id(connection, attempt_id)
         if attempt is None:
             raise NotAuthenticated("there is no such attempt")
         return attempt, store.job_by_id(connection, attempt.job_id)
 
 
-def report(room: Room, attempt_id: str, node: int, events: Sequence[Mapping[str, Any]]) -> int:
+def report(
+    services: Services, attempt_id: str, node: int, events: Sequence[Mapping[str, Any]]
+) -> int:
     """Take a node's events in their order; returns the number of the next one expected.
 
     Those of an attempt that has ended meanwhile change nothing: its job may be in the next one.
@@ -77,7 +79,7 @@ def report(room: Room, attempt_id: str, node: int, events: Sequence[Mapping[str,
     Raises:
         InvalidInput: an event is not one, or one is missing before it.
     """
-    with room.db.write() as connection:
+    with services.db.write() as connection:
         attempt = attempt_store.attempt_by_id(connection, attempt_id)
         assert attempt is not None
         told = _node(attempt_store.nodes_of(connection, attempt_id), node)
@@ -88,28 +90,28 @@ def report(room: Room, attempt_id: str, node: int, events: Sequence[Mapping[str,
                 raise InvalidInput(f"event {expected} of node {node} is missing before {seq}")
             if seq == expected:
                 if attempt.ended_at is None:
-                    _apply(connection, room, attempt, node, event)
+                    _apply(connection, services, attempt, node, event)
                 expected += 1
         attempt_store.change_node(
-            connection, attempt_id, node, next_seq=expected, seen_at=room.clock.now()
+            connection, attempt_id, node, next_seq=expected, seen_at=services.clock.now()
         )
         job = store.job_by_id(connection, attempt.job_id)
-    endings.finish(room, attempt_id)
+    endings.finish(services, attempt_id)
     if events:
-        room.signals.notify(job_key(job))
-        room.signals.notify(attempt_key(attempt_id))
+        services.signals.notify(job_key(job))
+        services.signals.notify(attempt_key(attempt_id))
     return expected
 
 
-def order(room: Room, attempt_id: str) -> Order:
-    with room.db.read() as connection:
+def order(services: Services, attempt_id: str) -> Order:
+    with services.db.read() as connection:
         attempt = attempt_store.attempt_by_id(connection, attempt_id)
     assert attempt is not None
     return Order(attempt.order, attempt.order_reason)
 
 
 def come(
-    room: Room,
+    services: Services,
     attempt_id: str,
     node: int,
     address: str,
@@ -118,15 +120,15 @@ def come(
 ) -> None:
     """A node has come to the meeting; node 0 also tells the port."""
     told = {"facts": dict(facts)} if facts else None
-    with room.db.write() as connection:
+    with services.db.write() as connection:
         attempt_store.change_node(
             connection, attempt_id, node, address=address, port=port, preflight=told
         )
-    room.signals.notify(attempt_key(attempt_id))
+    services.signals.notify(attempt_key(attempt_id))
 
 
-def meeting(room: Room, attempt_id: str) -> Meeting:
-    with room.db.read() as connection:
+def meeting(services: Services, attempt_id: str) -> Meeting:
+    with services.db.read() as connection:
         nodes = attempt_store.nodes_of(connection, attempt_id)
     port = nodes[0].port
     ready = port is not None and all(node.address for node in nodes)
@@ -134,30 +136,30 @@ def meeting(room: Room, attempt_id: str) -> Meeting:
     return Meeting(ready, [node.address for node in nodes], port, facts)
 
 
-def orphan(room: Room, attempt_id: str, node: int) -> None:
+def orphan(services: Services, attempt_id: str, node: int) -> None:
     """A node's worker died: the others are told at once, while what it left is delivered."""
-    with room.db.write() as connection:
+    with services.db.write() as connection:
         attempt = attempt_store.attempt_by_id(connection, attempt_id)
         if attempt is None or attempt.ended_at is not None:
             return
         told = _node(attempt_store.nodes_of(connection, attempt_id), node)
         if told.failed_at is not None or told.state is NodeState.EXITED:
             return
-        attempt_store.change_node(connection, attempt_id, node, failed_at=room.clock.now())
+        attempt_store.change_node(connection, attempt_id, node, failed_at=services.clock.now())
         _order_stop(connection, attempt, "failed")
-    room.signals.notify(attempt_key(attempt_id))
+    services.signals.notify(attempt_key(attempt_id))
 
 
-def lose(room: Room, attempt_id: str, node: int, error: JobError | None = None) -> None:
+def lose(services: Services, attempt_id: str, node: int, error: JobError | None = None) -> None:
     """A node's worker is gone without having said so, or for the reason that `error` tells."""
-    with room.db.write() as connection:
+    with services.db.write() as connection:
         attempt = attempt_store.attempt_by_id(connection, attempt_id)
         if attempt is None or attempt.ended_at is not None:
             return
         told = _node(attempt_store.nodes_of(connection, attempt_id), node)
         if told.state is NodeState.EXITED:
             return
-        now = room.clock.now()
+        now = services.clock.now()
         error = error or JobError(
             "worker_lost",
             f"the worker of node {node} died while it was {told.state.value}",
@@ -175,32 +177,36 @@ def lose(room: Room, attempt_id: str, node: int, error: JobError | None = None) 
         )
         _order_stop(connection, attempt, "failed")
         job = store.job_by_id(connection, attempt.job_id)
-    endings.finish(room, attempt_id)
-    room.signals.notify(job_key(job))
-    room.signals.notify(attempt_key(attempt_id))
+    endings.finish(services, attempt_id)
+    services.signals.notify(job_key(job))
+    services.signals.notify(attempt_key(attempt_id))
 
 
-def put_back(room: Room, attempt: Attempt, why: str) -> None:
+def put_back(services: Services, attempt: Attempt, why: str) -> None:
     """Queue the job of an attempt again that could not be started after all.
 
     The attempt never was: the next one has its number.
     """
-    with room.db.write() as connection:
+    with services.db.write() as connection:
         current = attempt_store.attempt_by_id(connection, attempt.id)
         if current is None or current.ended_at is not None or current.handle is not None:
             return
         job = store.job_by_id(connection, attempt.job_id)
-        progress.put_back(connection, job, room.clock.now(), attempt, why)
-    scratch.forget(room, attempt.id)
-    room.signals.notify(job_key(job))
+        progress.put_back(connection, job, services.clock.now(), attempt, why)
+    scratch.forget(services, attempt.id)
+    services.signals.notify(job_key(job))
 
 
 def _apply(
-    connection: Connection, room: Room, attempt: Attempt, node: int, event: Mapping[str, Any]
+    connection: Connection,
+    services: Services,
+    attempt: Attempt,
+    node: int,
+    event: Mapping[str, Any],
 ) -> None:
     kind, body = str(event["kind"]), event.get("body") or {}
     job = store.job_by_id(connection, attempt.job_id)
-    now = room.clock.now()
+    now = services.clock.now()
     if kind == "ranks_started":
         attempt_store.change_node(connection, attempt.id, node, state=NodeState.RUNNING.value)
         if job.status is Status.STARTING:

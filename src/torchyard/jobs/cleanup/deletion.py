@@ -21,7 +21,7 @@ from torchyard.jobs.files import owners
 from torchyard.jobs.records import experiment_store, removal_store, store
 from torchyard.jobs.records.removal_store import Mark
 from torchyard.jobs.records.types import ENDED, Job, Status
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.models import registry
 from torchyard.workspaces.access import refuse_foreign
 from torchyard.workspaces.types import Identity
@@ -70,7 +70,7 @@ class _Bonds:
     children: Mapping[str, Sequence[Job]] = field(default_factory=dict)
 
 
-def plan(room: Room, workspace: str, choice: Choice, lineage: bool = False) -> Plan:
+def plan(services: Services, workspace: str, choice: Choice, lineage: bool = False) -> Plan:
     """
     Args:
         lineage: jobs that models or data were registered from stay too, though what is
@@ -80,8 +80,8 @@ def plan(room: Room, workspace: str, choice: Choice, lineage: bool = False) -> P
         NotFound: no such job or experiment.
         InvalidInput: no such status.
     """
-    chosen = _chosen(room, workspace, choice)
-    bonds = _bonds(room, workspace, lineage)
+    chosen = _chosen(services, workspace, choice)
+    bonds = _bonds(services, workspace, lineage)
     going: dict[int, Job] = {}
     kept = []
     for job in chosen:
@@ -95,7 +95,7 @@ def plan(room: Room, workspace: str, choice: Choice, lineage: bool = False) -> P
 
 
 def delete(
-    room: Room, workspace: str, choice: Choice, asked_by: str, lineage: bool = False
+    services: Services, workspace: str, choice: Choice, asked_by: str, lineage: bool = False
 ) -> Plan:
     """Mark what may go; `removal.work` takes it away, now or after a restart.
 
@@ -106,12 +106,12 @@ def delete(
         NotFound: no such job or experiment.
         Conflict: a job that is named must stay; nothing was deleted.
     """
-    found = plan(room, workspace, choice, lineage)
+    found = plan(services, workspace, choice, lineage)
     if choice.names and found.kept:
         first = found.kept[0]
         raise Conflict(first.reason, first.hint, code=first.code)
-    now = room.clock.now()
-    with room.db.write() as connection:
+    now = services.clock.now()
+    with services.db.write() as connection:
         # A tracking client may have taken one up again since.
         over = store.hide_ended(connection, [job.id for job in found.jobs])
         still = [job for job in found.jobs if job.id in over]
@@ -120,24 +120,24 @@ def delete(
     return Plan(still, found.kept)
 
 
-def delete_by(room: Room, workspace: str, choice: Choice, identity: Identity) -> Plan:
+def delete_by(services: Services, workspace: str, choice: Choice, identity: Identity) -> Plan:
     """As `delete`, for a person: whoever reaches their own jobs only deletes no other's with them.
 
     Raises:
         Forbidden: one of the jobs, or of those below them, is another's; nothing was deleted.
     """
     if identity.own_only:
-        for job in plan(room, workspace, choice).jobs:
+        for job in plan(services, workspace, choice).jobs:
             refuse_foreign(identity, owners.of(job), f"job `{job.name}`")
-    return delete(room, workspace, choice, identity.user)
+    return delete(services, workspace, choice, identity.user)
 
 
-def needs(room: Room, workspace: str) -> dict[str, str]:
+def needs(services: Services, workspace: str) -> dict[str, str]:
     """By job: in words, what needs its files."""
     found: dict[str, str] = {}
-    for asset in assets.list_versions(room.db, workspace):
+    for asset in assets.list_versions(services.db, workspace):
         found.setdefault(_owner_of(asset.uri, workspace), f"data `{asset.name}:{asset.version}`")
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         running = store.jobs_in(connection, _LIVE)
     for job in running:
         for path in _inputs_of(job) if job.workspace == workspace else ():
@@ -146,11 +146,11 @@ def needs(room: Room, workspace: str) -> dict[str, str]:
     return found
 
 
-def _chosen(room: Room, workspace: str, choice: Choice) -> list[Job]:
+def _chosen(services: Services, workspace: str, choice: Choice) -> list[Job]:
     if choice.names:
-        return [actions.get(room, workspace, name) for name in dict.fromkeys(choice.names)]
+        return [actions.get(services, workspace, name) for name in dict.fromkeys(choice.names)]
     wanted = actions.status_named(choice.status) if choice.status else None
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         experiment_ids = None
         if choice.experiment_name:
             found = experiment_store.named(connection, workspace, choice.experiment_name)
@@ -165,16 +165,16 @@ def _chosen(room: Room, workspace: str, choice: Choice) -> list[Job]:
     return [job for job in jobs if wanted in (None, job.status)]
 
 
-def _bonds(room: Room, workspace: str, lineage: bool) -> _Bonds:
+def _bonds(services: Services, workspace: str, lineage: bool) -> _Bonds:
     children: dict[str, list[Job]] = {}
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         for job in store.children_in(connection, workspace):
             children.setdefault(job.parent, []).append(job)
-    needed = needs(room, workspace)
+    needed = needs(services, workspace)
     if lineage:
-        for asset in assets.list_versions(room.db, workspace):
+        for asset in assets.list_versions(services.db, workspace):
             needed.setdefault(asset.job, f"data `{asset.name}:{asset.version}`")
-        for model in registry.all_versions(room.db, workspace):
+        for model in registry.all_versions(services.db, workspace):
             needed.setdefault(model.job, f"model `{model.name}:{model.version}`")
         needed.pop("", None)
     return _Bonds(needed, children)

@@ -26,7 +26,7 @@ from torchyard.environments.packages import caches
 from torchyard.jobs.cleanup import references, stale_files
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import ENDED
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 DAY_S = 86_400.0
 # Blobs of an upload that is under way are named by nothing; none takes this long.
@@ -69,51 +69,51 @@ class Thing:
     used_at_s: float = 0.0
 
 
-def survey(room: Room, wishes: Wishes) -> list[Thing]:
+def survey(services: Services, wishes: Wishes) -> list[Thing]:
     """Everything there is, and what would become of it; nothing is changed."""
     return [
-        *_blobs(room, wishes),
-        *_within(wishes, [*_environments(room, wishes), *_inputs(room, wishes)]),
-        *_caches(room, wishes),
-        *_scratch(room, wishes),
-        *_leftovers(room, wishes),
-        *_logs(room, wishes),
+        *_blobs(services, wishes),
+        *_within(wishes, [*_environments(services, wishes), *_inputs(services, wishes)]),
+        *_caches(services, wishes),
+        *_scratch(services, wishes),
+        *_leftovers(services, wishes),
+        *_logs(services, wishes),
     ]
 
 
-def reclaim(room: Room, wishes: Wishes) -> list[Thing]:
+def reclaim(services: Services, wishes: Wishes) -> list[Thing]:
     """Remove what goes; what is meanwhile in use again stays and says so.
 
     Raises:
         Conflict: another one is at work.
     """
-    with _alone(room.home):
-        return [_removed(room, wishes, thing) for thing in survey(room, wishes)]
+    with _alone(services.home):
+        return [_removed(services, wishes, thing) for thing in survey(services, wishes)]
 
 
-def _removed(room: Room, wishes: Wishes, thing: Thing) -> Thing:
+def _removed(services: Services, wishes: Wishes, thing: Thing) -> Thing:
     if not thing.goes:
         return thing
-    now_s = room.clock.now().timestamp()
+    now_s = services.clock.now().timestamp()
     gone = True
     if thing.kind == "blobs":
-        removed = room.blobs.remove(_unnamed(room), now_s - wishes.grace_s)
+        removed = services.blobs.remove(_unnamed(services), now_s - wishes.grace_s)
         return replace(thing, name=f"{len(removed)} files") if removed else _stays(thing)
     if thing.kind == "environment":
-        gone = room.environments.remove(
+        gone = services.environments.remove(
             thing.name, lambda connection: thing.name in references.environments(connection)
         )
     elif thing.kind == "input":
-        gone = room.fetcher.remove(thing.name, thing.used_at_s)
+        gone = services.fetcher.remove(thing.name, thing.used_at_s)
     elif thing.kind == "cache":
-        gone = caches.remove(room.home)
+        gone = caches.remove(services.home)
     elif thing.kind == "leftover":
-        gone = _remove_leftover(room, thing.name, now_s - wishes.grace_s)
+        gone = _remove_leftover(services, thing.name, now_s - wishes.grace_s)
     elif thing.kind == "scratch":
-        gone = _remove_scratch(room, thing.name)
+        gone = _remove_scratch(services, thing.name)
     elif thing.kind == "logs":
         workspace, _, job = thing.name.partition("/")
-        shutil.rmtree(room.logs.folder(workspace, job), ignore_errors=True)
+        shutil.rmtree(services.logs.folder(workspace, job), ignore_errors=True)
     return thing if gone else _stays(thing)
 
 
@@ -124,18 +124,18 @@ def _stays(thing: Thing) -> Thing:
 # Blobs
 
 
-def _blobs(room: Room, wishes: Wishes) -> Iterator[Thing]:
-    with room.db.read() as connection:
+def _blobs(services: Services, wishes: Wishes) -> Iterator[Thing]:
+    with services.db.read() as connection:
         named = references.snapshots(connection)
-    sizes = {sha256: (size, at) for sha256, size, at in room.blobs.all()}
+    sizes = {sha256: (size, at) for sha256, size, at in services.blobs.all()}
     left = dict(sizes)
     for snapshot, by in sorted(named.items()):
-        parts = [sha256 for sha256 in room.blobs.parts(snapshot) if left.pop(sha256, None)]
+        parts = [sha256 for sha256 in services.blobs.parts(snapshot) if left.pop(sha256, None)]
         if snapshot in sizes:
             more = f" and {len(by) - 1} more" if len(by) > 1 else ""
             size = sum(sizes[sha256][0] for sha256 in parts)
             yield Thing("snapshot", snapshot[:12], size, False, f"named by {by[0]}{more}")
-    before_s = room.clock.now().timestamp() - wishes.grace_s
+    before_s = services.clock.now().timestamp() - wishes.grace_s
     for goes, why in (
         (True, "no job, model or data names them"),
         (False, "new: an upload may be under way"),
@@ -145,46 +145,46 @@ def _blobs(room: Room, wishes: Wishes) -> Iterator[Thing]:
             yield Thing("blobs", f"{len(group)} files", sum(group), goes, why)
 
 
-def _unnamed(room: Room) -> list[str]:
+def _unnamed(services: Services) -> list[str]:
     # Listed before the records are read: what is uploaded later is not in the list.
-    everything = [sha256 for sha256, _, _ in room.blobs.all()]
-    with room.db.read() as connection:
+    everything = [sha256 for sha256, _, _ in services.blobs.all()]
+    with services.db.read() as connection:
         named = references.snapshots(connection)
     kept: set[str] = set()
     for snapshot in named:
-        kept |= room.blobs.parts(snapshot)
+        kept |= services.blobs.parts(snapshot)
     return [sha256 for sha256 in everything if sha256 not in kept]
 
 
 # Environments and inputs
 
 
-def _environments(room: Room, wishes: Wishes) -> Iterator[Thing]:
-    with room.db.read() as connection:
+def _environments(services: Services, wishes: Wishes) -> Iterator[Thing]:
+    with services.db.read() as connection:
         needed = references.environments(connection)
-    for hash, folder in room.environments.folders():
+    for hash, folder in services.environments.folders():
         job = needed.get(hash)
         used_at_s = folder.stat().st_mtime
-        goes, why = _by_age(room, wishes, used_at_s)
+        goes, why = _by_age(services, wishes, used_at_s)
         if job is not None:
             goes, why = False, f"job `{job}` needs it"
         yield Thing("environment", hash, _size(folder), goes, why, used_at_s)
 
 
-def _inputs(room: Room, wishes: Wishes) -> Iterator[Thing]:
-    with room.db.read() as connection:
+def _inputs(services: Services, wishes: Wishes) -> Iterator[Thing]:
+    with services.db.read() as connection:
         oldest = references.oldest_with_inputs(connection)
-    for name, folder in room.fetcher.copies():
+    for name, folder in services.fetcher.copies():
         used_at_s = folder.stat().st_mtime
-        goes, why = _by_age(room, wishes, used_at_s)
+        goes, why = _by_age(services, wishes, used_at_s)
         # A copy that was not asked for since then is none of that job's, nor of any later one's.
         if oldest is not None and used_at_s >= oldest[0].timestamp():
             goes, why = False, f"job `{oldest[1]}` or a later one may read it"
         yield Thing("input", name, _size(folder), goes, why, used_at_s)
 
 
-def _by_age(room: Room, wishes: Wishes, used_at_s: float) -> tuple[bool, str]:
-    unused_s = room.clock.now().timestamp() - used_at_s
+def _by_age(services: Services, wishes: Wishes, used_at_s: float) -> tuple[bool, str]:
+    unused_s = services.clock.now().timestamp() - used_at_s
     said = f"unused for {max(0.0, unused_s) / DAY_S:.1f} days"
     return unused_s > wishes.older_than_s, said
 
@@ -204,9 +204,9 @@ def _within(wishes: Wishes, things: list[Thing]) -> Iterator[Thing]:
 # Caches and leftovers
 
 
-def _caches(room: Room, wishes: Wishes) -> Iterator[Thing]:
+def _caches(services: Services, wishes: Wishes) -> Iterator[Thing]:
     """Only uv's is ours to remove as a whole; it only saves downloads."""
-    uv = caches.folder(room.home)
+    uv = caches.folder(services.home)
     for folder in sorted(uv.parent.iterdir()) if uv.parent.exists() else ():
         if folder.name == "data" or folder.name.startswith(".") or not folder.is_dir():
             continue  # copies of inputs, and removals: told of elsewhere
@@ -215,28 +215,28 @@ def _caches(room: Room, wishes: Wishes) -> Iterator[Thing]:
             why = _CLIENTS if folder.name == "snapshots" else "not made by torchyard"
             yield Thing("cache", folder.name, size, False, why, used_at_s)
             continue
-        goes, why = _by_age(room, wishes, used_at_s)
+        goes, why = _by_age(services, wishes, used_at_s)
         if not goes and wishes.caches_bytes is not None and size > wishes.caches_bytes:
             goes, why = True, f"{why}, and beyond the budget of caches"
         yield Thing("cache", folder.name, size, goes, why, used_at_s)
 
 
-def _leftovers(room: Room, wishes: Wishes) -> Iterator[Thing]:
-    before_s = room.clock.now().timestamp() - wishes.grace_s
-    for draft in stale_files.find(room.home):
+def _leftovers(services: Services, wishes: Wishes) -> Iterator[Thing]:
+    before_s = services.clock.now().timestamp() - wishes.grace_s
+    for draft in stale_files.find(services.home):
         touched_at_s = draft.touched_at_s
         goes = touched_at_s <= before_s
         why = f"{draft.what} that was broken off"
         if not goes:
             why = f"new: {draft.what} may be under way"
-        name = draft.path.relative_to(room.home).as_posix()
+        name = draft.path.relative_to(services.home).as_posix()
         size = _size(draft.path) if draft.path.is_dir() else _size_of_file(draft.path)
         yield Thing("leftover", name, size, goes, why, touched_at_s)
 
 
-def _remove_leftover(room: Room, name: str, before_s: float) -> bool:
-    for draft in stale_files.find(room.home):
-        if draft.path.relative_to(room.home).as_posix() == name:
+def _remove_leftover(services: Services, name: str, before_s: float) -> bool:
+    for draft in stale_files.find(services.home):
+        if draft.path.relative_to(services.home).as_posix() == name:
             return draft.remove(before_s)
     return True
 
@@ -251,11 +251,11 @@ def _size_of_file(file: Path) -> int:
 # Scratch
 
 
-def _scratch(room: Room, wishes: Wishes) -> Iterator[Thing]:
-    with room.db.read() as connection:
+def _scratch(services: Services, wishes: Wishes) -> Iterator[Thing]:
+    with services.db.read() as connection:
         owned = references.attempts_with_folder(connection)
-    now_s = room.clock.now().timestamp()
-    top = room.home / "scratch"
+    now_s = services.clock.now().timestamp()
+    top = services.home / "scratch"
     for folder in sorted(top.iterdir()) if top.exists() else ():
         try:
             used_at_s = folder.stat().st_mtime
@@ -269,15 +269,15 @@ def _scratch(room: Room, wishes: Wishes) -> Iterator[Thing]:
         yield Thing("scratch", folder.name, _size(folder), goes, why, used_at_s)
 
 
-def _remove_scratch(room: Room, name: str) -> bool:
-    folder = room.home / "scratch" / name
+def _remove_scratch(services: Services, name: str) -> bool:
+    folder = services.home / "scratch" / name
     for lock in folder.glob("node-*/lock"):
         with open(lock, "rb") as held:
             try:
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 return False  # a worker lives there, whatever the records say
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         if name in references.attempts_with_folder(connection):
             return False
     return files.remove(folder)
@@ -286,7 +286,7 @@ def _remove_scratch(room: Room, name: str) -> bool:
 # Logs
 
 
-def _logs(room: Room, wishes: Wishes) -> Iterator[Thing]:
+def _logs(services: Services, wishes: Wishes) -> Iterator[Thing]:
     if wishes.logs_bytes is None:
         return
     jobs = store.jobs
@@ -295,12 +295,12 @@ def _logs(room: Room, wishes: Wishes) -> Iterator[Thing]:
         .where(jobs.c.status.in_([status.value for status in ENDED]), jobs.c.ended_at.is_not(None))
         .order_by(jobs.c.ended_at.desc())
     )
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         ended = connection.execute(query).all()
         unclean = set(references.attempts_with_folder(connection).values())
     total = 0
     for row in ended:
-        size = sum(log.size_bytes for log in room.logs.list(row.workspace, row.name))
+        size = sum(log.size_bytes for log in services.logs.list(row.workspace, row.name))
         if not size:
             continue
         total += size

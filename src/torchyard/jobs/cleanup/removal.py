@@ -27,7 +27,7 @@ from torchyard.jobs.history import chart_store, history_store, metric_rows
 from torchyard.jobs.records import attempt_store, dataset_inputs, removal_store, run_requests, store
 from torchyard.jobs.records.removal_store import Mark
 from torchyard.jobs.records.types import Attempt, Job
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.models import logged
 
 _log = logging.getLogger(__name__)
@@ -44,24 +44,24 @@ class Weight:
     points: int
 
 
-def weights(room: Room, jobs: Sequence[Job]) -> dict[str, Weight]:
+def weights(services: Services, jobs: Sequence[Job]) -> dict[str, Weight]:
     """By name, what deleting each would free."""
     points: dict[int, int] = {}
     ids = [job.id for job in jobs]
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         for start in range(0, len(ids), 500):
             points |= chart_store.point_counts(connection, ids[start : start + 500])
-    return {job.name: _weight(room, job, points.get(job.id, 0)) for job in jobs}
+    return {job.name: _weight(services, job, points.get(job.id, 0)) for job in jobs}
 
 
-def is_due(room: Room) -> bool:
+def is_due(services: Services) -> bool:
     """Whether a deletion was begun and is not finished."""
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         return removal_store.any_pending(connection)
 
 
 def work(
-    room: Room, stopped: Callable[[], bool] = lambda: False, *, patience_s: float = 0.0
+    services: Services, stopped: Callable[[], bool] = lambda: False, *, patience_s: float = 0.0
 ) -> list[str]:
     """Finish every deletion that was begun; returns the jobs that are gone.
 
@@ -70,32 +70,34 @@ def work(
     leaves it to that one.
     """
     until = time.monotonic() + patience_s
-    with locks.held(room.lock("removal"), lambda: time.monotonic() >= until) as is_held:
+    with locks.held(services.lock("removal"), lambda: time.monotonic() >= until) as is_held:
         if not is_held:
             return []
-        with room.db.read() as connection:
+        with services.db.read() as connection:
             marks = removal_store.pending(connection)
-        return _remove_all(room, marks, stopped)
+        return _remove_all(services, marks, stopped)
 
 
-def work_now(room: Room, jobs: Sequence[Job]) -> list[str]:
+def work_now(services: Services, jobs: Sequence[Job]) -> list[str]:
     """As `work`, for somebody who waits; returns those of the jobs that are still to go."""
-    work(room, patience_s=_PATIENCE_S)
-    with room.db.read() as connection:
+    work(services, patience_s=_PATIENCE_S)
+    with services.db.read() as connection:
         left = {mark.job_id for mark in removal_store.pending(connection)}
     return [job.name for job in jobs if job.id in left]
 
 
-def _remove_all(room: Room, marks: Sequence[Mark], stopped: Callable[[], bool]) -> list[str]:
+def _remove_all(
+    services: Services, marks: Sequence[Mark], stopped: Callable[[], bool]
+) -> list[str]:
     needed: dict[str, dict[str, str]] = {}
     gone = []
     for mark in marks:
         if stopped():
             break
         if mark.workspace not in needed:
-            needed[mark.workspace] = deletion.needs(room, mark.workspace)
+            needed[mark.workspace] = deletion.needs(services, mark.workspace)
         try:
-            if _remove(room, mark, mark.name in needed[mark.workspace]):
+            if _remove(services, mark, mark.name in needed[mark.workspace]):
                 gone.append(mark.name)
         except DatabaseAway:
             raise
@@ -104,45 +106,45 @@ def _remove_all(room: Room, marks: Sequence[Mark], stopped: Callable[[], bool]) 
     return gone
 
 
-def _remove(room: Room, mark: Mark, needed: bool) -> bool:
-    with room.db.read() as connection:
+def _remove(services: Services, mark: Mark, needed: bool) -> bool:
+    with services.db.read() as connection:
         job = store.job_if_any(connection, mark.job_id)
         tries = [] if job is None else attempt_store.attempts_of(connection, job.id)
     if job is None:
-        with room.db.write() as connection:
-            removal_store.finish(connection, mark.job_id, room.clock.now())
+        with services.db.write() as connection:
+            removal_store.finish(connection, mark.job_id, services.clock.now())
         return True
     if needed or not job.status.ended:
-        _spare(room, job)
+        _spare(services, job)
         return False
     if not all(attempt.clean for attempt in tries):
         return False
-    for folder in _folders(room, job, tries):
+    for folder in _folders(services, job, tries):
         # What can't be removed keeps its rows, so that it is not forgotten.
         if folder.exists() and not files.remove(folder):
             shutil.rmtree(folder)  # says why
-    while not _dropped(room, job):
+    while not _dropped(services, job):
         pass
     return True
 
 
-def _spare(room: Room, job: Job) -> None:
+def _spare(services: Services, job: Job) -> None:
     """Since it was marked something has come to need it, or a client has taken it up again."""
-    with room.db.write() as connection:
+    with services.db.write() as connection:
         removal_store.take_back(connection, job.id)
         store.change_job(connection, job.id, deleted=False)
 
 
-def _dropped(room: Room, job: Job) -> bool:
+def _dropped(services: Services, job: Job) -> bool:
     """Forget some blocks, or all else when none is left; whether the job is gone.
 
     In small transactions: a run of a hundred million points has gigabytes of blocks.
     """
-    with room.db.write() as connection:
+    with services.db.write() as connection:
         if history_store.drop_some_blocks(connection, job.id):
             return False
         _drop_rows(connection, job)
-        removal_store.finish(connection, job.id, room.clock.now())
+        removal_store.finish(connection, job.id, services.clock.now())
         return True
 
 
@@ -157,21 +159,21 @@ def _drop_rows(connection: Connection, job: Job) -> None:
     store.drop_job(connection, job.id)
 
 
-def _weight(room: Room, job: Job, points: int) -> Weight:
+def _weight(services: Services, job: Job, points: int) -> Weight:
     tries: Sequence[Attempt] = ()
     if job.attempt:
-        with room.db.read() as connection:
+        with services.db.read() as connection:
             tries = attempt_store.attempts_of(connection, job.id)
-    sizes = [size for folder in _folders(room, job, tries) for _, size in files.walk(folder)]
+    sizes = [size for folder in _folders(services, job, tries) for _, size in files.walk(folder)]
     return Weight(len(sizes), sum(sizes), points)
 
 
-def _folders(room: Room, job: Job, tries: Sequence[Attempt]) -> Iterator[Path]:
+def _folders(services: Services, job: Job, tries: Sequence[Attempt]) -> Iterator[Path]:
     for name, prefix in _places(job):
-        yield files.inside(room.datastores.root(job.workspace, name), prefix)
-    yield room.logs.folder(job.workspace, job.name)
+        yield files.inside(services.datastores.root(job.workspace, name), prefix)
+    yield services.logs.folder(job.workspace, job.name)
     for attempt in tries:
-        yield scratch.folder(room, attempt.id)
+        yield scratch.folder(services, attempt.id)
 
 
 def _places(job: Job) -> tuple[tuple[str, str], ...]:

@@ -13,26 +13,28 @@ from datetime import timedelta
 
 from torchyard.jobs.cleanup import deletion
 from torchyard.jobs.cleanup.deletion import Choice
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.workspaces import actions as workspaces
 
 _log = logging.getLogger(__name__)
 ASKED_BY = "retention"
 
 
-def is_set(room: Room) -> bool:
+def is_set(services: Services) -> bool:
     """Whether any workspace keeps jobs for some days only."""
-    return any(workspace.retention_days for workspace in workspaces.list_all(room.db))
+    return any(workspace.retention_days for workspace in workspaces.list_all(services.db))
 
 
-def look(room: Room) -> int:
+def look(services: Services) -> int:
     """Mark the jobs whose time is over, in every workspace; returns how many."""
     marked = 0
-    for workspace in workspaces.list_all(room.db):
+    for workspace in workspaces.list_all(services.db):
         if not workspace.retention_days:
             continue
-        choice = Choice(ended_before=room.clock.now() - timedelta(days=workspace.retention_days))
-        found = deletion.delete(room, workspace.name, choice, ASKED_BY, lineage=True)
+        choice = Choice(
+            ended_before=services.clock.now() - timedelta(days=workspace.retention_days)
+        )
+        found = deletion.delete(services, workspace.name, choice, ASKED_BY, lineage=True)
         if found.jobs:
             _log.warning(
                 "workspace %s keeps jobs for %d days: %d are deleted",

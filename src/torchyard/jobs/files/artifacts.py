@@ -19,7 +19,7 @@ from torchyard.data.datastores import ARTIFACT_STORE, artifacts_of
 from torchyard.jobs.files import outputs
 from torchyard.jobs.records.logs import LogFile
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 
 @dataclass(frozen=True)
@@ -30,97 +30,97 @@ class Artifact:
     size_bytes: int
 
 
-def list_of(room: Room, job: Job, folder: str = "") -> list[Artifact]:
+def list_of(services: Services, job: Job, folder: str = "") -> list[Artifact]:
     """Everything a job left below a folder, sorted; paths are relative to the folder."""
     above = f"{folder}/" if folder else ""
     stored = f"{artifacts_of(job.name)}/{above}".rstrip("/")
-    found = dict(room.datastores.list(job.workspace, ARTIFACT_STORE, stored))
-    for log in room.logs.list(job.workspace, job.name):
+    found = dict(services.datastores.list(job.workspace, ARTIFACT_STORE, stored))
+    for log in services.logs.list(job.workspace, job.name):
         path = _shown(job, log)
         if path.startswith(above):
             found[path[len(above) :]] = log.size_bytes
     return [Artifact(path, size) for path, size in sorted(found.items())]
 
 
-def logs_of(room: Room, job: Job) -> Iterator[tuple[str, Path]]:
+def logs_of(services: Services, job: Job) -> Iterator[tuple[str, Path]]:
     """(path as users name it, file) of every log of every attempt."""
-    for log in room.logs.list(job.workspace, job.name):
-        yield _shown(job, log), room.logs.file(job.workspace, job.name, log.attempt, log.path)
+    for log in services.logs.list(job.workspace, job.name):
+        yield _shown(job, log), services.logs.file(job.workspace, job.name, log.attempt, log.path)
 
 
-def file(room: Room, job: Job, path: str) -> Path:
+def file(services: Services, job: Job, path: str) -> Path:
     """
     Raises:
         NotFound: with the nearest path there is.
     """
     clean = files.safe_relative(path)
-    for log in room.logs.list(job.workspace, job.name):
+    for log in services.logs.list(job.workspace, job.name):
         if _shown(job, log) == clean:
-            return room.logs.file(job.workspace, job.name, log.attempt, log.path)
+            return services.logs.file(job.workspace, job.name, log.attempt, log.path)
     stored = f"{artifacts_of(job.name)}/{clean}"
     try:
-        return room.datastores.file(job.workspace, ARTIFACT_STORE, stored)
+        return services.datastores.file(job.workspace, ARTIFACT_STORE, stored)
     except NotFound:
-        known = [artifact.path for artifact in list_of(room, job)]
+        known = [artifact.path for artifact in list_of(services, job)]
         near = nearest(clean, known)
         hint = f"did you mean `{near}`?" if near else "only `outputs/` and `logs/` are kept"
         raise NotFound(f"job `{job.name}` has no file `{path}`", hint) from None
 
 
-def writing(room: Room, job: Job, path: str) -> AbstractContextManager[files.Writing]:
+def writing(services: Services, job: Job, path: str) -> AbstractContextManager[files.Writing]:
     """Open an artifact for writing."""
     stored = f"{artifacts_of(job.name)}/{files.safe_relative(path)}"
-    return room.datastores.writing(job.workspace, ARTIFACT_STORE, stored)
+    return services.datastores.writing(job.workspace, ARTIFACT_STORE, stored)
 
 
-def delete(room: Room, job: Job, path: str) -> None:
+def delete(services: Services, job: Job, path: str) -> None:
     """Delete an artifact, or everything below a folder of them; logs stay."""
     stored = f"{artifacts_of(job.name)}/{files.safe_relative(path)}"
-    room.datastores.delete(job.workspace, ARTIFACT_STORE, stored)
+    services.datastores.delete(job.workspace, ARTIFACT_STORE, stored)
 
 
-def list_earlier(room: Room, job: Job) -> Iterator[tuple[str, Artifact]]:
+def list_earlier(services: Services, job: Job) -> Iterator[tuple[str, Artifact]]:
     """What a job that is tried again finds: (named output or empty, file below it)."""
     below = f"{artifacts_of(job.name)}/outputs"
-    for path, size in room.datastores.list(job.workspace, ARTIFACT_STORE, below):
+    for path, size in services.datastores.list(job.workspace, ARTIFACT_STORE, below):
         yield "", Artifact(path, size)
-    yield from list_outputs(room, job)
+    yield from list_outputs(services, job)
 
 
-def earlier_file(room: Room, job: Job, output: str, path: str) -> Path:
+def earlier_file(services: Services, job: Job, output: str, path: str) -> Path:
     """
     Raises:
         NotFound: there is none.
     """
     if output:
-        return output_file(room, job, output, path)
+        return output_file(services, job, output, path)
     stored = f"{artifacts_of(job.name)}/outputs/{files.safe_relative(path)}"
-    return room.datastores.file(job.workspace, ARTIFACT_STORE, stored)
+    return services.datastores.file(job.workspace, ARTIFACT_STORE, stored)
 
 
-def list_outputs(room: Room, job: Job) -> Iterator[tuple[str, Artifact]]:
+def list_outputs(services: Services, job: Job) -> Iterator[tuple[str, Artifact]]:
     """(output, file) for every file of every named output."""
-    for output, path, size in outputs.list_files(room, job):
+    for output, path, size in outputs.list_files(services, job):
         yield output, Artifact(path, size)
 
 
-def output_file(room: Room, job: Job, output: str, path: str) -> Path:
+def output_file(services: Services, job: Job, output: str, path: str) -> Path:
     """
     Raises:
         NotFound: there is none.
     """
-    return outputs.file(room, job, output, path)
+    return outputs.file(services, job, output, path)
 
 
 def writing_output(
-    room: Room, job: Job, output: str, path: str
+    services: Services, job: Job, output: str, path: str
 ) -> AbstractContextManager[files.Writing]:
     """Open a file of a named output for writing.
 
     Raises:
         NotFound: the job declares no such output.
     """
-    return outputs.writing(room, job, output, path)
+    return outputs.writing(services, job, output, path)
 
 
 def _shown(job: Job, log: LogFile) -> str:

@@ -14,7 +14,7 @@ from torchyard.environments.types import from_json as environment_from_json
 from torchyard.jobs.files import artifacts
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 # Azure ML's name for it.
 PATH = "azureml-logs/20_image_build_log.txt"
@@ -22,20 +22,20 @@ _MOST_BYTES = 8 << 20
 _log = logging.getLogger(__name__)
 
 
-def keep(room: Room, job: Job) -> None:
+def keep(services: Services, job: Job) -> None:
     """Copy what the build has said since the job began to wait for it."""
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         events = store.events_after(connection, job.id, 0)
         environment = environment_from_json(store.environment_of(connection, job.id))
     begun = [event.body["build_log_offset"] for event in events if _waits(event.body)]
     if not begun:
         return
     try:
-        with open(room.environments.log_path(environment), "rb") as log:
+        with open(services.environments.log_path(environment), "rb") as log:
             log.seek(begun[-1])
             content = log.read(_MOST_BYTES)
         if content:
-            with artifacts.writing(room, job, PATH) as file:
+            with artifacts.writing(services, job, PATH) as file:
                 file.write(content)
     except (OSError, TorchyardError) as error:
         _log.warning("the build log of job %s is not kept: %s", job.name, error)

@@ -16,7 +16,7 @@ from torchyard.data.uris import DatastoreUri
 from torchyard.jobs import actions
 from torchyard.jobs.files import outputs
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 _ARTIFACTS = ("artifacts", "default")
 
@@ -25,7 +25,7 @@ def is_job_path(path: str) -> bool:
     return uris.job_output(path) is not None
 
 
-def find(room: Room, workspace: str, path: str) -> str:
+def find(services: Services, workspace: str, path: str) -> str:
     """The datastore URI of a job's output or artifact.
 
     Raises:
@@ -33,13 +33,13 @@ def find(room: Room, workspace: str, path: str) -> str:
     """
     named = uris.job_output(path)
     assert named is not None, path
-    job = actions.get(room, workspace, named.job)
+    job = actions.get(services, workspace, named.job)
     if named.output in _ARTIFACTS:
         return str(DatastoreUri(ARTIFACT_STORE, _join(artifacts_of(job.name), named.path)))
     return str(_of_output(job, named))
 
 
-def pin(room: Room, workspace: str, type: str, path: str, mode: str = "ro_mount") -> Pinned:
+def pin(services: Services, workspace: str, type: str, path: str, mode: str = "ro_mount") -> Pinned:
     """As data's `pin`, and job outputs too.
 
     Raises:
@@ -47,8 +47,8 @@ def pin(room: Room, workspace: str, type: str, path: str, mode: str = "ro_mount"
         NotFound: no such job, output, datastore, asset, file or folder.
     """
     if is_job_path(path):
-        path = find(room, workspace, path)
-    return data.pin(room.db, room.datastores, workspace, type, path, mode)
+        path = find(services, workspace, path)
+    return data.pin(services.db, services.datastores, workspace, type, path, mode)
 
 
 def _of_output(job: Job, named: uris.JobUri) -> DatastoreUri:

@@ -17,7 +17,7 @@ from torchyard.base import files
 from torchyard.base.blobs import SNAPSHOT_PREFIX
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.jobs.spec import job_spec
 from torchyard.jobs.spec.inputs import Input
 from torchyard.shared.plan import InputPlan
@@ -25,7 +25,7 @@ from torchyard.shared.plan import InputPlan
 _EVALUATED = ("eval_mount", "eval_download")
 
 
-def plans(room: Room, job: Job, document: job_spec.JobSpec) -> dict[str, InputPlan]:
+def plans(services: Services, job: Job, document: job_spec.JobSpec) -> dict[str, InputPlan]:
     """What a worker needs to know of every input; all are ready.
 
     Raises:
@@ -34,7 +34,7 @@ def plans(room: Room, job: Job, document: job_spec.JobSpec) -> dict[str, InputPl
     made = {}
     for name, given in document.inputs.items():
         if _is_elsewhere(given):
-            found = _ready(room, job, given)
+            found = _ready(services, job, given)
             if found is None:
                 raise NotFound(f"what input `{name}` names is not at `{given.path}` any more")
             made[name] = InputPlan(given.type, mode=_plain(given.mode), source=str(found))
@@ -46,7 +46,7 @@ def plans(room: Room, job: Job, document: job_spec.JobSpec) -> dict[str, InputPl
     return made
 
 
-def are_ready(room: Room, job: Job) -> bool:
+def are_ready(services: Services, job: Job) -> bool:
     """Cheap; asked at every look of the scheduler.
 
     Raises:
@@ -54,16 +54,16 @@ def are_ready(room: Room, job: Job) -> bool:
     """
     for name, given in job_spec.read(job.spec).inputs.items():
         if _is_elsewhere(given):
-            found = _ready(room, job, given)
+            found = _ready(services, job, given)
             if found is None:
                 return False
-            _check_table(room, name, given, found)
+            _check_table(services, name, given, found)
         else:
-            _check_table(room, name, given)
+            _check_table(services, name, given)
     return True
 
 
-def bring(room: Room, job: Job, cancelled: Callable[[], bool]) -> None:
+def bring(services: Services, job: Job, cancelled: Callable[[], bool]) -> None:
     """Copy what is not here.
 
     Raises:
@@ -72,22 +72,22 @@ def bring(room: Room, job: Job, cancelled: Callable[[], bool]) -> None:
     """
     for name, given in job_spec.read(job.spec).inputs.items():
         if _is_elsewhere(given):
-            found = room.fetcher.fetch(
-                job.workspace, given.type, given.path, room.clock.now(), cancelled
+            found = services.fetcher.fetch(
+                job.workspace, given.type, given.path, services.clock.now(), cancelled
             )
-            _check_table(room, name, given, found)
+            _check_table(services, name, given, found)
         else:
-            _check_table(room, name, given)
+            _check_table(services, name, given)
 
 
-def source(room: Room, job: Job, name: str) -> Path:
+def source(services: Services, job: Job, name: str) -> Path:
     """Where an input lies on the server's machine, for nodes that are elsewhere.
 
     Raises:
         NotFound: the job has no such input, or it needs no source.
     """
     given = job_spec.read(job.spec).inputs.get(name)
-    found = _ready(room, job, given) if given is not None and _is_elsewhere(given) else None
+    found = _ready(services, job, given) if given is not None and _is_elsewhere(given) else None
     if found is None:
         raise NotFound(f"job `{job.name}` has no files for an input `{name}`")
     return found
@@ -125,8 +125,8 @@ def _is_elsewhere(given: Input) -> bool:
     )
 
 
-def _ready(room: Room, job: Job, given: Input) -> Path | None:
-    return room.fetcher.ready(job.workspace, given.type, given.path, job.created_at)
+def _ready(services: Services, job: Job, given: Input) -> Path | None:
+    return services.fetcher.ready(job.workspace, given.type, given.path, job.created_at)
 
 
 def _plain(mode: str) -> str:
@@ -134,12 +134,12 @@ def _plain(mode: str) -> str:
     return {"eval_mount": "ro_mount", "eval_download": "download"}.get(mode, mode)
 
 
-def _check_table(room: Room, name: str, given: Input, found: Path | None = None) -> None:
+def _check_table(services: Services, name: str, given: Input, found: Path | None = None) -> None:
     """A table that is to be evaluated must name nothing but files beside it."""
     if given.mode not in _EVALUATED:
         return
     try:
-        file = found / "MLTable" if found is not None else _in_snapshot(room, given)
+        file = found / "MLTable" if found is not None else _in_snapshot(services, given)
         table = yaml.safe_load(file.read_text())
         paths = [str(value) for entry in table["paths"] for value in entry.values()]
     except (
@@ -158,10 +158,10 @@ def _check_table(room: Room, name: str, given: Input, found: Path | None = None)
             )
 
 
-def _in_snapshot(room: Room, given: Input) -> Path:
-    snapshot = room.blobs.snapshot(given.path.removeprefix(SNAPSHOT_PREFIX))
+def _in_snapshot(services: Services, given: Input) -> Path:
+    snapshot = services.blobs.snapshot(given.path.removeprefix(SNAPSHOT_PREFIX))
     by_path = {file.path: file.sha256 for file in snapshot.files}
-    return room.blobs.path(by_path["MLTable"])
+    return services.blobs.path(by_path["MLTable"])
 
 
 def _leads_out(path: str) -> bool:

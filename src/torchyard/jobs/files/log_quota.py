@@ -15,12 +15,12 @@ from torchyard.jobs import actions
 from torchyard.jobs.records import progress, store
 from torchyard.jobs.records.logs import LogGap, Logs
 from torchyard.jobs.records.types import Event, Job
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.jobs.spec import own_properties
 
 
 def answer(
-    room: Room, job: Job, attempt: int, path: str, offset: int, content: bytes
+    services: Services, job: Job, attempt: int, path: str, offset: int, content: bytes
 ) -> tuple[int, dict[str, Any]]:
     """Take a piece of a log; the HTTP status and the body that its sender goes on by.
 
@@ -28,12 +28,12 @@ def answer(
         attempt: its number; 0 for a run without attempts.
     """
     try:
-        size = append(room.logs, job, attempt, path, offset, content)
+        size = append(services.logs, job, attempt, path, offset, content)
     except LogGap as gap:
         return gap.http_status, {**gap.to_json(), "size": gap.size_bytes}
     if size < 0:
-        tell(room.db, room.clock, job)
-    room.signals.notify(actions.job_key(job))
+        tell(services.db, services.clock, job)
+    services.signals.notify(actions.job_key(job))
     return 200, {"size": size} if size >= 0 else {"size": offset, "full": True}
 
 

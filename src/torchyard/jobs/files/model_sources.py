@@ -18,14 +18,14 @@ from torchyard.data import actions as data
 from torchyard.data import uris
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.models.types import Source
 
 _ARTIFACTS = ("artifacts", "default")
 
 
 @contextmanager
-def find(room: Room, workspace: str, path: str) -> Iterator[Source]:
+def find(services: Services, workspace: str, path: str) -> Iterator[Source]:
     """The files that `path` names: one file, or all below a folder.
 
     Raises:
@@ -33,11 +33,11 @@ def find(room: Room, workspace: str, path: str) -> Iterator[Source]:
         NotFound: there is nothing there.
     """
     if path.startswith(SNAPSHOT_PREFIX):
-        yield _of_snapshot(room, path.removeprefix(SNAPSHOT_PREFIX))
+        yield _of_snapshot(services, path.removeprefix(SNAPSHOT_PREFIX))
         return
     named = uris.job_output(path)
     if named is not None:
-        yield _of_job(room, workspace, named)
+        yield _of_job(services, workspace, named)
         return
     if not uris.protocol_of(path) and not path.startswith("azureml:"):
         raise InvalidSpec(
@@ -46,31 +46,33 @@ def find(room: Room, workspace: str, path: str) -> Iterator[Source]:
             "`azureml://jobs/<job>/outputs/artifacts/paths/<path>` or `runs:/<job>/<path>`",
             at=["path"],
         )
-    with tempfile.TemporaryDirectory(prefix="model-", dir=_temporary(room)) as folder:
+    with tempfile.TemporaryDirectory(prefix="model-", dir=_temporary(services)) as folder:
         try:
-            yield _of_data(room, workspace, path, Path(folder))
+            yield _of_data(services, workspace, path, Path(folder))
         except (InvalidInput, NotFound) as error:
             error.at = error.at or ("path",)
             raise
 
 
-def _of_snapshot(room: Room, snapshot_id: str) -> Source:
-    snapshot = room.blobs.snapshot(snapshot_id)
-    found = tuple((file.path, room.blobs.path(file.sha256)) for file in snapshot.files)
+def _of_snapshot(services: Services, snapshot_id: str) -> Source:
+    snapshot = services.blobs.snapshot(snapshot_id)
+    found = tuple((file.path, services.blobs.path(file.sha256)) for file in snapshot.files)
     return Source(found, single=_is_single(found))
 
 
-def _of_job(room: Room, workspace: str, named: uris.JobUri) -> Source:
-    job = actions.get(room, workspace, named.job)
+def _of_job(services: Services, workspace: str, named: uris.JobUri) -> Source:
+    job = actions.get(services, workspace, named.job)
     wanted = named.path
     found: list[tuple[str, Path]] = []
     if named.output in _ARTIFACTS:
-        paths = [artifact.path for artifact in artifacts.list_of(room, job)]
-        found = [(path, artifacts.file(room, job, path)) for path in paths if _below(path, wanted)]
+        paths = [artifact.path for artifact in artifacts.list_of(services, job)]
+        found = [
+            (path, artifacts.file(services, job, path)) for path in paths if _below(path, wanted)
+        ]
     else:
         found = [
-            (artifact.path, artifacts.output_file(room, job, named.output, artifact.path))
-            for owner, artifact in artifacts.list_outputs(room, job)
+            (artifact.path, artifacts.output_file(services, job, named.output, artifact.path))
+            for owner, artifact in artifacts.list_outputs(services, job)
             if owner == named.output and _below(artifact.path, wanted)
         ]
     if not found:
@@ -83,8 +85,8 @@ def _of_job(room: Room, workspace: str, named: uris.JobUri) -> Source:
     return Source(tuple((_in_model(path, wanted), file) for path, file in found), job.name, single)
 
 
-def _of_data(room: Room, workspace: str, path: str, folder: Path) -> Source:
-    place = data.locate(room.db, room.datastores, workspace, path)
+def _of_data(services: Services, workspace: str, path: str, folder: Path) -> Source:
+    place = data.locate(services.db, services.datastores, workspace, path)
     single = place.files.entry(place.path)
     if single is not None:
         name = place.path.rpartition("/")[2] or place.uri.partition("?")[0].rpartition("/")[2]
@@ -101,9 +103,9 @@ def _of_data(room: Room, workspace: str, path: str, folder: Path) -> Source:
     return Source(found, single=single is not None)
 
 
-def _temporary(room: Room) -> Path:
+def _temporary(services: Services) -> Path:
     """On the disk of the datastores, where there is room for a model."""
-    folder = room.home / "tmp"
+    folder = services.home / "tmp"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder
 

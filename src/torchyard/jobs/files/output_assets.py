@@ -18,7 +18,7 @@ from torchyard.jobs.files import model_sources, outputs
 from torchyard.jobs.files.outputs import OutputPlace
 from torchyard.jobs.records import progress, store
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.jobs.spec import job_spec
 from torchyard.jobs.spec.inputs import Output
 from torchyard.models import actions as models
@@ -32,7 +32,7 @@ def are_named(job: Job) -> bool:
     return any(output.name for output in job_spec.read(job.spec).outputs.values())
 
 
-def register(room: Room, job: Job) -> None:
+def register(services: Services, job: Job) -> None:
     """Give every output with a `name` of a job that is about to be Completed its version."""
     document = job_spec.read(job.spec)
     places = None
@@ -42,51 +42,53 @@ def register(room: Room, job: Job) -> None:
         places = places or outputs.places(job)
         try:
             # A server that takes over may come while the one before it is at work still.
-            with locks.held(room.lock(f"outputs-{job.id % _LOCKS}")):
-                _register(room, job, name, output, places[name])
+            with locks.held(services.lock(f"outputs-{job.id % _LOCKS}")):
+                _register(services, job, name, output, places[name])
         except TorchyardError as error:
-            _tell(room, job, f"output `{name}` could not be registered: {error.message}")
+            _tell(services, job, f"output `{name}` could not be registered: {error.message}")
         except Exception:
             _log.exception("output %s of %s could not be registered", name, job.name)
-            _tell(room, job, f"output `{name}` could not be registered; see `yard server logs`")
+            _tell(services, job, f"output `{name}` could not be registered; see `yard server logs`")
 
 
-def _register(room: Room, job: Job, name: str, output: Output, place: OutputPlace) -> None:
+def _register(services: Services, job: Job, name: str, output: Output, place: OutputPlace) -> None:
     asset_name, version = output.name, output.version
     if output.type in MODEL_TYPES:
-        _register_model(room, job, name, output.type, asset_name, version)
+        _register_model(services, job, name, output.type, asset_name, version)
         return
     asked = assets.Request(
         name=asset_name, path=place.uri, type=output.type, version=str(version or ""), job=job.name
     )
-    assets.register(room.db, room.clock, job.workspace, asked, place.uri, job.owner)
+    assets.register(services.db, services.clock, job.workspace, asked, place.uri, job.owner)
 
 
-def _register_model(room: Room, job: Job, output: str, type: str, name: str, version: str) -> None:
+def _register_model(
+    services: Services, job: Job, output: str, type: str, name: str, version: str
+) -> None:
     path = f"azureml://jobs/{job.name}/outputs/{output}"
-    known = models.of_job(room.db, job.workspace, job.name)
+    known = models.of_job(services.db, job.workspace, job.name)
     if any(model.name == name and model.source == path for model in known):
         return
     document = {"name": name, "path": path, "type": type}
     if version:
         document["version"] = version
     models.register(
-        room.db,
-        room.clock,
-        room.datastores,
-        lambda workspace, wanted: model_sources.find(room, workspace, wanted),
+        services.db,
+        services.clock,
+        services.datastores,
+        lambda workspace, wanted: model_sources.find(services, workspace, wanted),
         job.workspace,
         document,
         job.owner,
     )
 
 
-def _tell(room: Room, job: Job, message: str) -> None:
-    with room.db.write() as connection:
+def _tell(services: Services, job: Job, message: str) -> None:
+    with services.db.write() as connection:
         told = [
             event.body.get("message")
             for event in store.events_after(connection, job.id, 0)
             if event.kind == "notice"
         ]
         if message not in told:
-            progress.notice(connection, job, message, room.clock.now())
+            progress.notice(connection, job, message, services.clock.now())

@@ -21,7 +21,7 @@ from torchyard.data import datastores, uris
 from torchyard.data.datastores import BLOB_STORE, output_of
 from torchyard.data.uris import DatastoreUri
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.jobs.spec import job_spec
 from torchyard.jobs.spec.inputs import Output
 
@@ -75,7 +75,7 @@ def place(workspace: str, job: str, name: str, output: Output) -> OutputPlace:
     return OutputPlace(uri.store, f"{uri.path.rstrip('/')}/".lstrip("/"))
 
 
-def check(room: Room, workspace: str, name: str, output: Output) -> None:
+def check(services: Services, workspace: str, name: str, output: Output) -> None:
     """Can it be written there, as far as that is known when the job is created?
 
     Raises:
@@ -83,7 +83,7 @@ def check(room: Room, workspace: str, name: str, output: Output) -> None:
         NotFound: there is no such datastore.
     """
     found = place(workspace, "job", name, output)
-    datastores.opened(datastores.get(room.db, room.datastores, workspace, found.store))
+    datastores.opened(datastores.get(services.db, services.datastores, workspace, found.store))
 
 
 def places(job: Job) -> dict[str, OutputPlace]:
@@ -97,14 +97,14 @@ def places(job: Job) -> dict[str, OutputPlace]:
     }
 
 
-def list_files(room: Room, job: Job) -> Iterator[tuple[str, str, int]]:
+def list_files(services: Services, job: Job) -> Iterator[tuple[str, str, int]]:
     """(output, path below it, size in bytes) for every file of every named output.
 
     Raises:
         Unreachable: a datastore does not answer.
     """
     for output, found in places(job).items():
-        at = _at(room, job, found)
+        at = _at(services, job, found)
         if found.file:
             entry = at.files.entry(found.path)
             if entry is not None:
@@ -114,7 +114,7 @@ def list_files(room: Room, job: Job) -> Iterator[tuple[str, str, int]]:
             yield output, entry.path, entry.size_bytes
 
 
-def file(room: Room, job: Job, output: str, path: str) -> Path:
+def file(services: Services, job: Job, output: str, path: str) -> Path:
     """A file of an output, on this machine's disk.
 
     Raises:
@@ -122,19 +122,19 @@ def file(room: Room, job: Job, output: str, path: str) -> Path:
     """
     found = _named(job, output)
     clean = files.safe_relative(path)
-    at = _at(room, job, found)
+    at = _at(services, job, found)
     try:
         if found.file:
             if clean != found.file:
                 raise NotFound(clean)
-            return room.fetcher.file(job.workspace, at, "")
-        return room.fetcher.file(job.workspace, at, clean)
+            return services.fetcher.file(job.workspace, at, "")
+        return services.fetcher.file(job.workspace, at, clean)
     except NotFound:
         raise NotFound(f"output `{output}` of job `{job.name}` has no file `{path}`") from None
 
 
 @contextmanager
-def writing(room: Room, job: Job, output: str, path: str) -> Iterator[files.Writing]:
+def writing(services: Services, job: Job, output: str, path: str) -> Iterator[files.Writing]:
     """Open a file of a named output for writing; its sha256 is kept when it is whole.
 
     Raises:
@@ -142,11 +142,11 @@ def writing(room: Room, job: Job, output: str, path: str) -> Iterator[files.Writ
     """
     found = _named(job, output)
     clean = files.safe_relative(path)
-    at = _at(room, job, found)
+    at = _at(services, job, found)
     target = found.path if found.file == clean else f"{found.path.rstrip('/')}/{clean}".lstrip("/")
     with at.files.writing(target) as opened:
         yield opened
-    data.record(room.db, job.workspace, found.store, at.files, target, opened.stored)
+    data.record(services.db, job.workspace, found.store, at.files, target, opened.stored)
 
 
 def _named(job: Job, output: str) -> OutputPlace:
@@ -156,5 +156,5 @@ def _named(job: Job, output: str) -> OutputPlace:
     return found
 
 
-def _at(room: Room, job: Job, found: OutputPlace) -> data.Place:
-    return data.locate(room.db, room.datastores, job.workspace, found.uri)
+def _at(services: Services, job: Job, found: OutputPlace) -> data.Place:
+    return data.locate(services.db, services.datastores, job.workspace, found.uri)

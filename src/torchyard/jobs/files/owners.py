@@ -10,7 +10,7 @@ from __future__ import annotations
 from torchyard.jobs import actions
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import ENDED, Job, Status
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 MADE_BY = "torchyard.made_by"
 
@@ -19,18 +19,18 @@ def of(job: Job) -> str:
     return job.properties.get(MADE_BY, job.owner)
 
 
-def of_name(room: Room, workspace: str, name: str) -> str:
+def of_name(services: Services, workspace: str, name: str) -> str:
     """Empty when there is no such job."""
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         job = store.job_named(connection, workspace, name)
     return "" if job is None else of(job)
 
 
-def cancel_all(room: Room, user: str) -> list[str]:
+def cancel_all(services: Services, user: str) -> list[str]:
     """Cancel every job of a person that has not ended; as `workspace/job`."""
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         live = store.jobs_in(connection, [status for status in Status if status not in ENDED])
     mine = [job for job in live if of(job) == user]
     for job in mine:
-        actions.cancel(room, job.workspace, job.name)
+        actions.cancel(services, job.workspace, job.name)
     return [f"{job.workspace}/{job.name}" for job in mine]

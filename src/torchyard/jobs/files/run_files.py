@@ -25,25 +25,25 @@ from torchyard.data.types import Datastore, Entry, Files
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 _TOP, _, _MARK = artifacts_of("").rpartition("/")
 
 
-def opened(room: Room, found: Datastore) -> Files:
+def opened(services: Services, found: Datastore) -> Files:
     """The files of a datastore, as Azure ML shows them."""
     if found.name == ARTIFACT_STORE:
-        return RunFiles(room, found.workspace)
+        return RunFiles(services, found.workspace)
     return datastores.opened(found)
 
 
 class RunFiles:
     """`data.types.Files` over the artifact store of one workspace."""
 
-    def __init__(self, room: Room, workspace: str) -> None:
-        self._room = room
+    def __init__(self, services: Services, workspace: str) -> None:
+        self._services = services
         self._workspace = workspace
-        self._stored = FolderFiles(room.datastores.root(workspace, ARTIFACT_STORE))
+        self._stored = FolderFiles(services.datastores.root(workspace, ARTIFACT_STORE))
 
     def entry(self, path: str) -> Entry | None:
         found = self._stored.entry(path)
@@ -112,7 +112,7 @@ class RunFiles:
         if job is None:
             return None
         return next(
-            (log for shown, log in artifacts.logs_of(self._room, job) if shown == below), None
+            (log for shown, log in artifacts.logs_of(self._services, job) if shown == below), None
         )
 
     def _ordered_logs(self, prefix: str, after: str, fold: bool) -> Iterator[Entry | str]:
@@ -129,7 +129,7 @@ class RunFiles:
         """(path in the store, log file) of every log whose path begins so, by path."""
         for name in self._names(prefix):
             job = self._job(name)
-            found = artifacts.logs_of(self._room, job) if job is not None else ()
+            found = artifacts.logs_of(self._services, job) if job is not None else ()
             for shown, log in sorted(found):
                 path = f"{artifacts_of(name)}/{shown}"
                 if path.startswith(prefix):
@@ -145,13 +145,13 @@ class RunFiles:
             return [wanted]
         wanted = wanted if prefix.startswith(start) else ""
         try:
-            names = os.listdir(self._room.logs.folder(self._workspace, "_").parent)
+            names = os.listdir(self._services.logs.folder(self._workspace, "_").parent)
         except FileNotFoundError:
             return []
         return sorted((name for name in names if name.startswith(wanted)), key=_as_folder)
 
     def _job(self, name: str) -> Job | None:
-        return actions.named(self._room, self._workspace, name) if name else None
+        return actions.named(self._services, self._workspace, name) if name else None
 
 
 def _split(path: str) -> tuple[str, str]:

@@ -13,35 +13,35 @@ from pathlib import Path
 from torchyard.base import files
 from torchyard.jobs.records import attempt_store, store
 from torchyard.jobs.records.types import Attempt
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.jobs.spec import secrets
 
 _MOST_BYTES = 1 << 20
 _log = logging.getLogger(__name__)
 
 
-def folder(room: Room, attempt_id: str) -> Path:
-    return room.home / "scratch" / attempt_id
+def folder(services: Services, attempt_id: str) -> Path:
+    return services.home / "scratch" / attempt_id
 
 
-def node_folder(room: Room, attempt_id: str, node: int) -> Path:
-    return folder(room, attempt_id) / f"node-{node}"
+def node_folder(services: Services, attempt_id: str, node: int) -> Path:
+    return folder(services, attempt_id) / f"node-{node}"
 
 
-def forget(room: Room, attempt_id: str) -> None:
+def forget(services: Services, attempt_id: str) -> None:
     """The folder of an attempt that never ran."""
-    files.remove(folder(room, attempt_id))
+    files.remove(folder(services, attempt_id))
 
 
-def clear(room: Room, attempt: Attempt) -> None:
+def clear(services: Services, attempt: Attempt) -> None:
     """Keep the workers' logs, remove everything else. Nobody works there any more."""
-    scratch = folder(room, attempt.id)
-    with room.db.read() as connection:
+    scratch = folder(services, attempt.id)
+    with services.db.read() as connection:
         masker = secrets.masker(store.job_by_id(connection, attempt.job_id))
     for log in sorted(scratch.glob("node-*/worker.log")):
         said = masker.mask(log.read_bytes())[-_MOST_BYTES:]
         if said:
-            room.logs.append(
+            services.logs.append(
                 attempt.workspace,
                 attempt.job_name,
                 attempt.number,
@@ -51,5 +51,5 @@ def clear(room: Room, attempt: Attempt) -> None:
             )
     if not files.remove(scratch):
         _log.warning("`%s` can't be removed whole", scratch)
-    with room.db.write() as connection:
+    with services.db.write() as connection:
         attempt_store.change_attempt(connection, attempt.id, clean=True)

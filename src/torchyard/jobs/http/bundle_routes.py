@@ -22,7 +22,7 @@ from torchyard.data import actions as data
 from torchyard.data import assets
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.models import actions as models
 from torchyard.workspaces.access import Person
 
@@ -37,7 +37,7 @@ _BLOCK_BYTES = 1 << 20
 Find = Callable[[str], Path]
 
 
-def router(room: Room) -> APIRouter:
+def router(services: Services) -> APIRouter:
     routes = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["bundles"])
 
     @routes.post("/bundle")
@@ -47,13 +47,13 @@ def router(room: Room) -> APIRouter:
         """`<size in bytes>\\n<bytes>` for each of `sources`, paths of files' own routes below
         the workspace: `data/digits/versions/1/files/a.bin`.
         """
-        found = find_all(room, workspace, sources)
+        found = find_all(services, workspace, sources)
         return StreamingResponse(_blocks(found), media_type="application/x-torchyard-bundle")
 
     return routes
 
 
-def find_all(room: Room, workspace: str, sources: Sequence[str]) -> list[Path]:
+def find_all(services: Services, workspace: str, sources: Sequence[str]) -> list[Path]:
     """
     Raises:
         InvalidInput: a source is no file's path.
@@ -70,7 +70,9 @@ def find_all(room: Room, workspace: str, sources: Sequence[str]) -> list[Path]:
             raise InvalidInput(f"`{source}` is no file's path below a workspace")
         folder = match["folder"]
         if folder not in folders:
-            folders[folder] = _open(room, workspace, [unquote(part) for part in folder.split("/")])
+            folders[folder] = _open(
+                services, workspace, [unquote(part) for part in folder.split("/")]
+            )
         found.append(folders[folder](unquote(match["path"])))
     size_bytes = sum(path.stat().st_size for path in found)
     if size_bytes > _MOST_BYTES:
@@ -81,22 +83,22 @@ def find_all(room: Room, workspace: str, sources: Sequence[str]) -> list[Path]:
     return found
 
 
-def _open(room: Room, workspace: str, parts: Sequence[str]) -> Find:
+def _open(services: Services, workspace: str, parts: Sequence[str]) -> Find:
     """What finds files below `parts`, a folder of `_SOURCE`; looked up once for all of them."""
     kind, name = parts[0], parts[1]
     if kind == "jobs":
-        job = actions.get(room, workspace, name)
+        job = actions.get(services, workspace, name)
         if parts[2] == "files":
-            return lambda path: artifacts.file(room, job, path)
-        return lambda path: artifacts.output_file(room, job, parts[3], path)
+            return lambda path: artifacts.file(services, job, path)
+        return lambda path: artifacts.output_file(services, job, parts[3], path)
     if kind == "models":
-        model = models.get(room.db, workspace, name, parts[3])
-        return lambda path: models.file(room.datastores, model, path)
-    asset = assets.get(room.db, workspace, name, parts[3])
+        model = models.get(services.db, workspace, name, parts[3])
+        return lambda path: models.file(services.datastores, model, path)
+    asset = assets.get(services.db, workspace, name, parts[3])
     if asset.type == "uri_file":
         raise NotFound(f"data `{name}` is one file", "get it by its own route")
-    place = data.locate(room.db, room.datastores, workspace, asset.uri)
-    return lambda path: room.fetcher.file(workspace, place, path)
+    place = data.locate(services.db, services.datastores, workspace, asset.uri)
+    return lambda path: services.fetcher.file(workspace, place, path)
 
 
 def _blocks(found: Sequence[Path]) -> Iterator[bytes]:

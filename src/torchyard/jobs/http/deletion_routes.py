@@ -11,7 +11,7 @@ from torchyard.base import fields
 from torchyard.base.errors import InvalidInput, InvalidSpec
 from torchyard.jobs.cleanup import deletion, removal
 from torchyard.jobs.cleanup.deletion import Choice, Plan
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.workspaces.access import Person
 
 _KEYS = ("names", "experiment_name", "status", "older_than_s", "dry_run")
@@ -19,26 +19,26 @@ _KEYS = ("names", "experiment_name", "status", "older_than_s", "dry_run")
 _AT_ONCE = 20
 
 
-def router(room: Room) -> APIRouter:
+def router(services: Services) -> APIRouter:
     routes = APIRouter(prefix="/v1/workspaces/{workspace}/jobs", tags=["jobs"])
 
     @routes.post("/delete")
     def delete(workspace: str, identity: Person, asked: Annotated[Any, Body()]) -> dict[str, Any]:
         """`names`, or some of `experiment_name`, `status`, `older_than_s`; `dry_run` only tells."""
-        choice, only_told = _choice(room, asked)
+        choice, only_told = _choice(services, asked)
         if only_told:
-            found = deletion.plan(room, workspace, choice)
-            return _told(room, found)
-        return _deleted(room, deletion.delete_by(room, workspace, choice, identity))
+            found = deletion.plan(services, workspace, choice)
+            return _told(services, found)
+        return _deleted(services, deletion.delete_by(services, workspace, choice, identity))
 
     @routes.delete("/{name}")
     def delete_one(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        return _deleted(room, deletion.delete_by(room, workspace, Choice([name]), identity))
+        return _deleted(services, deletion.delete_by(services, workspace, Choice([name]), identity))
 
     return routes
 
 
-def _choice(room: Room, asked: Any) -> tuple[Choice, bool]:
+def _choice(services: Services, asked: Any) -> tuple[Choice, bool]:
     fields.refuse_unknown(fields.mapping(asked, "what to delete"), _KEYS)
     names, age_s = asked.get("names") or [], asked.get("older_than_s")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -49,7 +49,7 @@ def _choice(room: Room, asked: Any) -> tuple[Choice, bool]:
         )
     experiment, status = (fields.text(asked, key) for key in ("experiment_name", "status"))
     try:
-        before = None if age_s is None else room.clock.now() - timedelta(seconds=age_s)
+        before = None if age_s is None else services.clock.now() - timedelta(seconds=age_s)
     except OverflowError:
         raise InvalidSpec(
             "`older_than_s` reaches back before the calendar",
@@ -66,8 +66,8 @@ def _choice(room: Room, asked: Any) -> tuple[Choice, bool]:
     return choice, bool(asked.get("dry_run"))
 
 
-def _told(room: Room, found: Plan) -> dict[str, Any]:
-    weights = removal.weights(room, found.jobs)
+def _told(services: Services, found: Plan) -> dict[str, Any]:
+    weights = removal.weights(services, found.jobs)
     jobs = [
         {"name": job.name, "status": job.status.value, **vars(weights[job.name])}
         for job in found.jobs
@@ -75,12 +75,12 @@ def _told(room: Room, found: Plan) -> dict[str, Any]:
     return {"jobs": jobs, "kept": _kept(found)}
 
 
-def _deleted(room: Room, found: Plan) -> dict[str, Any]:
+def _deleted(services: Services, found: Plan) -> dict[str, Any]:
     """A few at once; the scheduler takes away the others, and those whose worker lingers."""
     pending = names = [job.name for job in found.jobs]
     if 0 < len(names) <= _AT_ONCE:
-        pending = removal.work_now(room, found.jobs)
-    room.bell.set()
+        pending = removal.work_now(services, found.jobs)
+    services.bell.set()
     return {
         "deleted": names,
         "pending": pending,

@@ -8,16 +8,16 @@ from fastapi import APIRouter
 
 from torchyard.base.clock import to_text
 from torchyard.jobs.requests import runs
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.workspaces.access import Person
 
 
-def router(room: Room) -> APIRouter:
+def router(services: Services) -> APIRouter:
     routes = APIRouter(prefix="/v1/workspaces/{workspace}/experiments", tags=["experiments"])
 
     @routes.get("")
     def list_experiments(workspace: str, identity: Person) -> dict[str, Any]:
-        counts = runs.job_counts(room, workspace)
+        counts = runs.job_counts(services, workspace)
         return {
             "value": [
                 {
@@ -28,7 +28,7 @@ def router(room: Room) -> APIRouter:
                     "job_count": counts[found.id][0] if found.id in counts else 0,
                     "last_job_at": to_text(counts[found.id][1]) if found.id in counts else None,
                 }
-                for found in runs.experiments(room, workspace)
+                for found in runs.experiments(services, workspace)
                 if not found.deleted
             ]
         }

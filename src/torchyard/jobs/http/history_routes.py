@@ -23,7 +23,7 @@ from torchyard.jobs.history.charts import Chart, Line
 from torchyard.jobs.history.history_records import number_json
 from torchyard.jobs.history.metric_blocks import INT64_MAX, INT64_MIN
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.workspaces.access import Person
 
 _MOST_COLUMNS = 10_000
@@ -40,13 +40,13 @@ Offset = Annotated[int, Query(ge=0)]
 Limit = Annotated[int | None, Query(ge=1)]
 
 
-def router(room: Room) -> APIRouter:
+def router(services: Services) -> APIRouter:
     routes = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["metrics"])
 
     @routes.get("/jobs/{name}/metrics")
     def summaries(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        job = actions.get(room, workspace, name)
-        with room.db.read() as connection:
+        job = actions.get(services, workspace, name)
+        with services.db.read() as connection:
             found = chart_store.summaries(connection, job.id)
         return {
             "value": [
@@ -74,10 +74,10 @@ def router(room: Room) -> APIRouter:
         start: Start = None,
         end: End = None,
     ) -> Response:
-        job = actions.get(room, workspace, name)
-        found = _chart(room, job, key, Window(x, start, end), width)
+        job = actions.get(services, workspace, name)
+        found = _chart(services, job, key, Window(x, start, end), width)
         if found is None:
-            raise _no_key(room, job, key)
+            raise _no_key(services, job, key)
         return _said({"key": key, "x": x, **_chart_json(found)})
 
     @routes.get("/metrics/chart")
@@ -97,13 +97,13 @@ def router(room: Room) -> APIRouter:
                 f"{series} lines of {width} columns are too much for one chart",
                 f"ask for up to {_MOST_SERIES} lines, and {_MOST_NUMBERS:,} columns in all",
             )
-        jobs = [actions.get(room, workspace, name) for name in job]
+        jobs = [actions.get(services, workspace, name) for name in job]
         window = Window(x, start, end)
         found = [
             {"job": one.name, "key": wanted, "x": x, **_chart_json(drawn)}
             for one in jobs
             for wanted in key
-            if (drawn := _chart(room, one, wanted, window, width)) is not None
+            if (drawn := _chart(services, one, wanted, window, width)) is not None
         ]
         return _said({"value": found})
 
@@ -119,10 +119,10 @@ def router(room: Room) -> APIRouter:
         offset: Offset = 0,
         limit: Limit = None,
     ) -> StreamingResponse:
-        job = actions.get(room, workspace, name)
-        _check_keys(room, job, [key])
+        job = actions.get(services, workspace, name)
+        _check_keys(services, job, [key])
         window = Window(x, start, end)
-        pieces = exact_points.pieces(room.db, job.id, key, window, offset, limit)
+        pieces = exact_points.pieces(services.db, job.id, key, window, offset, limit)
         return StreamingResponse(
             exports.as_json(key, pieces, offset, limit), media_type="application/json"
         )
@@ -138,10 +138,10 @@ def router(room: Room) -> APIRouter:
         start: Start = None,
         end: End = None,
     ) -> StreamingResponse:
-        job = actions.get(room, workspace, name)
+        job = actions.get(services, workspace, name)
         write = exports.as_csv if format == "csv" else exports.parquet()
-        wanted = _check_keys(room, job, key)
-        series = _series(room, job, wanted, Window(x, start, end))
+        wanted = _check_keys(services, job, key)
+        series = _series(services, job, wanted, Window(x, start, end))
         kind = "text/csv; charset=utf-8" if format == "csv" else "application/vnd.apache.parquet"
         return StreamingResponse(write(series), media_type=kind)
 
@@ -149,14 +149,14 @@ def router(room: Room) -> APIRouter:
 
 
 def _series(
-    room: Room, job: Job, keys: Sequence[str], window: Window
+    services: Services, job: Job, keys: Sequence[str], window: Window
 ) -> Iterator[tuple[str, Iterator[Points]]]:
     for key in keys:
-        yield key, exact_points.pieces(room.db, job.id, key, window)
+        yield key, exact_points.pieces(services.db, job.id, key, window)
 
 
-def _chart(room: Room, job: Job, key: str, window: Window, width: int) -> Chart | None:
-    with room.db.read() as connection:
+def _chart(services: Services, job: Job, key: str, window: Window, width: int) -> Chart | None:
+    with services.db.read() as connection:
         head = chart_store.head(connection, job.id, key)
         if head is None:
             return None
@@ -184,9 +184,9 @@ def _said(body: dict[str, Any]) -> Response:
     return Response(json.dumps(body, allow_nan=False), media_type="application/json")
 
 
-def _check_keys(room: Room, job: Job, wanted: list[str] | None) -> list[str]:
+def _check_keys(services: Services, job: Job, wanted: list[str] | None) -> list[str]:
     """The keys asked for, or all of them."""
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         known = chart_store.keys(connection, job.id)
     for key in wanted or ():
         if key not in known:
@@ -194,8 +194,8 @@ def _check_keys(room: Room, job: Job, wanted: list[str] | None) -> list[str]:
     return known if wanted is None else list(dict.fromkeys(wanted))
 
 
-def _no_key(room: Room, job: Job, key: str) -> NotFound:
-    with room.db.read() as connection:
+def _no_key(services: Services, job: Job, key: str) -> NotFound:
+    with services.db.read() as connection:
         return _unknown(job, key, chart_store.keys(connection, job.id))
 
 

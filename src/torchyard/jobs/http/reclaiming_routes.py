@@ -14,14 +14,14 @@ from fastapi import APIRouter, Body
 from torchyard.base.errors import Forbidden, InvalidInput
 from torchyard.jobs.cleanup import reclaiming
 from torchyard.jobs.cleanup import reclaiming_settings as settings
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.workspaces.access import Person
 from torchyard.workspaces.types import Identity, TokenKind
 
 Asked = Annotated[dict[str, Any], Body(default_factory=dict)]
 
 
-def router(room: Room) -> APIRouter:
+def router(services: Services) -> APIRouter:
     routes = APIRouter(tags=["server"])
 
     @routes.post("/v1/gc")
@@ -31,9 +31,9 @@ def router(room: Room) -> APIRouter:
         dry_run = told.pop("dry_run", False)
         if not isinstance(dry_run, bool):
             raise InvalidInput("`dry_run` is true or false")
-        wishes = settings.wishes(room.home, told)
+        wishes = settings.wishes(services.home, told)
         work = reclaiming.survey if dry_run else reclaiming.reclaim
-        things = work(room, wishes)
+        things = work(services, wishes)
         shown = [
             {
                 "kind": thing.kind,
@@ -50,21 +50,21 @@ def router(room: Room) -> APIRouter:
     @routes.get("/v1/gc/settings")
     def stored(identity: Person) -> dict[str, Any]:
         _only_the_owner(identity)
-        return _shown(room)
+        return _shown(services)
 
     @routes.patch("/v1/gc/settings")
     def store(identity: Person, changes: Asked) -> dict[str, Any]:
         _only_the_owner(identity)
-        settings.save(room.home, changes)
-        return _shown(room)
+        settings.save(services.home, changes)
+        return _shown(services)
 
     return routes
 
 
-def _shown(room: Room) -> dict[str, Any]:
+def _shown(services: Services) -> dict[str, Any]:
     """What holds when nothing is asked; `stored` names what somebody stored."""
-    stored = settings.read(room.home)
-    return {**vars(settings.wishes(room.home, {})), "stored": sorted(stored)}
+    stored = settings.read(services.home)
+    return {**vars(settings.wishes(services.home, {})), "stored": sorted(stored)}
 
 
 def _only_the_owner(identity: Identity) -> None:

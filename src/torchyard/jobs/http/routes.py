@@ -16,14 +16,14 @@ from torchyard.jobs.files import artifacts
 from torchyard.jobs.requests import preflights, streams, submission
 from torchyard.jobs.requests.to_json import job_json, summary_json
 from torchyard.jobs.scheduling import preemption
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.workspaces import audit
 from torchyard.workspaces.access import Person
 
 _STREAM = "application/x-torchyard-stream"
 
 
-def router(room: Room) -> APIRouter:
+def router(services: Services) -> APIRouter:
     routes = APIRouter(prefix="/v1/workspaces/{workspace}/jobs", tags=["jobs"])
 
     @routes.post("", status_code=201)
@@ -35,16 +35,16 @@ def router(room: Room) -> APIRouter:
         document: Annotated[Any, Body()],
     ) -> dict[str, Any]:
         asked = fields.mapping(document, "the job")
-        job, is_new = submission.create(room, workspace, asked, identity)
+        job, is_new = submission.create(services, workspace, asked, identity)
         audit.note_about(request.scope, job=job.name)
         response.status_code = 201 if is_new else 200
-        return job_json(room, job)
+        return job_json(services, job)
 
     @routes.post("/validate")
     def validate(
         workspace: str, identity: Person, document: Annotated[Any, Body()]
     ) -> dict[str, Any]:
-        checked = submission.check(room, workspace, document, uploaded=False)
+        checked = submission.check(services, workspace, document, uploaded=False)
         return {"notices": list(checked.notices)}
 
     @routes.get("")
@@ -62,7 +62,7 @@ def router(room: Room) -> APIRouter:
         if not 1 <= limit <= 1000:
             raise InvalidInput(f"`limit` is {limit}", "use 1 to 1000")
         jobs = actions.list_in(
-            room,
+            services,
             workspace,
             experiment_name=experiment_name,
             status=status,
@@ -77,7 +77,7 @@ def router(room: Room) -> APIRouter:
 
     @routes.get("/{name}")
     def show(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        return job_json(room, actions.get(room, workspace, name))
+        return job_json(services, actions.get(services, workspace, name))
 
     @routes.patch("/{name}")
     def update(
@@ -85,31 +85,31 @@ def router(room: Room) -> APIRouter:
     ) -> dict[str, Any]:
         if not isinstance(changes, dict):
             raise InvalidSpec("the changes must be a mapping of keys to values")
-        return job_json(room, actions.update(room, workspace, name, changes))
+        return job_json(services, actions.update(services, workspace, name, changes))
 
     @routes.get("/{name}/preflight")
     def preflight(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        return {"value": preflights.of(room, actions.get(room, workspace, name))}
+        return {"value": preflights.of(services, actions.get(services, workspace, name))}
 
     @routes.get("/{name}/document")
     def document(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        return actions.document(room, workspace, name)
+        return actions.document(services, workspace, name)
 
     @routes.post("/{name}/archive")
     def archive(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        return job_json(room, actions.archive(room, workspace, name))
+        return job_json(services, actions.archive(services, workspace, name))
 
     @routes.post("/{name}/restore")
     def restore(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        return job_json(room, actions.archive(room, workspace, name, archived=False))
+        return job_json(services, actions.archive(services, workspace, name, archived=False))
 
     @routes.post("/{name}/cancel")
     def cancel(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        return job_json(room, actions.cancel(room, workspace, name))
+        return job_json(services, actions.cancel(services, workspace, name))
 
     @routes.post("/{name}/preempt")
     def preempt(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        return job_json(room, preemption.preempt(room, workspace, name, identity.user))
+        return job_json(services, preemption.preempt(services, workspace, name, identity.user))
 
     @routes.get("/{name}/stream")
     async def stream(
@@ -117,27 +117,29 @@ def router(room: Room) -> APIRouter:
     ) -> StreamingResponse:
         if not 0 <= after < 2**62:
             raise InvalidInput(f"`after` is {after}", "take it from the stream's frames")
-        job = await run_in_threadpool(actions.get, room, workspace, name)
+        job = await run_in_threadpool(actions.get, services, workspace, name)
         cursor = streams.Cursor(after, _offsets(offsets))
-        return StreamingResponse(streams.frames(room, job, cursor), media_type=_STREAM)
+        return StreamingResponse(streams.frames(services, job, cursor), media_type=_STREAM)
 
     @routes.get("/{name}/files")
     def list_files(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        job = actions.get(room, workspace, name)
-        return {"value": [dict(vars(found)) for found in artifacts.list_of(room, job)]}
+        job = actions.get(services, workspace, name)
+        return {"value": [dict(vars(found)) for found in artifacts.list_of(services, job)]}
 
     @routes.get("/{name}/files/{path:path}")
     def get_file(workspace: str, name: str, path: str, identity: Person) -> FileResponse:
-        job = actions.get(room, workspace, name)
-        return FileResponse(artifacts.file(room, job, path), media_type="application/octet-stream")
+        job = actions.get(services, workspace, name)
+        return FileResponse(
+            artifacts.file(services, job, path), media_type="application/octet-stream"
+        )
 
     @routes.get("/{name}/outputs")
     def list_outputs(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        job = actions.get(room, workspace, name)
+        job = actions.get(services, workspace, name)
         return {
             "value": [
                 {"output": output, **vars(found)}
-                for output, found in artifacts.list_outputs(room, job)
+                for output, found in artifacts.list_outputs(services, job)
             ]
         }
 
@@ -145,8 +147,8 @@ def router(room: Room) -> APIRouter:
     def get_output(
         workspace: str, name: str, output: str, path: str, identity: Person
     ) -> FileResponse:
-        job = actions.get(room, workspace, name)
-        found = artifacts.output_file(room, job, output, path)
+        job = actions.get(services, workspace, name)
+        found = artifacts.output_file(services, job, output, path)
         return FileResponse(found, media_type="application/octet-stream")
 
     return routes

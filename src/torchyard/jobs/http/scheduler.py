@@ -27,7 +27,7 @@ from torchyard.jobs.requests import local_runs
 from torchyard.jobs.scheduling import clusters
 from torchyard.jobs.scheduling.claiming import Claimer
 from torchyard.jobs.scheduling.preparing import Preparer
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.servers.types import LeaseLost
 
 _log = logging.getLogger(__name__)
@@ -44,17 +44,19 @@ class Scheduler:
         executor, preparer, claimer, watcher: what the rounds are made of.
     """
 
-    def __init__(self, room: Room, executor: Executor, server_url: str, every_s: float = 1.0):
-        self._room = room
+    def __init__(
+        self, services: Services, executor: Executor, server_url: str, every_s: float = 1.0
+    ):
+        self._services = services
         self._every_s = every_s
         self._stopping = threading.Event()
         self.executor = executor
-        self.preparer = Preparer(room, self._stopping)
-        launcher = Launcher(room, executor, server_url)
-        self.watcher = Watcher(room, executor, launcher)
-        self.claimer = Claimer(room, launcher, self._stopping, self.watcher.broken_history)
-        self._heartbeats = Heartbeats(room, executor)
-        self._ear = local_runs.Ear(room)
+        self.preparer = Preparer(services, self._stopping)
+        launcher = Launcher(services, executor, server_url)
+        self.watcher = Watcher(services, executor, launcher)
+        self.claimer = Claimer(services, launcher, self._stopping, self.watcher.broken_history)
+        self._heartbeats = Heartbeats(services, executor)
+        self._ear = local_runs.Ear(services)
         self._forgetter = ThreadPoolExecutor(1, thread_name_prefix="forgetter")
         self._forgetting: Future[None] | None = None
         self._retention_at: datetime | None = None
@@ -69,7 +71,7 @@ class Scheduler:
     def stop(self) -> None:
         """Stop looking; running jobs go on, builds are broken off and taken up again later."""
         self._stopping.set()
-        self._room.bell.set()
+        self._services.bell.set()
         self._thread.join(10)
         self._forgetter.shutdown(wait=True, cancel_futures=True)
         self.preparer.close()
@@ -114,36 +116,36 @@ class Scheduler:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self._room.bell.clear()
+            self._services.bell.clear()
             self.look()
-            self._room.bell.wait(self._every_s)
+            self._services.bell.wait(self._every_s)
 
     def _adopt(self) -> None:
-        takeover.look(self._room)
+        takeover.look(self._services)
 
     def _scale(self) -> None:
         """After the queue had its turn: what is idle then, nobody can use."""
-        clusters.look(self._room)
+        clusters.look(self._services)
 
     def _forget(self) -> None:
         """Go on with deletions, and now and then see whose time is over, beside all else."""
         if self._forgetting is not None and not self._forgetting.done():
             return
-        now = self._room.clock.now()
+        now = self._services.clock.now()
         over = self._retention_at is None or now >= self._retention_at
         if over:
             self._retention_at = now + _RETENTION_EVERY
-            over = retention.is_set(self._room)
+            over = retention.is_set(self._services)
         waits = time.monotonic() < self._stuck_until
-        if over or (not waits and removal.is_due(self._room)):
+        if over or (not waits and removal.is_due(self._services)):
             self._forgetting = self._forgetter.submit(self._forget_now, over)
 
     def _forget_now(self, look: bool) -> None:
         try:
             if look:
-                retention.look(self._room)
-            gone = removal.work(self._room, self._stopping.is_set)
-            self._stuck = 0 if gone or not removal.is_due(self._room) else self._stuck + 1
+                retention.look(self._services)
+            gone = removal.work(self._services, self._stopping.is_set)
+            self._stuck = 0 if gone or not removal.is_due(self._services) else self._stuck + 1
             pause_s = (
                 min(_LONGEST_PAUSE_S, 0.5 * 2.0 ** (self._stuck - 1)) if self._stuck > 1 else 0
             )

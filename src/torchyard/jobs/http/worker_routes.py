@@ -17,16 +17,16 @@ from torchyard.jobs import actions
 from torchyard.jobs.attempts import report_fields, worker_history, worker_reports
 from torchyard.jobs.attempts.idle_time import Quiet
 from torchyard.jobs.files import artifacts, inputs, log_quota
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.workspaces.access import AttemptWorker
 
 _MAX_WAIT_S = 30.0
 _T = TypeVar("_T")
 
 
-def router(room: Room) -> APIRouter:
+def router(services: Services) -> APIRouter:
     routes = APIRouter(prefix="/v1/attempts/{attempt_id}", tags=["attempts"])
-    quiet = Quiet(room)
+    quiet = Quiet(services)
 
     @routes.post("/report")
     def report(
@@ -37,11 +37,11 @@ def router(room: Room) -> APIRouter:
         watched: Annotated[bool, Body()] = False,
     ) -> dict[str, Any]:
         report_fields.check_events(node, events)
-        following = worker_reports.report(room, attempt_id, node, events)
-        order = worker_reports.order(room, attempt_id)
+        following = worker_reports.report(services, attempt_id, node, events)
+        order = worker_reports.order(services, attempt_id)
         answer = {"next": following, "order": order.order, "reason": order.reason}
         if watched:
-            answer["quiet_s"] = quiet.seconds(worker_reports.get(room, attempt_id)[0])
+            answer["quiet_s"] = quiet.seconds(worker_reports.get(services, attempt_id)[0])
         return answer
 
     @routes.get("/orders")
@@ -49,10 +49,10 @@ def router(room: Room) -> APIRouter:
         attempt_id: str, identity: AttemptWorker, node: int = 0, wait_s: float = 0.0
     ) -> dict[str, Any]:
         order = await _until(
-            room,
+            services,
             attempt_id,
             wait_s,
-            lambda: worker_reports.order(room, attempt_id),
+            lambda: worker_reports.order(services, attempt_id),
             lambda found: bool(found.order),
         )
         return {"order": order.order, "reason": order.reason}
@@ -68,7 +68,7 @@ def router(room: Room) -> APIRouter:
     ) -> dict[str, Any]:
         report_fields.check_node(node, port)
         report_fields.check_facts(facts or {})
-        worker_reports.come(room, attempt_id, node, address, port, facts)
+        worker_reports.come(services, attempt_id, node, address, port, facts)
         return {}
 
     @routes.get("/meeting")
@@ -76,10 +76,10 @@ def router(room: Room) -> APIRouter:
         attempt_id: str, identity: AttemptWorker, wait_s: float = 0.0
     ) -> dict[str, Any]:
         found = await _until(
-            room,
+            services,
             attempt_id,
             wait_s,
-            lambda: worker_reports.meeting(room, attempt_id),
+            lambda: worker_reports.meeting(services, attempt_id),
             lambda found: found.ready,
         )
         return {
@@ -94,7 +94,7 @@ def router(room: Room) -> APIRouter:
         attempt_id: str, identity: AttemptWorker, path: str, offset: int, request: Request
     ) -> Response:
         content = await request.body()
-        return await run_in_threadpool(_append, room, attempt_id, path, offset, content)
+        return await run_in_threadpool(_append, services, attempt_id, path, offset, content)
 
     @routes.post("/history")
     def history(
@@ -106,33 +106,33 @@ def router(room: Room) -> APIRouter:
         first: Annotated[int | None, Body()] = None,
     ) -> dict[str, Any]:
         report_fields.check_records(node, seq, records)
-        return worker_history.receive(room, attempt_id, node, seq, records, first)
+        return worker_history.receive(services, attempt_id, node, seq, records, first)
 
     @routes.get("/blobs/{sha256}")
     def get_blob(attempt_id: str, identity: AttemptWorker, sha256: str) -> FileResponse:
-        if not room.blobs.has(sha256):
+        if not services.blobs.has(sha256):
             raise NotFound(f"blob `{sha256[:12]}…` is not here")
-        return FileResponse(room.blobs.path(sha256), media_type="application/octet-stream")
+        return FileResponse(services.blobs.path(sha256), media_type="application/octet-stream")
 
     @routes.get("/inputs/{name}")
     def list_input(attempt_id: str, identity: AttemptWorker, name: str) -> dict[str, Any]:
-        _, job = worker_reports.get(room, attempt_id)
-        source = inputs.source(room, job, name)
+        _, job = worker_reports.get(services, attempt_id)
+        source = inputs.source(services, job, name)
         return {"single": source.is_file(), "files": inputs.files_of(source)}
 
     @routes.get("/inputs/{name}/files/{path:path}")
     def get_input(attempt_id: str, identity: AttemptWorker, name: str, path: str) -> FileResponse:
-        _, job = worker_reports.get(room, attempt_id)
-        found = inputs.file(inputs.source(room, job, name), path)
+        _, job = worker_reports.get(services, attempt_id)
+        found = inputs.file(inputs.source(services, job, name), path)
         return FileResponse(found, media_type="application/octet-stream")
 
     @routes.get("/earlier")
     def list_earlier(attempt_id: str, identity: AttemptWorker) -> dict[str, Any]:
-        _, job = worker_reports.get(room, attempt_id)
+        _, job = worker_reports.get(services, attempt_id)
         return {
             "files": [
                 {"output": output, "path": file.path, "size_bytes": file.size_bytes}
-                for output, file in artifacts.list_earlier(room, job)
+                for output, file in artifacts.list_earlier(services, job)
             ]
         }
 
@@ -140,30 +140,32 @@ def router(room: Room) -> APIRouter:
     def get_earlier(
         attempt_id: str, identity: AttemptWorker, output: str, path: str
     ) -> FileResponse:
-        _, job = worker_reports.get(room, attempt_id)
+        _, job = worker_reports.get(services, attempt_id)
         # `-` is ./outputs: no named output can be called so.
-        found = artifacts.earlier_file(room, job, "" if output == "-" else output, path)
+        found = artifacts.earlier_file(services, job, "" if output == "-" else output, path)
         return FileResponse(found, media_type="application/octet-stream")
 
     @routes.put("/files/{path:path}")
     async def put_file(
         attempt_id: str, identity: AttemptWorker, path: str, request: Request
     ) -> dict[str, Any]:
-        _, job = await run_in_threadpool(worker_reports.get, room, attempt_id)
-        return await _receive(artifacts.writing(room, job, path), request.stream())
+        _, job = await run_in_threadpool(worker_reports.get, services, attempt_id)
+        return await _receive(artifacts.writing(services, job, path), request.stream())
 
     @routes.put("/outputs/{output}/{path:path}")
     async def put_output(
         attempt_id: str, identity: AttemptWorker, output: str, path: str, request: Request
     ) -> dict[str, Any]:
-        _, job = await run_in_threadpool(worker_reports.get, room, attempt_id)
-        return await _receive(artifacts.writing_output(room, job, output, path), request.stream())
+        _, job = await run_in_threadpool(worker_reports.get, services, attempt_id)
+        return await _receive(
+            artifacts.writing_output(services, job, output, path), request.stream()
+        )
 
     return routes
 
 
 async def _until(
-    room: Room,
+    services: Services,
     attempt_id: str,
     wait_s: float,
     look: Callable[[], _T],
@@ -174,12 +176,12 @@ async def _until(
     until = time.monotonic() + (min(wait_s, _MAX_WAIT_S) if wait_s > 0 else 0.0)
     key = actions.attempt_key(attempt_id)
     while True:
-        seen = room.signals.count(key)
+        seen = services.signals.count(key)
         found = await run_in_threadpool(look)
         left = until - time.monotonic()
-        if enough(found) or left <= 0 or room.signals.closed:
+        if enough(found) or left <= 0 or services.signals.closed:
             return found
-        await room.signals.wait(key, seen, left)
+        await services.signals.wait(key, seen, left)
 
 
 async def _receive(
@@ -198,7 +200,9 @@ async def _receive(
     return {"sha256": writing.stored.sha256, "size_bytes": writing.stored.size_bytes}
 
 
-def _append(room: Room, attempt_id: str, path: str, offset: int, content: bytes) -> Response:
-    attempt, job = worker_reports.get(room, attempt_id)
-    status, body = log_quota.answer(room, job, attempt.number, path, offset, content)
+def _append(
+    services: Services, attempt_id: str, path: str, offset: int, content: bytes
+) -> Response:
+    attempt, job = worker_reports.get(services, attempt_id)
+    status, body = log_quota.answer(services, job, attempt.number, path, offset, content)
     return JSONResponse(body, status)

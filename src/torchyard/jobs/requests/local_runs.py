@@ -23,7 +23,7 @@ from torchyard.jobs import actions
 from torchyard.jobs.records import progress, store
 from torchyard.jobs.records.types import ENDED, Job, JobError, Status
 from torchyard.jobs.requests import runs
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.types import Identity, TokenKind
 
@@ -52,7 +52,7 @@ def asked(job: Job) -> dict[str, Any]:
 
 
 def create(
-    room: Room,
+    services: Services,
     workspace: str,
     name: str,
     *,
@@ -72,7 +72,7 @@ def create(
         Conflict: the name is another run's or a job's.
     """
     made = runs.create_run(
-        room,
+        services,
         workspace,
         experiment_id=experiment_id,
         owner=owner,
@@ -86,11 +86,11 @@ def create(
     )
     if not is_local(made):
         raise Conflict(f"run `{name}` exists already, and is no local one", "choose another id")
-    _heard_of(room, made)
+    _heard_of(services, made)
     return made
 
 
-def begin(room: Room, job: Job, machine: str) -> str:
+def begin(services: Services, job: Job, machine: str) -> str:
     """A token for the run's script, good until the run ends.
 
     Args:
@@ -98,16 +98,16 @@ def begin(room: Room, job: Job, machine: str) -> str:
     """
     token = workspaces.new_token(TokenKind.RUN)
     identity = Identity(job.owner, TokenKind.RUN, job.workspace, progress.run_subject(job))
-    with room.db.write() as connection:
+    with services.db.write() as connection:
         job = store.job_by_id(connection, job.id)
         properties = {**job.properties, MACHINE: machine[:255]}
         store.change_job(connection, job.id, properties=properties)
-        workspaces.keep_token(connection, token, identity, room.clock.now())
+        workspaces.keep_token(connection, token, identity, services.clock.now())
     return token
 
 
 def report(
-    room: Room,
+    services: Services,
     job: Job,
     status: Status,
     exit_code: int | None = None,
@@ -117,8 +117,8 @@ def report(
 
     Returns the run as it is now: one that was canceled stays so, and its program is to end.
     """
-    now = room.clock.now()
-    with room.db.write() as connection:
+    now = services.clock.now()
+    with services.db.write() as connection:
         job = store.job_by_id(connection, job.id)
         if job.status in ENDED and not _is_given_up(job):
             return job
@@ -130,8 +130,8 @@ def report(
         elif status is not job.status:
             _move(connection, job, status, now)
         job = store.job_by_id(connection, job.id)
-    _heard_of(room, job)
-    room.signals.notify(actions.job_key(job))
+    _heard_of(services, job)
+    services.signals.notify(actions.job_key(job))
     return job
 
 
@@ -142,19 +142,19 @@ class Ear:
         forgotten_after_s: a run that was given up keeps its token for so long, and no longer.
     """
 
-    def __init__(self, room: Room, forgotten_after_s: float = FORGOTTEN_AFTER_S) -> None:
-        self._room = room
+    def __init__(self, services: Services, forgotten_after_s: float = FORGOTTEN_AFTER_S) -> None:
+        self._services = services
         self._forgotten_after_s = forgotten_after_s
-        self._since = self._looked_at = room.clock.now()
+        self._since = self._looked_at = services.clock.now()
 
     def look(self) -> None:
         """One round: who was not heard of is NotResponding, then Failed."""
-        now = self._room.clock.now()
+        now = self._services.clock.now()
         if (now - self._looked_at).total_seconds() >= MISSED_AFTER_S:
             # Whoever stood still for so long heard nobody meanwhile.
             self._since = now
         self._looked_at = now
-        for file in _folder(self._room).glob("*.json"):
+        for file in _folder(self._services).glob("*.json"):
             self._look_at(file, now)
 
     def _look_at(self, file: Path, now: datetime) -> None:
@@ -166,7 +166,7 @@ class Ear:
         if silent_s < MISSED_AFTER_S:
             return
         place = json.loads(file.read_text(encoding="utf-8"))
-        with self._room.db.write() as connection:
+        with self._services.db.write() as connection:
             job = store.job_named(connection, place["workspace"], place["name"])
             if job is None or (job.status in ENDED and not _is_given_up(job)):
                 file.unlink(missing_ok=True)
@@ -183,7 +183,7 @@ class Ear:
                 _move(connection, job, Status.NOT_RESPONDING, now)
             else:
                 return
-        self._room.signals.notify(actions.job_key(job))
+        self._services.signals.notify(actions.job_key(job))
 
 
 def _move(connection: Connection, job: Job, status: Status, now: datetime) -> None:
@@ -209,12 +209,12 @@ def _silent(job: Job, silent_s: float) -> JobError:
     )
 
 
-def _folder(room: Room) -> Path:
-    return room.home / _FOLDER
+def _folder(services: Services) -> Path:
+    return services.home / _FOLDER
 
 
-def _heard_of(room: Room, job: Job) -> None:
-    file = _folder(room) / f"{job.id}.json"
+def _heard_of(services: Services, job: Job) -> None:
+    file = _folder(services) / f"{job.id}.json"
     if job.status in ENDED:
         file.unlink(missing_ok=True)
         return
@@ -223,5 +223,5 @@ def _heard_of(room: Room, job: Job) -> None:
         draft = file.with_suffix(".new")
         draft.write_text(json.dumps({"workspace": job.workspace, "name": job.name}))
         draft.replace(file)
-    moment = room.clock.now().timestamp()
+    moment = services.clock.now().timestamp()
     os.utime(file, (moment, moment))

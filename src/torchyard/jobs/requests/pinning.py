@@ -19,7 +19,7 @@ from torchyard.data.types import MODEL_TYPES, Pinned
 from torchyard.data.uris import DatastoreUri
 from torchyard.jobs import actions
 from torchyard.jobs.files import data_sources
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.jobs.spec.inputs import LITERAL, Input
 from torchyard.models import actions as models
 from torchyard.models.types import Model
@@ -34,7 +34,9 @@ _PLAIN_REF = re.compile(r"^azureml:(?![/])")
 _REGISTRY = "azureml://registries/"
 
 
-def pin(room: Room, workspace: str, job: str, given: Input, uploaded: bool = True) -> Pinned:
+def pin(
+    services: Services, workspace: str, job: str, given: Input, uploaded: bool = True
+) -> Pinned:
     """What to write into the job instead of the input's path.
 
     Args:
@@ -49,16 +51,16 @@ def pin(room: Room, workspace: str, job: str, given: Input, uploaded: bool = Tru
     if given.type == LITERAL or (path.startswith(LOCAL) and not uploaded):
         return Pinned(path)
     if path.startswith(SNAPSHOT_PREFIX):
-        room.blobs.snapshot(path.removeprefix(SNAPSHOT_PREFIX))
+        services.blobs.snapshot(path.removeprefix(SNAPSHOT_PREFIX))
         return Pinned(path)
     if uris.job_output(path) is not None:
-        return _of_job(room, workspace, job, given)
+        return _of_job(services, workspace, job, given)
     if given.type in MODEL_TYPES and _names_model(path):
-        return _of_model(room, workspace, given)
+        return _of_model(services, workspace, given)
     try:
-        return data.pin(room.db, room.datastores, workspace, given.type, path, given.mode)
+        return data.pin(services.db, services.datastores, workspace, given.type, path, given.mode)
     except NotFound as error:
-        if given.type not in MODEL_TYPES and _is_model(room, workspace, path):
+        if given.type not in MODEL_TYPES and _is_model(services, workspace, path):
             raise InvalidInput(
                 f"`{path}` is a model, and the input is of type `{given.type}`",
                 "write `type: custom_model`",
@@ -67,7 +69,7 @@ def pin(room: Room, workspace: str, job: str, given: Input, uploaded: bool = Tru
         raise
 
 
-def code_exists(room: Room, path: str, uploaded: bool = True) -> None:
+def code_exists(services: Services, path: str, uploaded: bool = True) -> None:
     """
     Raises:
         InvalidSpec: it is no snapshot.
@@ -80,10 +82,10 @@ def code_exists(room: Room, path: str, uploaded: bool = True) -> None:
             f"`{path}` is not served as `code`",
             "name a folder beside the job file, or a git URL: `https://host/repo.git#branch:folder`",
         )
-    room.blobs.snapshot(path.removeprefix(SNAPSHOT_PREFIX))
+    services.blobs.snapshot(path.removeprefix(SNAPSHOT_PREFIX))
 
 
-def _of_job(room: Room, workspace: str, job: str, given: Input) -> Pinned:
+def _of_job(services: Services, workspace: str, job: str, given: Input) -> Pinned:
     named = uris.job_output(given.path)
     assert named is not None
     if job and named.job == job:
@@ -92,16 +94,16 @@ def _of_job(room: Room, workspace: str, job: str, given: Input) -> Pinned:
             "name the job that made it",
             code="cyclic_reference",
         )
-    source = actions.get(room, workspace, named.job)
+    source = actions.get(services, workspace, named.job)
     if not source.status.ended:
         raise InvalidInput(
             f"job `{named.job}` is {source.status.value}: its outputs are whole when it has ended",
             f"wait for it: `yard job stream -n {named.job}`",
             code="job_not_ended",
         )
-    uri = data_sources.find(room, workspace, given.path)
+    uri = data_sources.find(services, workspace, given.path)
     try:
-        pinned = data.pin(room.db, room.datastores, workspace, given.type, uri, given.mode)
+        pinned = data.pin(services.db, services.datastores, workspace, given.type, uri, given.mode)
     except NotFound as error:
         raise NotFound(
             f"job `{named.job}` has nothing at `{named.path or named.output}`",
@@ -110,8 +112,8 @@ def _of_job(room: Room, workspace: str, job: str, given: Input) -> Pinned:
     return Pinned(pinned.path, (*pinned.notices, f"`{given.path}` is `{pinned.path}`"))
 
 
-def _of_model(room: Room, workspace: str, given: Input) -> Pinned:
-    model = _model(room, workspace, given.path)
+def _of_model(services: Services, workspace: str, given: Input) -> Pinned:
+    model = _model(services, workspace, given.path)
     if given.type != "custom_model" and model.type != given.type:
         raise InvalidInput(
             f"model `{model.name}:{model.version}` is of type `{model.type}`, "
@@ -130,7 +132,7 @@ def _of_model(room: Room, workspace: str, given: Input) -> Pinned:
     return Pinned(uri, (said,))
 
 
-def _model(room: Room, workspace: str, path: str) -> Model:
+def _model(services: Services, workspace: str, path: str) -> Model:
     by_id = _MODEL_ID.match(path)
     if by_id:
         if by_id["workspace"].lower() != workspace.lower():
@@ -138,7 +140,7 @@ def _model(room: Room, workspace: str, path: str) -> Model:
                 f"`{path}` lies in workspace `{by_id['workspace']}`, and this is `{workspace}`",
                 "register the model here, and write `azureml:<name>@latest`",
             )
-        return models.get(room.db, workspace, by_id["name"], by_id["version"])
+        return models.get(services.db, workspace, by_id["name"], by_id["version"])
     ref = refs.parse(path)
     if ref.registry:
         raise NotFound(
@@ -147,18 +149,18 @@ def _model(room: Room, workspace: str, path: str) -> Model:
             f"and write `azureml:{ref.name}@latest`",
         )
     # A label is `latest` or an alias.
-    return models.get(room.db, workspace, ref.name, ref.version or ref.label or models.LATEST)
+    return models.get(services.db, workspace, ref.name, ref.version or ref.label or models.LATEST)
 
 
 def _names_model(path: str) -> bool:
     return bool(_PLAIN_REF.match(path) or _MODEL_ID.match(path)) or path.startswith(_REGISTRY)
 
 
-def _is_model(room: Room, workspace: str, path: str) -> bool:
+def _is_model(services: Services, workspace: str, path: str) -> bool:
     if not _names_model(path):
         return False
     try:
-        _model(room, workspace, path)
+        _model(services, workspace, path)
     except TorchyardError:
         return False
     return True

@@ -11,17 +11,17 @@ from typing import Any
 
 from torchyard.jobs.records import attempt_store
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 # Of the exchange between nodes, and nobody else's.
 _KEPT_BACK = ("nonce", "door", "ports")
 
 
-def of(room: Room, job: Job) -> list[dict[str, Any]]:
+def of(services: Services, job: Job) -> list[dict[str, Any]]:
     """One object a node of the last attempt: `node`, `address`, `state`, `facts`, `findings`,
     `ways` to other nodes, `apart_s` from node 0's clock, `took_ms`.
     """
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         attempts = attempt_store.attempts_of(connection, job.id)
         nodes = attempt_store.nodes_of(connection, attempts[-1].id) if attempts else []
     return [_shown(node.node, node.address, node.state, node.preflight or {}) for node in nodes]

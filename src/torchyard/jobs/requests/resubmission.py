@@ -16,7 +16,7 @@ from torchyard.base.errors import Conflict, TorchyardError
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import pinning
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.jobs.spec import job_spec, secrets
 from torchyard.jobs.spec.inputs import Input
 
@@ -27,7 +27,7 @@ _FORGOTTEN = ("communication_backend", "parent_job_name", "job_tier", "priority"
 _DEFAULTS = {one.name: one.default for one in fields(job_spec.JobSpec)}
 
 
-def require_same(room: Room, job: Job, document: Mapping[str, Any]) -> None:
+def require_same(services: Services, job: Job, document: Mapping[str, Any]) -> None:
     """
     Raises:
         InvalidSpec: the document is none.
@@ -39,13 +39,13 @@ def require_same(room: Room, job: Job, document: Mapping[str, Any]) -> None:
     for name in _FORGOTTEN:
         if getattr(asked, name) == _DEFAULTS[name]:
             words[name] = getattr(known, name)
-    asked = replace(asked, **words, inputs=_pinned(room, job, asked.inputs, known.inputs))
+    asked = replace(asked, **words, inputs=_pinned(services, job, asked.inputs, known.inputs))
     differing = [
         one.name
         for one in fields(job_spec.JobSpec)
         if getattr(asked, one.name) != getattr(known, one.name)
     ]
-    if "environment" in differing and _same_environment(room, job, asked.environment):
+    if "environment" in differing and _same_environment(services, job, asked.environment):
         differing.remove("environment")
     if differing:
         raise Conflict(
@@ -71,24 +71,24 @@ def _with_secrets(job: Job, document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pinned(
-    room: Room, job: Job, asked: Mapping[str, Input], known: Mapping[str, Input]
+    services: Services, job: Job, asked: Mapping[str, Input], known: Mapping[str, Input]
 ) -> dict[str, Input]:
-    return {name: _input(room, job, one, known.get(name)) for name, one in asked.items()}
+    return {name: _input(services, job, one, known.get(name)) for name, one in asked.items()}
 
 
-def _input(room: Room, job: Job, asked: Input, known: Input | None) -> Input:
+def _input(services: Services, job: Job, asked: Input, known: Input | None) -> Input:
     if known is None or asked == known or not asked.path:
         return asked
     try:
-        return replace(asked, path=pinning.pin(room, job.workspace, job.name, asked).path)
+        return replace(asked, path=pinning.pin(services, job.workspace, job.name, asked).path)
     except TorchyardError:
         return asked  # what it named is gone or another's by now
 
 
-def _same_environment(room: Room, job: Job, asked: str | dict[str, Any]) -> bool:
+def _same_environment(services: Services, job: Job, asked: str | dict[str, Any]) -> bool:
     try:
-        wanted = room.environments.resolve(asked, job.workspace).hash
+        wanted = services.environments.resolve(asked, job.workspace).hash
     except TorchyardError:
         return False
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         return wanted == store.environment_hash_of(connection, job.id)

@@ -19,7 +19,7 @@ from torchyard.jobs.records.dataset_inputs import DatasetInput
 from torchyard.jobs.records.types import Experiment, Job, JobError, Status
 from torchyard.jobs.requests import run_search
 from torchyard.jobs.requests.run_search import View
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 RUN = "run"
 # Changes of tags, or what they are for the tags that there are, asked where nobody else writes.
@@ -27,50 +27,54 @@ Tags = Mapping[str, str | None] | Callable[[Mapping[str, str]], Mapping[str, str
 _IDS_A_QUERY = 500
 
 
-def experiment(room: Room, workspace: str, number: int) -> Experiment:
+def experiment(services: Services, workspace: str, number: int) -> Experiment:
     """
     Raises:
         NotFound: no such experiment.
     """
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         found = experiment_store.by_id(connection, workspace, number)
     if found is None:
         raise NotFound(f"experiment `{number}` does not exist in workspace `{workspace}`")
     return found
 
 
-def experiments(room: Room, workspace: str) -> Sequence[Experiment]:
+def experiments(services: Services, workspace: str) -> Sequence[Experiment]:
     """Newest first, deleted ones too."""
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         return experiment_store.list_in(connection, workspace)
 
 
-def experiment_named(room: Room, workspace: str, name: str) -> Experiment | None:
+def experiment_named(services: Services, workspace: str, name: str) -> Experiment | None:
     """A deleted one too."""
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         return experiment_store.named(connection, workspace, name)
 
 
-def find_experiments(room: Room, workspace: str, view: View) -> Sequence[Experiment]:
+def find_experiments(services: Services, workspace: str, view: View) -> Sequence[Experiment]:
     """One page of those that fit."""
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         return run_search.find_experiments(connection, workspace, view)
 
 
-def job_counts(room: Room, workspace: str) -> Mapping[int, tuple[int, datetime]]:
+def job_counts(services: Services, workspace: str) -> Mapping[int, tuple[int, datetime]]:
     """By experiment: how many jobs and runs it has, and when the last of them was made."""
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         return store.count_jobs(connection, workspace)
 
 
-def environment_hashes(room: Room, workspace: str) -> set[str]:
+def environment_hashes(services: Services, workspace: str) -> set[str]:
     """The environments that jobs of the workspace asked for."""
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         return store.environment_hashes(connection, workspace)
 
 
 def create_experiment(
-    room: Room, workspace: str, name: str, tags: Mapping[str, str], artifact_location: str = ""
+    services: Services,
+    workspace: str,
+    name: str,
+    tags: Mapping[str, str],
+    artifact_location: str = "",
 ) -> Experiment:
     """
     Args:
@@ -79,15 +83,15 @@ def create_experiment(
     Raises:
         Conflict: the name is taken, be it by a deleted one.
     """
-    with room.db.write() as connection:
+    with services.db.write() as connection:
         if experiment_store.named(connection, workspace, name) is not None:
             raise _taken(name)
-        now = room.clock.now()
+        now = services.clock.now()
         return experiment_store.add(connection, workspace, name, dict(tags), now, artifact_location)
 
 
 def change_experiment(
-    room: Room,
+    services: Services,
     workspace: str,
     number: int,
     *,
@@ -99,7 +103,7 @@ def change_experiment(
 
     Its runs are deleted and brought back with it.
     """
-    with room.db.write() as connection:
+    with services.db.write() as connection:
         found = experiment_store.by_id(connection, workspace, number)
         if found is None:
             raise NotFound(f"experiment `{number}` does not exist in workspace `{workspace}`")
@@ -114,46 +118,48 @@ def change_experiment(
         if tags:
             values["tags"] = _merged(found.tags, tags)
         if values:
-            experiment_store.change(connection, number, updated_at=room.clock.now(), **values)
+            experiment_store.change(connection, number, updated_at=services.clock.now(), **values)
         changed = experiment_store.by_id(connection, workspace, number)
     assert changed is not None
     return changed
 
 
 def find_runs(
-    room: Room, experiment_ids: Collection[int], view: View, implied_tags: Mapping[str, str]
+    services: Services, experiment_ids: Collection[int], view: View, implied_tags: Mapping[str, str]
 ) -> Sequence[Job]:
     """One page of the runs and jobs of these experiments that fit, their specs left out."""
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         return run_search.find_runs(connection, experiment_ids, view, implied_tags)
 
 
-def add_datasets(room: Room, job: Job, inputs: Sequence[DatasetInput]) -> None:
+def add_datasets(services: Services, job: Job, inputs: Sequence[DatasetInput]) -> None:
     """Note what a run was given."""
-    with room.db.write(f"job/{job.id}") as connection:
+    with services.db.write(f"job/{job.id}") as connection:
         dataset_inputs.add(connection, job.id, inputs)
 
 
-def datasets_of(room: Room, job_ids: Collection[int]) -> Mapping[int, Sequence[DatasetInput]]:
+def datasets_of(
+    services: Services, job_ids: Collection[int]
+) -> Mapping[int, Sequence[DatasetInput]]:
     """What each of these runs was given; those that were given nothing are left out."""
     found: dict[int, list[DatasetInput]] = {}
     ids = list(job_ids)
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         for start in range(0, len(ids), _IDS_A_QUERY):
             found |= dataset_inputs.of_jobs(connection, ids[start : start + _IDS_A_QUERY])
     return found
 
 
 def datasets_in(
-    room: Room, experiment_ids: Collection[int]
+    services: Services, experiment_ids: Collection[int]
 ) -> Sequence[tuple[int, str, str, str | None]]:
     """(experiment, name, digest, context) of every data set used there, newest run first."""
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         return dataset_inputs.in_experiments(connection, experiment_ids)
 
 
 def create_run(
-    room: Room,
+    services: Services,
     workspace: str,
     *,
     experiment_id: int,
@@ -178,7 +184,7 @@ def create_run(
         request: the id of the request that asks for it; asked again, it makes no other run.
     """
     made_up = name or names.generate()
-    place = experiment(room, workspace, experiment_id)
+    place = experiment(services, workspace, experiment_id)
     elsewhere = {}
     if place.artifact_location:
         # It stays with the run, for it was told to the client. A query stays at the end.
@@ -204,7 +210,7 @@ def create_run(
         "compute": "",
         "node_count": 0,
         "processes_per_node": 0,
-        "created_at": room.clock.now(),
+        "created_at": services.clock.now(),
         "started_at": started_at,
         "tags": dict(tags),
         "properties": elsewhere,
@@ -214,7 +220,7 @@ def create_run(
         "archived": False,
         "description": "",
     }
-    with room.db.write() as connection:
+    with services.db.write() as connection:
         if name and (taken := store.job_named(connection, workspace, name)) is not None:
             return taken
         if not request:
@@ -227,7 +233,7 @@ def create_run(
 
 
 def change_run(
-    room: Room,
+    services: Services,
     workspace: str,
     name: str,
     *,
@@ -243,8 +249,8 @@ def change_run(
     `status` moves freely, for a tracking client may take up a run that has ended; a command
     job's status is its scheduler's, and asking to change it is our own mistake.
     """
-    job = actions.get(room, workspace, name)
-    with room.db.write() as connection:
+    job = actions.get(services, workspace, name)
+    with services.db.write() as connection:
         job = store.job_by_id(connection, job.id)
         values: dict[str, Any] = {}
         if display_name is not None:
@@ -252,7 +258,7 @@ def change_run(
         if status is not None:
             assert job.type == RUN, f"{job.name} is a job"
             values["status"] = status.value
-            values["ended_at"] = ended_at or room.clock.now() if status.ended else None
+            values["ended_at"] = ended_at or services.clock.now() if status.ended else None
         if deleted is not None:
             values["deleted"] = deleted
         if tags:

@@ -25,7 +25,7 @@ from torchyard.jobs.admission import waiting_reasons
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import Event, Job
 from torchyard.jobs.requests.to_json import job_json
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.jobs.spec import secrets
 
 _FRAME_BYTES = 1 << 18
@@ -44,13 +44,13 @@ class Cursor:
     waiting: str = ""
 
 
-async def frames(room: Room, job: Job, cursor: Cursor) -> AsyncIterator[bytes]:
+async def frames(services: Services, job: Job, cursor: Cursor) -> AsyncIterator[bytes]:
     """Everything from `cursor` on, until the job has ended or the server stops."""
-    follower = _Follower(room, job, cursor)
+    follower = _Follower(services, job, cursor)
     last_sent = time.monotonic()
     key = actions.job_key(job)
     while True:
-        seen = room.signals.count(key)
+        seen = services.signals.count(key)
         current, blocks, more = await run_in_threadpool(follower.look)
         for block in blocks:
             yield block
@@ -59,22 +59,22 @@ async def frames(room: Room, job: Job, cursor: Cursor) -> AsyncIterator[bytes]:
         if more:
             continue
         if current.status.ended:
-            body = await run_in_threadpool(job_json, room, current)
+            body = await run_in_threadpool(job_json, services, current)
             yield _frame({"kind": "end", "job": body})
             return
-        if room.signals.closed:
+        if services.signals.closed:
             return
         if time.monotonic() - last_sent > _PING_EVERY_S:
             yield _frame({"kind": "ping"})
             last_sent = time.monotonic()
-        await room.signals.wait(key, seen, _LOOK_EVERY_S)
+        await services.signals.wait(key, seen, _LOOK_EVERY_S)
 
 
 class _Follower:
     """One client's view of one job."""
 
-    def __init__(self, room: Room, job: Job, cursor: Cursor) -> None:
-        self._room = room
+    def __init__(self, services: Services, job: Job, cursor: Cursor) -> None:
+        self._services = services
         self._job = job
         self._cursor = cursor
         self._masker = secrets.masker(job)
@@ -84,9 +84,9 @@ class _Follower:
     def look(self) -> tuple[Job, list[bytes], bool]:
         """The job as it is, what is new, and whether there is more at once."""
         # The job is read first: when it has ended, everything of it is on disk already.
-        job = actions.get(self._room, self._job.workspace, self._job.name)
+        job = actions.get(self._services, self._job.workspace, self._job.name)
         blocks, more = [], False
-        for event in actions.events(self._room, job, self._cursor.after):
+        for event in actions.events(self._services, job, self._cursor.after):
             if self._building and _ends_preparing(event):
                 # The whole build log stands before the end of its stage.
                 new, more = self._build_frames(job)
@@ -103,13 +103,13 @@ class _Follower:
         if self._building:
             new, more = self._build_frames(job)
             blocks += new
-        why = waiting_reasons.why(self._room, job)
+        why = waiting_reasons.why(self._services, job)
         if why != self._cursor.waiting:
             self._cursor.waiting = why
             if why:
                 blocks.append(_frame({"kind": "waiting", "message": why}))
-        for log in self._room.logs.list(job.workspace, job.name):
-            path = self._room.logs.file(job.workspace, job.name, log.attempt, log.path)
+        for log in self._services.logs.list(job.workspace, job.name):
+            path = self._services.logs.file(job.workspace, job.name, log.attempt, log.path)
             header = {"kind": "log", "attempt": log.attempt, "path": log.path}
             new, rest = self._grown(f"{log.attempt}/{log.path}", header, path)
             blocks += new
@@ -117,9 +117,9 @@ class _Follower:
         return job, blocks, more
 
     def _build_frames(self, job: Job) -> tuple[list[bytes], bool]:
-        with self._room.db.read() as connection:
+        with self._services.db.read() as connection:
             environment = environment_from_json(store.environment_of(connection, job.id))
-        log = self._room.environments.log_path(environment)
+        log = self._services.environments.log_path(environment)
         return self._grown(BUILD, {"kind": "build"}, log)
 
     def _grown(self, name: str, header: dict[str, Any], path: Path) -> tuple[list[bytes], bool]:

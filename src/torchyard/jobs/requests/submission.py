@@ -27,7 +27,7 @@ from torchyard.jobs.files import outputs
 from torchyard.jobs.records import names, store
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests import pinning
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.jobs.spec import job_spec, rehearsal, secrets
 from torchyard.jobs.spec.inputs import LITERAL
 from torchyard.workspaces import actions as workspaces
@@ -47,7 +47,7 @@ class Checked:
     rehearsed: bool = False
 
 
-def check(room: Room, workspace: str, document: Any, *, uploaded: bool = True) -> Checked:
+def check(services: Services, workspace: str, document: Any, *, uploaded: bool = True) -> Checked:
     """Everything that can be said about a job file without running it.
 
     Args:
@@ -57,14 +57,14 @@ def check(room: Room, workspace: str, document: Any, *, uploaded: bool = True) -
         InvalidSpec: what is wrong, and where.
     """
     job = job_spec.read(document)
-    place = workspaces.get(room.db, workspace)
+    place = workspaces.get(services.db, workspace)
     rehearsed = rehearsal.is_asked(job.properties, place)
-    fitting = _fits(room, workspace, job, rehearsed)
-    environment = _at(("environment",), lambda: _environment(room, workspace, job))
+    fitting = _fits(services, workspace, job, rehearsed)
+    environment = _at(("environment",), lambda: _environment(services, workspace, job))
     if job.code:
-        _at(("code",), lambda: pinning.code_exists(room, job.code, uploaded))
+        _at(("code",), lambda: pinning.code_exists(services, job.code, uploaded))
     if job.parent_job_name:
-        _parent_exists(room, workspace, job)
+        _parent_exists(services, workspace, job)
     paths = {}
     notices = [*rehearsal.notices(job.properties, place), *job.notices, *environment.notices]
     notices += fitting
@@ -72,17 +72,17 @@ def check(room: Room, workspace: str, document: Any, *, uploaded: bool = True) -
         if given.type != LITERAL:
             pinned = _at(
                 ("inputs", name, "path"),
-                partial(pinning.pin, room, workspace, job.name, given, uploaded),
+                partial(pinning.pin, services, workspace, job.name, given, uploaded),
             )
             paths[name] = pinned.path
             notices += [f"input `{name}`: {notice}" for notice in pinned.notices]
     for name, output in job.outputs.items():
-        _at(("outputs", name, "path"), partial(outputs.check, room, workspace, name, output))
+        _at(("outputs", name, "path"), partial(outputs.check, services, workspace, name, output))
     return Checked(job, environment, paths, tuple(notices), rehearsed)
 
 
 def create(
-    room: Room, workspace: str, document: Mapping[str, Any], identity: Identity
+    services: Services, workspace: str, document: Mapping[str, Any], identity: Identity
 ) -> tuple[Job, bool]:
     """Write a job down; the scheduler takes it from there.
 
@@ -96,26 +96,26 @@ def create(
     body = {key: value for key, value in document.items() if key not in ("name", "$schema")}
     digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
     name = document.get("name")
-    if isinstance(name, str) and _taken(room, workspace, name):
+    if isinstance(name, str) and _taken(services, workspace, name):
         # Asked again: what it names may be gone or newer by now, and the job is what it was.
-        return _existing(room, workspace, name, digest), False
-    checked = _allowed(room, workspace, check(room, workspace, document), identity.user)
+        return _existing(services, workspace, name, digest), False
+    checked = _allowed(services, workspace, check(services, workspace, document), identity.user)
     name = checked.spec.name or names.generate()
     try:
-        with room.db.write() as connection:
-            job_id = _insert(connection, room, workspace, name, checked, body, digest, identity)
+        with services.db.write() as connection:
+            job_id = _insert(connection, services, workspace, name, checked, body, digest, identity)
             job = store.job_by_id(connection, job_id)
     except IntegrityError:
-        return _existing(room, workspace, name, digest), False
-    room.bell.set()
+        return _existing(services, workspace, name, digest), False
+    services.bell.set()
     return job, True
 
 
-def _allowed(room: Room, workspace: str, checked: Checked, user: str) -> Checked:
+def _allowed(services: Services, workspace: str, checked: Checked, user: str) -> Checked:
     """The same, if quotas let it run at some time; a limit on its run time is noticed."""
-    storage_use.measure(room, workspace)
+    storage_use.measure(services, workspace)
     job = checked.spec
-    with room.db.read() as connection:
+    with services.db.read() as connection:
         wanted = quota_checks.needs(
             connection, workspace, user, job.compute, job.instance_count, job.timeout_s
         )
@@ -129,7 +129,7 @@ def _allowed(room: Room, workspace: str, checked: Checked, user: str) -> Checked
 
 def _insert(
     connection: Connection,
-    room: Room,
+    services: Services,
     workspace: str,
     name: str,
     checked: Checked,
@@ -137,9 +137,9 @@ def _insert(
     digest: str,
     identity: Identity,
 ) -> int:
-    now, job = room.clock.now(), checked.spec
+    now, job = services.clock.now(), checked.spec
     properties, tags = rehearsal.recorded(job.properties, job.tags, checked.rehearsed)
-    experiment = actions.ensure_experiment(connection, room, workspace, job.experiment_name)
+    experiment = actions.ensure_experiment(connection, services, workspace, job.experiment_name)
     started_by = identity.subject.partition("/")[2] if identity.subject else ""
     # What tracking clients are shown; the document is whole, because the attempts need it.
     masker = secrets.masker_of(secrets.values(body))
@@ -170,7 +170,7 @@ def _insert(
             "description": masker.text(job.description),
             "turn": queue.turn_of(job.job_tier, job.priority),
             "limit_s": job.timeout_s or None,
-            "gpus": _gpus(connection, room, workspace, job, checked.rehearsed),
+            "gpus": _gpus(connection, services, workspace, job, checked.rehearsed),
         },
     )
     store.add_event(connection, job_id, now, "status", {"status": Status.NOT_STARTED.value})
@@ -180,7 +180,11 @@ def _insert(
 
 
 def _gpus(
-    connection: Connection, room: Room, workspace: str, job: job_spec.JobSpec, rehearsed: bool
+    connection: Connection,
+    services: Services,
+    workspace: str,
+    job: job_spec.JobSpec,
+    rehearsed: bool,
 ) -> int:
     """How many devices the queue counts for each node of the job.
 
@@ -192,7 +196,7 @@ def _gpus(
         # It went since it was looked at, and the job would wait for it for ever.
         raise _going(job.compute)
     shape = (job.instance_count, job.process_count_per_instance)
-    return gpus.per_node(room.devices, compute, *shape, job.properties, rehearsed)
+    return gpus.per_node(services.devices, compute, *shape, job.properties, rehearsed)
 
 
 def _pinned(body: Mapping[str, Any], checked: Checked) -> dict[str, Any]:
@@ -208,13 +212,13 @@ def _pinned(body: Mapping[str, Any], checked: Checked) -> dict[str, Any]:
     return pinned
 
 
-def _taken(room: Room, workspace: str, name: str) -> bool:
-    with room.db.read() as connection:
+def _taken(services: Services, workspace: str, name: str) -> bool:
+    with services.db.read() as connection:
         return store.job_named(connection, workspace, name) is not None
 
 
-def _existing(room: Room, workspace: str, name: str, digest: str) -> Job:
-    job = actions.get(room, workspace, name)
+def _existing(services: Services, workspace: str, name: str, digest: str) -> Job:
+    job = actions.get(services, workspace, name)
     if job.spec_hash != digest:
         raise Conflict(
             f"job `{name}` exists in workspace `{workspace}` with another content",
@@ -225,10 +229,10 @@ def _existing(room: Room, workspace: str, name: str, digest: str) -> Job:
     return job
 
 
-def _environment(room: Room, workspace: str, job: job_spec.JobSpec) -> EnvironmentSpec:
+def _environment(services: Services, workspace: str, job: job_spec.JobSpec) -> EnvironmentSpec:
     """What the job will have, if it can be had here."""
-    environment = room.environments.resolve(job.environment, workspace)
-    room.environments.refuse_impossible(environment)
+    environment = services.environments.resolve(job.environment, workspace)
+    services.environments.refuse_impossible(environment)
     if environment.image is None:
         return environment
     processes = job.instance_count * job.process_count_per_instance
@@ -241,19 +245,19 @@ def _environment(room: Room, workspace: str, job: job_spec.JobSpec) -> Environme
     return environment
 
 
-def _parent_exists(room: Room, workspace: str, job: job_spec.JobSpec) -> None:
+def _parent_exists(services: Services, workspace: str, job: job_spec.JobSpec) -> None:
     at = ("parent_job_name",)
     if job.parent_job_name == job.name:
         raise InvalidSpec(
             f"job `{job.name}` is its own parent", "name another job, or none",
             code="cyclic_reference", at=at,
         )  # fmt: skip
-    _at(at, lambda: actions.get(room, workspace, job.parent_job_name))
+    _at(at, lambda: actions.get(services, workspace, job.parent_job_name))
 
 
-def _fits(room: Room, workspace: str, job: job_spec.JobSpec, rehearsed: bool) -> list[str]:
+def _fits(services: Services, workspace: str, job: job_spec.JobSpec, rehearsed: bool) -> list[str]:
     """Notices about a job that its compute can hold at some time."""
-    compute = _at(("compute",), lambda: computes.get(room.db, workspace, job.compute))
+    compute = _at(("compute",), lambda: computes.get(services.db, workspace, job.compute))
     if job.instance_count > compute.max_instances:
         raise InvalidSpec(
             f"the job needs {job.instance_count} nodes; compute `{compute.name}` has at the most "
@@ -266,7 +270,7 @@ def _fits(room: Room, workspace: str, job: job_spec.JobSpec, rehearsed: bool) ->
     if compute.deleting:
         raise _going(compute.name)
     return gpus.check(
-        room.devices,
+        services.devices,
         compute,
         job.instance_count,
         job.process_count_per_instance,

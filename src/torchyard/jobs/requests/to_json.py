@@ -11,20 +11,20 @@ from torchyard.jobs.admission import queue, waiting_reasons
 from torchyard.jobs.history.history_records import number_json
 from torchyard.jobs.records import progress, store
 from torchyard.jobs.records.types import Job, JobError
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.jobs.spec import rehearsal, secrets
 from torchyard.models import actions as models
 
 
-def job_json(room: Room, job: Job) -> dict[str, Any]:
+def job_json(services: Services, job: Job) -> dict[str, Any]:
     """The whole job: timeline, notices, last metrics, models."""
-    events = actions.events(room, job)
-    with room.db.read() as connection:
+    events = actions.events(services, job)
+    with services.db.read() as connection:
         environment_hash = store.environment_hash_of(connection, job.id)
     rest = {
         "error": None if job.error is None else _with_details(job.error),
         "environment_hash": environment_hash,
-        "waiting": waiting_reasons.why(room, job),
+        "waiting": waiting_reasons.why(services, job),
         "stages": [
             {
                 "name": span.name.value,
@@ -35,11 +35,13 @@ def job_json(room: Room, job: Job) -> dict[str, Any]:
             for span in progress.timeline(events)
         ],
         "notices": [event.body["message"] for event in events if event.kind == "notice"],
-        "metrics": {point.key: number_json(point.value) for point in room.history.latest(job.id)},
-        "params": room.history.params(job.id),
+        "metrics": {
+            point.key: number_json(point.value) for point in services.history.latest(job.id)
+        },
+        "params": services.history.params(job.id),
         "models": [
             {"name": model.name, "version": model.version}
-            for model in models.of_job(room.db, job.workspace, job.name)
+            for model in models.of_job(services.db, job.workspace, job.name)
         ],
     }
     shown: dict[str, Any] = secrets.without(job, rest)

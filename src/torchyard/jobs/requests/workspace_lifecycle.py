@@ -18,18 +18,18 @@ from torchyard.data import assets, codes, datastores, saved_datasets, url_maps
 from torchyard.data.datastores import BUILT_IN
 from torchyard.environments import assets as environments
 from torchyard.jobs.records import experiment_store, store
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.models import logged
 from torchyard.models import registry as models
 from torchyard.workspaces import actions as workspaces
 
 
-def furnish(room: Room, workspace: str) -> None:
+def furnish(services: Services, workspace: str) -> None:
     """The compute `local`; the default datastores are there by themselves."""
-    computes.ensure_local(room.db, room.clock, workspace)
+    computes.ensure_local(services.db, services.clock, workspace)
 
 
-def delete_empty(room: Room, workspace: str) -> None:
+def delete_empty(services: Services, workspace: str) -> None:
     """Delete a workspace, its built-in compute and its folders.
 
     Raises:
@@ -40,8 +40,8 @@ def delete_empty(room: Room, workspace: str) -> None:
             f"workspace `{workspace}` is built in and can't be deleted",
             "jobs in it go with `yard job delete`",
         )
-    held = _held(room, workspace)
-    with room.db.write() as connection:
+    held = _held(services, workspace)
+    with services.db.write() as connection:
         jobs = len(store.list_jobs(connection, workspace, deleted=None))
         held = ([f"{jobs} job{'s' if jobs > 1 else ''}"] if jobs else []) + held
         if held:
@@ -58,27 +58,29 @@ def delete_empty(room: Room, workspace: str) -> None:
         experiment_store.drop_all(connection, workspace)
         workspaces.forget(connection, workspace)
     for name in BUILT_IN:
-        shutil.rmtree(room.datastores.root(workspace, name), ignore_errors=True)
+        shutil.rmtree(services.datastores.root(workspace, name), ignore_errors=True)
 
 
-def _held(room: Room, workspace: str) -> list[str]:
+def _held(services: Services, workspace: str) -> list[str]:
     """In words, what is in it besides jobs and what every workspace has."""
     named = {
-        "model": [one.name for one in models.list_in(room.db, workspace)],
-        "logged model": logged.names_in(room.db, workspace),
-        "data": [one.name for one in assets.list_in(room.db, workspace, archived=None)],
+        "model": [one.name for one in models.list_in(services.db, workspace)],
+        "logged model": logged.names_in(services.db, workspace),
+        "data": [one.name for one in assets.list_in(services.db, workspace, archived=None)],
         "datastore": [
             one.name
-            for one in datastores.list_in(room.db, room.datastores, workspace)
+            for one in datastores.list_in(services.db, services.datastores, workspace)
             if one.name not in BUILT_IN
         ],
         "compute": [
-            one.name for one, _ in computes.list_in(room.db, workspace) if one.name != LOCAL
+            one.name for one, _ in computes.list_in(services.db, workspace) if one.name != LOCAL
         ],
         "environment": [
-            one.name for one in environments.list_in(room.db, workspace, archived=None)
+            one.name for one in environments.list_in(services.db, workspace, archived=None)
         ],
-        "component": [one.name for one in components.list_in(room.db, workspace, archived=None)],
-        "the map of": [one.prefix for one in url_maps.list_in(room.db, workspace)],
+        "component": [
+            one.name for one in components.list_in(services.db, workspace, archived=None)
+        ],
+        "the map of": [one.prefix for one in url_maps.list_in(services.db, workspace)],
     }
     return [f"{noun} `{name}`" for noun, names in named.items() for name in names]

@@ -28,7 +28,7 @@ from torchyard.jobs.records import attempt_store, isolation, progress, store
 from torchyard.jobs.records.types import Attempt, Job, Stage, Status
 from torchyard.jobs.scheduling import preemption
 from torchyard.jobs.scheduling.queue_walk import Walk
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 _log = logging.getLogger(__name__)
 # Whoever runs must be looked after, too: what is left is for the next round.
@@ -52,20 +52,20 @@ class Claimer:
 
     def __init__(
         self,
-        room: Room,
+        services: Services,
         launcher: Launcher,
         stopping: threading.Event,
         never_clean: Collection[str] = (),
     ) -> None:
-        self._room = room
+        self._services = services
         self._launcher = launcher
         self._stopping = stopping
         self._never_clean = never_clean
 
     def claim(self) -> None:
         """One round: start whoever may start, then make room for who comes next."""
-        until = self._room.clock.now() + _ROUND
-        walk = Walk(self._room.db, self._room.clock.now(), machine.bounds(self._room))
+        until = self._services.clock.now() + _ROUND
+        walk = Walk(self._services.db, self._services.clock.now(), machine.bounds(self._services))
         while not self._stopping.is_set():
             job = walk.next()
             if job is None:
@@ -80,10 +80,10 @@ class Claimer:
                 walk.gone(job)
             else:
                 walk.waits(job)
-            if self._room.clock.now() > until:
-                self._room.bell.set()
+            if self._services.clock.now() > until:
+                self._services.bell.set()
                 break
-        preemption.make_room(self._room, walk)
+        preemption.make_room(self._services, walk)
 
     def _claimed(self, job: Queued) -> Claim:
         """What can't be said of a job is its end, and holds up no other."""
@@ -101,17 +101,17 @@ class Claimer:
 
     def _fail(self, job_id: int, error: TorchyardError) -> None:
         """As when its cluster is of another size by now."""
-        with self._room.db.write() as connection:
+        with self._services.db.write() as connection:
             job = store.job_if_any(connection, job_id)
             if job is None or job.status is not Status.QUEUED:
                 return
-            progress.end(connection, job, Status.FAILED, self._room.clock.now(), error=error)
-        self._room.signals.notify(job_key(job))
+            progress.end(connection, job, Status.FAILED, self._services.clock.now(), error=error)
+        self._services.signals.notify(job_key(job))
 
     def claim_one(self, job_id: int) -> Claim:
-        room = self._room
-        with room.db.write() as connection:
-            room.standing.check(connection)
+        services = self._services
+        with services.db.write() as connection:
+            services.standing.check(connection)
             job = store.job_by_id(connection, job_id)
             if job.status is not Status.QUEUED:
                 return Claim(why_not="gone")
@@ -123,9 +123,11 @@ class Claimer:
                 return Claim(why_not="waits")
             if quota_checks.why_not(connection, job):
                 return Claim(why_not="quota")
-            if gpus.why_not(room, connection, job) or not self._machine_has_room(connection, job):
+            if gpus.why_not(services, connection, job) or not self._machine_has_room(
+                connection, job
+            ):
                 return Claim(why_not="waits")
-            now = room.clock.now()
+            now = services.clock.now()
             attempt = Attempt(
                 id=uuid.uuid4().hex,
                 job_id=job.id,
@@ -134,7 +136,7 @@ class Claimer:
                 number=job.attempt + 1,
                 node_count=job.node_count,
                 created_at=now,
-                server=room.standing.id or None,
+                server=services.standing.id or None,
             )
             why_not = computes.try_hold(
                 connection,
@@ -151,12 +153,12 @@ class Claimer:
             store.change_job(connection, job.id, attempt=attempt.number)
             progress.start_stage(connection, job, Stage.RUNNING, now)
             progress.move(connection, job, Status.STARTING, now)
-        room.signals.notify(job_key(job))
+        services.signals.notify(job_key(job))
         return Claim(attempt)
 
     def _machine_has_room(self, connection: Connection, job: Job) -> bool:
         """Asked once more, where nobody else can take it meanwhile: another server may have."""
-        bounds = machine.bounds(self._room)
+        bounds = machine.bounds(self._services)
         if not bounds:
             return True
         every = shares.read(connection, bounds)

@@ -22,7 +22,7 @@ from torchyard.jobs import actions
 from torchyard.jobs.admission import waiting_reasons
 from torchyard.jobs.records import attempt_store, store
 from torchyard.jobs.records.types import Job, JobError
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 _MOST_WAITING = 20
 
@@ -52,21 +52,23 @@ class WaitingView:
     why: str
 
 
-def look(room: Room) -> None:
+def look(services: Services) -> None:
     """One round of scaling of every cluster."""
     scaling.look(
-        room.db, room.clock, lambda connection: store.nodes_wanted(connection, room.clock.now())
+        services.db,
+        services.clock,
+        lambda connection: store.nodes_wanted(connection, services.clock.now()),
     )
 
 
-def nodes(room: Room, workspace: str, name: str) -> list[NodeView]:
+def nodes(services: Services, workspace: str, name: str) -> list[NodeView]:
     """
     Raises:
         NotFound: there is no such cluster.
     """
-    compute = computes.get(room.db, workspace, name)
-    there = computes.nodes_of(room.db, compute)
-    with room.db.read() as connection:
+    compute = computes.get(services.db, workspace, name)
+    there = computes.nodes_of(services.db, compute)
+    with services.db.read() as connection:
         ids = {node.attempt_id for node in there if node.attempt_id}
         tries = {attempt.id: attempt for attempt in attempt_store.attempts_with(connection, ids)}
         ranks = {one: computes.slots_of(connection, one) for one in ids}
@@ -89,10 +91,10 @@ def nodes(room: Room, workspace: str, name: str) -> list[NodeView]:
     return views
 
 
-def waiting_at(room: Room, workspace: str, name: str) -> tuple[list[WaitingView], int]:
+def waiting_at(services: Services, workspace: str, name: str) -> tuple[list[WaitingView], int]:
     """The first of those that wait for nodes of a cluster, and how many wait in all."""
-    computes.get(room.db, workspace, name)
-    with room.db.read() as connection:
+    computes.get(services.db, workspace, name)
+    with services.db.read() as connection:
         queued = store.queued_at(connection, workspace, name)
         since = {
             job.id: store.queued_since(connection, job.id) or job.created_at
@@ -100,7 +102,7 @@ def waiting_at(room: Room, workspace: str, name: str) -> tuple[list[WaitingView]
         }
     views = [
         WaitingView(
-            job.name, job.owner, job.node_count, since[job.id], waiting_reasons.why(room, job)
+            job.name, job.owner, job.node_count, since[job.id], waiting_reasons.why(services, job)
         )
         for job in queued[:_MOST_WAITING]
     ]
@@ -117,7 +119,7 @@ def _busy(name: str, live: Sequence[Job]) -> Conflict:
     )
 
 
-def delete(room: Room, workspace: str, name: str, who: str, *, force: bool = False) -> bool:
+def delete(services: Services, workspace: str, name: str, who: str, *, force: bool = False) -> bool:
     """Delete a cluster; with `force` its jobs are canceled. Returns whether it is gone already.
 
     Raises:
@@ -132,12 +134,12 @@ def delete(room: Room, workspace: str, name: str, who: str, *, force: bool = Fal
         if live and not force:
             raise _busy(name, live)
 
-    gone = computes.delete(room.db, room.clock, workspace, name, force=force, look=look)
+    gone = computes.delete(services.db, services.clock, workspace, name, force=force, look=look)
     error = JobError(
         "compute_deleted",
         f"compute `{name}` was deleted by `{who}`",
         "run it on another: `yard compute list`",
     )
     for job in live:
-        actions.cancel(room, workspace, job.name, error)
+        actions.cancel(services, workspace, job.name, error)
     return gone

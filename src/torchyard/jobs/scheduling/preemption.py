@@ -19,12 +19,12 @@ from torchyard.jobs.attempts.root_cause import PREEMPTED
 from torchyard.jobs.records import attempt_store, progress, store
 from torchyard.jobs.records.types import Attempt, Job, JobError, Status
 from torchyard.jobs.scheduling.queue_walk import Walk, running_of
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 
 _HINT = "it goes on in the same run; let it save checkpoints, and load the last one at its start"
 
 
-def make_room(room: Room, walk: Walk) -> None:
+def make_room(services: Services, walk: Walk) -> None:
     """Tell low-priority attempts to leave for the first of each queue that waits for them."""
     waiting = sorted(
         (head for head in walk.heads.values() if not head.job.low),
@@ -47,22 +47,22 @@ def make_room(room: Room, walk: Walk) -> None:
             continue
         for attempt_id, running, _ in candidates:
             if attempt_id in chosen:
-                _order(room, attempt_id, _why(walk.jobs[head.job.id]))
+                _order(services, attempt_id, _why(walk.jobs[head.job.id]))
                 left = queue.more(left, running.holds)
         leaving |= set(chosen)
         # What was freed is this one's, and not the next one's.
         left = queue.less(left, head.job.needs)
 
 
-def preempt(room: Room, workspace: str, name: str, who: str) -> Job:
+def preempt(services: Services, workspace: str, name: str, who: str) -> Job:
     """Do to a running job what a dedicated one does to a low-priority one.
 
     Raises:
         NotFound: no such job.
         Conflict: it doesn't run.
     """
-    job = actions.get(room, workspace, name)
-    with room.db.read() as connection:
+    job = actions.get(services, workspace, name)
+    with services.db.read() as connection:
         tries = [
             one for one in attempt_store.attempts_of(connection, job.id) if one.ended_at is None
         ]
@@ -72,8 +72,8 @@ def preempt(room: Room, workspace: str, name: str, who: str) -> Job:
             f"see `yard job show -n {name}`; only a job that runs can be preempted",
             code="job_not_running",
         )
-    _order(room, tries[-1].id, f"`{who}` asked for it")
-    return actions.get(room, workspace, name)
+    _order(services, tries[-1].id, f"`{who}` asked for it")
+    return actions.get(services, workspace, name)
 
 
 def _why(job: Queued) -> str:
@@ -81,22 +81,22 @@ def _why(job: Queued) -> str:
     return f"job `{job.name}` needs {nodes} of `{job.compute}`"
 
 
-def _order(room: Room, attempt_id: str, why: str) -> None:
+def _order(services: Services, attempt_id: str, why: str) -> None:
     """Have an attempt stopped; what stops it already goes first."""
-    with room.db.write() as connection:
+    with services.db.write() as connection:
         attempt = attempt_store.attempt_by_id(connection, attempt_id)
         if attempt is None or attempt.ended_at is not None or attempt.order:
             return
         job = store.job_by_id(connection, attempt.job_id)
-        now = room.clock.now()
+        now = services.clock.now()
         error = told(attempt, why)
         attempt_store.change_attempt(
             connection, attempt.id, order="stop", order_reason=PREEMPTED, error=vars(error)
         )
         computes.preempt(connection, attempt.id)
         progress.notice(connection, job, f"{error.message}; it is told to end", now)
-    room.signals.notify(job_key(job))
-    room.signals.notify(attempt_key(attempt_id))
+    services.signals.notify(job_key(job))
+    services.signals.notify(attempt_key(attempt_id))
 
 
 def told(attempt: Attempt, why: str) -> JobError:

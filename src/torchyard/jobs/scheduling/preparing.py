@@ -23,7 +23,7 @@ from torchyard.jobs.actions import job_key
 from torchyard.jobs.files import build_logs, inputs
 from torchyard.jobs.records import isolation, progress, round_store, store
 from torchyard.jobs.records.types import Job, JobError, Stage, Status
-from torchyard.jobs.services import Room
+from torchyard.jobs.services import Services
 from torchyard.jobs.spec import job_spec, secrets
 
 _log = logging.getLogger(__name__)
@@ -36,8 +36,8 @@ _ALL = 1 << 31
 class Preparer:
     """Two builders and four fetchers."""
 
-    def __init__(self, room: Room, stopping: threading.Event) -> None:
-        self._room = room
+    def __init__(self, services: Services, stopping: threading.Event) -> None:
+        self._services = services
         self._stopping = stopping
         self._building: dict[str, int] = {}
         self._building_lock = threading.Lock()
@@ -52,22 +52,22 @@ class Preparer:
 
     def prepare(self) -> None:
         """One round; jobs that wait for one environment are looked at together."""
-        until = self._room.clock.now() + _ROUND
-        with self._room.db.read() as connection:
+        until = self._services.clock.now() + _ROUND
+        with self._services.db.read() as connection:
             wanted = round_store.environments_wanted(connection)
         for one in wanted:
-            with self._room.db.read() as connection:
+            with self._services.db.read() as connection:
                 pinned = store.environment_of(connection, one.first_id)
             environment = environment_from_json(pinned)
-            built = self._room.environments.is_built(environment) is not None
+            built = self._services.environments.is_built(environment) is not None
             for job in self._next(one, None if built else Status.NOT_STARTED):
                 try:
                     self._look_at(job, environment, built)
                 except Exception as error:
                     self._refuse(job, error)
-                if self._room.clock.now() > until:
+                if self._services.clock.now() > until:
                     # Those that are queued by now may start meanwhile.
-                    self._room.bell.set()
+                    self._services.bell.set()
                     return
             if not built:
                 self._start_build(environment)
@@ -90,66 +90,66 @@ class Preparer:
 
     def _next(self, wanted: round_store.Waiting, status: Status | None) -> Iterator[Job]:
         """The jobs of one environment that something can be done for now, one by one."""
-        with self._room.db.read() as connection:
+        with self._services.db.read() as connection:
             ids = round_store.to_prepare(
                 connection, wanted.environment_hash, _MOST + len(self._fetching), status
             )
         for job_id in ids:
             if job_id not in self._fetching:
-                with self._room.db.read() as connection:
+                with self._services.db.read() as connection:
                     job = store.job_if_any(connection, job_id)
                 if job is not None:
                     yield job
 
     def _prepared(self, job_id: int) -> None:
-        room = self._room
-        with room.db.write() as connection:
+        services = self._services
+        with services.db.write() as connection:
             job = store.job_by_id(connection, job_id)
             if job.status not in (Status.NOT_STARTED, Status.PREPARING):
                 return
-            now = room.clock.now()
+            now = services.clock.now()
             if job.status is Status.NOT_STARTED:
                 progress.move(connection, job, Status.PREPARING, now)
                 progress.start_stage(connection, job, Stage.PREPARING, now)
                 job = store.job_by_id(connection, job_id)
             progress.start_stage(connection, job, Stage.SCALING, now)
             progress.move(connection, job, Status.QUEUED, now)
-        room.signals.notify(job_key(job))
+        services.signals.notify(job_key(job))
 
     def _keep_log(self, job: Job) -> None:
         """Before it moves on; a job that never waited was never in Preparing for a build."""
         if job.status is Status.PREPARING:
-            build_logs.keep(self._room, job)
+            build_logs.keep(self._services, job)
 
     def _build(self, job: Job, environment: EnvironmentSpec) -> None:
-        room = self._room
+        services = self._services
         with self._building_lock:
             # The log grows over builds; where this one's part begins is what its jobs show.
             log_offset = self._building.get(
-                environment.hash, _size(room.environments.log_path(environment))
+                environment.hash, _size(services.environments.log_path(environment))
             )
         if job.status is Status.NOT_STARTED:
-            with room.db.write() as connection:
+            with services.db.write() as connection:
                 current = store.job_by_id(connection, job.id)
                 if current.status is Status.NOT_STARTED:
-                    now = room.clock.now()
+                    now = services.clock.now()
                     progress.move(connection, current, Status.PREPARING, now)
                     progress.start_preparing(connection, current, now, log_offset)
-            room.signals.notify(job_key(job))
+            services.signals.notify(job_key(job))
         self._start_build(environment)
 
     def _start_build(self, environment: EnvironmentSpec) -> None:
         with self._building_lock:
             running = environment.hash in self._building
             if not running:
-                size = _size(self._room.environments.log_path(environment))
+                size = _size(self._services.environments.log_path(environment))
                 self._building[environment.hash] = size
         if not running:
             self._builders.submit(self._build_now, environment)
 
     def _build_now(self, environment: EnvironmentSpec) -> None:
         try:
-            self._room.environments.build(
+            self._services.environments.build(
                 environment,
                 lambda: self._unwanted(environment),
                 lambda: self.secrets(environment),
@@ -166,11 +166,11 @@ class Preparer:
         finally:
             with self._building_lock:
                 self._building.pop(environment.hash, None)
-            self._room.bell.set()
+            self._services.bell.set()
 
     def _preparing(self, environment: EnvironmentSpec) -> list[Job]:
         """The jobs that wait for this environment."""
-        with self._room.db.read() as connection:
+        with self._services.db.read() as connection:
             ids = round_store.to_prepare(connection, environment.hash, _ALL, Status.PREPARING)
             return [store.job_by_id(connection, job_id) for job_id in ids]
 
@@ -181,50 +181,50 @@ class Preparer:
         for job in waiting:
             found |= secrets.values(job.spec)
         for workspace in {job.workspace for job in waiting}:
-            for one in datastores.list_in(self._room.db, self._room.datastores, workspace):
+            for one in datastores.list_in(self._services.db, self._services.datastores, workspace):
                 found |= remote.secrets_of(one.options)
         return found
 
     def _unwanted(self, environment: EnvironmentSpec) -> bool:
         if self._stopping.is_set():
             return True
-        with self._room.db.read() as connection:
+        with self._services.db.read() as connection:
             return not round_store.to_prepare(connection, environment.hash, 1, Status.PREPARING)
 
     def _build_failed(self, environment: EnvironmentSpec, error: TorchyardError | JobError) -> None:
         for job in self._preparing(environment):
-            build_logs.keep(self._room, job)
+            build_logs.keep(self._services, job)
             self._fail(job, error)
 
     def _fail(self, job: Job, error: TorchyardError | JobError) -> None:
-        with self._room.db.write() as connection:
+        with self._services.db.write() as connection:
             current = store.job_by_id(connection, job.id)
             if current.status in (Status.NOT_STARTED, Status.PREPARING):
-                now = self._room.clock.now()
+                now = self._services.clock.now()
                 progress.end(connection, current, Status.FAILED, now, error=error)
-        self._room.signals.notify(job_key(job))
+        self._services.signals.notify(job_key(job))
 
     def _has_inputs(self, job: Job) -> bool:
         if job.id in self._fetching:
             return False
         try:
-            return inputs.are_ready(self._room, job)
+            return inputs.are_ready(self._services, job)
         except TorchyardError:
             return False  # the fetch says why
 
     def _fetch(self, job: Job) -> None:
         if job.id in self._fetching:
             return
-        room = self._room
-        with room.db.write() as connection:
+        services = self._services
+        with services.db.write() as connection:
             current = store.job_by_id(connection, job.id)
             # A job that waited for its environment goes on in the same stage.
             if current.status is Status.NOT_STARTED:
-                now = room.clock.now()
+                now = services.clock.now()
                 progress.move(connection, current, Status.PREPARING, now)
                 waited_for = inputs.describe(job_spec.read(job.spec))
                 progress.start_stage(connection, current, Stage.PREPARING, now, waited_for)
-        room.signals.notify(job_key(job))
+        services.signals.notify(job_key(job))
         self._fetching.add(job.id)
         self._fetchers.submit(self._fetch_now, job)
 
@@ -233,11 +233,13 @@ class Preparer:
             self._bring(job)
         finally:
             self._fetching.discard(job.id)
-            self._room.bell.set()
+            self._services.bell.set()
 
     def _bring(self, job: Job) -> None:
         try:
-            inputs.bring(self._room, job, lambda: self._stopping.is_set() or self._has_ended(job))
+            inputs.bring(
+                self._services, job, lambda: self._stopping.is_set() or self._has_ended(job)
+            )
         except FetchCanceled:
             pass
         except DatabaseAway:
@@ -249,7 +251,7 @@ class Preparer:
             self._fail(job, JobError("internal", f"the inputs could not be fetched: {error!r}"))
 
     def _has_ended(self, job: Job) -> bool:
-        with self._room.db.read() as connection:
+        with self._services.db.read() as connection:
             return store.job_by_id(connection, job.id).status.ended
 
 
