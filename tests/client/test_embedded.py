@@ -17,7 +17,7 @@ from torchyard.base.errors import InvalidInput, Unreachable
 from torchyard.base.settings import Settings
 from torchyard.client import embedded
 
-FAKE = (sys.executable, str(Path(__file__).with_name("fake_server.py")))
+FAKE = (sys.executable, str(Path(__file__).parents[1] / "cli" / "fake_server.py"))
 
 
 @pytest.fixture

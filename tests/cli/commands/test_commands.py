@@ -242,7 +242,7 @@ def test_workspace_config_is_found_again(
 
 
 def test_help_of_everything(yard: Yard) -> None:
-    from torchyard.cli.main import NOUNS, help_page
+    from torchyard.cli.help_page import NOUNS, help_page
 
     assert yard("--help").text == yard().text == help_page()
     for noun in NOUNS:
