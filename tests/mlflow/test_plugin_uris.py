@@ -8,7 +8,7 @@ import pytest
 from fastapi import Request
 from fastapi.responses import JSONResponse
 
-from torchyard.azureml.common.paths import KEY, Asked
+from torchyard.azureml.common.paths import SCOPE_KEY, AzurePath
 from torchyard.mlflow import plugin_uris
 from torchyard.mlflow.plugin_uris import Plugin
 
@@ -43,12 +43,12 @@ def test_what_the_plugin_uploaded_lies_in_the_artifact_store() -> None:
     assert taken == {"source": path, "name": "m"}
 
 
-def _request(agent: str, asked: Asked | None) -> Request:
+def _request(agent: str, asked: AzurePath | None) -> Request:
     scope = {
         "type": "http",
         "headers": [(b"user-agent", agent.encode()), (b"host", b"h:1")],
         "path_params": {"workspace": "w"},
-        KEY: asked,
+        SCOPE_KEY: asked,
     }
     return Request(scope)
 
@@ -56,13 +56,13 @@ def _request(agent: str, asked: Asked | None) -> Request:
 @pytest.mark.parametrize(
     ("agent", "asked", "told"),
     [
-        ("mlflow-python-client/3 azureml-mlflow/1.62", Asked("/", "s", "g"), True),
+        ("mlflow-python-client/3 azureml-mlflow/1.62", AzurePath("/", "s", "g"), True),
         # The plug-in is installed beside a client that uses the plain door.
         ("mlflow-python-client/3 azureml-mlflow/1.62", None, False),
-        ("mlflow-python-client/3", Asked("/", "s", "g"), False),
+        ("mlflow-python-client/3", AzurePath("/", "s", "g"), False),
     ],
 )
-def test_only_the_plugin_is_told(agent: str, asked: Asked | None, told: bool) -> None:
+def test_only_the_plugin_is_told(agent: str, asked: AzurePath | None, told: bool) -> None:
     uri = "mlflow-artifacts:/7/run/artifacts"
     body = {"run": {"info": {"artifact_uri": uri}, "data": {"tags": [{"value": uri}]}}}
     answer = plugin_uris.told(_request(agent, asked), JSONResponse(body))

@@ -25,8 +25,8 @@ from fastapi.openapi.utils import get_openapi
 import torchyard
 from torchyard.app.error_responses import answer_errors
 from torchyard.app.request_guard import RequestGuard
-from torchyard.azureml import apis as azure_room
-from torchyard.azureml import entry_routes, page_routes
+from torchyard.azureml import apis as azure_apis
+from torchyard.azureml.common.context import OpenTls
 from torchyard.azureml.common.paths import AzurePaths
 from torchyard.base import home_database
 from torchyard.base import machine as machines
@@ -167,14 +167,14 @@ def build(
 def create_app(
     parts: Parts,
     hosts: Sequence[str] = (),
-    open_tls: entry_routes.OpenTls | None = None,
+    open_tls: OpenTls | None = None,
     storage_domain: str = "",
 ) -> FastAPI:
     """The HTTP face of the rooms.
 
     Args:
         hosts: the names that plain requests may call the server by; any when empty.
-        open_tls: see azureml/entry_routes.py, as `storage_domain`.
+        open_tls: see azureml/common/context.py, as `storage_domain`.
     """
     services = parts.services
     builds = Builds(services.environments, parts.scheduler.preparer.secrets)
@@ -231,7 +231,7 @@ def create_app(
     def openapi(identity: Person) -> dict[str, Any]:
         return app.openapi()
 
-    app.router.routes.extend(_groups(parts, builds, audit, open_tls, storage_domain))
+    app.router.routes.extend(_groups(parts, builds, audit))
     answer_errors(app)
     return app
 
@@ -259,8 +259,6 @@ def _groups(
     parts: Parts,
     builds: Builds,
     audit: Audit,
-    open_tls: entry_routes.OpenTls | None,
-    storage_domain: str,
 ) -> list[LazyRoutes]:
     """Every room's routes, those first that are asked for most often."""
     services, access = parts.services, parts.access
@@ -309,11 +307,6 @@ def _groups(
     def of_people() -> APIRouter:
         return people_routes.router(db, clock, audit, partial(owners.cancel_all, services))
 
-    def entry() -> APIRouter:
-        return entry_routes.router(
-            clock, parts.signer, access.person, access.holder, open_tls, storage_domain
-        )
-
     def group(make: Callable[[], APIRouter], *paths: str) -> LazyRoutes:
         return LazyRoutes(paths, make, described=True)
 
@@ -340,12 +333,7 @@ def _groups(
         group(of_people, "/v1/whoami", "/v1/users", "/v1/audit", f"{_W}/people", f"{_W}/audit"),
         group(of_workspaces, "/v1/workspaces"),
         group(partial(reclaiming_routes.router, services), "/v1/gc"),
-        LazyRoutes(entry_routes.PATHS, entry),
-        LazyRoutes(["/runs"], page_routes.router),
-        LazyRoutes(
-            ["/azureml", "/azureml-above", "/azureml-blob"],
-            lambda: azure_room.router(services, access, find_model, builds, storage_domain),
-        ),
+        LazyRoutes(azure_apis.PATHS, lambda: azure_apis.router),
     ]
 
 

@@ -12,7 +12,7 @@ import pytest
 from torchyard.azureml.blob.links import Links
 from torchyard.azureml.common import containers
 from torchyard.azureml.common.calls import Call
-from torchyard.azureml.common.paths import ours
+from torchyard.azureml.common.paths import translate
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import NotFound
@@ -121,7 +121,7 @@ def test_addresses_that_are_given_out(links: Links) -> None:
     ],
 )
 def test_paths_that_are_blobs(path: str, short: str) -> None:
-    asked = ours(path)
+    asked = translate(path)
     assert asked is not None and asked.path == short
 
 
@@ -129,4 +129,4 @@ def test_paths_that_are_blobs(path: str, short: str) -> None:
     "path", ["/health", "/v1/workspaces", "/azureml-x/a", f"/x/{STORE}/a", f"/{STORE}0/a", "/ui/"]
 )
 def test_paths_that_are_none(path: str) -> None:
-    assert ours(path) is None
+    assert translate(path) is None

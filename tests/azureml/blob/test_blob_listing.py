@@ -127,7 +127,7 @@ def test_pages_of_everything(
         found += [one if isinstance(one, str) else one.entry.path for one in page.items]
         if not page.next:
             break
-        after = listing.wanted_in({"marker": page.next}).after
+        after = listing.read_query({"marker": page.next}).after
     assert found == expected(wanted)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from azureml.azure_server import PROVIDER, WORKSPACE, Azure
-from torchyard.azureml.common.paths import Asked, ours
+from torchyard.azureml.common.paths import AzurePath, translate
 from torchyard.azureml.entry_routes import CLOUD
 from torchyard.workspaces import path_permissions
 from torchyard.workspaces.permissions import OWN_JOBS_ONLY
@@ -65,22 +65,22 @@ def test_a_path_in_any_case(path: str, wanted: str, change: Any) -> None:
     changed = path
     for word in ("subscriptions", "resourceGroups", "providers", PROVIDER, "workspaces"):
         changed = changed.replace(f"/{word}", f"/{change(word)}")
-    found = ours(changed)
+    found = translate(changed)
     assert found is not None and found.path == wanted
 
 
 def test_names_keep_their_case() -> None:
-    found = ours(f"{HOME}/jobs/J")
-    assert found == Asked("/azureml/Team/arm/jobs/J", "S", "G", "Team")
+    found = translate(f"{HOME}/jobs/J")
+    assert found == AzurePath("/azureml/Team/arm/jobs/J", "S", "G", "Team")
     assert found.spelt("team").path == "/azureml/team/arm/jobs/J"
-    named_as_the_prefix = ours(HOME.replace("/Team", "/AzureML"))
+    named_as_the_prefix = translate(HOME.replace("/Team", "/AzureML"))
     assert named_as_the_prefix is not None
     assert named_as_the_prefix.spelt("azureml").path == "/azureml/azureml/arm"
 
 
 @pytest.mark.parametrize("path", ["/", "/v1/workspaces/default/jobs", "/subscription", "/health"])
 def test_other_paths_stay(path: str) -> None:
-    assert ours(path) is None
+    assert translate(path) is None
 
 
 def test_every_route_has_a_line_of_its_own(site: Served) -> None:

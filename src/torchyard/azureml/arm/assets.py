@@ -12,21 +12,21 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
 
-from torchyard.azureml.arm.resources import Ask, Made, Page, Resource, VersionVerb
+from torchyard.azureml.arm.resources import Page, PageRequest, PutResult, Resource, VersionAction
 from torchyard.azureml.common.calls import Call
 from torchyard.base import fields
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
 from torchyard.data import uris, versions
 from torchyard.data.uris import DatastoreUri
 
-OfBlob = Callable[[Call, str], DatastoreUri | None]
+DatastoreUriOf = Callable[[Call, str], DatastoreUri | None]
 """What a blob's address means; None for one that is none of ours. See blob/links.py."""
 
 _VIEWS: dict[str, bool | None] = {"activeonly": False, "archivedonly": True, "all": None}
 
 
 @dataclass(frozen=True)
-class Version:
+class AssetVersion:
     """One version of an asset. `said` are its properties beside those that all assets have, and
     `of_name` those that its container has besides.
     """
@@ -66,9 +66,9 @@ class Asset(Protocol):
     def archived(self) -> bool: ...
 
 
-def version_of(asset: Asset, said: Mapping[str, Any], **more: Any) -> Version:
+def version_of(asset: Asset, said: Mapping[str, Any], **more: Any) -> AssetVersion:
     """What all assets of ours say alike; `more` are other fields of `Version`."""
-    return Version(
+    return AssetVersion(
         name=asset.name,
         version=asset.version,
         created_at=asset.created_at,
@@ -82,17 +82,17 @@ def version_of(asset: Asset, said: Mapping[str, Any], **more: Any) -> Version:
     )
 
 
-class Noun(Protocol):
+class AssetKind(Protocol):
     """A kind of asset; `word` is ours for one, `type` is ARM's."""
 
     type: str
     word: str
 
-    def every(self, call: Call) -> Sequence[Version]:
+    def every(self, call: Call) -> Sequence[AssetVersion]:
         """All versions of all names that lists show, archived ones too; newest first."""
         ...
 
-    def of(self, call: Call, name: str) -> Sequence[Version]:
+    def of(self, call: Call, name: str) -> Sequence[AssetVersion]:
         """All versions of a name, newest first.
 
         Raises:
@@ -100,18 +100,18 @@ class Noun(Protocol):
         """
         ...
 
-    def one(self, call: Call, name: str, version: str) -> Version:
+    def one(self, call: Call, name: str, version: str) -> AssetVersion:
         """
         Raises:
             NotFound: there is none.
         """
         ...
 
-    def next(self, call: Call, name: str, known: Sequence[Version]) -> str:
+    def next(self, call: Call, name: str, known: Sequence[AssetVersion]) -> str:
         """The version that the name gets next."""
         ...
 
-    def put(self, call: Call, name: str, version: str) -> tuple[Version, bool]:
+    def put(self, call: Call, name: str, version: str) -> tuple[AssetVersion, bool]:
         """The version that the call's body asks for, and whether it is new.
 
         Raises:
@@ -126,79 +126,78 @@ class Noun(Protocol):
     def delete(self, call: Call, name: str, version: str) -> None: ...
 
 
-class Assets:
-    """The `VersionedKind` of a noun."""
+class AssetResources:
+    """The `VersionedKind` of a kind of asset."""
 
-    def __init__(self, noun: Noun, verbs: Mapping[str, VersionVerb] | None = None) -> None:
-        self.type = noun.type
-        self.verbs = verbs or {}
-        self._noun = noun
+    def __init__(self, kind: AssetKind, actions: Mapping[str, VersionAction] | None = None) -> None:
+        self.actions = actions or {}
+        self._kind = kind
 
-    def list(self, call: Call, ask: Ask) -> Page:
-        by_name: dict[str, list[Version]] = {}
-        for version in self._noun.every(call):
+    def list(self, call: Call, request: PageRequest) -> Page:
+        by_name: dict[str, list[AssetVersion]] = {}
+        for version in self._kind.every(call):
             by_name.setdefault(version.name, []).append(version)
         shown = [
             name for name, of in by_name.items() if of_view(call, all(one.archived for one in of))
         ]
-        names, following = paged(call, ask, sorted(shown, key=str.lower))
+        names, following = page_names(call, request, sorted(shown, key=str.lower))
         return Page([self._container(call, by_name[name]) for name in names], following)
 
     def get(self, call: Call, name: str) -> Resource:
-        return self._container(call, self._noun.of(call, self._spelled(call, name)))
+        return self._container(call, self._kind.of(call, self._spelled(call, name)))
 
     def put_container(self, call: Call, name: str) -> Resource:
-        known = self._noun.of(call, self._spelled(call, name))
+        known = self._kind.of(call, self._spelled(call, name))
         shown = self._container(call, known).properties or {}
         asked = call.properties
         for key in ("description", "tags", "properties"):
             if asked.get(key) not in (None, "", {}, shown.get(key)):
                 raise InvalidInput(
-                    f"`{key}` of the {self._noun.word} `{name}` as a whole can't be changed",
+                    f"`{key}` of the {self._kind.word} `{name}` as a whole can't be changed",
                     f"give {key} to a version",
                     at=["properties", key],
                 )
-        archived = archived_asked(call)
+        archived = requested_archived(call)
         if archived not in (None, shown["isArchived"]):
-            self._noun.archive(call, known[0].name, "", bool(archived))
+            self._kind.archive(call, known[0].name, "", bool(archived))
         return self.get(call, known[0].name)
 
-    def versions(self, call: Call, name: str, ask: Ask) -> Page:
-        known = self._noun.of(call, self._spelled(call, name))
+    def list_versions(self, call: Call, name: str, request: PageRequest) -> Page:
+        known = self._kind.of(call, self._spelled(call, name))
         shown = [one for one in known if of_view(call, one.archived) and _of_stage(call, one)]
-        if "asc" in asked_of(call, "orderby").lower().split():
+        if "asc" in query_value(call, "orderby").lower().split():
             shown.reverse()
-        return listed(call, ask, [(one.version, self._resource(one)) for one in shown])
+        return page_of(call, request, [(one.version, self._resource(one)) for one in shown])
 
-    def version(self, call: Call, name: str, version: str) -> Resource:
-        return self._resource(self._noun.one(call, self._spelled(call, name), version))
+    def get_version(self, call: Call, name: str, version: str) -> Resource:
+        return self._resource(self._kind.one(call, self._spelled(call, name), version))
 
-    def put(self, call: Call, name: str, version: str) -> Made:
+    def put(self, call: Call, name: str, version: str) -> PutResult:
         name = self._spelled(call, name)
         if call.method == "PATCH":
-            before = self._resource(self._noun.one(call, name, version))
+            before = self._resource(self._kind.one(call, name, version))
             call = replace(
                 call, body={"properties": {**(before.properties or {}), **call.properties}}
             )
-        archived = archived_asked(call)
-        made, new = self._noun.put(call, name, version)
+        archived = requested_archived(call)
+        made, new = self._kind.put(call, name, version)
         if archived not in (None, made.archived):
-            self._noun.archive(call, made.name, made.version, bool(archived))
-            made = self._noun.one(call, made.name, made.version)
-        return Made(self._resource(made), new)
+            self._kind.archive(call, made.name, made.version, bool(archived))
+            made = self._kind.one(call, made.name, made.version)
+        return PutResult(self._resource(made), new)
 
     def delete(self, call: Call, name: str, version: str) -> None:
-        self._noun.delete(call, self._spelled(call, name), version)
+        self._kind.delete(call, self._spelled(call, name), version)
 
     def _spelled(self, call: Call, name: str) -> str:
         """ARM's names are the same in any case; ours are kept as they were written first."""
         try:
-            return self._noun.of(call, name)[0].name
+            return self._kind.of(call, name)[0].name
         except NotFound:
-            names = {one.name for one in self._noun.every(call)}
-            return spelled(name, names)
+            names = {one.name for one in self._kind.every(call)}
+            return match_case(name, names)
 
-    def _resource(self, one: Version) -> Resource:
+    def _resource(self, one: AssetVersion) -> Resource:
         properties = {
             "description": one.description,
             "tags": dict(one.tags),
@@ -209,28 +208,32 @@ class Assets:
             **one.said,
         }
         return Resource(
-            (self.type, one.name, "versions", one.version),
+            (self._kind.type, one.name, "versions", one.version),
             properties,
             one.created_at,
             one.owner,
             one.modified_at,
         )
 
-    def _container(self, call: Call, known: Sequence[Version]) -> Resource:
+    def _container(self, call: Call, known: Sequence[AssetVersion]) -> Resource:
         newest = next((one for one in known if not one.archived), known[0])
         properties = {
             "description": "",
             "tags": {},
             "properties": {},
             "latestVersion": newest.version,
-            "nextVersion": self._noun.next(call, newest.name, known),
+            "nextVersion": self._kind.next(call, newest.name, known),
             "isArchived": all(one.archived for one in known),
             "provisioningState": "Succeeded",
             **newest.of_name,
         }
         first = known[-1]
         return Resource(
-            (self.type, newest.name), properties, first.created_at, first.owner, newest.created_at
+            (self._kind.type, newest.name),
+            properties,
+            first.created_at,
+            first.owner,
+            newest.created_at,
         )
 
 
@@ -240,7 +243,7 @@ def of_view(call: Call, archived: bool) -> bool:
     Raises:
         InvalidInput: `listViewType` is none of Azure's.
     """
-    asked = asked_of(call, "listviewtype") or "ActiveOnly"
+    asked = query_value(call, "listviewtype") or "ActiveOnly"
     if asked.lower() not in _VIEWS:
         raise InvalidInput(
             f"`listViewType` is `{asked[:40]}`", "use ActiveOnly, ArchivedOnly or All"
@@ -248,32 +251,32 @@ def of_view(call: Call, archived: bool) -> bool:
     return _VIEWS[asked.lower()] in (None, archived)
 
 
-def asked_of(call: Call, key: str) -> str:
+def query_value(call: Call, key: str) -> str:
     """A key of the query, in any case and with or without `$`; empty when it is not there."""
     return next(
         (value for name, value in call.query.items() if name.lower().lstrip("$") == key), ""
     )
 
 
-def listed(call: Call, ask: Ask, rows: Sequence[tuple[str, Resource]]) -> Page:
+def page_of(call: Call, request: PageRequest, rows: Sequence[tuple[str, Resource]]) -> Page:
     """A page of what has names."""
     by_name = dict(rows)
-    names, following = paged(call, ask, list(by_name))
+    names, following = page_names(call, request, list(by_name))
     return Page([by_name[name] for name in names], following)
 
 
-def paged(call: Call, ask: Ask, names: Sequence[str]) -> tuple[Sequence[str], str]:
+def page_names(call: Call, request: PageRequest, names: Sequence[str]) -> tuple[Sequence[str], str]:
     """The names of one page and the last of them, empty when no other page follows.
 
     `$top` is all that is wanted; other sizes are those of pages.
     """
-    start = names.index(ask.after) + 1 if ask.after in names else 0
-    end = start + ask.most
-    more = end < len(names) and not asked_of(call, "top")
+    start = names.index(request.after) + 1 if request.after in names else 0
+    end = start + request.limit
+    more = end < len(names) and not query_value(call, "top")
     return names[start:end], names[end - 1] if more else ""
 
 
-def archived_asked(call: Call) -> bool | None:
+def requested_archived(call: Call) -> bool | None:
     """`isArchived` of the body; None when it doesn't say.
 
     Raises:
@@ -287,7 +290,7 @@ def archived_asked(call: Call) -> bool | None:
     return found
 
 
-def words(call: Call) -> dict[str, Any]:
+def described(call: Call) -> dict[str, Any]:
     """What is said of a version, in the keys of our documents; what is null is left out.
 
     Raises:
@@ -304,7 +307,7 @@ def words(call: Call) -> dict[str, Any]:
     return found
 
 
-def text_of(call: Call, key: str) -> str:
+def text_property(call: Call, key: str) -> str:
     """A property that is text, empty when it is not there.
 
     Raises:
@@ -316,12 +319,12 @@ def text_of(call: Call, key: str) -> str:
     return (found or "").strip()
 
 
-def spelled(name: str, names: Iterable[str]) -> str:
+def match_case(name: str, names: Iterable[str]) -> str:
     """The name among `names` that differs only in case; `name` itself when there is none."""
     return next((one for one in sorted(names) if one.lower() == name.lower()), name)
 
 
-def next_of(known: Iterable[Version]) -> str:
+def next_version(known: Iterable[AssetVersion]) -> str:
     return versions.next_of(one.version for one in known)
 
 
@@ -336,7 +339,7 @@ def long_uri(call: Call, uri: str) -> str:
     )
 
 
-def short_uri(call: Call, uri: str, of_blob: OfBlob) -> str:
+def short_uri(call: Call, uri: str, of_blob: DatastoreUriOf) -> str:
     """A place in a datastore as we write it, whether it is said by a datastore URI or by a blob's
     address; any other as it is.
 
@@ -347,7 +350,7 @@ def short_uri(call: Call, uri: str, of_blob: OfBlob) -> str:
     return uri if found is None else str(found)
 
 
-def changed(word: str, name: str, version: str, what: str) -> Conflict:
+def content_conflict(word: str, name: str, version: str, what: str) -> Conflict:
     """What to raise when a version is put with another content."""
     return Conflict(
         f"{word} `{name}` has a version `{version}` already, with another {what}",
@@ -356,13 +359,13 @@ def changed(word: str, name: str, version: str, what: str) -> Conflict:
     )
 
 
-def kept(word: str) -> Conflict:
+def not_deletable(word: str) -> Conflict:
     """What to raise when a version is to be deleted."""
     return Conflict(
         f"a version of {word} can't be deleted: jobs that used it name it", "archive it"
     )
 
 
-def _of_stage(call: Call, one: Version) -> bool:
-    asked = asked_of(call, "stage")
+def _of_stage(call: Call, one: AssetVersion) -> bool:
+    asked = query_value(call, "stage")
     return not asked or str(one.said.get("stage") or "").lower() == asked.lower()

@@ -8,17 +8,25 @@ Always: a client that has the same files as an earlier one is told so by their h
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from torchyard.azureml.arm import assets
-from torchyard.azureml.arm.resources import Ask, Made, Page, Resource, VersionVerb
+from torchyard.azureml.arm.resources import (
+    Page,
+    PageRequest,
+    Permissions,
+    PutResult,
+    Resource,
+    VersionAction,
+)
 from torchyard.azureml.common.calls import Call
 from torchyard.azureml.common.errors import NotServed
 from torchyard.base.errors import InvalidInput
 from torchyard.data import codes, uris
 from torchyard.data.codes import Code, Places, Request
 from torchyard.data.uris import DatastoreUri
+from torchyard.workspaces.permissions import Permission
 
 _HASH = "hash_sha256"
 
@@ -35,18 +43,18 @@ class Codes:
     places: Places
     pending_upload: Callable[[Call], Mapping[str, Any]]
     datastore_uri: Callable[[Call, str], DatastoreUri | None]
-    type: str = "codes"
-    verbs: Mapping[str, VersionVerb] = field(init=False)
+    permissions: ClassVar = Permissions(actions={"startpendingupload": Permission.UPLOAD})
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "verbs", {"startpendingupload": self._start})
+    @property
+    def actions(self) -> Mapping[str, VersionAction]:
+        return {"startpendingupload": self._start}
 
-    def list(self, call: Call, ask: Ask) -> Page:
+    def list(self, call: Call, request: PageRequest) -> Page:
         by_name: dict[str, list[Code]] = {}
         for code in codes.list_in(self.places, call.workspace.name):
             by_name.setdefault(code.name, []).append(code)
         rows = [(name, _container(name, known)) for name, known in by_name.items()]
-        return assets.listed(call, ask, rows)
+        return assets.page_of(call, request, rows)
 
     def get(self, call: Call, name: str) -> Resource:
         known = codes.list_in(self.places, call.workspace.name, name)
@@ -55,27 +63,27 @@ class Codes:
         return _container(name, known)
 
     def put_container(self, call: Call, name: str) -> Resource:
-        if assets.archived_asked(call):
+        if assets.requested_archived(call):
             raise NotServed("torchyard does not archive code", "it is in no list that people see")
         return self.get(call, name)
 
-    def versions(self, call: Call, name: str, ask: Ask) -> Page:
+    def list_versions(self, call: Call, name: str, request: PageRequest) -> Page:
         """By name; by hash it is those of any name, which is how a client saves an upload."""
-        wanted = assets.asked_of(call, "hash")
+        wanted = assets.query_value(call, "hash")
         if wanted:
             found = codes.of_hash(self.places, call.workspace.name, wanted)
         else:
             found = codes.list_in(self.places, call.workspace.name, name)
-        return assets.listed(
-            call, ask, [(f"{one.name}:{one.version}", _resource(call, one)) for one in found]
+        return assets.page_of(
+            call, request, [(f"{one.name}:{one.version}", _resource(call, one)) for one in found]
         )
 
-    def version(self, call: Call, name: str, version: str) -> Resource:
+    def get_version(self, call: Call, name: str, version: str) -> Resource:
         return _resource(call, codes.get(self.places, call.workspace.name, name, version))
 
-    def put(self, call: Call, name: str, version: str) -> Made:
+    def put(self, call: Call, name: str, version: str) -> PutResult:
         uri = self._uri(call)
-        said = assets.words(call)
+        said = assets.described(call)
         asked = Request(
             name,
             version,
@@ -86,7 +94,7 @@ class Codes:
             said["properties"],
         )
         made, new = codes.register(self.places, call.workspace.name, asked, call.identity.user)
-        return Made(_resource(call, made), new)
+        return PutResult(_resource(call, made), new)
 
     def delete(self, call: Call, name: str, version: str) -> None:
         codes.drop(self.places, codes.get(self.places, call.workspace.name, name, version))
@@ -98,7 +106,7 @@ class Codes:
             InvalidInput: it is no code's id.
             NotFound: there is no such code, or its files are gone.
         """
-        name, version = named(call, code_id)
+        name, version = parse_code_id(call, code_id)
         code = codes.get(self.places, call.workspace.name, name, version)
         return codes.snapshot_of(self.places, code)
 
@@ -106,7 +114,7 @@ class Codes:
         return self.pending_upload(call)
 
     def _uri(self, call: Call) -> str:
-        written = assets.text_of(call, "codeUri")
+        written = assets.text_property(call, "codeUri")
         at = ["properties", "codeUri"]
         if not written:
             raise InvalidInput("the code has no `codeUri`", "upload its files first", at=at)
@@ -121,7 +129,7 @@ class Codes:
         return str(found)
 
 
-def named(call: Call, code_id: str) -> tuple[str, str]:
+def parse_code_id(call: Call, code_id: str) -> tuple[str, str]:
     """(name, version) of a code's resource path.
 
     Raises:

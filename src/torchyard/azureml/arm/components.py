@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torchyard.azureml.arm import assets as arm
-from torchyard.azureml.arm.assets import Version
-from torchyard.azureml.arm.codes import named
+from torchyard.azureml.arm.assets import AssetVersion
+from torchyard.azureml.arm.codes import parse_code_id
 from torchyard.azureml.arm.job_documents import Reader
+from torchyard.azureml.arm.resources import Permissions
 from torchyard.azureml.common.calls import Call
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
@@ -25,7 +26,7 @@ from torchyard.components.types import Component
 from torchyard.data import codes
 from torchyard.data.codes import Places
 
-WORD = "component"
+NOUN = "component"
 ANONYMOUS = "azureml_anonymous"
 _DEFAULT = "azureml_default"
 _SNAPSHOT = "snapshot:"
@@ -34,34 +35,35 @@ _OF_SNAPSHOT = re.compile(r".*/codes/(?P<snapshot>[0-9a-f]{64})/versions/1\Z", r
 _LEFT_OUT = ("_source", "$schema", "schema", "name", "version", "description", "tags", "properties")
 
 
-class Noun:
-    type, word = "components", WORD
+class ComponentAssets:
+    type, word = "components", NOUN
+    permissions = Permissions()
 
     def __init__(self, db: Database, clock: Clock, places: Places) -> None:
         self._db = db
         self._clock = clock
         self._places = places
 
-    def every(self, call: Call) -> Sequence[Version]:
+    def every(self, call: Call) -> Sequence[AssetVersion]:
         return [_version(call, one) for one in actions.list_versions(self._db, call.workspace.name)]
 
-    def of(self, call: Call, name: str) -> Sequence[Version]:
+    def of(self, call: Call, name: str) -> Sequence[AssetVersion]:
         found = actions.versions_of(self._db, call.workspace.name, name)
         return [_version(call, one) for one in found]
 
-    def one(self, call: Call, name: str, version: str) -> Version:
+    def one(self, call: Call, name: str, version: str) -> AssetVersion:
         wanted = actions.LATEST if version == _DEFAULT else version
         return _version(call, actions.get(self._db, call.workspace.name, name, wanted))
 
-    def next(self, call: Call, name: str, known: Sequence[Version]) -> str:
-        return arm.next_of(known)
+    def next(self, call: Call, name: str, known: Sequence[AssetVersion]) -> str:
+        return arm.next_version(known)
 
-    def put(self, call: Call, name: str, version: str) -> tuple[Version, bool]:
+    def put(self, call: Call, name: str, version: str) -> tuple[AssetVersion, bool]:
         made, new = actions.register(
             self._db,
             self._clock,
             call.workspace.name,
-            {**arm.words(call), **self._document(call), "name": name, "version": version},
+            {**arm.described(call), **self._document(call), "name": name, "version": version},
             call.identity.user,
             anonymous=name == ANONYMOUS,
         )
@@ -72,7 +74,7 @@ class Noun:
 
     def delete(self, call: Call, name: str, version: str) -> None:
         self.one(call, name, version)
-        raise arm.kept("a component")
+        raise arm.not_deletable("a component")
 
     def _document(self, call: Call) -> dict[str, Any]:
         spec = call.properties.get("componentSpec")
@@ -94,7 +96,7 @@ class Noun:
         own = _OF_SNAPSHOT.match(code_id)
         if own is not None:
             return self._places.blobs.snapshot(own["snapshot"]).id
-        found = codes.get(self._places, call.workspace.name, *named(call, code_id))
+        found = codes.get(self._places, call.workspace.name, *parse_code_id(call, code_id))
         return codes.snapshot_of(self._places, found)
 
 
@@ -128,7 +130,7 @@ def _environment_id(call: Call, reference: str) -> str:
     return f"azureml:{call.id('environments', name, 'versions', version)}"
 
 
-def _version(call: Call, component: Component) -> Version:
+def _version(call: Call, component: Component) -> AssetVersion:
     return arm.version_of(
         component,
         said={"componentSpec": spec_of(call, component)},

@@ -15,7 +15,15 @@ from typing import Any
 
 from torchyard.azureml.arm import assets
 from torchyard.azureml.arm.job_documents import duration_s
-from torchyard.azureml.arm.resources import Ask, Made, Page, Resource, Verb, timestamp
+from torchyard.azureml.arm.resources import (
+    Action,
+    Page,
+    PageRequest,
+    Permissions,
+    PutResult,
+    Resource,
+    timestamp,
+)
 from torchyard.azureml.common.calls import Call
 from torchyard.azureml.common.errors import NotServed
 from torchyard.base.errors import InvalidInput, NotFound
@@ -23,6 +31,7 @@ from torchyard.compute import actions
 from torchyard.compute.types import Compute, Use
 from torchyard.jobs.scheduling import clusters
 from torchyard.jobs.services import Services
+from torchyard.workspaces.permissions import Permission
 
 THIS_MACHINE = "local"
 """The `vmSize` of nodes without a size: Azure's clients need some text."""
@@ -38,32 +47,39 @@ _KINDS = {
     "datafactory": "data factories",
     "datalakeanalytics": "data lakes",
 }
-_OF_INSTANCES = ("start", "stop", "restart", "enablesso")
+_INSTANCE_ACTIONS = ("start", "stop", "restart", "enablesso")
 _STATES = ("idle", "running", "preparing", "unusable", "leaving", "preempted")
 
 
 class Computes:
     """The `Kind` of computes."""
 
-    type = "computes"
-    verbs: Mapping[str, Verb]
+    permissions = Permissions(
+        put=Permission.COMPUTE,
+        patch=Permission.COMPUTE,
+        delete=Permission.COMPUTE,
+        actions={
+            "listnodes": Permission.READ,
+            **dict.fromkeys(_INSTANCE_ACTIONS, Permission.COMPUTE),
+        },
+    )
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self.verbs = {
+        self.actions: Mapping[str, Action] = {
             "listnodes": self._nodes,
-            **dict.fromkeys(_OF_INSTANCES, self._of_instances),
+            **dict.fromkeys(_INSTANCE_ACTIONS, self._refuse_instance_action),
         }
 
-    def list(self, call: Call, ask: Ask) -> Page:
+    def list(self, call: Call, request: PageRequest) -> Page:
         found = actions.list_in(self._services.db, call.workspace.name)
         rows = [(one.name, to_resource(call, one, use)) for one, use in found]
-        return assets.listed(call, ask, rows)
+        return assets.page_of(call, request, rows)
 
     def get(self, call: Call, name: str) -> Resource:
         return self._shown(call, self._there(call, name))
 
-    def put(self, call: Call, name: str) -> Made:
+    def put(self, call: Call, name: str) -> PutResult:
         patched = call.method == "PATCH"
         before = self._there(call, name) if patched else self._known(call, name)
         document = document_of(call, before if patched else None)
@@ -75,10 +91,10 @@ class Computes:
             home=self._services.home,
             owner=call.identity.user,
         )
-        return Made(self._shown(call, made), before is None, slow=True)
+        return PutResult(self._shown(call, made), before is None, slow=True)
 
     def delete(self, call: Call, name: str) -> None:
-        action = assets.asked_of(call, "underlyingresourceaction") or "Delete"
+        action = assets.query_value(call, "underlyingresourceaction") or "Delete"
         found = self._there(call, name)
         if action.lower() != "delete":
             raise InvalidInput(
@@ -90,7 +106,7 @@ class Computes:
     def _known(self, call: Call, name: str) -> Compute | None:
         """In any case: that is how ARM compares names."""
         names = [one.name for one, _ in actions.list_in(self._services.db, call.workspace.name)]
-        written = assets.spelled(name, names) if name not in names else name
+        written = assets.match_case(name, names) if name not in names else name
         if written not in names:
             return None
         return actions.get(self._services.db, call.workspace.name, written)
@@ -125,7 +141,7 @@ class Computes:
             # No `nextLink`: SDK v1 follows one that is null.
         }
 
-    def _of_instances(self, call: Call, name: str) -> None:
+    def _refuse_instance_action(self, call: Call, name: str) -> None:
         compute = self._there(call, name)
         raise NotServed(
             f"compute `{compute.name}` is a cluster, which is neither started nor stopped",

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torchyard.azureml.arm import assets as arm
-from torchyard.azureml.arm.assets import OfBlob, Version
+from torchyard.azureml.arm.assets import AssetVersion, DatastoreUriOf
+from torchyard.azureml.arm.resources import Permissions
 from torchyard.azureml.common.calls import Call
 from torchyard.base.blobs import Blobs
 from torchyard.base.clock import Clock
@@ -20,14 +21,16 @@ from torchyard.data import assets
 from torchyard.data.assets import Resolve
 from torchyard.data.datastores import Datastores
 from torchyard.data.types import DataAsset
+from torchyard.workspaces.permissions import Permission
 
-WORD = "data"
+NOUN = "data"
 
 
-class Noun:
+class DataAssets:
     """`resolve` as in data/assets.py."""
 
-    type, word = "data", WORD
+    type, word = "data", NOUN
+    permissions = Permissions(actions={"startpendingupload": Permission.UPLOAD})
 
     def __init__(
         self,
@@ -36,7 +39,7 @@ class Noun:
         stores: Datastores,
         blobs: Blobs,
         resolve: Resolve,
-        of_blob: OfBlob,
+        of_blob: DatastoreUriOf,
     ) -> None:
         self._db = db
         self._clock = clock
@@ -45,30 +48,30 @@ class Noun:
         self._resolve = resolve
         self._of_blob = of_blob
 
-    def every(self, call: Call) -> Sequence[Version]:
+    def every(self, call: Call) -> Sequence[AssetVersion]:
         return [_version(call, one) for one in assets.list_versions(self._db, call.workspace.name)]
 
-    def of(self, call: Call, name: str) -> Sequence[Version]:
+    def of(self, call: Call, name: str) -> Sequence[AssetVersion]:
         found = assets.list_in(self._db, call.workspace.name, name, archived=None)
         # Who asks for a name that is not there is told the nearest.
         found = found or [assets.get(self._db, call.workspace.name, name)]
         return [_version(call, one) for one in found]
 
-    def one(self, call: Call, name: str, version: str) -> Version:
+    def one(self, call: Call, name: str, version: str) -> AssetVersion:
         return _version(call, assets.get(self._db, call.workspace.name, name, version))
 
-    def next(self, call: Call, name: str, known: Sequence[Version]) -> str:
-        return arm.next_of(known)
+    def next(self, call: Call, name: str, known: Sequence[AssetVersion]) -> str:
+        return arm.next_version(known)
 
-    def put(self, call: Call, name: str, version: str) -> tuple[Version, bool]:
-        uri = arm.text_of(call, "dataUri")
+    def put(self, call: Call, name: str, version: str) -> tuple[AssetVersion, bool]:
+        uri = arm.text_property(call, "dataUri")
         if not uri:
             raise InvalidInput("the data has no `dataUri`", at=["properties", "dataUri"])
         document = {
-            **arm.words(call),
+            **arm.described(call),
             "name": name,
             "version": version,
-            "type": arm.text_of(call, "dataType") or "uri_folder",
+            "type": arm.text_property(call, "dataType") or "uri_folder",
             "path": arm.short_uri(call, uri, self._of_blob),
         }
         asked = assets.read_document(document)
@@ -90,7 +93,7 @@ class Noun:
             there.uri != asked.path
             and there.uri != self._resolve(workspace, asked.type, asked.path)
         ):
-            raise arm.changed(WORD, there.name, version, "place or type")
+            raise arm.content_conflict(NOUN, there.name, version, "place or type")
         said = assets.describe(
             self._db,
             workspace,
@@ -107,7 +110,7 @@ class Noun:
 
     def delete(self, call: Call, name: str, version: str) -> None:
         self.one(call, name, version)
-        raise arm.kept("data")
+        raise arm.not_deletable("data")
 
     def _there(self, workspace: str, name: str, version: str) -> DataAsset | None:
         try:
@@ -117,7 +120,7 @@ class Noun:
         return found if found.version == version else None
 
 
-def _version(call: Call, asset: DataAsset) -> Version:
+def _version(call: Call, asset: DataAsset) -> AssetVersion:
     return arm.version_of(
         asset,
         said={

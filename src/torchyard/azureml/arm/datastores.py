@@ -14,7 +14,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from torchyard.azureml.arm.resources import Ask, Made, Page, Resource, Verb
+from torchyard.azureml.arm.resources import (
+    Action,
+    Page,
+    PageRequest,
+    Permissions,
+    PutResult,
+    Resource,
+)
 from torchyard.azureml.blob.links import Links
 from torchyard.azureml.common import containers
 from torchyard.azureml.common.calls import Call
@@ -25,6 +32,7 @@ from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.data import datastores
 from torchyard.data.datastores import BLOB_STORE, BUILT_IN
 from torchyard.data.types import Datastore
+from torchyard.workspaces.permissions import Permission
 
 _CLOUD = "core.windows.net"
 _TYPES = {
@@ -46,7 +54,7 @@ _LOGINS = {
 class DatastoreKind:
     """The adapter of resources.py."""
 
-    type = "datastores"
+    permissions = Permissions(actions={"listsecrets": Permission.READ})
 
     def __init__(
         self, db: Database, clock: Clock, stores: datastores.Datastores, links: Links
@@ -55,9 +63,9 @@ class DatastoreKind:
         self._clock = clock
         self._stores = stores
         self._links = links
-        self.verbs: Mapping[str, Verb] = {"listsecrets": self._secrets}
+        self.actions: Mapping[str, Action] = {"listsecrets": self._secrets}
 
-    def list(self, call: Call, ask: Ask) -> Page:
+    def list(self, call: Call, request: PageRequest) -> Page:
         asked = {key.lower(): value for key, value in call.query.items()}
         found = datastores.list_in(self._db, self._stores, call.workspace.name)
         if asked.get("isdefault", "").lower() in ("true", "false"):
@@ -66,15 +74,15 @@ class DatastoreKind:
         word = asked.get("searchtext", "").lower()
         found = [one for one in found if word in one.name.lower()]
         names = [one.name for one in found]
-        start = names.index(ask.after) + 1 if ask.after in names else 0
-        some = found[start : start + ask.most]
-        more = some and start + ask.most < len(found)
+        start = names.index(request.after) + 1 if request.after in names else 0
+        some = found[start : start + request.limit]
+        more = some and start + request.limit < len(found)
         return Page([self._resource(call, one) for one in some], some[-1].name if more else "")
 
     def get(self, call: Call, name: str) -> Resource:
         return self._resource(call, self._find(call, name))
 
-    def put(self, call: Call, name: str) -> Made:
+    def put(self, call: Call, name: str) -> PutResult:
         workspace, properties = call.workspace.name, call.properties
         names = [one.name for one in datastores.list_in(self._db, self._stores, workspace)]
         if _is_here(properties):
@@ -82,7 +90,7 @@ class DatastoreKind:
         else:
             document = self._document(call, name, properties)
             made = datastores.put(self._db, self._clock, self._stores, workspace, document)
-        return Made(self._resource(call, made), name not in names)
+        return PutResult(self._resource(call, made), name not in names)
 
     def delete(self, call: Call, name: str) -> None:
         datastores.drop(self._db, self._stores, call.workspace.name, name)

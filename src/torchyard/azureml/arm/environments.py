@@ -17,7 +17,8 @@ from typing import Any
 import yaml
 
 from torchyard.azureml.arm import assets as arm
-from torchyard.azureml.arm.assets import OfBlob, Version
+from torchyard.azureml.arm.assets import AssetVersion, DatastoreUriOf
+from torchyard.azureml.arm.resources import Permissions
 from torchyard.azureml.common.calls import Call
 from torchyard.base.clock import Clock
 from torchyard.base.errors import InvalidInput, NotFound
@@ -28,8 +29,9 @@ from torchyard.environments.actions import Environments
 from torchyard.environments.names import catalogue, curated_environments
 from torchyard.environments.names.curated_environments import Curated
 from torchyard.environments.types import EnvironmentAsset
+from torchyard.workspaces.permissions import Permission
 
-WORD = "environment"
+NOUN = "environment"
 _ALWAYS = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _NOBODY = "torchyard"
 _SNAPSHOT = "snapshot:"
@@ -42,40 +44,41 @@ _ROUTES = {
 }
 
 
-class Noun:
-    type, word = "environments", WORD
+class EnvironmentAssets:
+    type, word = "environments", NOUN
+    permissions = Permissions(actions={"startpendingupload": Permission.UPLOAD})
 
     def __init__(
-        self, services: Environments, clock: Clock, places: Places, of_blob: OfBlob
+        self, services: Environments, clock: Clock, places: Places, of_blob: DatastoreUriOf
     ) -> None:
         self._environments = services
         self._clock = clock
         self._places = places
         self._of_blob = of_blob
 
-    def every(self, call: Call) -> Sequence[Version]:
+    def every(self, call: Call) -> Sequence[AssetVersion]:
         own = [
             _own(call, one)
             for one in assets.list_versions(self._environments.db, call.workspace.name)
         ]
         return own + [_curated(one, one.name, one.version) for one in curated_environments.every()]
 
-    def of(self, call: Call, name: str) -> Sequence[Version]:
+    def of(self, call: Call, name: str) -> Sequence[AssetVersion]:
         found = assets.list_in(self._environments.db, call.workspace.name, name, archived=None)
         return [_own(call, one) for one in found] or [self._published(call, name, versions.LATEST)]
 
-    def one(self, call: Call, name: str, version: str) -> Version:
+    def one(self, call: Call, name: str, version: str) -> AssetVersion:
         own = assets.list_in(self._environments.db, call.workspace.name, name, archived=None)
         if own:
-            return _own(call, versions.pick(WORD, name, version, own))
+            return _own(call, versions.pick(NOUN, name, version, own))
         return self._published(call, name, version)
 
-    def next(self, call: Call, name: str, known: Sequence[Version]) -> str:
-        return arm.next_of(known)
+    def next(self, call: Call, name: str, known: Sequence[AssetVersion]) -> str:
+        return arm.next_version(known)
 
-    def put(self, call: Call, name: str, version: str) -> tuple[Version, bool]:
+    def put(self, call: Call, name: str, version: str) -> tuple[AssetVersion, bool]:
         document = {
-            **arm.words(call),
+            **arm.described(call),
             **self._definition(call),
             "name": name,
             "version": version,
@@ -84,7 +87,9 @@ class Noun:
         known = assets.list_in(self._environments.db, call.workspace.name, name, archived=None)
         there = next((one for one in known if one.version == version), None)
         # What yard's documents can say in several ways, ARM has one for.
-        if there is not None and said(call, there.definition) == said(call, asked.definition):
+        if there is not None and properties_of(call, there.definition) == properties_of(
+            call, asked.definition
+        ):
             asked = replace(asked, definition=there.definition)
         made = assets.register(
             self._environments.db,
@@ -117,9 +122,9 @@ class Noun:
 
     def delete(self, call: Call, name: str, version: str) -> None:
         self.one(call, name, version)
-        raise arm.kept("an environment")
+        raise arm.not_deletable("an environment")
 
-    def _published(self, call: Call, name: str, version: str) -> Version:
+    def _published(self, call: Call, name: str, version: str) -> AssetVersion:
         latest = version == versions.LATEST
         reference = f"{name}@{version}" if latest else f"{name}:{version}"
         try:
@@ -145,7 +150,7 @@ def document_of(call: Call) -> dict[str, Any]:
         InvalidInput: a property of the wrong form.
     """
     found: dict[str, Any] = {}
-    image, conda = arm.text_of(call, "image"), arm.text_of(call, "condaFile")
+    image, conda = arm.text_property(call, "image"), arm.text_property(call, "condaFile")
     if image:
         found["image"] = image
     if conda:
@@ -153,8 +158,8 @@ def document_of(call: Call) -> dict[str, Any]:
     build = call.properties.get("build")
     if build is not None:
         found["build"] = _build(build)
-    if arm.text_of(call, "osType").lower() not in ("", "linux"):
-        found["os_type"] = arm.text_of(call, "osType").lower()
+    if arm.text_property(call, "osType").lower() not in ("", "linux"):
+        found["os_type"] = arm.text_property(call, "osType").lower()
     routes = call.properties.get("inferenceConfig") or {}
     if not isinstance(routes, Mapping):
         raise InvalidInput(
@@ -164,7 +169,7 @@ def document_of(call: Call) -> dict[str, Any]:
     return {**found, "inference_config": inference} if inference else found
 
 
-def said(call: Call, definition: Mapping[str, Any]) -> dict[str, Any]:
+def properties_of(call: Call, definition: Mapping[str, Any]) -> dict[str, Any]:
     """The properties that a definition stands for."""
     found: dict[str, Any] = {"osType": "Linux", "image": definition.get("image")}
     conda = definition.get("conda_file")
@@ -189,18 +194,18 @@ def said(call: Call, definition: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _own(call: Call, asset: EnvironmentAsset) -> Version:
+def _own(call: Call, asset: EnvironmentAsset) -> AssetVersion:
     return arm.version_of(
         asset,
-        said={**said(call, asset.definition), "environmentType": "UserCreated"},
+        said={**properties_of(call, asset.definition), "environmentType": "UserCreated"},
         anonymous=asset.name == assets.ANONYMOUS,
     )
 
 
-def _curated(known: Curated, name: str, version: str, notice: str = "") -> Version:
+def _curated(known: Curated, name: str, version: str, notice: str = "") -> AssetVersion:
     # A job or an environment that names this image gets the same again.
     image = f"{_CURATED_IMAGE}/{known.name}:{known.version}"
-    return Version(
+    return AssetVersion(
         name=name,
         version=version,
         created_at=_ALWAYS,

@@ -9,12 +9,20 @@ about it and nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from torchyard.azureml.arm import assets, job_resources
 from torchyard.azureml.arm.job_documents import NOT_SERVED, Reader
-from torchyard.azureml.arm.resources import Ask, Made, Page, Resource, Verb, mark_of
+from torchyard.azureml.arm.resources import (
+    Action,
+    Page,
+    PageRequest,
+    Permissions,
+    PutResult,
+    Resource,
+    continuation_id,
+)
 from torchyard.azureml.common.calls import Call
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs import actions
@@ -24,6 +32,7 @@ from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import resubmission, submission
 from torchyard.jobs.services import Services
 from torchyard.workspaces.access import refuse_foreign
+from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Role
 
 _COMMAND = "command"
@@ -41,27 +50,29 @@ class Jobs:
 
     services: Services
     snapshot_of: Callable[[Call, str], str]
-    type: str = "jobs"
-    verbs: Mapping[str, Verb] = field(init=False)
+    permissions: ClassVar = Permissions(
+        patch=Permission.JOB, delete=Permission.JOB, actions={"cancel": Permission.JOB}
+    )
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "verbs", {"cancel": self._cancel})
+    @property
+    def actions(self) -> Mapping[str, Action]:
+        return {"cancel": self._cancel}
 
-    def list(self, call: Call, ask: Ask) -> Page:
-        kind = assets.asked_of(call, "jobtype").lower()
+    def list(self, call: Call, request: PageRequest) -> Page:
+        kind = assets.query_value(call, "jobtype").lower()
         if kind in NOT_SERVED:
             return Page([])
-        tag = assets.asked_of(call, "tag")
+        tag = assets.query_value(call, "tag")
         found = actions.list_in(
             self.services,
             call.workspace.name,
             archived=_view(call),
             tags=[tag] if tag else (),
-            before=mark_of(ask.after),
-            limit=ask.most,
+            before=continuation_id(request.after),
+            limit=request.limit,
             type=_COMMAND,
         )
-        more = len(found) == ask.most and not assets.asked_of(call, "top")
+        more = len(found) == request.limit and not assets.query_value(call, "top")
         following = str(found[-1].id) if more else ""
         return Page([self._resource(call, job) for job in found], following)
 
@@ -74,11 +85,13 @@ class Jobs:
             )
         return self._resource(call, job, self.services.history.params(job.id))
 
-    def put(self, call: Call, name: str) -> Made:
+    def put(self, call: Call, name: str) -> PutResult:
         workspace = call.workspace.name
         job = actions.named(self.services, workspace, name)
         if call.method == "PATCH":
-            return Made(self._resource(call, self._changed(call, self._own(call, name))), new=False)
+            return PutResult(
+                self._resource(call, self._changed(call, self._own(call, name))), new=False
+            )
         properties = call.properties
         _matches(call, name)
         reader = Reader(workspace, lambda code_id: self._snapshot(call, job, code_id))
@@ -86,11 +99,13 @@ class Jobs:
         if job is None:
             job, new = submission.create(self.services, workspace, document, call.identity)
             if new:
-                return Made(self._resource(call, job))
+                return PutResult(self._resource(call, job))
         if document.get("environment") == job_resources.anonymous(self._environment_hash(job)):
             document["environment"] = job.spec.get("environment")
         resubmission.require_same(self.services, job, document)
-        return Made(self._resource(call, self._changed(call, self._own(call, name))), new=False)
+        return PutResult(
+            self._resource(call, self._changed(call, self._own(call, name))), new=False
+        )
 
     def delete(self, call: Call, name: str) -> None:
         choice = deletion.Choice(names=[name])
@@ -124,7 +139,7 @@ class Jobs:
             changes["tags"] = {**gone, **tags}
         elif tags is not None:
             raise InvalidInput("`tags` of the job is no JSON object", at=["properties", "tags"])
-        archived = assets.archived_asked(call)
+        archived = assets.requested_archived(call)
         if archived is not None and archived != job.archived:
             actions.archive(self.services, workspace, job.name, archived)
         if isinstance(asked.get("properties"), Mapping):
@@ -155,7 +170,7 @@ def _view(call: Call) -> bool | None:
     Raises:
         InvalidInput: `listViewType` is none of Azure's.
     """
-    asked = assets.asked_of(call, "listviewtype") or "ActiveOnly"
+    asked = assets.query_value(call, "listviewtype") or "ActiveOnly"
     if asked.lower() not in _VIEWS:
         raise InvalidInput(
             f"`listViewType` is `{asked[:40]}`", "use ActiveOnly, ArchivedOnly or All"

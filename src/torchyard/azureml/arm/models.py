@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torchyard.azureml.arm import assets as arm
-from torchyard.azureml.arm.assets import OfBlob, Version
+from torchyard.azureml.arm.assets import AssetVersion, DatastoreUriOf
+from torchyard.azureml.arm.resources import Permissions
 from torchyard.azureml.common.calls import Call
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
@@ -21,13 +22,15 @@ from torchyard.data.datastores import BLOB_STORE, Datastores
 from torchyard.data.uris import DatastoreUri
 from torchyard.models import actions, registry
 from torchyard.models.types import FindSource, Model
+from torchyard.workspaces.permissions import Permission
 
-WORD = "model"
+NOUN = "model"
 _STAGE = "stage"
 
 
-class Noun:
-    type, word = "models", WORD
+class ModelAssets:
+    type, word = "models", NOUN
+    permissions = Permissions(actions={"startpendingupload": Permission.UPLOAD})
 
     def __init__(
         self,
@@ -35,7 +38,7 @@ class Noun:
         clock: Clock,
         stores: Datastores,
         find: FindSource,
-        of_blob: OfBlob,
+        of_blob: DatastoreUriOf,
     ) -> None:
         self._db = db
         self._clock = clock
@@ -43,33 +46,33 @@ class Noun:
         self._find = find
         self._of_blob = of_blob
 
-    def every(self, call: Call) -> Sequence[Version]:
+    def every(self, call: Call) -> Sequence[AssetVersion]:
         return [_version(call, one) for one in actions.list_versions(self._db, call.workspace.name)]
 
-    def of(self, call: Call, name: str) -> Sequence[Version]:
+    def of(self, call: Call, name: str) -> Sequence[AssetVersion]:
         found = actions.list_in(self._db, call.workspace.name, name, archived=None)
         # Who asks for a name that is not there is told the nearest.
         found = found or [actions.get(self._db, call.workspace.name, name)]
         return [_version(call, one) for one in found]
 
-    def one(self, call: Call, name: str, version: str) -> Version:
+    def one(self, call: Call, name: str, version: str) -> AssetVersion:
         return _version(call, actions.get(self._db, call.workspace.name, name, version))
 
-    def next(self, call: Call, name: str, known: Sequence[Version]) -> str:
+    def next(self, call: Call, name: str, known: Sequence[AssetVersion]) -> str:
         return str(registry.get(self._db, call.workspace.name, name).last_version + 1)
 
-    def put(self, call: Call, name: str, version: str) -> tuple[Version, bool]:
-        uri = arm.text_of(call, "modelUri")
+    def put(self, call: Call, name: str, version: str) -> tuple[AssetVersion, bool]:
+        uri = arm.text_property(call, "modelUri")
         if not uri:
             raise InvalidInput("the model has no `modelUri`", at=["properties", "modelUri"])
         document: dict[str, Any] = {
-            **arm.words(call),
+            **arm.described(call),
             "name": name,
             "version": version,
-            "type": arm.text_of(call, "modelType") or "custom_model",
+            "type": arm.text_property(call, "modelType") or "custom_model",
             "path": arm.short_uri(call, uri, self._of_blob),
         }
-        stage = arm.text_of(call, _STAGE)
+        stage = arm.text_property(call, _STAGE)
         if stage:
             document[_STAGE] = stage
         there = self._there(call, name, version)
@@ -85,7 +88,7 @@ class Noun:
             )
             return _version(call, made), True
         if _bare(document["path"]) not in (_bare(there.source), _bare(uri_of(there))):
-            raise arm.changed(WORD, there.name, version, "place")
+            raise arm.content_conflict(NOUN, there.name, version, "place")
         said = actions.update(
             self._db, self._clock, call.workspace.name, name, version, _changes(there, document)
         )
@@ -131,8 +134,8 @@ def _bare(uri: str) -> str:
     return uri.rstrip("/")
 
 
-def _version(call: Call, model: Model) -> Version:
-    return Version(
+def _version(call: Call, model: Model) -> AssetVersion:
+    return AssetVersion(
         name=model.name,
         version=str(model.version),
         created_at=model.created_at,

@@ -30,7 +30,7 @@ from torchyard.base.errors import (
     NotFound,
     TorchyardError,
 )
-from torchyard.workspaces.path_permissions import PathGuardedRoute
+from torchyard.workspaces.guarded_routes import GuardedRoute
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class NotGranted(Forbidden):
     code = "AuthorizationPermissionMismatch"
 
 
-class NotMet(TorchyardError):
+class ConditionNotMet(TorchyardError):
     """A condition of the request does not hold."""
 
     code = "ConditionNotMet"
@@ -97,7 +97,7 @@ class BadRange(TorchyardError):
     http_status = 416
 
 
-class Refused(InvalidInput):
+class BadRequest(InvalidInput):
     """A request that is wrong; made with Azure's own code."""
 
     code = "InvalidInput"
@@ -107,17 +107,17 @@ class Exists(Conflict):
     code = "BlobAlreadyExists"
 
 
-class Unserved(TorchyardError):
+class NotSupported(TorchyardError):
     """What Azure's storage has and torchyard has not."""
 
     code = "NotImplemented"
     http_status = 501
 
 
-def answer(request: Request, error: TorchyardError) -> Response:
+def error_response(request: Request, error: TorchyardError) -> Response:
     code = error.code if error.code[:1].isupper() else _CODES.get(error.http_status, "")
     code = code or "InternalError"
-    headers = {"x-ms-error-code": code, **standard(request)}
+    headers = {"x-ms-error-code": code, **standard_headers(request)}
     if error.http_status == 401:
         headers["www-authenticate"] = "Bearer authorization_uri=https://login.invalid/"
     if request.method == "HEAD" or error.http_status == 304:
@@ -131,7 +131,7 @@ def answer(request: Request, error: TorchyardError) -> Response:
     return Response(body.encode("utf-8", "replace"), error.http_status, headers, "application/xml")
 
 
-def standard(request: Request) -> dict[str, str]:
+def standard_headers(request: Request) -> dict[str, str]:
     """The headers of every answer; asked twice of one request, they are the same."""
     if not hasattr(request.state, "blob_request_id"):
         request.state.blob_request_id = str(uuid.uuid4())
@@ -150,7 +150,7 @@ def printable(text: str) -> str:
     return "".join(one for one in text if _NOT_XML.match(one) is None)
 
 
-class BlobRoute(PathGuardedRoute):
+class BlobRoute(GuardedRoute):
     """A route whose errors, those of its dependencies too, are Azure Storage's."""
 
     def get_route_handler(self) -> Handle:
@@ -160,12 +160,12 @@ class BlobRoute(PathGuardedRoute):
             try:
                 return await handle(request)
             except TorchyardError as error:
-                return answer(request, error)
+                return error_response(request, error)
             except RequestValidationError as error:
-                return answer(request, Refused(str(error.errors()[0]["msg"])))
+                return error_response(request, BadRequest(str(error.errors()[0]["msg"])))
             except (NotADirectoryError, IsADirectoryError, FileExistsError) as error:
                 _log.warning("%s %s: %r", request.method, request.url.path, error)
-                return answer(request, in_the_way())
+                return error_response(request, name_conflict())
             except ClientDisconnect:
                 raise
             except Exception as error:
@@ -175,13 +175,13 @@ class BlobRoute(PathGuardedRoute):
                     full_or_fault = TorchyardError(
                         "the server failed at this request", "see `yard server logs`"
                     )
-                    return answer(request, full_or_fault)
-                return answer(request, full)
+                    return error_response(request, full_or_fault)
+                return error_response(request, full)
 
         return answering
 
 
-def in_the_way() -> Conflict:
+def name_conflict() -> Conflict:
     return Conflict(
         "a blob is where the folder of this one would be, or blobs lie below its name",
         "datastores here are folders: `a` and `a/b` can't both be blobs; choose another name",

@@ -18,12 +18,12 @@ from torchyard.azureml.blob.errors import BadSignature, NotGranted, Unsigned
 from torchyard.azureml.blob.places import Container, Containers
 from torchyard.base.clock import Clock
 from torchyard.base.errors import NotAuthenticated, NotFound
-from torchyard.workspaces import path_permissions
+from torchyard.workspaces.guarded_routes import permission_of
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity
 
 
-class Granted(Protocol):
+class CheckPermission(Protocol):
     """See Access.granted."""
 
     def __call__(
@@ -45,7 +45,7 @@ class Grants:
     key: bytes
     clock: Clock
     containers: Containers
-    granted: Granted
+    granted: CheckPermission
 
     def admit(self, request: Request, name: str, path: str, letters: str) -> Container:
         """The container, when the request may do that there.
@@ -59,7 +59,7 @@ class Grants:
             BadSignature, NotGranted, Forbidden: what is asked is not open to who asks.
             NoContainer: there is no such container.
         """
-        permission = path_permissions.of(request.method, request.url.path)
+        permission = permission_of(request)
         if "sig" not in request.query_params:
             # Who it is comes before whether a container is there.
             self._person(request, Permission.SELF, "", "")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from email.utils import format_datetime, parsedate_to_datetime
 
-from torchyard.azureml.blob.errors import BadRange, Exists, NotMet, NotModified, Refused
+from torchyard.azureml.blob.errors import BadRange, BadRequest, ConditionNotMet, Exists, NotModified
 from torchyard.data.file_properties import Said
 from torchyard.data.types import Entry
 
@@ -76,7 +76,7 @@ def versions(blob: Blob) -> dict[str, str]:
     return {"ETag": blob.etag, "Last-Modified": http_date(blob.modified_at)}
 
 
-def told(blob: Blob) -> dict[str, str]:
+def blob_headers(blob: Blob) -> dict[str, str]:
     """Everything that is answered of a blob, but its length."""
     return {
         **versions(blob),
@@ -120,13 +120,13 @@ def metadata_in(headers: Mapping[str, str]) -> dict[str, str]:
     }
     for name in found:
         if not _META_NAME.fullmatch(name):
-            raise Refused(
+            raise BadRequest(
                 f"`{name[:80]}` is no name for metadata",
                 "letters, digits and `_`, and no digit at the beginning",
                 code="InvalidMetadata",
             )
     if sum(len(name) + len(value.encode()) for name, value in found.items()) > _META_MOST_BYTES:
-        raise Refused("the metadata is longer than 8 KiB", code="MetadataTooLarge")
+        raise BadRequest("the metadata is longer than 8 KiB", code="MetadataTooLarge")
     return found
 
 
@@ -147,7 +147,7 @@ def check_write(headers: Mapping[str, str], blob: Blob | None) -> None:
     try:
         check_read(headers, blob)
     except NotModified as error:
-        raise NotMet(error.message) from error
+        raise ConditionNotMet(error.message) from error
 
 
 def check_read(headers: Mapping[str, str], blob: Blob | None) -> None:
@@ -158,12 +158,14 @@ def check_read(headers: Mapping[str, str], blob: Blob | None) -> None:
     """
     wanted = headers.get("if-match")
     if wanted is not None and (blob is None or not _among(blob.etag, wanted)):
-        raise NotMet("the blob is not the one that `If-Match` names: it was changed meanwhile")
+        raise ConditionNotMet(
+            "the blob is not the one that `If-Match` names: it was changed meanwhile"
+        )
     if blob is None:
         return
     since = _moment(headers.get("if-unmodified-since"))
     if since is not None and blob.modified_at.replace(microsecond=0) > since:
-        raise NotMet("the blob was changed after the time that is named")
+        raise ConditionNotMet("the blob was changed after the time that is named")
     known = headers.get("if-none-match")
     if known is not None and _among(blob.etag, known):
         raise NotModified("the blob is the one that `If-None-Match` names")

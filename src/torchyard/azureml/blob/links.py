@@ -11,12 +11,15 @@ from __future__ import annotations
 import hashlib
 import re
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote, unquote, urlsplit
+
+from fastapi import Depends, Request
 
 from torchyard.azureml.blob import signatures
 from torchyard.azureml.common import containers
 from torchyard.azureml.common.calls import Call
+from torchyard.azureml.common.context import AzureContext, context_of
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import NotFound
@@ -33,7 +36,7 @@ _PLACE = re.compile(
 
 
 class Links:
-    """Of one server.
+    """Links to the blobs of one server.
 
     Args:
         key: what signatures are made with.
@@ -187,3 +190,16 @@ def _all_of(call: Call) -> str:
 def _barely_quoted(path: str) -> str:
     """Only what would end the path of an address."""
     return path.replace("?", "%3F").replace("#", "%23")
+
+
+def links_of(context: AzureContext) -> Links:
+    services, domain = context.services, context.storage_domain
+    return Links(services.db, services.datastores, context.signing_key, services.clock, domain)
+
+
+async def blob_links(request: Request) -> Links:
+    """The FastAPI dependency."""
+    return links_of(context_of(request))
+
+
+BlobLinks = Annotated[Links, Depends(blob_links)]

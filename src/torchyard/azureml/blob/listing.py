@@ -19,7 +19,7 @@ from typing import Protocol, runtime_checkable
 from urllib.parse import quote
 from xml.sax.saxutils import escape, quoteattr
 
-from torchyard.azureml.blob.errors import Refused, printable
+from torchyard.azureml.blob.errors import BadRequest, printable
 from torchyard.azureml.blob.headers import Blob, http_date
 from torchyard.azureml.blob.places import Container, shown
 from torchyard.base.db import Database
@@ -62,14 +62,14 @@ class Listed:
     next: str = ""
 
 
-def wanted_in(query: Mapping[str, str]) -> Wanted:
+def read_query(query: Mapping[str, str]) -> Wanted:
     """
     Raises:
         Refused: `maxresults` is no number from 1 up, or a marker is not ours.
     """
     most = query.get("maxresults", "")
     if most and not (most.isascii() and most.isdigit() and 0 < len(most) < 10 and int(most)):
-        raise Refused(
+        raise BadRequest(
             f"`maxresults` is `{most[:20]}`",
             "a number from 1 up",
             code="OutOfRangeQueryParameterValue",
@@ -206,7 +206,7 @@ def _name_in(marker: str) -> str:
     try:
         return base64.b64decode(marker.encode(), altchars=b"-_", validate=True).decode()
     except (ValueError, binascii.Error) as error:
-        raise Refused(
+        raise BadRequest(
             "the marker is none of this server's",
             "begin the list again",
             code="OutOfRangeQueryParameterValue",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from torchyard.azureml.blob.errors import NoBlob, NoContainer, Refused
+from torchyard.azureml.blob.errors import BadRequest, NoBlob, NoContainer
 from torchyard.azureml.common import containers
 from torchyard.base import files
 from torchyard.base.db import Database
@@ -100,7 +100,7 @@ def readable(name: str) -> str:
     """
     try:
         return writable(name)
-    except Refused as error:
+    except BadRequest as error:
         raise NoBlob(f"there is no blob `{name[:200]}`", error.message) from error
 
 
@@ -111,21 +111,21 @@ def writable(name: str) -> str:
         Refused: the name is none that a folder on a disk can hold, or means another place.
     """
     if len(name) > _MOST_NAME:
-        raise Refused(
+        raise BadRequest(
             f"the blob's name has {len(name):,} characters",
             f"{_MOST_NAME:,} are the most",
             code="InvalidUri",
         )
     parts = name.split("/")
     if "\\" in name or any(part in ("", ".", "..") for part in parts):
-        raise Refused(
+        raise BadRequest(
             f"`{name[:200]}` can't be a blob's name here",
             "names here are paths of files: no `\\`, no `.` or `..`, no empty part, no `/` at an "
             "end",
             code="InvalidResourceName",
         )
     if any(one.startswith(".") and one.endswith(".part") for one in parts):
-        raise Refused(
+        raise BadRequest(
             f"`{name[:200]}` is how files are called while they are written",
             "choose another name",
             code="InvalidResourceName",
@@ -133,7 +133,7 @@ def writable(name: str) -> str:
     try:
         return files.safe_relative(name)
     except InvalidInput as error:
-        raise Refused(error.message, error.hint, code="InvalidResourceName") from error
+        raise BadRequest(error.message, error.hint, code="InvalidResourceName") from error
 
 
 def shown(store: str, path: str) -> bool:

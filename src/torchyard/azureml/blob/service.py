@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from torchyard.azureml.blob.errors import NoBlob, Refused, in_the_way
+from torchyard.azureml.blob.errors import BadRequest, NoBlob, name_conflict
 from torchyard.azureml.blob.headers import (
     Blob,
     check_write,
@@ -41,7 +41,7 @@ MOST_BLOCKS = 50_000
 
 
 @dataclass(frozen=True)
-class Parts:
+class BlobStorage:
     """What the service is made of."""
 
     db: Database
@@ -53,7 +53,7 @@ class Parts:
 _LOCKS = [threading.Lock() for _ in range(64)]
 
 
-def find(parts: Parts, container: Container, path: str) -> Blob | None:
+def find(parts: BlobStorage, container: Container, path: str) -> Blob | None:
     store = container.datastore.name
     entry = container.files.entry(path) if shown(store, path) else None
     if entry is None:
@@ -61,7 +61,7 @@ def find(parts: Parts, container: Container, path: str) -> Blob | None:
     return Blob(entry, file_properties.of(parts.db, container.workspace, store, entry))
 
 
-def get(parts: Parts, container: Container, path: str) -> Blob:
+def get(parts: BlobStorage, container: Container, path: str) -> Blob:
     """
     Raises:
         NoBlob: there is none.
@@ -85,7 +85,7 @@ class Upload:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: BlobStorage,
         container: Container,
         path: str,
         headers: Mapping[str, str],
@@ -102,7 +102,7 @@ class Upload:
         try:
             self._writing: Writing = self._stack.enter_context(container.files.writing(path))
         except Conflict as error:
-            raise in_the_way() from error
+            raise name_conflict() from error
 
     def write(self, chunk: bytes) -> None:
         self._writing.write(chunk)
@@ -140,11 +140,11 @@ class Upload:
         self._stack.__exit__(type(error), error, error.__traceback__)
 
 
-def stage(parts: Parts, container: Container, path: str, block_id: str) -> Staged:
-    return Staged(parts.blocks, _file(container, path), block_id)
+def stage(parts: BlobStorage, container: Container, path: str, block_id: str) -> StagedBlock:
+    return StagedBlock(parts.blocks, _file(container, path), block_id)
 
 
-class Staged:
+class StagedBlock:
     """A block on its way."""
 
     def __init__(self, blocks: Blocks, file: str, block_id: str) -> None:
@@ -172,7 +172,7 @@ class Staged:
 
 
 @dataclass(frozen=True)
-class Choice:
+class BlockChoice:
     """A block in a list that makes a blob; `where` is Latest, Committed or Uncommitted."""
 
     where: str
@@ -180,10 +180,10 @@ class Choice:
 
 
 def commit(
-    parts: Parts,
+    parts: BlobStorage,
     container: Container,
     path: str,
-    chosen: Sequence[Choice],
+    chosen: Sequence[BlockChoice],
     headers: Mapping[str, str],
 ) -> Blob:
     """Make a blob of blocks, in that order.
@@ -214,44 +214,45 @@ def commit(
     return made
 
 
-class Making:
-    """The blobs that are being made of blocks: a list that is sent again meanwhile waits for the
-    first. For several threads and event loops.
+class Commits:
+    """The commits of block lists in progress: a list that is sent again waits for the first one.
+
+    For several threads and event loops.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running: dict[object, Future[Blob]] = {}
 
-    def begun(self, key: object) -> tuple[Future[Blob], bool]:
-        """(what the blob comes in, whether the caller is the one to `make` it)"""
+    def begin(self, key: object) -> tuple[Future[Blob], bool]:
+        """(the future blob, whether the caller has to `run` the commit)"""
         with self._lock:
             running = self._running.get(key)
             if running is not None:
                 return running, False
-            made: Future[Blob] = Future()
-            made.set_running_or_notify_cancel()
-            self._running[key] = made
-            return made, True
+            future: Future[Blob] = Future()
+            future.set_running_or_notify_cancel()
+            self._running[key] = future
+            return future, True
 
-    def make(self, key: object, act: Callable[[], Blob]) -> None:
+    def run(self, key: object, commit: Callable[[], Blob]) -> None:
         future = self._running[key]
         try:
-            made = act()
+            blob = commit()
         except BaseException as error:
-            self._over(key)
+            self._remove(key)
             future.set_exception(error)
         else:
-            self._over(key)
-            future.set_result(made)
+            self._remove(key)
+            future.set_result(blob)
 
-    def drop(self, key: object) -> None:
-        """When `make` could not even begin."""
+    def abandon(self, key: object) -> None:
+        """End a commit that could not be run."""
         future = self._running[key]
-        self._over(key)
+        self._remove(key)
         future.set_exception(Conflict("the server ends", "send the list again"))
 
-    def _over(self, key: object) -> None:
+    def _remove(self, key: object) -> None:
         with self._lock:
             del self._running[key]
 
@@ -270,11 +271,11 @@ class _Source:
 
 
 def _sources(
-    parts: Parts,
+    parts: BlobStorage,
     container: Container,
     before: Blob | None,
     staged: Mapping[str, Block],
-    chosen: Sequence[Choice],
+    chosen: Sequence[BlockChoice],
 ) -> list[_Source]:
     kept: dict[str, _Source] = {}
     if any(one.where == "Committed" or one.id not in staged for one in chosen):
@@ -288,7 +289,7 @@ def _sources(
         if one.where == "Committed" or (source is None and one.where == "Latest"):
             source = kept.get(one.id)
         if source is None:
-            raise Refused(
+            raise BadRequest(
                 f"the list names the block `{one.id[:64]}`, which did not come",
                 "send the blocks again; those to which nothing came for a day are dropped",
                 code="InvalidBlockList",
@@ -297,19 +298,23 @@ def _sources(
     return found
 
 
-def _is_whole(parts: Parts, container: Container, blob: Blob, chosen: Sequence[Choice]) -> bool:
+def _is_whole(
+    parts: BlobStorage, container: Container, blob: Blob, chosen: Sequence[BlockChoice]
+) -> bool:
     ids = [block.id for block in _blocks_of(parts, container, blob)]
     return bool(ids) and ids == [one.id for one in chosen]
 
 
-def _repeated(parts: Parts, container: Container, blob: Blob, headers: Mapping[str, str]) -> Blob:
+def _repeated(
+    parts: BlobStorage, container: Container, blob: Blob, headers: Mapping[str, str]
+) -> Blob:
     if headers.get("if-none-match", "").strip() != "*":
         check_write(headers, blob)
     return change(parts, container, blob, properties_in(headers), metadata_in(headers))
 
 
 def change(
-    parts: Parts,
+    parts: BlobStorage,
     container: Container,
     blob: Blob,
     properties: Mapping[str, str] | None = None,
@@ -324,7 +329,7 @@ def change(
     return Blob(blob.entry, said)
 
 
-def delete(parts: Parts, container: Container, path: str, headers: Mapping[str, str]) -> None:
+def delete(parts: BlobStorage, container: Container, path: str, headers: Mapping[str, str]) -> None:
     """
     Raises:
         NoBlob: there is none.
@@ -337,7 +342,7 @@ def delete(parts: Parts, container: Container, path: str, headers: Mapping[str, 
 
 
 def block_lists(
-    parts: Parts, container: Container, path: str
+    parts: BlobStorage, container: Container, path: str
 ) -> tuple[Blob | None, list[Block], list[Block]]:
     """(the blob, the blocks that it was made of, those that came since)."""
     blob = find(parts, container, path)
@@ -351,20 +356,22 @@ def check_md5(said: str, found: str) -> None:
         Refused: what came is not what was sent.
     """
     if said and said != found:
-        raise Refused(
+        raise BadRequest(
             "the bytes that came have another MD5 than the one that was sent with them",
             "send them again",
             code="Md5Mismatch",
         )
 
 
-def _check_write(parts: Parts, container: Container, path: str, headers: Mapping[str, str]) -> None:
+def _check_write(
+    parts: BlobStorage, container: Container, path: str, headers: Mapping[str, str]
+) -> None:
     """As check_write, of the blob that is there; who sets no condition asks for no look at it."""
     if is_conditional(headers):
         check_write(headers, find(parts, container, path))
 
 
-def _blocks_of(parts: Parts, container: Container, blob: Blob | None) -> list[Block]:
+def _blocks_of(parts: BlobStorage, container: Container, blob: Blob | None) -> list[Block]:
     if blob is None or blob.said is None:
         return []
     store = container.datastore.name

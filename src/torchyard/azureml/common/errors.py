@@ -22,7 +22,7 @@ from starlette.requests import ClientDisconnect
 
 from torchyard.base import disk
 from torchyard.base.errors import Conflict, InvalidInput, TorchyardError
-from torchyard.workspaces.path_permissions import PathGuardedRoute
+from torchyard.workspaces.guarded_routes import GuardedRoute
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ def envelope(error: TorchyardError) -> dict[str, Any]:
     }
 
 
-def answer(error: TorchyardError) -> JSONResponse:
+def error_response(error: TorchyardError) -> JSONResponse:
     headers = {}
     if error.http_status == 401:
         said = " ".join(error.message.replace('"', "'").split()).encode("ascii", "replace").decode()
@@ -77,27 +77,27 @@ def answer(error: TorchyardError) -> JSONResponse:
     return JSONResponse(envelope(error), error.http_status, headers)
 
 
-def guarded(handle: Handle) -> Handle:
+def answering_errors(handle: Handle) -> Handle:
     """The handler, with every error answered in Azure's envelope."""
 
     async def answering(request: Request) -> Response:
         try:
             return await handle(request)
         except TorchyardError as error:
-            return answer(error)
+            return error_response(error)
         except RequestValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"])
-            return answer(InvalidInput(f"the request's `{place}` is wrong: {first['msg']}"))
+            return error_response(InvalidInput(f"the request's `{place}` is wrong: {first['msg']}"))
         except IntegrityError as error:
             _log.warning("collision on %s: %s", request.url.path, error)
-            return answer(Conflict("another request changed the same thing", "try again"))
+            return error_response(Conflict("another request changed the same thing", "try again"))
         except ClientDisconnect:
             raise
         except Exception as error:
             full = disk.meaning(error)
             if full is not None:
-                return answer(full)
+                return error_response(full)
             _log.exception("%s %s failed", request.method, request.url.path)
             body = {"code": "ServiceError", "message": "see `yard server logs`", "details": []}
             return JSONResponse({"error": body}, 500)
@@ -105,8 +105,8 @@ def guarded(handle: Handle) -> Handle:
     return answering
 
 
-class AzureRoute(PathGuardedRoute):
+class AzureRoute(GuardedRoute):
     """A route whose errors, those of its dependencies too, are Azure's."""
 
     def get_route_handler(self) -> Handle:
-        return guarded(super().get_route_handler())
+        return answering_errors(super().get_route_handler())

@@ -35,7 +35,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 PROVIDER = "Microsoft.MachineLearningServices"
-KEY = "azureml"
+SCOPE_KEY = "azureml"
 """Where a request's scope holds its `Asked`."""
 
 _IN_WORKSPACE = re.compile(
@@ -59,7 +59,7 @@ _PREVIEW = "/api/2.0/preview/mlflow/"
 
 
 @dataclass(frozen=True)
-class Asked:
+class AzurePath:
     """What an Azure path names besides the workspace; empty where it names nothing."""
 
     path: str
@@ -67,13 +67,13 @@ class Asked:
     resource_group: str = ""
     workspace: str = ""
 
-    def spelt(self, workspace: str) -> Asked:
+    def spelt(self, workspace: str) -> AzurePath:
         """The same with the workspace's name as it is known here."""
         _, top, _, *rest = self.path.split("/", 3)
         return replace(self, path="/".join(("", top, workspace, *rest)), workspace=workspace)
 
 
-def ours(path: str) -> Asked | None:
+def translate(path: str) -> AzurePath | None:
     """The short form of an Azure path; None for a path that is none of Azure's."""
     # SDK v1 puts a slash behind the address that ends with one.
     path = "/" + path.lstrip("/") if path.startswith("//") else path
@@ -89,14 +89,14 @@ def ours(path: str) -> Asked | None:
             rest = rest.replace(_PREVIEW, "/api/2.0/mlflow/", 1)
         workspace = quote(found["workspace"], safe="")
         path = f"{top}/{workspace}{middle}{rest}".rstrip("/")
-        return Asked(path, found["subscription"], found["group"], workspace)
+        return AzurePath(path, found["subscription"], found["group"], workspace)
     blob = _BLOB.fullmatch(path)
     if blob is not None:
         # Quoted, for a blob's name may hold what means something in an address.
         name = quote(blob["blob"] or "", errors="replace")
-        return Asked(f"/azureml-blob/{blob['container']}/{name}".rstrip("/") + _slashes(name))
+        return AzurePath(f"/azureml-blob/{blob['container']}/{name}".rstrip("/") + _slashes(name))
     if _ABOVE.fullmatch(path):
-        return Asked(f"{ABOVE}{_PROVIDERS.sub(_lower, _types_lowered(path))}".rstrip("/"))
+        return AzurePath(f"{ABOVE}{_PROVIDERS.sub(_lower, _types_lowered(path))}".rstrip("/"))
     return None
 
 
@@ -131,7 +131,7 @@ class AzurePaths:
         self._spellings = spellings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked = ours(scope["path"]) if scope["type"] == "http" else None
+        asked = translate(scope["path"]) if scope["type"] == "http" else None
         if asked is not None:
             if asked.workspace:
                 spelling = self._spellings.kept(asked.workspace)
@@ -139,5 +139,5 @@ class AzurePaths:
                     spelling = await run_in_threadpool(self._spellings.look_up, asked.workspace)
                 asked = asked.spelt(spelling)
             path = asked.path
-            scope = {**scope, "path": path, "raw_path": quote(path).encode(), KEY: asked}
+            scope = {**scope, "path": path, "raw_path": quote(path).encode(), SCOPE_KEY: asked}
         await self._app(scope, receive, send)

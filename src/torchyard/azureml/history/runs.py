@@ -233,6 +233,6 @@ def _guid(*words: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_URL, "torchyard:" + "/".join(words)))
 
 
-def refused(error: TorchyardError) -> dict[str, Any]:
-    """What a batch answers for one of its things."""
+def batch_error_json(error: TorchyardError) -> dict[str, Any]:
+    """The error of one item of a batch."""
     return {"code": error.code, "message": f"{error.message}. Hint: {error.hint}"}

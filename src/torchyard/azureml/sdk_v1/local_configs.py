@@ -43,15 +43,16 @@ def task(
         "script": script,
         "command": _placed(command, variables, ids),
         "arguments": [
-            _placed(str(one), variables, ids) for one in configs.listed(configuration, "arguments")
+            _placed(str(one), variables, ids)
+            for one in configs.items_at(configuration, "arguments")
         ],
         "interpreter": interpreter,
         "inputs": {name: one for name, one in inputs.items() if one["mode"] != "direct"},
         "input_variables": variables,
-        "limit_s": configs.count(
+        "limit_s": configs.whole_number(
             configuration, "maxRunDurationSeconds", "max_run_duration_seconds", 0
         ),
-        "keeps_outputs": configs.mapping(configuration, "history").get("outputCollection", True)
+        "keeps_outputs": configs.object_at(configuration, "history").get("outputCollection", True)
         is not False,
     }
 
@@ -75,8 +76,8 @@ def refuse_machine(telemetry: Mapping[str, Any]) -> None:
 
 
 def _refuse(configuration: Mapping[str, Any]) -> None:
-    environment = configs.mapping(configuration, "environment")
-    dockers = configs.mapping(configuration, "docker"), configs.mapping(environment, "docker")
+    environment = configs.object_at(configuration, "environment")
+    dockers = configs.object_at(configuration, "docker"), configs.object_at(environment, "docker")
     if dockers[0].get("useDocker") or dockers[1].get("enabled"):
         raise NotServed(
             "Docker on the target `local` is not served",
@@ -86,13 +87,13 @@ def _refuse(configuration: Mapping[str, Any]) -> None:
     if framework == "pyspark":
         raise NotServed("Spark on the target `local` is not served", "run the script by Python")
     communicator = str(configuration.get("communicator") or "").lower()
-    nodes = configs.count(configuration, "nodeCount", "node_count", 1)
+    nodes = configs.whole_number(configuration, "nodeCount", "node_count", 1)
     if nodes > 1 or communicator not in ("", "none"):
         raise NotServed(
             "a distributed run on the target `local` is not served",
             f"leave `distributed_job_config` out, or {_CLUSTER}",
         )
-    if configs.mapping(configuration, "outputData"):
+    if configs.object_at(configuration, "outputData"):
         raise NotServed(
             "an `OutputFileDatasetConfig` on the target `local` is not served",
             f"write to `outputs/`, which the run keeps, or {_CLUSTER}",
@@ -100,7 +101,7 @@ def _refuse(configuration: Mapping[str, Any]) -> None:
 
 
 def _python(configuration: Mapping[str, Any]) -> Mapping[str, Any]:
-    return configs.mapping(configs.mapping(configuration, "environment"), "python")
+    return configs.object_at(configs.object_at(configuration, "environment"), "python")
 
 
 def _placed(text: str, variables: Mapping[str, str], ids: Mapping[str, str]) -> str:

@@ -49,9 +49,9 @@ def job_document(
     inputs, variables = inputs_of(configuration, find_dataset, find_reference)
     ids = ids_of_direct(configuration)
     outputs = {
-        name: _output(name, one) for name, one in members(configuration, "outputData").items()
+        name: _output(name, one) for name, one in objects_at(configuration, "outputData").items()
     }
-    nodes = count(configuration, "nodeCount", "node_count", 1)
+    nodes = whole_number(configuration, "nodeCount", "node_count", 1)
     document: dict[str, Any] = {
         "type": "command",
         "command": _command(configuration, variables, ids),
@@ -67,14 +67,14 @@ def job_document(
     distribution = _distribution(configuration, nodes)
     if distribution:
         document["distribution"] = distribution
-    limit = count(configuration, "maxRunDurationSeconds", "max_run_duration_seconds", 0)
+    limit = whole_number(configuration, "maxRunDurationSeconds", "max_run_duration_seconds", 0)
     if limit:
         document["limits"] = {"timeout": limit}
-    docker = mapping(configuration, "docker")
+    docker = object_at(configuration, "docker")
     if docker.get("shmSize") and not _SIZE.fullmatch(str(docker["shmSize"])):
         raise InvalidInput(f"`shm_size` is `{str(docker['shmSize'])[:40]}`", "write it as `2g`")
     if docker.get("arguments"):
-        document["resources"]["docker_args"] = " ".join(map(str, listed(docker, "arguments")))
+        document["resources"]["docker_args"] = " ".join(map(str, items_at(docker, "arguments")))
     return document
 
 
@@ -99,10 +99,10 @@ def _command(
     script, text = script_or_command(configuration)
     settings = "".join(f'{name}="{value}" ' for name, value in variables.items())
     if text:
-        arguments = [_data_argument(one, ids) for one in listed(configuration, "arguments")]
+        arguments = [_data_argument(one, ids) for one in items_at(configuration, "arguments")]
         exports = f"export {settings.strip()}\n" if settings else ""
         return exports + " ".join([_with_data(text, ids), *arguments])
-    words = [_data_argument(one, ids) for one in listed(configuration, "arguments")]
+    words = [_data_argument(one, ids) for one in items_at(configuration, "arguments")]
     return settings + " ".join(["python", shlex.quote(script), *words])
 
 
@@ -148,8 +148,8 @@ def _compute(configuration: Mapping[str, Any]) -> str:
 
 
 def variables_of(configuration: Mapping[str, Any]) -> dict[str, str]:
-    of_environment = mapping(mapping(configuration, "environment"), "environmentVariables")
-    own = mapping(configuration, "environmentVariables")
+    of_environment = object_at(object_at(configuration, "environment"), "environmentVariables")
+    own = object_at(configuration, "environmentVariables")
     return {key: str(value) for key, value in {**of_environment, **own}.items()}
 
 
@@ -157,17 +157,17 @@ def _distribution(configuration: Mapping[str, Any], nodes: int) -> dict[str, Any
     communicator = str(configuration.get("communicator") or "").lower()
     framework = str(configuration.get("framework") or "").lower()
     if communicator in _MPI:
-        mpi = mapping(configuration, "mpi")
-        each = count(mpi, "processCountPerNode", "process_count_per_node", 1)
+        mpi = object_at(configuration, "mpi")
+        each = whole_number(mpi, "processCountPerNode", "process_count_per_node", 1)
         return {"type": "mpi", "process_count_per_instance": each}
     if communicator in _PYTORCH or (framework == "pytorch" and communicator not in ("", "none")):
-        return _pytorch(mapping(configuration, "pytorch"), communicator, nodes)
+        return _pytorch(object_at(configuration, "pytorch"), communicator, nodes)
     if communicator == "parameterserver":
-        counts = mapping(configuration, "tensorflow")
+        counts = object_at(configuration, "tensorflow")
         return {
             "type": "tensorflow",
-            "worker_count": count(counts, "workerCount", "worker_count", 1),
-            "parameter_server_count": count(
+            "worker_count": whole_number(counts, "workerCount", "worker_count", 1),
+            "parameter_server_count": whole_number(
                 counts, "parameterServerCount", "parameter_server_count", 0, least=0
             ),
         }
@@ -180,7 +180,7 @@ def _distribution(configuration: Mapping[str, Any], nodes: int) -> dict[str, Any
 
 
 def _pytorch(asked: Mapping[str, Any], communicator: str, nodes: int) -> dict[str, Any]:
-    total = count(asked, "processCount", "process_count", nodes)
+    total = whole_number(asked, "processCount", "process_count", nodes)
     if total % nodes:
         raise InvalidInput(
             f"`process_count={total}` can't be spread evenly over `node_count={nodes}`",
@@ -200,8 +200,8 @@ def inputs_of(
     inputs: dict[str, Any] = {}
     variables: dict[str, str] = {}
     ids, modes = ids_of_direct(configuration), []
-    for name, one in members(configuration, "data").items():
-        path, type = find_dataset(mapping(mapping(one, "dataLocation"), "dataset"))
+    for name, one in objects_at(configuration, "data").items():
+        path, type = find_dataset(object_at(object_at(one, "dataLocation"), "dataset"))
         inputs[name] = _input(name, path, type, one.get("mechanism"), one.get("pathOnCompute"))
         variable = str(one.get("environmentVariableName") or name)
         variables[variable] = ids.get(name) or f"${{{{inputs.{name}}}}}"
@@ -209,7 +209,7 @@ def inputs_of(
     if modes:
         # What `run.input_datasets` reads.
         variables["AZUREML_DATASET_ENVIRONMENT_VARS"] = ",".join(modes)
-    for name, one in members(configuration, "dataReferences").items():
+    for name, one in objects_at(configuration, "dataReferences").items():
         path, type = find_reference(one)
         ours = _reference(name)
         inputs[ours] = _input(ours, path, type, one.get("mode"), None)
@@ -220,8 +220,8 @@ def inputs_of(
 def ids_of_direct(configuration: Mapping[str, Any]) -> dict[str, str]:
     """By input, of those that the script is given as a `Dataset` instead of a place."""
     found = {}
-    for name, one in members(configuration, "data").items():
-        dataset = mapping(mapping(one, "dataLocation"), "dataset")
+    for name, one in objects_at(configuration, "data").items():
+        dataset = object_at(object_at(one, "dataLocation"), "dataset")
         if str(one.get("mechanism")).lower() == "direct" and dataset.get("id"):
             found[name] = str(dataset["id"])
     return found
@@ -251,18 +251,20 @@ def _output(name: str, asked: Mapping[str, Any]) -> dict[str, Any]:
             f"the mode `{mode}` of output `{name}` is not served", "use mount or upload"
         )
     found: dict[str, Any] = {"type": "uri_folder", "mode": _OUTPUT_MODES[mode]}
-    location = mapping(mapping(asked, "outputLocation"), "dataPath")
+    location = object_at(object_at(asked, "outputLocation"), "dataPath")
     if location.get("datastoreName"):
         path = str(location.get("relativePath") or "").strip("/")
         path = path.replace("{run-id}", "${{name}}").replace("{output-name}", "${{output_name}}")
         found["path"] = f"azureml://datastores/{location['datastoreName']}/paths/{path}"
-    options = mapping(mapping(asked, "additionalOptions"), "registrationOptions")
+    options = object_at(object_at(asked, "additionalOptions"), "registrationOptions")
     if options.get("name"):
         found["name"] = options["name"]
     return found
 
 
-def count(holder: Mapping[str, Any], key: str, name: str, default: int, *, least: int = 1) -> int:
+def whole_number(
+    holder: Mapping[str, Any], key: str, name: str, default: int, *, least: int = 1
+) -> int:
     """A whole number, under its name in the SDK's classes."""
     given = holder.get(key)
     if given is None:
@@ -278,23 +280,23 @@ def count(holder: Mapping[str, Any], key: str, name: str, default: int, *, least
     return found
 
 
-def mapping(holder: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def object_at(holder: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     found = holder.get(key)
     return found if isinstance(found, Mapping) else {}
 
 
-def members(holder: Mapping[str, Any], key: str) -> Mapping[str, Mapping[str, Any]]:
+def objects_at(holder: Mapping[str, Any], key: str) -> Mapping[str, Mapping[str, Any]]:
     """
     Raises:
         InvalidInput: one of them is no JSON object.
     """
-    found = mapping(holder, key)
+    found = object_at(holder, key)
     for name, one in found.items():
         if not isinstance(one, Mapping):
             raise InvalidInput(f"`{name[:80]}` in `{key}` of the run is no JSON object")
     return found
 
 
-def listed(holder: Mapping[str, Any], key: str) -> Sequence[Any]:
+def items_at(holder: Mapping[str, Any], key: str) -> Sequence[Any]:
     found = holder.get(key)
     return found if isinstance(found, list) else []

@@ -120,6 +120,8 @@ def _environment(services: Environments, job: Job) -> dict[str, Any] | None:
         if isinstance(asked, Mapping):
             return environments.to_json(services, "", "", asked)
         ref = refs.parse(str(asked))
-        return environments.shown(services, job.workspace, ref.name, ref.version or "latest")
+        return environments.environment_json(
+            services, job.workspace, ref.name, ref.version or "latest"
+        )
     except TorchyardError:
         return None
