@@ -1,7 +1,7 @@
 """The permissions and body limits of protocol routes that do not declare their own yet.
 
 Owns: the table of MLflow's paths, the route class that looks a request up by its path.
-Leaves: Azure ML's paths to azure_rights.py, declared permissions to guarded_routes.py.
+Leaves: declared permissions to guarded_routes.py.
 Always: a path that is in no table needs `UNKNOWN`, which only the server's owners have.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 from fastapi import Request, Response
 
 from torchyard.base import request_bodies
-from torchyard.workspaces import audit, azure_rights
+from torchyard.workspaces import audit
 from torchyard.workspaces.guarded_routes import GuardedRoute, Handle, Needs, declared_needs
 from torchyard.workspaces.permissions import Permission
 
@@ -106,7 +106,6 @@ READ      *       {_ML}/{{path:path}}
 READ      *       {_FILES}/{{path:path}}
 READ      *       /api/3.0/mlflow/{{path:path}}
 """
-TABLE += azure_rights.TABLE
 
 
 @dataclass
@@ -165,8 +164,6 @@ _STREAMED = re.compile(
     r"(?:/mlflow/[^/]+)?/(?:ajax-)?api/2\.0/mlflow-artifacts/(?:artifacts/.*|mpu/parts/[^/]+/\d+)",
     re.DOTALL,
 )
-# Its requests are signed and carry no token; nothing of a body is read before the signature is.
-_SIGNED = re.compile(r"/azureml-blob/.*", re.DOTALL)
 
 
 class PathGuardedRoute(GuardedRoute):
@@ -192,8 +189,6 @@ class PathGuardedRoute(GuardedRoute):
 
 
 def _body_limit_bytes(request: Request, path: str) -> int:
-    if _SIGNED.fullmatch(path):
-        return request_bodies.UNLIMITED
     if request.headers.get("authorization", "")[:7].lower() != "bearer ":
         return request_bodies.STRANGERS_LIMIT_BYTES
     if request.method in ("PUT", "POST") and _STREAMED.fullmatch(path):

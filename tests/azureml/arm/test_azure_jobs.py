@@ -422,13 +422,13 @@ def test_a_job_that_ended_is_still_followed_once() -> None:
     now = [0.0]
     followers = Followers(lambda: now[0])
     who = ("default", "j", "dan")
-    assert followers.begins(*who) and not followers.begins(*who)
+    assert followers.starts(*who) and not followers.starts(*who)
     followers.ends(*who)
-    assert followers.begins(*who)
+    assert followers.starts(*who)
     now[0] = 100.0
-    assert not followers.begins(*who)
+    assert not followers.starts(*who)
     now[0] = 1000.0
-    assert followers.begins(*who) and followers.begins("default", "j", "olga")
+    assert followers.starts(*who) and followers.starts("default", "j", "olga")
 
 
 def test_stream_of_an_ended_job_has_its_logs(azure: Azure) -> None:

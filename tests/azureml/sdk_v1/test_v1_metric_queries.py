@@ -115,7 +115,7 @@ def test_there_are_pages(v1: Services) -> None:
 def test_what_is_not_understood_is_refused(v1: Services, filter: str) -> None:
     code, message = v1.refusal("history", "POST", QUERY, {"filter": filter})
     assert code in (400, 404), message
-    assert "not understood" in message or "does not exist" in message
+    assert "can't be read" in message or "does not exist" in message
 
 
 @pytest.mark.parametrize("top", [0, -1, "many", True])

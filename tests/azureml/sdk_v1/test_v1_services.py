@@ -175,7 +175,7 @@ def test_a_snapshot_takes_files_only_from_where_they_were_put(v1: Services, uri:
     tree = {"name": "", "children": {"a": {"name": "a", "type": "File"}}}
     body = {"DirTreeNode": tree, "FileRevisionList": {"FileNodes": [node]}}
     status, message = v1.refusal("content", "POST", f"snapshots/{uuid.uuid4()}", body)
-    assert status == 400 and "did not tell" in message
+    assert status == 400 and "is not at the URL" in message
 
 
 def test_a_run_is_a_job_with_the_client_s_name(v1: Services, cluster: str) -> None:
@@ -199,10 +199,10 @@ def test_a_run_is_a_job_with_the_client_s_name(v1: Services, cluster: str) -> No
 @pytest.mark.parametrize(
     ("path", "more", "status", "words"),
     [
-        ("snapshotrun", {"target": "local"}, 501, "the client starts it itself"),
+        ("snapshotrun", {"target": "local"}, 501, "the client, not the server, starts"),
         ("snapshotrun", {"target": "nowhere"}, 404, "compute `nowhere` does not exist"),
         ("snapshotrun", {"command": "true"}, 400, "a script and a command"),
-        ("localrun", {}, 400, "holds no `definition.json`"),
+        ("localrun", {}, 400, "contains no `definition.json`"),
         ("localprepare", {}, 501, "only prepares"),
         ("snapshotprepare", {}, 501, "only prepares"),
     ],
