@@ -39,10 +39,10 @@ class AssetVersion:
     tags: Mapping[str, str]
     properties: Mapping[str, str]
     archived: bool
-    said: Mapping[str, Any]
+    type_properties: Mapping[str, Any]
     anonymous: bool = False
     modified_at: datetime | None = None
-    of_name: Mapping[str, Any] = field(default_factory=dict)
+    container_properties: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Asset(Protocol):
@@ -66,7 +66,7 @@ class Asset(Protocol):
     def archived(self) -> bool: ...
 
 
-def version_of(asset: Asset, said: Mapping[str, Any], **more: Any) -> AssetVersion:
+def version_of(asset: Asset, type_properties: Mapping[str, Any], **fields: Any) -> AssetVersion:
     """What all assets of ours say alike; `more` are other fields of `Version`."""
     return AssetVersion(
         name=asset.name,
@@ -77,8 +77,8 @@ def version_of(asset: Asset, said: Mapping[str, Any], **more: Any) -> AssetVersi
         tags=asset.tags,
         properties=asset.properties,
         archived=asset.archived,
-        said=said,
-        **more,
+        type_properties=type_properties,
+        **fields,
     )
 
 
@@ -86,13 +86,13 @@ class AssetKind(Protocol):
     """A kind of asset; `word` is ours for one, `type` is ARM's."""
 
     type: str
-    word: str
+    noun: str
 
-    def every(self, call: Call) -> Sequence[AssetVersion]:
+    def list_all(self, call: Call) -> Sequence[AssetVersion]:
         """All versions of all names that lists show, archived ones too; newest first."""
         ...
 
-    def of(self, call: Call, name: str) -> Sequence[AssetVersion]:
+    def list_versions(self, call: Call, name: str) -> Sequence[AssetVersion]:
         """All versions of a name, newest first.
 
         Raises:
@@ -100,14 +100,14 @@ class AssetKind(Protocol):
         """
         ...
 
-    def one(self, call: Call, name: str, version: str) -> AssetVersion:
+    def get(self, call: Call, name: str, version: str) -> AssetVersion:
         """
         Raises:
             NotFound: there is none.
         """
         ...
 
-    def next(self, call: Call, name: str, known: Sequence[AssetVersion]) -> str:
+    def next_version(self, call: Call, name: str, versions: Sequence[AssetVersion]) -> str:
         """The version that the name gets next."""
         ...
 
@@ -135,56 +135,56 @@ class AssetResources:
 
     def list(self, call: Call, request: PageRequest) -> Page:
         by_name: dict[str, list[AssetVersion]] = {}
-        for version in self._kind.every(call):
+        for version in self._kind.list_all(call):
             by_name.setdefault(version.name, []).append(version)
-        shown = [
-            name for name, of in by_name.items() if of_view(call, all(one.archived for one in of))
+        visible = [
+            name for name, versions in by_name.items() if of_view(call, all(version.archived for version in versions))
         ]
-        names, following = page_names(call, request, sorted(shown, key=str.lower))
+        names, following = page_names(call, request, sorted(visible, key=str.lower))
         return Page([self._container(call, by_name[name]) for name in names], following)
 
     def get(self, call: Call, name: str) -> Resource:
-        return self._container(call, self._kind.of(call, self._spelled(call, name)))
+        return self._container(call, self._kind.list_versions(call, self._spelled(call, name)))
 
     def put_container(self, call: Call, name: str) -> Resource:
-        known = self._kind.of(call, self._spelled(call, name))
-        shown = self._container(call, known).properties or {}
-        asked = call.properties
+        versions = self._kind.list_versions(call, self._spelled(call, name))
+        before = self._container(call, versions).properties or {}
+        requested = call.properties
         for key in ("description", "tags", "properties"):
-            if asked.get(key) not in (None, "", {}, shown.get(key)):
+            if requested.get(key) not in (None, "", {}, before.get(key)):
                 raise InvalidInput(
-                    f"`{key}` of the {self._kind.word} `{name}` as a whole can't be changed",
+                    f"`{key}` of the {self._kind.noun} `{name}` as a whole can't be changed",
                     f"give {key} to a version",
                     at=["properties", key],
                 )
         archived = requested_archived(call)
-        if archived not in (None, shown["isArchived"]):
-            self._kind.archive(call, known[0].name, "", bool(archived))
-        return self.get(call, known[0].name)
+        if archived not in (None, before["isArchived"]):
+            self._kind.archive(call, versions[0].name, "", bool(archived))
+        return self.get(call, versions[0].name)
 
     def list_versions(self, call: Call, name: str, request: PageRequest) -> Page:
-        known = self._kind.of(call, self._spelled(call, name))
-        shown = [one for one in known if of_view(call, one.archived) and _of_stage(call, one)]
+        versions = self._kind.list_versions(call, self._spelled(call, name))
+        visible = [version for version in versions if of_view(call, version.archived) and _of_stage(call, version)]
         if "asc" in query_value(call, "orderby").lower().split():
-            shown.reverse()
-        return page_of(call, request, [(one.version, self._resource(one)) for one in shown])
+            visible.reverse()
+        return page_of(call, request, [(version.version, self._resource(version)) for version in visible])
 
     def get_version(self, call: Call, name: str, version: str) -> Resource:
-        return self._resource(self._kind.one(call, self._spelled(call, name), version))
+        return self._resource(self._kind.get(call, self._spelled(call, name), version))
 
     def put(self, call: Call, name: str, version: str) -> PutResult:
         name = self._spelled(call, name)
         if call.method == "PATCH":
-            before = self._resource(self._kind.one(call, name, version))
+            before = self._resource(self._kind.get(call, name, version))
             call = replace(
                 call, body={"properties": {**(before.properties or {}), **call.properties}}
             )
         archived = requested_archived(call)
-        made, new = self._kind.put(call, name, version)
-        if archived not in (None, made.archived):
-            self._kind.archive(call, made.name, made.version, bool(archived))
-            made = self._kind.one(call, made.name, made.version)
-        return PutResult(self._resource(made), new)
+        result, new = self._kind.put(call, name, version)
+        if archived not in (None, result.archived):
+            self._kind.archive(call, result.name, result.version, bool(archived))
+            result = self._kind.get(call, result.name, result.version)
+        return PutResult(self._resource(result), new)
 
     def delete(self, call: Call, name: str, version: str) -> None:
         self._kind.delete(call, self._spelled(call, name), version)
@@ -192,42 +192,42 @@ class AssetResources:
     def _spelled(self, call: Call, name: str) -> str:
         """ARM's names are the same in any case; ours are kept as they were written first."""
         try:
-            return self._kind.of(call, name)[0].name
+            return self._kind.list_versions(call, name)[0].name
         except NotFound:
-            names = {one.name for one in self._kind.every(call)}
+            names = {version.name for version in self._kind.list_all(call)}
             return match_case(name, names)
 
-    def _resource(self, one: AssetVersion) -> Resource:
+    def _resource(self, version: AssetVersion) -> Resource:
         properties = {
-            "description": one.description,
-            "tags": dict(one.tags),
-            "properties": dict(one.properties),
-            "isArchived": one.archived,
-            "isAnonymous": one.anonymous,
+            "description": version.description,
+            "tags": dict(version.tags),
+            "properties": dict(version.properties),
+            "isArchived": version.archived,
+            "isAnonymous": version.anonymous,
             "provisioningState": "Succeeded",
-            **one.said,
+            **version.type_properties,
         }
         return Resource(
-            (self._kind.type, one.name, "versions", one.version),
+            (self._kind.type, version.name, "versions", version.version),
             properties,
-            one.created_at,
-            one.owner,
-            one.modified_at,
+            version.created_at,
+            version.owner,
+            version.modified_at,
         )
 
-    def _container(self, call: Call, known: Sequence[AssetVersion]) -> Resource:
-        newest = next((one for one in known if not one.archived), known[0])
+    def _container(self, call: Call, versions: Sequence[AssetVersion]) -> Resource:
+        newest = next((version for version in versions if not version.archived), versions[0])
         properties = {
             "description": "",
             "tags": {},
             "properties": {},
             "latestVersion": newest.version,
-            "nextVersion": self._kind.next(call, newest.name, known),
-            "isArchived": all(one.archived for one in known),
+            "nextVersion": self._kind.next_version(call, newest.name, versions),
+            "isArchived": all(version.archived for version in versions),
             "provisioningState": "Succeeded",
-            **newest.of_name,
+            **newest.container_properties,
         }
-        first = known[-1]
+        first = versions[-1]
         return Resource(
             (self._kind.type, newest.name),
             properties,
@@ -243,12 +243,12 @@ def of_view(call: Call, archived: bool) -> bool:
     Raises:
         InvalidInput: `listViewType` is none of Azure's.
     """
-    asked = query_value(call, "listviewtype") or "ActiveOnly"
-    if asked.lower() not in _VIEWS:
+    view = query_value(call, "listviewtype") or "ActiveOnly"
+    if view.lower() not in _VIEWS:
         raise InvalidInput(
-            f"`listViewType` is `{asked[:40]}`", "use ActiveOnly, ArchivedOnly or All"
+            f"`listViewType` is `{view[:40]}`", "use ActiveOnly, ArchivedOnly or All"
         )
-    return _VIEWS[asked.lower()] in (None, archived)
+    return _VIEWS[view.lower()] in (None, archived)
 
 
 def query_value(call: Call, key: str) -> str:
@@ -272,8 +272,8 @@ def page_names(call: Call, request: PageRequest, names: Sequence[str]) -> tuple[
     """
     start = names.index(request.after) + 1 if request.after in names else 0
     end = start + request.limit
-    more = end < len(names) and not query_value(call, "top")
-    return names[start:end], names[end - 1] if more else ""
+    has_more = end < len(names) and not query_value(call, "top")
+    return names[start:end], names[end - 1] if has_more else ""
 
 
 def requested_archived(call: Call) -> bool | None:
@@ -282,12 +282,12 @@ def requested_archived(call: Call) -> bool | None:
     Raises:
         InvalidInput: it is neither true nor false.
     """
-    found = call.properties.get("isArchived")
-    if found is not None and not isinstance(found, bool):
+    archived = call.properties.get("isArchived")
+    if archived is not None and not isinstance(archived, bool):
         raise InvalidInput(
-            f"`isArchived` is `{found!s:.40}`", "true or false", at=["properties", "isArchived"]
+            f"`isArchived` is `{archived!s:.40}`", "true or false", at=["properties", "isArchived"]
         )
-    return found
+    return archived
 
 
 def described(call: Call) -> dict[str, Any]:
@@ -296,15 +296,15 @@ def described(call: Call) -> dict[str, Any]:
     Raises:
         InvalidInput: one of them has another form.
     """
-    asked = call.properties
-    description = asked.get("description") or ""
+    properties = call.properties
+    description = properties.get("description") or ""
     if not isinstance(description, str):
         raise InvalidInput("`description` is no text", at=["properties", "description"])
-    found: dict[str, Any] = {"description": description}
+    fields_found: dict[str, Any] = {"description": description}
     for key in ("tags", "properties"):
-        given = fields.texts(asked, key)
-        found[key] = {name: text for name, text in given.items() if asked[key][name] is not None}
-    return found
+        texts = fields.texts(properties, key)
+        fields_found[key] = {name: text for name, text in texts.items() if properties[key][name] is not None}
+    return fields_found
 
 
 def text_property(call: Call, key: str) -> str:
@@ -313,29 +313,29 @@ def text_property(call: Call, key: str) -> str:
     Raises:
         InvalidInput: it is something else.
     """
-    found = call.properties.get(key)
-    if found is not None and not isinstance(found, str):
+    value = call.properties.get(key)
+    if value is not None and not isinstance(value, str):
         raise InvalidInput(f"`{key}` is no text", at=["properties", key])
-    return (found or "").strip()
+    return (value or "").strip()
 
 
 def match_case(name: str, names: Iterable[str]) -> str:
     """The name among `names` that differs only in case; `name` itself when there is none."""
-    return next((one for one in sorted(names) if one.lower() == name.lower()), name)
+    return next((candidate for candidate in sorted(names) if candidate.lower() == name.lower()), name)
 
 
-def next_version(known: Iterable[AssetVersion]) -> str:
-    return versions.next_of(one.version for one in known)
+def next_version(existing: Iterable[AssetVersion]) -> str:
+    return versions.next_of(version.version for version in existing)
 
 
 def long_uri(call: Call, uri: str) -> str:
     """A datastore URI as Azure writes it, with its workspace; any other as it is."""
     if not uri.startswith("azureml://datastores/"):
         return uri
-    here = call.workspace
+    workspace = call.workspace
     return (
-        f"azureml://subscriptions/{here.subscription_id}/resourcegroups/{here.resource_group}"
-        f"/workspaces/{here.name}/{uri.removeprefix('azureml://')}"
+        f"azureml://subscriptions/{workspace.subscription_id}/resourcegroups/{workspace.resource_group}"
+        f"/workspaces/{workspace.name}/{uri.removeprefix('azureml://')}"
     )
 
 
@@ -346,26 +346,26 @@ def short_uri(call: Call, uri: str, of_blob: DatastoreUriOf) -> str:
     Raises:
         NotFound: it lies in another workspace.
     """
-    found = uris.datastore(uri, call.workspace.name) or of_blob(call, uri)
-    return uri if found is None else str(found)
+    place = uris.datastore(uri, call.workspace.name) or of_blob(call, uri)
+    return uri if place is None else str(place)
 
 
-def content_conflict(word: str, name: str, version: str, what: str) -> Conflict:
+def content_conflict(noun: str, name: str, version: str, what: str) -> Conflict:
     """What to raise when a version is put with another content."""
     return Conflict(
-        f"{word} `{name}` has a version `{version}` already, with another {what}",
+        f"{noun} `{name}` has a version `{version}` already, with another {what}",
         "a version never changes: leave the version out to get the next one",
         code="version_exists",
     )
 
 
-def not_deletable(word: str) -> Conflict:
+def not_deletable(noun: str) -> Conflict:
     """What to raise when a version is to be deleted."""
     return Conflict(
-        f"a version of {word} can't be deleted: jobs that used it name it", "archive it"
+        f"a version of {noun} can't be deleted: jobs that used it name it", "archive it"
     )
 
 
-def _of_stage(call: Call, one: AssetVersion) -> bool:
-    asked = query_value(call, "stage")
-    return not asked or str(one.said.get("stage") or "").lower() == asked.lower()
+def _of_stage(call: Call, version: AssetVersion) -> bool:
+    stage = query_value(call, "stage")
+    return not stage or str(version.type_properties.get("stage") or "").lower() == stage.lower()

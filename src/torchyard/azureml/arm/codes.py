@@ -53,14 +53,14 @@ class Codes:
         by_name: dict[str, list[Code]] = {}
         for code in codes.list_in(self.places, call.workspace.name):
             by_name.setdefault(code.name, []).append(code)
-        rows = [(name, _container(name, known)) for name, known in by_name.items()]
+        rows = [(name, _container(name, versions)) for name, versions in by_name.items()]
         return assets.page_of(call, request, rows)
 
     def get(self, call: Call, name: str) -> Resource:
-        known = codes.list_in(self.places, call.workspace.name, name)
-        if not known:
+        versions = codes.list_in(self.places, call.workspace.name, name)
+        if not versions:
             codes.get(self.places, call.workspace.name, name, "1")  # says that there is none
-        return _container(name, known)
+        return _container(name, versions)
 
     def put_container(self, call: Call, name: str) -> Resource:
         if assets.requested_archived(call):
@@ -69,13 +69,13 @@ class Codes:
 
     def list_versions(self, call: Call, name: str, request: PageRequest) -> Page:
         """By name; by hash it is those of any name, which is how a client saves an upload."""
-        wanted = assets.query_value(call, "hash")
-        if wanted:
-            found = codes.of_hash(self.places, call.workspace.name, wanted)
+        hash = assets.query_value(call, "hash")
+        if hash:
+            matching = codes.of_hash(self.places, call.workspace.name, hash)
         else:
-            found = codes.list_in(self.places, call.workspace.name, name)
+            matching = codes.list_in(self.places, call.workspace.name, name)
         return assets.page_of(
-            call, request, [(f"{one.name}:{one.version}", _resource(call, one)) for one in found]
+            call, request, [(f"{code.name}:{code.version}", _resource(call, code)) for code in matching]
         )
 
     def get_version(self, call: Call, name: str, version: str) -> Resource:
@@ -83,18 +83,18 @@ class Codes:
 
     def put(self, call: Call, name: str, version: str) -> PutResult:
         uri = self._uri(call)
-        said = assets.described(call)
-        asked = Request(
+        fields = assets.described(call)
+        document = Request(
             name,
             version,
             uri,
-            said["properties"].get(_HASH, ""),
-            said["description"],
-            said["tags"],
-            said["properties"],
+            fields["properties"].get(_HASH, ""),
+            fields["description"],
+            fields["tags"],
+            fields["properties"],
         )
-        made, new = codes.register(self.places, call.workspace.name, asked, call.identity.user)
-        return PutResult(_resource(call, made), new)
+        code, new = codes.register(self.places, call.workspace.name, document, call.identity.user)
+        return PutResult(_resource(call, code), new)
 
     def delete(self, call: Call, name: str, version: str) -> None:
         codes.drop(self.places, codes.get(self.places, call.workspace.name, name, version))
@@ -118,15 +118,15 @@ class Codes:
         at = ["properties", "codeUri"]
         if not written:
             raise InvalidInput("the code has no `codeUri`", "upload its files first", at=at)
-        found = uris.datastore(written, call.workspace.name)
-        found = found or self.datastore_uri(call, written)
-        if found is None:
+        uri = uris.datastore(written, call.workspace.name)
+        uri = uri or self.datastore_uri(call, written)
+        if uri is None:
             raise InvalidInput(
                 f"`{written}` is no place in a datastore of workspace `{call.workspace.name}`",
                 "upload the code to it, or name `azureml://datastores/<name>/paths/<path>`",
                 at=at,
             )
-        return str(found)
+        return str(uri)
 
 
 def parse_code_id(call: Call, code_id: str) -> tuple[str, str]:
@@ -135,8 +135,8 @@ def parse_code_id(call: Call, code_id: str) -> tuple[str, str]:
     Raises:
         InvalidInput: it is none.
     """
-    head, _, rest = code_id.removeprefix("azureml:").partition("/codes/")
-    name, _, version = rest.partition("/versions/")
+    head, _, below = code_id.removeprefix("azureml:").partition("/codes/")
+    name, _, version = below.partition("/versions/")
     if not head.lower().endswith(f"/workspaces/{call.workspace.name.lower()}") or not version:
         raise InvalidInput(
             f"`{code_id}` is no code of workspace `{call.workspace.name}`",
@@ -160,14 +160,14 @@ def _resource(call: Call, code: Code) -> Resource:
     return Resource(path, properties, code.created_at, code.owner)
 
 
-def _container(name: str, known: list[Code]) -> Resource:
+def _container(name: str, versions: list[Code]) -> Resource:
     properties = {
         "description": "",
         "tags": {},
         "properties": {},
         "isArchived": False,
-        "latestVersion": known[0].version,
-        "nextVersion": str(len(known) + 1),
+        "latestVersion": versions[0].version,
+        "nextVersion": str(len(versions) + 1),
         "provisioningState": "Succeeded",
     }
-    return Resource(("codes", name), properties, known[-1].created_at, known[-1].owner)
+    return Resource(("codes", name), properties, versions[-1].created_at, versions[-1].owner)

@@ -36,7 +36,7 @@ _LEFT_OUT = ("_source", "$schema", "schema", "name", "version", "description", "
 
 
 class ComponentAssets:
-    type, word = "components", NOUN
+    type, noun = "components", NOUN
     permissions = Permissions()
 
     def __init__(self, db: Database, clock: Clock, places: Places) -> None:
@@ -44,22 +44,22 @@ class ComponentAssets:
         self._clock = clock
         self._places = places
 
-    def every(self, call: Call) -> Sequence[AssetVersion]:
-        return [_version(call, one) for one in actions.list_versions(self._db, call.workspace.name)]
+    def list_all(self, call: Call) -> Sequence[AssetVersion]:
+        return [_version(call, component) for component in actions.list_versions(self._db, call.workspace.name)]
 
-    def of(self, call: Call, name: str) -> Sequence[AssetVersion]:
-        found = actions.versions_of(self._db, call.workspace.name, name)
-        return [_version(call, one) for one in found]
+    def list_versions(self, call: Call, name: str) -> Sequence[AssetVersion]:
+        versions = actions.versions_of(self._db, call.workspace.name, name)
+        return [_version(call, component) for component in versions]
 
-    def one(self, call: Call, name: str, version: str) -> AssetVersion:
-        wanted = actions.LATEST if version == _DEFAULT else version
-        return _version(call, actions.get(self._db, call.workspace.name, name, wanted))
+    def get(self, call: Call, name: str, version: str) -> AssetVersion:
+        reference = actions.LATEST if version == _DEFAULT else version
+        return _version(call, actions.get(self._db, call.workspace.name, name, reference))
 
-    def next(self, call: Call, name: str, known: Sequence[AssetVersion]) -> str:
-        return arm.next_version(known)
+    def next_version(self, call: Call, name: str, versions: Sequence[AssetVersion]) -> str:
+        return arm.next_version(versions)
 
     def put(self, call: Call, name: str, version: str) -> tuple[AssetVersion, bool]:
-        made, new = actions.register(
+        component, new = actions.register(
             self._db,
             self._clock,
             call.workspace.name,
@@ -67,13 +67,13 @@ class ComponentAssets:
             call.identity.user,
             anonymous=name == ANONYMOUS,
         )
-        return _version(call, made), new
+        return _version(call, component), new
 
     def archive(self, call: Call, name: str, version: str, archived: bool) -> None:
         actions.archive(self._db, call.workspace.name, name, version, archived)
 
     def delete(self, call: Call, name: str, version: str) -> None:
-        self.one(call, name, version)
+        self.get(call, name, version)
         raise arm.not_deletable("a component")
 
     def _document(self, call: Call) -> dict[str, Any]:
@@ -82,43 +82,43 @@ class ComponentAssets:
             raise InvalidInput(
                 "the component has no `componentSpec`", at=["properties", "componentSpec"]
             )
-        found = {key: value for key, value in spec.items() if key not in _LEFT_OUT}
-        if isinstance(found.get("environment"), str):
+        document = {key: value for key, value in spec.items() if key not in _LEFT_OUT}
+        if isinstance(document.get("environment"), str):
             reader = Reader(call.workspace.name, lambda code: self._snapshot(call, code))
-            found["environment"] = reader.reference(found["environment"], "environments")
-        code = found.get("code")
+            document["environment"] = reader.reference(document["environment"], "environments")
+        code = document.get("code")
         if isinstance(code, str) and not code.startswith(_SNAPSHOT):
-            found["code"] = _SNAPSHOT + self._snapshot(call, code)
-        return found
+            document["code"] = _SNAPSHOT + self._snapshot(call, code)
+        return document
 
     def _snapshot(self, call: Call, code_id: str) -> str:
         """The snapshot that a code's resource path stands for; of one of ours it is the name."""
-        own = _OF_SNAPSHOT.match(code_id)
-        if own is not None:
-            return self._places.blobs.snapshot(own["snapshot"]).id
-        found = codes.get(self._places, call.workspace.name, *parse_code_id(call, code_id))
-        return codes.snapshot_of(self._places, found)
+        match = _OF_SNAPSHOT.match(code_id)
+        if match is not None:
+            return self._places.blobs.snapshot(match["snapshot"]).id
+        code = codes.get(self._places, call.workspace.name, *parse_code_id(call, code_id))
+        return codes.snapshot_of(self._places, code)
 
 
 def spec_of(call: Call, component: Component) -> dict[str, Any]:
     """The spec as Azure's clients read it, with resource paths in the place of references."""
-    found = {
+    spec = {
         **component.definition,
         "name": component.name,
         "version": component.version,
         "description": component.description,
         "tags": component.tags,
     }
-    environment = found.get("environment")
+    environment = spec.get("environment")
     if isinstance(environment, str):
-        found["environment"] = _environment_id(call, environment)
-    code = found.get("code")
+        spec["environment"] = _environment_id(call, environment)
+    code = spec.get("code")
     if isinstance(code, str) and code.startswith(_SNAPSHOT):
         path = call.id("codes", code.removeprefix(_SNAPSHOT), "versions", "1")
-        found["code"] = f"azureml:{path}"
+        spec["code"] = f"azureml:{path}"
     for key in ("inputs", "outputs"):
-        found[key] = {name: dict(port) for name, port in (found.get(key) or {}).items()}
-    return {key: value for key, value in found.items() if value != ""}
+        spec[key] = {name: dict(port) for name, port in (spec.get(key) or {}).items()}
+    return {key: value for key, value in spec.items() if value != ""}
 
 
 def _environment_id(call: Call, reference: str) -> str:
@@ -133,6 +133,6 @@ def _environment_id(call: Call, reference: str) -> str:
 def _version(call: Call, component: Component) -> AssetVersion:
     return arm.version_of(
         component,
-        said={"componentSpec": spec_of(call, component)},
+        type_properties={"componentSpec": spec_of(call, component)},
         anonymous=component.anonymous,
     )

@@ -72,8 +72,8 @@ class Computes:
         }
 
     def list(self, call: Call, request: PageRequest) -> Page:
-        found = actions.list_in(self._services.db, call.workspace.name)
-        rows = [(one.name, to_resource(call, one, use)) for one, use in found]
+        computes = actions.list_in(self._services.db, call.workspace.name)
+        rows = [(compute.name, to_resource(call, compute, use)) for compute, use in computes]
         return assets.page_of(call, request, rows)
 
     def get(self, call: Call, name: str) -> Resource:
@@ -83,7 +83,7 @@ class Computes:
         patched = call.method == "PATCH"
         before = self._there(call, name) if patched else self._known(call, name)
         document = document_of(call, before if patched else None)
-        made = actions.create(
+        compute = actions.create(
             self._services.db,
             self._services.clock,
             call.workspace.name,
@@ -91,21 +91,21 @@ class Computes:
             home=self._services.home,
             owner=call.identity.user,
         )
-        return PutResult(self._shown(call, made), before is None, slow=True)
+        return PutResult(self._shown(call, compute), before is None, slow=True)
 
     def delete(self, call: Call, name: str) -> None:
         action = assets.query_value(call, "underlyingresourceaction") or "Delete"
-        found = self._there(call, name)
+        compute = self._there(call, name)
         if action.lower() != "delete":
             raise InvalidInput(
-                f"compute `{found.name}` is torchyard's own and can't be detached",
+                f"compute `{compute.name}` is torchyard's own and can't be detached",
                 "delete it: `underlyingResourceAction=Delete`",
             )
-        clusters.delete(self._services, call.workspace.name, found.name, call.identity.user)
+        clusters.delete(self._services, call.workspace.name, compute.name, call.identity.user)
 
     def _known(self, call: Call, name: str) -> Compute | None:
         """In any case: that is how ARM compares names."""
-        names = [one.name for one, _ in actions.list_in(self._services.db, call.workspace.name)]
+        names = [compute.name for compute, _ in actions.list_in(self._services.db, call.workspace.name)]
         written = assets.match_case(name, names) if name not in names else name
         if written not in names:
             return None
@@ -115,10 +115,10 @@ class Computes:
         try:
             return actions.get(self._services.db, call.workspace.name, name)
         except NotFound:
-            found = self._known(call, name)
-            if found is None:
+            compute = self._known(call, name)
+            if compute is None:
                 raise
-            return found
+            return compute
 
     def _shown(self, call: Call, compute: Compute) -> Resource:
         return to_resource(call, compute, actions.use(self._services.db, compute))
@@ -166,9 +166,9 @@ def document_of(call: Call, before: Compute | None = None) -> dict[str, Any]:
             at=["properties", "computeType"],
         )
     inner = _mapping(call.properties.get("properties"), "properties")
-    found: dict[str, Any] = {"type": "amlcompute"}
+    document: dict[str, Any] = {"type": "amlcompute"}
     if before is not None:
-        found |= {
+        document |= {
             "size": before.size, "tier": before.tier, "description": before.description,
             "min_instances": before.min_instances, "max_instances": before.max_instances,
             "idle_time_before_scale_down": before.idle_time_before_scale_down,
@@ -176,22 +176,22 @@ def document_of(call: Call, before: Compute | None = None) -> dict[str, Any]:
         }  # fmt: skip
     size = inner.get("vmSize")
     if size is not None:
-        found["size"] = "" if str(size).lower() == THIS_MACHINE else size
+        document["size"] = "" if str(size).lower() == THIS_MACHINE else size
     if inner.get("vmPriority") is not None:
-        found["tier"] = str(inner["vmPriority"])
+        document["tier"] = str(inner["vmPriority"])
     if call.properties.get("description") is not None:
-        found["description"] = call.properties["description"]
+        document["description"] = call.properties["description"]
     tags = call.document.get("tags")
     if tags is not None:
-        found["tags"] = {
+        document["tags"] = {
             key: text for key, text in _mapping(tags, "tags").items() if text is not None
         }
-    return {**found, **_scale(inner), **_refused(call, inner)}
+    return {**document, **_scale(inner), **_refused(call, inner)}
 
 
 def to_resource(call: Call, compute: Compute, use: Use) -> Resource:
     """A cluster in ARM's form."""
-    made = timestamp(compute.created_at)
+    created = timestamp(compute.created_at)
     scale = {
         "minNodeCount": compute.min_instances,
         "maxNodeCount": compute.max_instances,
@@ -208,7 +208,7 @@ def to_resource(call: Call, compute: Compute, use: Use) -> Resource:
         "subnet": None,
         "remoteLoginPortPublicAccess": "Disabled",
         "allocationState": "Steady" if use.current == use.target else "Resizing",
-        "allocationStateTransitionTime": made,
+        "allocationStateTransitionTime": created,
         "errors": [],
         "currentNodeCount": use.current,
         "targetNodeCount": use.target,
@@ -221,8 +221,8 @@ def to_resource(call: Call, compute: Compute, use: Use) -> Resource:
         "computeLocation": call.workspace.location,
         "description": compute.description,
         "resourceId": None,
-        "createdOn": made,
-        "modifiedOn": made,
+        "createdOn": created,
+        "modifiedOn": created,
         "provisioningState": compute.provisioning_state,
         "provisioningErrors": [],
         "isAttachedCompute": False,
@@ -241,34 +241,34 @@ def to_resource(call: Call, compute: Compute, use: Use) -> Resource:
 
 
 def _scale(inner: Mapping[str, Any]) -> dict[str, Any]:
-    given = _mapping(inner.get("scaleSettings"), "properties", "scaleSettings")
-    found = {
-        ours: given[theirs]
-        for ours, theirs in (("min_instances", "minNodeCount"), ("max_instances", "maxNodeCount"))
-        if given.get(theirs) is not None
+    settings = _mapping(inner.get("scaleSettings"), "properties", "scaleSettings")
+    scale = {
+        key: settings[azure_key]
+        for key, azure_key in (("min_instances", "minNodeCount"), ("max_instances", "maxNodeCount"))
+        if settings.get(azure_key) is not None
     }
-    idle = given.get("nodeIdleTimeBeforeScaleDown")
+    idle = settings.get("nodeIdleTimeBeforeScaleDown")
     if idle is not None:
         at = ("properties", "properties", "scaleSettings", "nodeIdleTimeBeforeScaleDown")
-        found["idle_time_before_scale_down"] = duration_s(str(idle), at)
-    return found
+        scale["idle_time_before_scale_down"] = duration_s(str(idle), at)
+    return scale
 
 
 def _refused(call: Call, inner: Mapping[str, Any]) -> dict[str, Any]:
     """Keys that the cluster's document refuses, in its words; what clients always send is not one
     of them.
     """
-    found: dict[str, Any] = {}
+    refused: dict[str, Any] = {}
     if inner.get("userAccountCredentials"):
-        found["ssh_settings"] = inner["userAccountCredentials"]
+        refused["ssh_settings"] = inner["userAccountCredentials"]
     if str(inner.get("remoteLoginPortPublicAccess") or "").lower() == "enabled":
-        found["ssh_public_access_enabled"] = True
+        refused["ssh_public_access_enabled"] = True
     if inner.get("subnet"):
-        found["network_settings"] = inner["subnet"]
+        refused["network_settings"] = inner["subnet"]
     identity = _mapping(call.document.get("identity"), "identity")
     if str(identity.get("type") or "None").lower() != "none":
-        found["identity"] = identity
-    return found
+        refused["identity"] = identity
+    return refused
 
 
 def _mapping(value: Any, *at: str) -> Mapping[str, Any]:

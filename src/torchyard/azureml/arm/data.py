@@ -29,7 +29,7 @@ NOUN = "data"
 class DataAssets:
     """`resolve` as in data/assets.py."""
 
-    type, word = "data", NOUN
+    type, noun = "data", NOUN
     permissions = Permissions(actions={"startpendingupload": Permission.UPLOAD})
 
     def __init__(
@@ -48,20 +48,20 @@ class DataAssets:
         self._resolve = resolve
         self._of_blob = of_blob
 
-    def every(self, call: Call) -> Sequence[AssetVersion]:
-        return [_version(call, one) for one in assets.list_versions(self._db, call.workspace.name)]
+    def list_all(self, call: Call) -> Sequence[AssetVersion]:
+        return [_version(call, asset) for asset in assets.list_versions(self._db, call.workspace.name)]
 
-    def of(self, call: Call, name: str) -> Sequence[AssetVersion]:
-        found = assets.list_in(self._db, call.workspace.name, name, archived=None)
+    def list_versions(self, call: Call, name: str) -> Sequence[AssetVersion]:
+        versions = assets.list_in(self._db, call.workspace.name, name, archived=None)
         # Who asks for a name that is not there is told the nearest.
-        found = found or [assets.get(self._db, call.workspace.name, name)]
-        return [_version(call, one) for one in found]
+        versions = versions or [assets.get(self._db, call.workspace.name, name)]
+        return [_version(call, asset) for asset in versions]
 
-    def one(self, call: Call, name: str, version: str) -> AssetVersion:
+    def get(self, call: Call, name: str, version: str) -> AssetVersion:
         return _version(call, assets.get(self._db, call.workspace.name, name, version))
 
-    def next(self, call: Call, name: str, known: Sequence[AssetVersion]) -> str:
-        return arm.next_version(known)
+    def next_version(self, call: Call, name: str, versions: Sequence[AssetVersion]) -> str:
+        return arm.next_version(versions)
 
     def put(self, call: Call, name: str, version: str) -> tuple[AssetVersion, bool]:
         uri = arm.text_property(call, "dataUri")
@@ -74,56 +74,56 @@ class DataAssets:
             "type": arm.text_property(call, "dataType") or "uri_folder",
             "path": arm.short_uri(call, uri, self._of_blob),
         }
-        asked = assets.read_document(document)
+        request = assets.read_document(document)
         workspace = call.workspace.name
-        there = self._there(workspace, asked.name, version)
-        if there is None:
-            made = assets.create(
+        existing = self._there(workspace, request.name, version)
+        if existing is None:
+            asset = assets.create(
                 self._db,
                 self._clock,
                 self._stores,
                 self._blobs,
                 self._resolve,
                 workspace,
-                asked,
+                request,
                 call.identity.user,
             )
-            return _version(call, made), True
-        if there.type != asked.type or (
-            there.uri != asked.path
-            and there.uri != self._resolve(workspace, asked.type, asked.path)
+            return _version(call, asset), True
+        if existing.type != request.type or (
+            existing.uri != request.path
+            and existing.uri != self._resolve(workspace, request.type, request.path)
         ):
-            raise arm.content_conflict(NOUN, there.name, version, "place or type")
-        said = assets.describe(
+            raise arm.content_conflict(NOUN, existing.name, version, "place or type")
+        changed = assets.describe(
             self._db,
             workspace,
-            there.name,
+            existing.name,
             version,
-            asked.description,
-            asked.tags,
-            asked.properties,
+            request.description,
+            request.tags,
+            request.properties,
         )
-        return _version(call, said), False
+        return _version(call, changed), False
 
     def archive(self, call: Call, name: str, version: str, archived: bool) -> None:
         assets.archive(self._db, call.workspace.name, name, version, archived)
 
     def delete(self, call: Call, name: str, version: str) -> None:
-        self.one(call, name, version)
+        self.get(call, name, version)
         raise arm.not_deletable("data")
 
     def _there(self, workspace: str, name: str, version: str) -> DataAsset | None:
         try:
-            found = assets.get(self._db, workspace, name, version)
+            asset = assets.get(self._db, workspace, name, version)
         except NotFound:
             return None
-        return found if found.version == version else None
+        return asset if asset.version == version else None
 
 
 def _version(call: Call, asset: DataAsset) -> AssetVersion:
     return arm.version_of(
         asset,
-        said={
+        type_properties={
             "dataType": asset.type,
             "dataUri": arm.long_uri(call, asset.uri),
             **({"referencedUris": []} if asset.type == "mltable" else {}),

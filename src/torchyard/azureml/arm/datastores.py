@@ -66,31 +66,31 @@ class DatastoreKind:
         self.actions: Mapping[str, Action] = {"listsecrets": self._secrets}
 
     def list(self, call: Call, request: PageRequest) -> Page:
-        asked = {key.lower(): value for key, value in call.query.items()}
-        found = datastores.list_in(self._db, self._stores, call.workspace.name)
-        if asked.get("isdefault", "").lower() in ("true", "false"):
-            default = asked["isdefault"].lower() == "true"
-            found = [one for one in found if (one.name == BLOB_STORE) == default]
-        word = asked.get("searchtext", "").lower()
-        found = [one for one in found if word in one.name.lower()]
-        names = [one.name for one in found]
+        query = {key.lower(): value for key, value in call.query.items()}
+        stores = datastores.list_in(self._db, self._stores, call.workspace.name)
+        if query.get("isdefault", "").lower() in ("true", "false"):
+            default = query["isdefault"].lower() == "true"
+            stores = [store for store in stores if (store.name == BLOB_STORE) == default]
+        text = query.get("searchtext", "").lower()
+        stores = [store for store in stores if text in store.name.lower()]
+        names = [store.name for store in stores]
         start = names.index(request.after) + 1 if request.after in names else 0
-        some = found[start : start + request.limit]
-        more = some and start + request.limit < len(found)
-        return Page([self._resource(call, one) for one in some], some[-1].name if more else "")
+        page = stores[start : start + request.limit]
+        has_more = page and start + request.limit < len(stores)
+        return Page([self._resource(call, store) for store in page], page[-1].name if has_more else "")
 
     def get(self, call: Call, name: str) -> Resource:
         return self._resource(call, self._find(call, name))
 
     def put(self, call: Call, name: str) -> PutResult:
         workspace, properties = call.workspace.name, call.properties
-        names = [one.name for one in datastores.list_in(self._db, self._stores, workspace)]
+        names = [store.name for store in datastores.list_in(self._db, self._stores, workspace)]
         if _is_here(properties):
-            made = self._redescribed(call, name, properties)
+            datastore = self._redescribed(call, name, properties)
         else:
             document = self._document(call, name, properties)
-            made = datastores.put(self._db, self._clock, self._stores, workspace, document)
-        return PutResult(self._resource(call, made), name not in names)
+            datastore = datastores.put(self._db, self._clock, self._stores, workspace, document)
+        return PutResult(self._resource(call, datastore), name not in names)
 
     def delete(self, call: Call, name: str) -> None:
         datastores.drop(self._db, self._stores, call.workspace.name, name)
@@ -99,8 +99,8 @@ class DatastoreKind:
         return datastores.get(self._db, self._stores, call.workspace.name, name)
 
     def _secrets(self, call: Call, name: str) -> dict[str, str]:
-        found = self._find(call, name)
-        return {"secretsType": "Sas", "sasToken": self._links.sas(call, found.name)}
+        datastore = self._find(call, name)
+        return {"secretsType": "Sas", "sasToken": self._links.sas(call, datastore.name)}
 
     def _redescribed(self, call: Call, name: str, properties: Mapping[str, Any]) -> Datastore:
         """A client that has read a datastore and puts it back says where this server shows it."""
@@ -112,26 +112,26 @@ class DatastoreKind:
                 "use that datastore, or name a container that lies elsewhere",
                 at=["properties", "containerName"],
             )
-        known = self._find(call, name)
+        before = self._find(call, name)
         description = str(properties.get("description") or "")
         tags = fields.texts(properties, "tags")
-        if name in BUILT_IN and (tags or description in ("", known.description)):
+        if name in BUILT_IN and (tags or description in ("", before.description)):
             if tags:
                 raise Conflict(f"datastore `{name}` is built in and can't be changed")
-            return known
+            return before
         return datastores.describe(self._db, self._stores, workspace, name, description, tags)
 
     def _document(self, call: Call, name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
         kind = properties.get("datastoreType")
         document: dict[str, Any] = {"name": name, "type": _TYPES.get(str(kind), kind)}
         document["account_name"] = properties.get("accountName")
-        for theirs, ours in (*_PLACES.items(), (_SHARE, "file_share_name")):
-            if properties.get(theirs):
-                document[ours] = properties[theirs]
+        for azure_key, store_key in (*_PLACES.items(), (_SHARE, "file_share_name")):
+            if properties.get(azure_key):
+                document[store_key] = properties[azure_key]
         endpoint = str(properties.get("endpoint") or "")
-        own = containers.suffix(call.base, self._links.storage_domain)
+        server_suffix = containers.suffix(call.base, self._links.storage_domain)
         # Clients that are given none write the cloud's, which is this server.
-        if endpoint and endpoint not in (own, _CLOUD) and not endpoint.startswith("@"):
+        if endpoint and endpoint not in (server_suffix, _CLOUD) and not endpoint.startswith("@"):
             document["endpoint"] = endpoint
         credentials = _credentials(properties.get("credentials"))
         if credentials:
@@ -140,25 +140,25 @@ class DatastoreKind:
         document["tags"] = fields.texts(properties, "tags")
         return {key: value for key, value in document.items() if value not in (None, "", {})}
 
-    def _resource(self, call: Call, found: Datastore) -> Resource:
+    def _resource(self, call: Call, datastore: Datastore) -> Resource:
         workspace = call.workspace
         properties = {
             "datastoreType": "AzureBlob",
             "accountName": containers.account(workspace.name),
-            "containerName": containers.container(workspace.name, found.name),
+            "containerName": containers.container(workspace.name, datastore.name),
             "endpoint": containers.suffix(call.base, self._links.storage_domain),
             "protocol": call.base.partition("://")[0],
             "credentials": {"credentialsType": "Sas"},
-            "description": found.description,
-            "tags": found.tags,
-            "properties": {"torchyard.type": found.kind, **_shown(found.document)},
-            "isDefault": found.name == BLOB_STORE,
+            "description": datastore.description,
+            "tags": datastore.tags,
+            "properties": {"torchyard.type": datastore.kind, **_shown(datastore.document)},
+            "isDefault": datastore.name == BLOB_STORE,
             "subscriptionId": workspace.subscription_id,
             "resourceGroup": workspace.resource_group,
             "serviceDataAccessAuthIdentity": "None",
         }
-        made_at = workspace.created_at if found.name in BUILT_IN else found.created_at
-        return Resource(("datastores", found.name), properties, made_at)
+        made_at = workspace.created_at if datastore.name in BUILT_IN else datastore.created_at
+        return Resource(("datastores", datastore.name), properties, made_at)
 
 
 def _is_here(properties: Mapping[str, Any]) -> bool:
@@ -166,14 +166,14 @@ def _is_here(properties: Mapping[str, Any]) -> bool:
     return bool(containers.ACCOUNT.fullmatch(account) and containers.CONTAINER.fullmatch(container))
 
 
-def _credentials(given: Any) -> dict[str, str]:
+def _credentials(document: Any) -> dict[str, str]:
     """
     Raises:
         InvalidInput: a kind of credentials that torchyard can't use.
     """
-    if not isinstance(given, Mapping):
+    if not isinstance(document, Mapping):
         return {}
-    kind = given.get("credentialsType")
+    kind = document.get("credentialsType")
     if kind in (None, "None"):
         return {}
     if kind not in ("AccountKey", "Sas", "ServicePrincipal"):
@@ -182,7 +182,7 @@ def _credentials(given: Any) -> dict[str, str]:
             "give an account key, a SAS token or a service principal",
             at=["properties", "credentials", "credentialsType"],
         )
-    secrets = given.get("secrets")
+    secrets = document.get("secrets")
     if not isinstance(secrets, Mapping) or not any(secrets.get(key) for key in _SECRETS):
         raise InvalidInput(
             f"credentials of type `{kind}` came without their secret",
@@ -190,7 +190,7 @@ def _credentials(given: Any) -> dict[str, str]:
             at=["properties", "credentials", "secrets"],
         )
     pairs = [(_SECRETS[key], secrets[key]) for key in _SECRETS if secrets.get(key)]
-    pairs += [(_LOGINS[key], given[key]) for key in _LOGINS if given.get(key)]
+    pairs += [(_LOGINS[key], document[key]) for key in _LOGINS if document.get(key)]
     return {name: str(value) for name, value in pairs}
 
 

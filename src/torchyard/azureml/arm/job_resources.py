@@ -75,10 +75,10 @@ def anonymous(environment_hash: str) -> str:
 
 def duration(seconds: float) -> str:
     """Seconds as an ISO 8601 duration: `PT1H30M`, `PT45S`."""
-    hours, rest = divmod(round(seconds), 3600)
-    minutes, left = divmod(rest, 60)
-    found = "".join(f"{n}{unit}" for n, unit in ((hours, "H"), (minutes, "M"), (left, "S")) if n)
-    return f"PT{found or '0S'}"
+    hours, remainder = divmod(round(seconds), 3600)
+    minutes, seconds_left = divmod(remainder, 60)
+    text = "".join(f"{n}{unit}" for n, unit in ((hours, "H"), (minutes, "M"), (seconds_left, "S")) if n)
+    return f"PT{text or '0S'}"
 
 
 def services(call: Call, job: Job) -> dict[str, Any]:

@@ -63,7 +63,7 @@ class Jobs:
         if kind in NOT_SERVED:
             return Page([])
         tag = assets.query_value(call, "tag")
-        found = actions.list_in(
+        jobs = actions.list_in(
             self.services,
             call.workspace.name,
             archived=_view(call),
@@ -72,9 +72,9 @@ class Jobs:
             limit=request.limit,
             type=_COMMAND,
         )
-        more = len(found) == request.limit and not assets.query_value(call, "top")
-        following = str(found[-1].id) if more else ""
-        return Page([self._resource(call, job) for job in found], following)
+        has_more = len(jobs) == request.limit and not assets.query_value(call, "top")
+        following = str(jobs[-1].id) if has_more else ""
+        return Page([self._resource(call, job) for job in jobs], following)
 
     def get(self, call: Call, name: str) -> Resource:
         job = actions.get(self.services, call.workspace.name, name)
@@ -109,8 +109,8 @@ class Jobs:
 
     def delete(self, call: Call, name: str) -> None:
         choice = deletion.Choice(names=[name])
-        found = deletion.delete_by(self.services, call.workspace.name, choice, call.identity)
-        removal.work_now(self.services, found.jobs)
+        deleted = deletion.delete_by(self.services, call.workspace.name, choice, call.identity)
+        removal.work_now(self.services, deleted.jobs)
         self.services.bell.set()
 
     def _cancel(self, call: Call, name: str) -> None:
@@ -119,31 +119,31 @@ class Jobs:
     def _own(self, call: Call, name: str) -> Job:
         """The job, if who asks may change it; the right to submit says nothing of others' jobs."""
         job = actions.get(self.services, call.workspace.name, name)
-        who = replace(call.identity, own_only=call.identity.role is Role.DATA_SCIENTIST)
-        refuse_foreign(who, job.owner, f"job `{name}`")
+        identity = replace(call.identity, own_only=call.identity.role is Role.DATA_SCIENTIST)
+        refuse_foreign(identity, job.owner, f"job `{name}`")
         return job
 
     def _changed(self, call: Call, job: Job) -> Job:
         """The job with the words of the call's body; a PUT says all tags, a PATCH some."""
-        asked, workspace = call.properties, call.workspace.name
+        requested, workspace = call.properties, call.workspace.name
         if job.type != _COMMAND:
             raise InvalidInput(f"`{job.name}` is a run that was started outside any job")
         changes: dict[str, Any] = {
-            ours: asked[key]
-            for key, ours in _WORDS.items()
-            if asked.get(key) is not None and asked[key] != getattr(job, ours)
+            field_name: requested[key]
+            for key, field_name in _WORDS.items()
+            if requested.get(key) is not None and requested[key] != getattr(job, field_name)
         }
-        tags = asked.get("tags")
+        tags = requested.get("tags")
         if isinstance(tags, Mapping):
-            gone = {} if call.method == "PATCH" else {key: None for key in job.tags}
-            changes["tags"] = {**gone, **tags}
+            removed = {} if call.method == "PATCH" else {key: None for key in job.tags}
+            changes["tags"] = {**removed, **tags}
         elif tags is not None:
             raise InvalidInput("`tags` of the job is no JSON object", at=["properties", "tags"])
         archived = assets.requested_archived(call)
         if archived is not None and archived != job.archived:
             actions.archive(self.services, workspace, job.name, archived)
-        if isinstance(asked.get("properties"), Mapping):
-            actions.add_properties(self.services, workspace, job.name, asked["properties"])
+        if isinstance(requested.get("properties"), Mapping):
+            actions.add_properties(self.services, workspace, job.name, requested["properties"])
         if changes and changes != {"tags": job.tags}:
             actions.update(self.services, workspace, job.name, changes)
         return actions.get(self.services, workspace, job.name)
@@ -170,12 +170,12 @@ def _view(call: Call) -> bool | None:
     Raises:
         InvalidInput: `listViewType` is none of Azure's.
     """
-    asked = assets.query_value(call, "listviewtype") or "ActiveOnly"
-    if asked.lower() not in _VIEWS:
+    view = assets.query_value(call, "listviewtype") or "ActiveOnly"
+    if view.lower() not in _VIEWS:
         raise InvalidInput(
-            f"`listViewType` is `{asked[:40]}`", "use ActiveOnly, ArchivedOnly or All"
+            f"`listViewType` is `{view[:40]}`", "use ActiveOnly, ArchivedOnly or All"
         )
-    return _VIEWS[asked.lower()]
+    return _VIEWS[view.lower()]
 
 
 def _matches(call: Call, name: str) -> None:

@@ -29,7 +29,7 @@ _STAGE = "stage"
 
 
 class ModelAssets:
-    type, word = "models", NOUN
+    type, noun = "models", NOUN
     permissions = Permissions(actions={"startpendingupload": Permission.UPLOAD})
 
     def __init__(
@@ -46,19 +46,19 @@ class ModelAssets:
         self._find = find
         self._of_blob = of_blob
 
-    def every(self, call: Call) -> Sequence[AssetVersion]:
-        return [_version(call, one) for one in actions.list_versions(self._db, call.workspace.name)]
+    def list_all(self, call: Call) -> Sequence[AssetVersion]:
+        return [_version(call, model) for model in actions.list_versions(self._db, call.workspace.name)]
 
-    def of(self, call: Call, name: str) -> Sequence[AssetVersion]:
-        found = actions.list_in(self._db, call.workspace.name, name, archived=None)
+    def list_versions(self, call: Call, name: str) -> Sequence[AssetVersion]:
+        versions = actions.list_in(self._db, call.workspace.name, name, archived=None)
         # Who asks for a name that is not there is told the nearest.
-        found = found or [actions.get(self._db, call.workspace.name, name)]
-        return [_version(call, one) for one in found]
+        versions = versions or [actions.get(self._db, call.workspace.name, name)]
+        return [_version(call, model) for model in versions]
 
-    def one(self, call: Call, name: str, version: str) -> AssetVersion:
+    def get(self, call: Call, name: str, version: str) -> AssetVersion:
         return _version(call, actions.get(self._db, call.workspace.name, name, version))
 
-    def next(self, call: Call, name: str, known: Sequence[AssetVersion]) -> str:
+    def next_version(self, call: Call, name: str, versions: Sequence[AssetVersion]) -> str:
         return str(registry.get(self._db, call.workspace.name, name).last_version + 1)
 
     def put(self, call: Call, name: str, version: str) -> tuple[AssetVersion, bool]:
@@ -75,9 +75,9 @@ class ModelAssets:
         stage = arm.text_property(call, _STAGE)
         if stage:
             document[_STAGE] = stage
-        there = self._there(call, name, version)
-        if there is None:
-            made = actions.register(
+        existing = self._there(call, name, version)
+        if existing is None:
+            model = actions.register(
                 self._db,
                 self._clock,
                 self._stores,
@@ -86,29 +86,29 @@ class ModelAssets:
                 document,
                 call.identity.user,
             )
-            return _version(call, made), True
-        if _bare(document["path"]) not in (_bare(there.source), _bare(uri_of(there))):
-            raise arm.content_conflict(NOUN, there.name, version, "place")
-        said = actions.update(
-            self._db, self._clock, call.workspace.name, name, version, _changes(there, document)
+            return _version(call, model), True
+        if _bare(document["path"]) not in (_bare(existing.source), _bare(uri_of(existing))):
+            raise arm.content_conflict(NOUN, existing.name, version, "place")
+        changed = actions.update(
+            self._db, self._clock, call.workspace.name, name, version, _changes(existing, document)
         )
-        return _version(call, said), False
+        return _version(call, changed), False
 
     def archive(self, call: Call, name: str, version: str, archived: bool) -> None:
         actions.archive(self._db, call.workspace.name, name, version, archived)
 
     def delete(self, call: Call, name: str, version: str) -> None:
-        found = actions.get(self._db, call.workspace.name, name, version)
+        model = actions.get(self._db, call.workspace.name, name, version)
         actions.delete(
-            self._db, self._clock, self._stores, call.workspace.name, name, found.version
+            self._db, self._clock, self._stores, call.workspace.name, name, model.version
         )
 
     def _there(self, call: Call, name: str, version: str) -> Model | None:
         try:
-            found = actions.get(self._db, call.workspace.name, name, version)
+            model = actions.get(self._db, call.workspace.name, name, version)
         except NotFound:
             return None
-        return found if str(found.version) == version else None
+        return model if str(model.version) == version else None
 
 
 def uri_of(model: Model) -> str:
@@ -121,13 +121,13 @@ def uri_of(model: Model) -> str:
 
 def _changes(before: Model, document: Mapping[str, Any]) -> dict[str, Any]:
     """What of it is to be said anew: all but the stage, which stays unless another is named."""
-    found: dict[str, Any] = {"description": document["description"]}
+    changes: dict[str, Any] = {"description": document["description"]}
     for key, old in (("tags", before.tags), ("properties", before.properties)):
-        gone = {name: None for name in old if name != _STAGE}
-        found[key] = {**gone, **document[key]}
+        removed = {name: None for name in old if name != _STAGE}
+        changes[key] = {**removed, **document[key]}
     if _STAGE in document:
-        found[_STAGE] = document[_STAGE]
-    return found
+        changes[_STAGE] = document[_STAGE]
+    return changes
 
 
 def _bare(uri: str) -> str:
@@ -144,7 +144,7 @@ def _version(call: Call, model: Model) -> AssetVersion:
         tags=model.tags,
         properties={key: text for key, text in model.properties.items() if key != _STAGE},
         archived=model.archived,
-        said={
+        type_properties={
             "modelType": model.type,
             "modelUri": arm.long_uri(call, uri_of(model)),
             "flavors": {},

@@ -104,8 +104,8 @@ def entries(services: Services, workspace: str, place: Place, prefix: str = "") 
         yield Entry(above, single.size_bytes, single.mark)
         return
     top = above or place.shown
-    for one in files.walk(place.stored(top)):
-        yield Entry(f"{top}/{one.path}" if top else one.path, one.size_bytes, one.mark)
+    for entry in files.walk(place.stored(top)):
+        yield Entry(f"{top}/{entry.path}" if top else entry.path, entry.size_bytes, entry.mark)
 
 
 def _of_run(services: Services, workspace: str, container: str, writer: Identity | None) -> Place:
@@ -128,9 +128,9 @@ def _of_version(
         raise InvalidInput(f"the files of model `{name}` never change", "register another version")
     if not version:
         version = str(registry.whole(services.db, workspace, name).registered.last_version)
-    found = models.get(services.db, workspace, name, version)
-    if not found.folder:
+    model = models.get(services.db, workspace, name, version)
+    if not model.folder:
         raise NotFound(
-            f"the files of model `{name}:{found.version}` are not here: see `{found.source}`"
+            f"the files of model `{name}:{model.version}` are not here: see `{model.source}`"
         )
-    return Place(REGISTERED, container, BLOB_STORE, found.folder, shown or str(found.version))
+    return Place(REGISTERED, container, BLOB_STORE, model.folder, shown or str(model.version))

@@ -122,11 +122,11 @@ def error_response(request: Request, error: TorchyardError) -> Response:
         headers["www-authenticate"] = "Bearer authorization_uri=https://login.invalid/"
     if request.method == "HEAD" or error.http_status == 304:
         return Response(status_code=error.http_status, headers=headers)
-    said = f"{error.message}. Hint: {error.hint}" if error.hint else error.message
-    said += f"\nRequestId:{headers['x-ms-request-id']}\nTime:{SystemClock().now():%FT%T.%fZ}"
+    message = f"{error.message}. Hint: {error.hint}" if error.hint else error.message
+    message += f"\nRequestId:{headers['x-ms-request-id']}\nTime:{SystemClock().now():%FT%T.%fZ}"
     body = (
         '<?xml version="1.0" encoding="utf-8"?>'
-        f"<Error><Code>{code}</Code><Message>{escape(printable(said))}</Message></Error>"
+        f"<Error><Code>{code}</Code><Message>{escape(printable(message))}</Message></Error>"
     )
     return Response(body.encode("utf-8", "replace"), error.http_status, headers, "application/xml")
 
@@ -139,15 +139,15 @@ def standard_headers(request: Request) -> dict[str, str]:
         "x-ms-request-id": request.state.blob_request_id,
         "x-ms-version": request.headers.get("x-ms-version", VERSION),
     }
-    given = request.headers.get("x-ms-client-request-id", "")
-    if given and len(given) <= 1024:
-        headers["x-ms-client-request-id"] = given
+    client_request_id = request.headers.get("x-ms-client-request-id", "")
+    if client_request_id and len(client_request_id) <= 1024:
+        headers["x-ms-client-request-id"] = client_request_id
     return headers
 
 
 def printable(text: str) -> str:
     """Without what XML can't hold."""
-    return "".join(one for one in text if _NOT_XML.match(one) is None)
+    return "".join(character for character in text if _NOT_XML.match(character) is None)
 
 
 class BlobRoute(GuardedRoute):

@@ -50,8 +50,8 @@ class Blob:
     @property
     def etag(self) -> str:
         changed = self.said.changed_at.isoformat() if self.said else ""
-        seen = f"{self.entry.mark}\n{self.entry.size_bytes}\n{changed}".encode()
-        return f'"0x{hashlib.sha256(seen).hexdigest()[:15].upper()}"'
+        version = f"{self.entry.mark}\n{self.entry.size_bytes}\n{changed}".encode()
+        return f'"0x{hashlib.sha256(version).hexdigest()[:15].upper()}"'
 
     @property
     def modified_at(self) -> datetime:
@@ -100,12 +100,12 @@ def properties_in(headers: Mapping[str, str], of_body: bool = False) -> dict[str
     Args:
         of_body: the request's body is the blob, so its plain headers count, too.
     """
-    found = {}
+    properties = {}
     for name, plain in PROPERTIES.items():
         value = headers.get(name) or (headers.get(plain.lower()) if of_body else None)
         if value:
-            found[plain] = _text(value)[:1024]
-    return found
+            properties[plain] = _text(value)[:1024]
+    return properties
 
 
 def metadata_in(headers: Mapping[str, str]) -> dict[str, str]:
@@ -113,21 +113,21 @@ def metadata_in(headers: Mapping[str, str]) -> dict[str, str]:
     Raises:
         Refused: a name that Azure does not take, or too much of it.
     """
-    found = {
+    metadata = {
         name[len(_META) :]: _text(value)
         for name, value in headers.items()
         if name.lower().startswith(_META)
     }
-    for name in found:
+    for name in metadata:
         if not _META_NAME.fullmatch(name):
             raise BadRequest(
                 f"`{name[:80]}` is no name for metadata",
                 "letters, digits and `_`, and no digit at the beginning",
                 code="InvalidMetadata",
             )
-    if sum(len(name) + len(value.encode()) for name, value in found.items()) > _META_MOST_BYTES:
+    if sum(len(name) + len(value.encode()) for name, value in metadata.items()) > _META_MOST_BYTES:
         raise BadRequest("the metadata is longer than 8 KiB", code="MetadataTooLarge")
-    return found
+    return metadata
 
 
 def is_conditional(headers: Mapping[str, str]) -> bool:
@@ -156,8 +156,8 @@ def check_read(headers: Mapping[str, str], blob: Blob | None) -> None:
         NotModified: the client has it already.
         NotMet: the blob is not the one that is meant.
     """
-    wanted = headers.get("if-match")
-    if wanted is not None and (blob is None or not _among(blob.etag, wanted)):
+    if_match = headers.get("if-match")
+    if if_match is not None and (blob is None or not _among(blob.etag, if_match)):
         raise ConditionNotMet(
             "the blob is not the one that `If-Match` names: it was changed meanwhile"
         )
@@ -166,11 +166,11 @@ def check_read(headers: Mapping[str, str], blob: Blob | None) -> None:
     since = _moment(headers.get("if-unmodified-since"))
     if since is not None and blob.modified_at.replace(microsecond=0) > since:
         raise ConditionNotMet("the blob was changed after the time that is named")
-    known = headers.get("if-none-match")
-    if known is not None and _among(blob.etag, known):
+    if_none_match = headers.get("if-none-match")
+    if if_none_match is not None and _among(blob.etag, if_none_match):
         raise NotModified("the blob is the one that `If-None-Match` names")
     since = _moment(headers.get("if-modified-since"))
-    if known is None and since is not None and blob.modified_at.replace(microsecond=0) <= since:
+    if if_none_match is None and since is not None and blob.modified_at.replace(microsecond=0) <= since:
         raise NotModified("the blob was not changed after the time that is named")
 
 
@@ -180,11 +180,11 @@ def range_in(headers: Mapping[str, str], size_bytes: int) -> tuple[int, int] | N
     Raises:
         BadRange: it begins behind the end.
     """
-    found = _RANGE.fullmatch((headers.get("x-ms-range") or headers.get("range") or "").strip())
-    if found is None:
+    match = _RANGE.fullmatch((headers.get("x-ms-range") or headers.get("range") or "").strip())
+    if match is None:
         return None
-    start = int(found[1])
-    end = int(found[2]) if found[2] else size_bytes - 1
+    start = int(match[1])
+    end = int(match[2]) if match[2] else size_bytes - 1
     if start >= size_bytes:
         raise BadRange(f"the range begins at byte {start}, and the blob has {size_bytes}")
     if end < start:
@@ -210,7 +210,7 @@ def _text(value: str) -> str:
 
 
 def _among(etag: str, listed: str) -> bool:
-    plain = [one.strip().removeprefix("W/").strip('"') for one in listed.split(",")]
+    plain = [etag.strip().removeprefix("W/").strip('"') for etag in listed.split(",")]
     return "*" in plain or etag.strip('"') in plain
 
 
@@ -218,7 +218,7 @@ def _moment(text: str | None) -> datetime | None:
     if not text:
         return None
     try:
-        found = parsedate_to_datetime(text)
+        moment = parsedate_to_datetime(text)
     except (ValueError, TypeError):
         return None
-    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)

@@ -131,8 +131,8 @@ class Links:
         the same person the same folder.
         """
         workspace = call.workspace.name
-        seen = "\n".join((workspace, call.path, call.identity.user)).encode()
-        upload = hashlib.sha256(seen).hexdigest()[:32]
+        identifier = "\n".join((workspace, call.path, call.identity.user)).encode()
+        upload = hashlib.sha256(identifier).hexdigest()[:32]
         folder = upload_folder(upload)
         address = self.plain_url(call, BLOB_STORE, folder, host_style=False)
         query = self.sas(call, BLOB_STORE, "rcwl", folder=folder)
@@ -160,12 +160,12 @@ class Links:
         """
         if not url.lower().startswith(("https://", "http://")):
             return None
-        found = _PLACE.fullmatch(unquote(urlsplit(url).path))
-        if found is None:
+        match = _PLACE.fullmatch(unquote(urlsplit(url).path))
+        if match is None:
             return None
         for store in datastores.list_in(self._db, self._stores, workspace):
-            if containers.container(workspace, store.name) == found["container"]:
-                return DatastoreUri(store.name, (found["path"] or "").strip("/"))
+            if containers.container(workspace, store.name) == match["container"]:
+                return DatastoreUri(store.name, (match["path"] or "").strip("/"))
         raise NotFound(
             f"`{url.partition('?')[0]}` lies in no datastore of workspace `{workspace}`",
             "choose the workspace that it was uploaded to, or upload it again",

@@ -67,10 +67,10 @@ def read_query(query: Mapping[str, str]) -> Wanted:
     Raises:
         Refused: `maxresults` is no number from 1 up, or a marker is not ours.
     """
-    most = query.get("maxresults", "")
-    if most and not (most.isascii() and most.isdigit() and 0 < len(most) < 10 and int(most)):
+    limit = query.get("maxresults", "")
+    if limit and not (limit.isascii() and limit.isdigit() and 0 < len(limit) < 10 and int(limit)):
         raise BadRequest(
-            f"`maxresults` is `{most[:20]}`",
+            f"`maxresults` is `{limit[:20]}`",
             "a number from 1 up",
             code="OutOfRangeQueryParameterValue",
         )
@@ -78,63 +78,63 @@ def read_query(query: Mapping[str, str]) -> Wanted:
         query.get("prefix", ""),
         query.get("delimiter", ""),
         _name_in(query.get("marker", "")),
-        min(int(most), _MOST) if most else _MOST,
+        min(int(limit), _MOST) if limit else _MOST,
         "metadata" in query.get("include", "").lower().split(","),
     )
 
 
-def page(db: Database, container: Container, wanted: Wanted) -> Listed:
+def page(db: Database, container: Container, query: Wanted) -> Listed:
     """Some of what there is."""
-    names = _items(container, wanted)
-    found = list(islice(names, wanted.most + 1))
-    items, more = found[: wanted.most], len(found) > wanted.most
-    entries = [one for one in items if isinstance(one, Entry)]
-    said = file_properties.of_all(db, container.workspace, container.datastore.name, entries)
-    last = _name(items[-1]) if more else ""
-    if more and isinstance(items[-1], str):
+    names = _items(container, query)
+    names_found = list(islice(names, query.most + 1))
+    items, has_more = names_found[: query.most], len(names_found) > query.most
+    entries = [item for item in items if isinstance(item, Entry)]
+    records = file_properties.of_all(db, container.workspace, container.datastore.name, entries)
+    last = _name(items[-1]) if has_more else ""
+    if has_more and isinstance(items[-1], str):
         last += _LAST
-    listed = [Blob(one, said.get(one.path)) if isinstance(one, Entry) else one for one in items]
-    return Listed(listed, _marker(last) if last else "")
+    blobs = [Blob(item, records.get(item.path)) if isinstance(item, Entry) else item for item in items]
+    return Listed(blobs, _marker(last) if last else "")
 
 
-def to_xml(account_url: str, container: Container, wanted: Wanted, listed: Listed) -> bytes:
+def to_xml(account_url: str, container: Container, query: Wanted, page: Listed) -> bytes:
     parts = [
         '<?xml version="1.0" encoding="utf-8"?>'
         f"<EnumerationResults ServiceEndpoint={quoteattr(account_url)} "
         f"ContainerName={quoteattr(container.name)}>",
-        _element("Prefix", wanted.prefix),
-        _element("Marker", _marker(wanted.after) if wanted.after else ""),
-        _element("MaxResults", str(wanted.most)),
-        _element("Delimiter", wanted.delimiter) if wanted.delimiter else "",
+        _element("Prefix", query.prefix),
+        _element("Marker", _marker(query.after) if query.after else ""),
+        _element("MaxResults", str(query.most)),
+        _element("Delimiter", query.delimiter) if query.delimiter else "",
         "<Blobs>",
-        *(_item(one, wanted.metadata) for one in listed.items),
+        *(_item(item, query.metadata) for item in page.items),
         "</Blobs>",
-        _element("NextMarker", listed.next),
+        _element("NextMarker", page.next),
         "</EnumerationResults>",
     ]
     return "".join(parts).encode("utf-8", "replace")
 
 
-def _items(container: Container, wanted: Wanted) -> Iterator[Entry | str]:
+def _items(container: Container, query: Wanted) -> Iterator[Entry | str]:
     """Of the page and behind it; what begins several once."""
-    found: Iterator[Entry | str]
+    paths: Iterator[Entry | str]
     if isinstance(container.files, InOrder):
-        found = container.files.ordered(wanted.prefix, wanted.after, wanted.delimiter == "/")
+        paths = container.files.ordered(query.prefix, query.after, query.delimiter == "/")
     else:
-        found = _walked(container.files, wanted.prefix)
+        paths = _walked(container.files, query.prefix)
     folded = ""
-    for one in found:
-        name = _name(one)
-        if name <= wanted.after or not _is_text(name) or not shown(container.datastore.name, name):
+    for item in paths:
+        name = _name(item)
+        if name <= query.after or not _is_text(name) or not shown(container.datastore.name, name):
             continue
-        if isinstance(one, Entry) and wanted.delimiter:
-            head, separator, _ = name[len(wanted.prefix) :].partition(wanted.delimiter)
+        if isinstance(item, Entry) and query.delimiter:
+            head, separator, _ = name[len(query.prefix) :].partition(query.delimiter)
             if separator:
-                name = wanted.prefix + head + separator
-                if name == folded or name <= wanted.after:
+                name = query.prefix + head + separator
+                if name == folded or name <= query.after:
                     continue
-                folded, one = name, name
-        yield one
+                folded, item = name, name
+        yield item
 
 
 def _walked(files: Files, prefix: str) -> Iterator[Entry]:
@@ -150,15 +150,15 @@ def _walked(files: Files, prefix: str) -> Iterator[Entry]:
         return
 
 
-def _item(one: Blob | str, metadata: bool) -> str:
-    if isinstance(one, str):
-        return f"<BlobPrefix>{_named(one)}</BlobPrefix>"
+def _item(item: Blob | str, metadata: bool) -> str:
+    if isinstance(item, str):
+        return f"<BlobPrefix>{_named(item)}</BlobPrefix>"
     properties = {
-        "Creation-Time": http_date(one.created_at),
-        "Last-Modified": http_date(one.modified_at),
-        "Etag": one.etag.strip('"'),
-        "Content-Length": str(one.entry.size_bytes),
-        **one.properties,
+        "Creation-Time": http_date(item.created_at),
+        "Last-Modified": http_date(item.modified_at),
+        "Etag": item.etag.strip('"'),
+        "Content-Length": str(item.entry.size_bytes),
+        **item.properties,
         "BlobType": "BlockBlob",
         "AccessTier": "Hot",
         "AccessTierInferred": "true",
@@ -167,12 +167,12 @@ def _item(one: Blob | str, metadata: bool) -> str:
         "ServerEncrypted": "false",
     }
     inside = "".join(_element(name, value) for name, value in properties.items())
-    said = ""
+    metadata_xml = ""
     # Clients take an empty element for no answer, and none for no metadata.
-    if metadata and one.metadata:
-        pairs = "".join(_element(name, value) for name, value in one.metadata.items())
-        said = f"<Metadata>{pairs}</Metadata>"
-    return f"<Blob>{_named(one.entry.path)}<Properties>{inside}</Properties>{said}</Blob>"
+    if metadata and item.metadata:
+        pairs = "".join(_element(name, value) for name, value in item.metadata.items())
+        metadata_xml = f"<Metadata>{pairs}</Metadata>"
+    return f"<Blob>{_named(item.entry.path)}<Properties>{inside}</Properties>{metadata_xml}</Blob>"
 
 
 def _named(name: str) -> str:
@@ -185,8 +185,8 @@ def _element(name: str, text: str) -> str:
     return f"<{name}>{escape(printable(text))}</{name}>"
 
 
-def _name(one: Entry | str) -> str:
-    return one.path if isinstance(one, Entry) else one
+def _name(item: Entry | str) -> str:
+    return item.path if isinstance(item, Entry) else item
 
 
 def _is_text(name: str) -> bool:

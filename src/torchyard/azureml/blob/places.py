@@ -68,10 +68,10 @@ class Containers:
         """
         workspace, store = self._find(name)
         try:
-            found = datastores.get(self._db, self._stores, workspace, store)
+            datastore = datastores.get(self._db, self._stores, workspace, store)
         except NotFound as error:
             raise self.gone(name) from error
-        return Container(name, workspace, found, self._opened(found))
+        return Container(name, workspace, datastore, self._opened(datastore))
 
     def gone(self, name: str) -> NoContainer:
         """What to raise when the datastore or the workspace that a container was is no more."""
@@ -86,10 +86,10 @@ class Containers:
                 for workspace in workspaces.list_all(self._db)
                 for store in datastores.list_in(self._db, self._stores, workspace.name)
             }
-        found = self._known.get(name)
-        if found is None:
+        location = self._known.get(name)
+        if location is None:
             raise _none(name)
-        return found
+        return location
 
 
 def readable(name: str) -> str:
@@ -124,7 +124,7 @@ def writable(name: str) -> str:
             "end",
             code="InvalidResourceName",
         )
-    if any(one.startswith(".") and one.endswith(".part") for one in parts):
+    if any(part.startswith(".") and part.endswith(".part") for part in parts):
         raise BadRequest(
             f"`{name[:200]}` is how files are called while they are written",
             "choose another name",

@@ -66,10 +66,10 @@ def get(parts: BlobStorage, container: Container, path: str) -> Blob:
     Raises:
         NoBlob: there is none.
     """
-    found = find(parts, container, path)
-    if found is None:
+    blob = find(parts, container, path)
+    if blob is None:
         raise NoBlob(f"there is no blob `{path[:200]}` in datastore `{container.datastore.name}`")
-    return found
+    return blob
 
 
 class Upload:
@@ -129,11 +129,11 @@ class Upload:
             entry = files.entry(self._path)
             if entry is None:
                 raise Conflict("the blob was deleted as soon as it was there", "send it again")
-            said = file_properties.wrote(
+            record = file_properties.wrote(
                 self._parts.db, self._parts.clock, self._container.workspace, store, entry,
                 self._writing.stored, properties, self._metadata, blocks,
             )  # fmt: skip
-        return Blob(entry, said)
+        return Blob(entry, record)
 
     def drop(self, error: BaseException) -> None:
         """Leave nothing of it; what was there before stays."""
@@ -156,16 +156,16 @@ class StagedBlock:
         self._writing.write(chunk)
         self._md5.update(chunk)
 
-    def finish(self, md5: str) -> str:
+    def finish(self, sent_md5: str) -> str:
         """The MD5 of what came.
 
         Args:
             md5: what the client says it is; empty when it does not.
         """
-        found = base64.b64encode(self._md5.digest()).decode()
-        check_md5(md5, found)
+        actual_md5 = base64.b64encode(self._md5.digest()).decode()
+        check_md5(sent_md5, actual_md5)
         self._stack.close()
-        return found
+        return actual_md5
 
     def drop(self, error: BaseException) -> None:
         self._stack.__exit__(type(error), error, error.__traceback__)
@@ -183,7 +183,7 @@ def commit(
     parts: BlobStorage,
     container: Container,
     path: str,
-    chosen: Sequence[BlockChoice],
+    choices: Sequence[BlockChoice],
     headers: Mapping[str, str],
 ) -> Blob:
     """Make a blob of blocks, in that order.
@@ -197,8 +197,8 @@ def commit(
     file = _file(container, path)
     staged = parts.blocks.list(file)
     before = find(parts, container, path)
-    sources = _sources(parts, container, before, staged, chosen)
-    if before is not None and not staged and _is_whole(parts, container, before, chosen):
+    sources = _sources(parts, container, before, staged, choices)
+    if before is not None and not staged and _is_whole(parts, container, before, choices):
         return _repeated(parts, container, before, headers)
     upload = Upload(parts, container, path, headers, of_body=False)
     try:
@@ -206,12 +206,12 @@ def commit(
             for chunk in source.read(parts.blocks, container, file, path):
                 upload.write(chunk)
         blocks = [source.block for source in sources]
-        made = upload.appear(properties_in(headers), blocks)
+        blob = upload.appear(properties_in(headers), blocks)
     except BaseException as error:
         upload.drop(error)
         raise
     parts.blocks.drop(file)
-    return made
+    return blob
 
 
 class Commits:
@@ -275,34 +275,34 @@ def _sources(
     container: Container,
     before: Blob | None,
     staged: Mapping[str, Block],
-    chosen: Sequence[BlockChoice],
+    choices: Sequence[BlockChoice],
 ) -> list[_Source]:
-    kept: dict[str, _Source] = {}
-    if any(one.where == "Committed" or one.id not in staged for one in chosen):
+    committed: dict[str, _Source] = {}
+    if any(choice.where == "Committed" or choice.id not in staged for choice in choices):
         start = 0
         for block in _blocks_of(parts, container, before):
-            kept.setdefault(block.id, _Source(block, start))
+            committed.setdefault(block.id, _Source(block, start))
             start += block.size_bytes
-    found = []
-    for one in chosen:
-        source = _Source(staged[one.id]) if one.id in staged else None
-        if one.where == "Committed" or (source is None and one.where == "Latest"):
-            source = kept.get(one.id)
+    sources = []
+    for choice in choices:
+        source = _Source(staged[choice.id]) if choice.id in staged else None
+        if choice.where == "Committed" or (source is None and choice.where == "Latest"):
+            source = committed.get(choice.id)
         if source is None:
             raise BadRequest(
-                f"the list names the block `{one.id[:64]}`, which did not come",
+                f"the list names the block `{choice.id[:64]}`, which did not come",
                 "send the blocks again; those to which nothing came for a day are dropped",
                 code="InvalidBlockList",
             )
-        found.append(source)
-    return found
+        sources.append(source)
+    return sources
 
 
 def _is_whole(
-    parts: BlobStorage, container: Container, blob: Blob, chosen: Sequence[BlockChoice]
+    parts: BlobStorage, container: Container, blob: Blob, choices: Sequence[BlockChoice]
 ) -> bool:
     ids = [block.id for block in _blocks_of(parts, container, blob)]
-    return bool(ids) and ids == [one.id for one in chosen]
+    return bool(ids) and ids == [choice.id for choice in choices]
 
 
 def _repeated(
@@ -322,11 +322,11 @@ def change(
 ) -> Blob:
     """Say something else of a blob; None leaves what was said."""
     store = container.datastore.name
-    said = file_properties.change(
+    record = file_properties.change(
         parts.db, parts.clock, container.workspace, store, blob.entry,
         properties=properties, metadata=metadata,
     )  # fmt: skip
-    return Blob(blob.entry, said)
+    return Blob(blob.entry, record)
 
 
 def delete(parts: BlobStorage, container: Container, path: str, headers: Mapping[str, str]) -> None:
@@ -350,12 +350,12 @@ def block_lists(
     return blob, _blocks_of(parts, container, blob), staged
 
 
-def check_md5(said: str, found: str) -> None:
+def check_md5(sent: str, actual: str) -> None:
     """
     Raises:
         Refused: what came is not what was sent.
     """
-    if said and said != found:
+    if sent and sent != actual:
         raise BadRequest(
             "the bytes that came have another MD5 than the one that was sent with them",
             "send them again",

@@ -101,8 +101,8 @@ def read(
     names = ("sv", "sr", "sp", "se", "skoid", "sktid", "sdd")
     fields = {name: query[name] for name in names if name in query}
     opened = _opened(fields, path)
-    wanted = _sig(key, fields, container, opened)
-    if not hmac.compare_digest(query.get("sig", "").encode(), wanted.encode()):
+    expected = _sig(key, fields, container, opened)
+    if not hmac.compare_digest(query.get("sig", "").encode(), expected.encode()):
         raise BadSignature(
             "the signature of this address was not made by this server for this place, or the "
             "address was changed",

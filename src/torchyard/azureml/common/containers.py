@@ -23,9 +23,9 @@ ACCOUNT = re.compile(r"torchyard[0-9a-f]{8}")
 
 def container(workspace: str, datastore: str) -> str:
     """The container that shows a datastore; Azure's rules for names hold (3 to 63 of a-z 0-9 -)."""
-    seen = f"{workspace.lower()}/{datastore}".encode()
+    identifier = f"{workspace.lower()}/{datastore}".encode()
     middle = "blobstore-" if datastore == BLOB_STORE else ""
-    return f"azureml-{middle}{hashlib.sha256(seen).hexdigest()[:_DIGITS]}"
+    return f"azureml-{middle}{hashlib.sha256(identifier).hexdigest()[:_DIGITS]}"
 
 
 def account(workspace: str) -> str:

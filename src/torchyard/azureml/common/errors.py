@@ -72,8 +72,8 @@ def envelope(error: TorchyardError) -> dict[str, Any]:
 def error_response(error: TorchyardError) -> JSONResponse:
     headers = {}
     if error.http_status == 401:
-        said = " ".join(error.message.replace('"', "'").split()).encode("ascii", "replace").decode()
-        headers["www-authenticate"] = f'Bearer error="invalid_token", error_description="{said}"'
+        description = " ".join(error.message.replace('"', "'").split()).encode("ascii", "replace").decode()
+        headers["www-authenticate"] = f'Bearer error="invalid_token", error_description="{description}"'
     return JSONResponse(envelope(error), error.http_status, headers)
 
 

@@ -69,27 +69,27 @@ class AzurePath:
 
     def spelt(self, workspace: str) -> AzurePath:
         """The same with the workspace's name as it is known here."""
-        _, top, _, *rest = self.path.split("/", 3)
-        return replace(self, path="/".join(("", top, workspace, *rest)), workspace=workspace)
+        _, top, _, *below = self.path.split("/", 3)
+        return replace(self, path="/".join(("", top, workspace, *below)), workspace=workspace)
 
 
 def translate(path: str) -> AzurePath | None:
     """The short form of an Azure path; None for a path that is none of Azure's."""
     # SDK v1 puts a slash behind the address that ends with one.
     path = "/" + path.lstrip("/") if path.startswith("//") else path
-    found = _IN_WORKSPACE.fullmatch(path)
-    if found is not None:
-        service = (found["service"] or ARM).lower()
-        rest = found["rest"] or ""
+    match = _IN_WORKSPACE.fullmatch(path)
+    if match is not None:
+        service = (match["service"] or ARM).lower()
+        below = match["rest"] or ""
         if service == ARM:
-            rest = _types_lowered(rest)
+            below = _types_lowered(below)
         top = "/mlflow" if service == "mlflow" else "/azureml"
         middle = "" if service == "mlflow" else f"/{service}"
         if service == "mlflow":
-            rest = rest.replace(_PREVIEW, "/api/2.0/mlflow/", 1)
-        workspace = quote(found["workspace"], safe="")
-        path = f"{top}/{workspace}{middle}{rest}".rstrip("/")
-        return AzurePath(path, found["subscription"], found["group"], workspace)
+            below = below.replace(_PREVIEW, "/api/2.0/mlflow/", 1)
+        workspace = quote(match["workspace"], safe="")
+        path = f"{top}/{workspace}{middle}{below}".rstrip("/")
+        return AzurePath(path, match["subscription"], match["group"], workspace)
     blob = _BLOB.fullmatch(path)
     if blob is not None:
         # Quoted, for a blob's name may hold what means something in an address.
@@ -111,8 +111,8 @@ def _types_lowered(path: str) -> str:
     return "/".join(part.lower() if place % 2 else part for place, part in enumerate(parts))
 
 
-def _lower(found: re.Match[str]) -> str:
-    return found[0].lower()
+def _lower(match: re.Match[str]) -> str:
+    return match[0].lower()
 
 
 class Spellings(Protocol):
@@ -131,13 +131,13 @@ class AzurePaths:
         self._spellings = spellings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked = translate(scope["path"]) if scope["type"] == "http" else None
-        if asked is not None:
-            if asked.workspace:
-                spelling = self._spellings.kept(asked.workspace)
+        azure_path = translate(scope["path"]) if scope["type"] == "http" else None
+        if azure_path is not None:
+            if azure_path.workspace:
+                spelling = self._spellings.kept(azure_path.workspace)
                 if spelling is None:
-                    spelling = await run_in_threadpool(self._spellings.look_up, asked.workspace)
-                asked = asked.spelt(spelling)
-            path = asked.path
-            scope = {**scope, "path": path, "raw_path": quote(path).encode(), SCOPE_KEY: asked}
+                    spelling = await run_in_threadpool(self._spellings.look_up, azure_path.workspace)
+                azure_path = azure_path.spelt(spelling)
+            path = azure_path.path
+            scope = {**scope, "path": path, "raw_path": quote(path).encode(), SCOPE_KEY: azure_path}
         await self._app(scope, receive, send)

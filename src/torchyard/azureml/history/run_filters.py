@@ -41,60 +41,60 @@ def read(text: str) -> Condition:
     """
     if not text.strip():
         return lambda run: True
-    words = _TOKEN.findall(text)
+    tokens = _TOKEN.findall(text)
     if text.count("(") > _DEEPEST:
         raise _not_understood(text)
     try:
-        condition, rest = _either(words)
+        condition, remaining = _either(tokens)
     except IndexError as error:
         raise _not_understood(text) from error
-    if rest:
-        raise _not_understood(" ".join(rest))
+    if remaining:
+        raise _not_understood(" ".join(remaining))
     return condition
 
 
-def _either(words: list[str]) -> tuple[Condition, list[str]]:
-    found, words = _both(words)
-    while words and words[0].lower() == "or":
-        other, words = _both(words[1:])
-        found = _or(found, other)
-    return found, words
+def _either(tokens: list[str]) -> tuple[Condition, list[str]]:
+    condition, tokens = _both(tokens)
+    while tokens and tokens[0].lower() == "or":
+        other, tokens = _both(tokens[1:])
+        condition = _or(condition, other)
+    return condition, tokens
 
 
-def _both(words: list[str]) -> tuple[Condition, list[str]]:
-    found, words = _one(words)
-    while words and words[0].lower() == "and":
-        other, words = _one(words[1:])
-        found = _and(found, other)
-    return found, words
+def _both(tokens: list[str]) -> tuple[Condition, list[str]]:
+    condition, tokens = _one(tokens)
+    while tokens and tokens[0].lower() == "and":
+        other, tokens = _one(tokens[1:])
+        condition = _and(condition, other)
+    return condition, tokens
 
 
-def _one(words: list[str]) -> tuple[Condition, list[str]]:
-    if words[0] == "(":
-        found, rest = _either(words[1:])
-        if rest[0] != ")":
-            raise _not_understood(" ".join(rest))
-        return found, rest[1:]
-    key, operator, value = words[0], words[1].lower(), words[2]
+def _one(tokens: list[str]) -> tuple[Condition, list[str]]:
+    if tokens[0] == "(":
+        condition, remaining = _either(tokens[1:])
+        if remaining[0] != ")":
+            raise _not_understood(" ".join(remaining))
+        return condition, remaining[1:]
+    key, operator, value = tokens[0], tokens[1].lower(), tokens[2]
     compare = _COMPARISONS.get(operator)
     if compare is None:
-        raise _not_understood(" ".join(words[:3]))
-    return _comparison(key, operator, compare, _plain(value)), words[3:]
+        raise _not_understood(" ".join(tokens[:3]))
+    return _comparison(key, operator, compare, _plain(value)), tokens[3:]
 
 
 def _comparison(
-    key: str, operator: str, compare: Callable[[str, str], bool], wanted: str
+    key: str, operator: str, compare: Callable[[str, str], bool], value: str
 ) -> Condition:
     def fits(run: Mapping[str, Any]) -> bool:
-        held = _held(run, key)
-        if wanted == "null":
+        actual = _held(run, key)
+        if value == "null":
             # `Tags/k ne null or Tags/k eq null` is how v1 asks whether there is such a tag.
-            return held is not None
-        return held is not None and compare(held, wanted)
+            return actual is not None
+        return actual is not None and compare(actual, value)
 
     return (
         fits
-        if wanted != "null" or "/" in key
+        if value != "null" or "/" in key
         else lambda run: (_held(run, key) is None) == (operator == "eq")
     )
 
@@ -105,7 +105,7 @@ def _held(run: Mapping[str, Any], key: str) -> str | None:
         # An experiment has no properties.
         value = (run.get(_MAPS[top.lower()]) or {}).get(below)
     else:
-        value = next((one for name, one in run.items() if name.lower() == key.lower()), None)
+        value = next((item for name, item in run.items() if name.lower() == key.lower()), None)
     return None if value is None else str(value)
 
 
@@ -116,12 +116,12 @@ def _plain(value: str) -> str:
     return value[1:-1].replace("''", "'") if value.startswith("'") and len(value) > 1 else value
 
 
-def _or(one: Condition, other: Condition) -> Condition:
-    return lambda run: one(run) or other(run)
+def _or(first: Condition, second: Condition) -> Condition:
+    return lambda run: first(run) or second(run)
 
 
-def _and(one: Condition, other: Condition) -> Condition:
-    return lambda run: one(run) and other(run)
+def _and(first: Condition, second: Condition) -> Condition:
+    return lambda run: first(run) and second(run)
 
 
 def _not_understood(text: str) -> InvalidInput:

@@ -200,22 +200,22 @@ def definition(call: Call, job: Job) -> dict[str, Any] | None:
 
 
 def _info(error: JobError) -> dict[str, Any]:
-    told = error.details
-    found: dict[str, Any] = {
-        key: told[key]
+    details = error.details
+    info: dict[str, Any] = {
+        key: details[key]
         for key in ("rank", "node", "exit_code", "signal", "exception", "log")
-        if told.get(key) not in (None, "")
+        if details.get(key) not in (None, "")
     }
-    lines = [str(line) for line in told.get("log_lines") or []]
-    traceback = str(told.get("traceback") or "").rstrip()
+    lines = [str(line) for line in details.get("log_lines") or []]
+    traceback = str(details.get("traceback") or "").rstrip()
     # Most tracebacks end the log, and are shown there as they were printed.
     if traceback and not any(_TRACEBACK in line for line in lines):
-        found["traceback"] = traceback.splitlines()[-_LINES:]
+        info["traceback"] = traceback.splitlines()[-_LINES:]
     if lines:
-        found["last_lines"] = lines
-    if told.get("stood"):
-        found["stood"] = [f"rank {one.get('rank')}: {one.get('where')}" for one in told["stood"]]
-    return found
+        info["last_lines"] = lines
+    if details.get("stood"):
+        info["stood"] = [f"rank {rank.get('rank')}: {rank.get('where')}" for rank in details["stood"]]
+    return info
 
 
 def _masked(job: Job, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -228,9 +228,9 @@ def _time(moment: datetime | None) -> str | None:
     return None if moment is None else timestamp(moment)
 
 
-def _guid(*words: str) -> str:
+def _guid(*parts: str) -> str:
     """A GUID that these words always give."""
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, "torchyard:" + "/".join(words)))
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, "torchyard:" + "/".join(parts)))
 
 
 def batch_error_json(error: TorchyardError) -> dict[str, Any]:

@@ -49,19 +49,19 @@ exit 1
 
 def content(home: Path, task: Mapping[str, Any]) -> bytes:
     """The zip as bytes, about half a megabyte."""
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(f"{FOLDER}/Invocation.sh", _START)
         archive.writestr(f"{FOLDER}/{TASK}", json.dumps(task, indent=1))
         archive.writestr(f"{FOLDER}/{_PROGRAM}", _program(worker_zip(home)))
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 @functools.lru_cache(maxsize=1)
 def _program(worker: Path) -> bytes:
     """The worker's modules with ours, as one file that Python runs."""
-    made = io.BytesIO()
-    with zipfile.ZipFile(worker) as source, zipfile.ZipFile(made, "w") as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(worker) as source, zipfile.ZipFile(buffer, "w") as archive:
         for name in source.namelist():
             if name.endswith(".py") and name != "__main__.py":
                 archive.writestr(name, source.read(name))
@@ -69,4 +69,4 @@ def _program(worker: Path) -> bytes:
         assert local_program.__file__ is not None
         for file in sorted(Path(local_program.__file__).parent.glob("*.py")):
             archive.writestr(f"torchyard/local_program/{file.name}", file.read_bytes())
-    return made.getvalue()
+    return buffer.getvalue()

@@ -43,11 +43,11 @@ def task(
         "script": script,
         "command": _placed(command, variables, ids),
         "arguments": [
-            _placed(str(one), variables, ids)
-            for one in configs.items_at(configuration, "arguments")
+            _placed(str(item), variables, ids)
+            for item in configs.items_at(configuration, "arguments")
         ],
         "interpreter": interpreter,
-        "inputs": {name: one for name, one in inputs.items() if one["mode"] != "direct"},
+        "inputs": {name: item for name, item in inputs.items() if item["mode"] != "direct"},
         "input_variables": variables,
         "limit_s": configs.whole_number(
             configuration, "maxRunDurationSeconds", "max_run_duration_seconds", 0
@@ -105,8 +105,8 @@ def _python(configuration: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _placed(text: str, variables: Mapping[str, str], ids: Mapping[str, str]) -> str:
-    text = configs.DATASET.sub(lambda found: ids.get(found[1]) or _place(found[1]), text)
-    return _REFERENCE.sub(lambda found: variables.get(found[1], found[0]), text)
+    text = configs.DATASET.sub(lambda match: ids.get(match[1]) or _place(match[1]), text)
+    return _REFERENCE.sub(lambda match: variables.get(match[1], match[0]), text)
 
 
 def _place(name: str) -> str:

@@ -49,7 +49,7 @@ def job_document(
     inputs, variables = inputs_of(configuration, find_dataset, find_reference)
     ids = ids_of_direct(configuration)
     outputs = {
-        name: _output(name, one) for name, one in objects_at(configuration, "outputData").items()
+        name: _output(name, output) for name, output in objects_at(configuration, "outputData").items()
     }
     nodes = whole_number(configuration, "nodeCount", "node_count", 1)
     document: dict[str, Any] = {
@@ -81,13 +81,13 @@ def job_document(
 def quoted(argument: Any) -> str:
     """One argument for a shell: a single word whatever is in it, its variables still to be set."""
     text, parts, end = str(argument), [], 0
-    for found in _VARIABLE.finditer(text):
-        if text[end : found.start()]:
-            parts.append(shlex.quote(text[end : found.start()]))
-        name = found[1] or found[2]
-        itself = f"\\${{{name}\\}}" if found[1] else f"\\${name}"
+    for match in _VARIABLE.finditer(text):
+        if text[end : match.start()]:
+            parts.append(shlex.quote(text[end : match.start()]))
+        name = match[1] or match[2]
+        itself = f"\\${{{name}\\}}" if match[1] else f"\\${name}"
         parts.append(f'"${{{name}-{itself}}}"')
-        end = found.end()
+        end = match.end()
     if text[end:] or not parts:
         parts.append(shlex.quote(text[end:]))
     return "".join(parts)
@@ -99,11 +99,11 @@ def _command(
     script, text = script_or_command(configuration)
     settings = "".join(f'{name}="{value}" ' for name, value in variables.items())
     if text:
-        arguments = [_data_argument(one, ids) for one in items_at(configuration, "arguments")]
+        arguments = [_data_argument(argument, ids) for argument in items_at(configuration, "arguments")]
         exports = f"export {settings.strip()}\n" if settings else ""
         return exports + " ".join([_with_data(text, ids), *arguments])
-    words = [_data_argument(one, ids) for one in items_at(configuration, "arguments")]
-    return settings + " ".join(["python", shlex.quote(script), *words])
+    arguments = [_data_argument(argument, ids) for argument in items_at(configuration, "arguments")]
+    return settings + " ".join(["python", shlex.quote(script), *arguments])
 
 
 def script_or_command(configuration: Mapping[str, Any]) -> tuple[str, str]:
@@ -132,9 +132,9 @@ def _with_data(text: str, ids: Mapping[str, str]) -> str:
     def told(name: str) -> str:
         return shlex.quote(ids[name]) if name in ids else f'"${{{{inputs.{name}}}}}"'
 
-    text = DATASET.sub(lambda found: told(found[1]), text)
-    text = _REFERENCE.sub(lambda found: told(_reference(found[1])), text)
-    return _OUTPUT.sub(lambda found: f'"${{{{outputs.{found[1]}}}}}"', text)
+    text = DATASET.sub(lambda match: told(match[1]), text)
+    text = _REFERENCE.sub(lambda match: told(_reference(match[1])), text)
+    return _OUTPUT.sub(lambda match: f'"${{{{outputs.{match[1]}}}}}"', text)
 
 
 def _compute(configuration: Mapping[str, Any]) -> str:
@@ -149,8 +149,8 @@ def _compute(configuration: Mapping[str, Any]) -> str:
 
 def variables_of(configuration: Mapping[str, Any]) -> dict[str, str]:
     of_environment = object_at(object_at(configuration, "environment"), "environmentVariables")
-    own = object_at(configuration, "environmentVariables")
-    return {key: str(value) for key, value in {**of_environment, **own}.items()}
+    of_run = object_at(configuration, "environmentVariables")
+    return {key: str(value) for key, value in {**of_environment, **of_run}.items()}
 
 
 def _distribution(configuration: Mapping[str, Any], nodes: int) -> dict[str, Any]:
@@ -179,18 +179,18 @@ def _distribution(configuration: Mapping[str, Any], nodes: int) -> dict[str, Any
     )
 
 
-def _pytorch(asked: Mapping[str, Any], communicator: str, nodes: int) -> dict[str, Any]:
-    total = whole_number(asked, "processCount", "process_count", nodes)
+def _pytorch(settings: Mapping[str, Any], communicator: str, nodes: int) -> dict[str, Any]:
+    total = whole_number(settings, "processCount", "process_count", nodes)
     if total % nodes:
         raise InvalidInput(
             f"`process_count={total}` can't be spread evenly over `node_count={nodes}`",
             "it counts the processes of all nodes together",
         )
-    found: dict[str, Any] = {"type": "pytorch", "process_count_per_instance": total // nodes}
+    distribution: dict[str, Any] = {"type": "pytorch", "process_count_per_instance": total // nodes}
     # `Nccl` is what the class says when it is not told; the script chooses its own.
-    if str(asked.get("communicationBackend") or communicator).lower() == "gloo":
-        found["communication_backend"] = "gloo"
-    return found
+    if str(settings.get("communicationBackend") or communicator).lower() == "gloo":
+        distribution["communication_backend"] = "gloo"
+    return distribution
 
 
 def inputs_of(
@@ -200,31 +200,31 @@ def inputs_of(
     inputs: dict[str, Any] = {}
     variables: dict[str, str] = {}
     ids, modes = ids_of_direct(configuration), []
-    for name, one in objects_at(configuration, "data").items():
-        path, type = find_dataset(object_at(object_at(one, "dataLocation"), "dataset"))
-        inputs[name] = _input(name, path, type, one.get("mechanism"), one.get("pathOnCompute"))
-        variable = str(one.get("environmentVariableName") or name)
+    for name, document in objects_at(configuration, "data").items():
+        path, type = find_dataset(object_at(object_at(document, "dataLocation"), "dataset"))
+        inputs[name] = _input(name, path, type, document.get("mechanism"), document.get("pathOnCompute"))
+        variable = str(document.get("environmentVariableName") or name)
         variables[variable] = ids.get(name) or f"${{{{inputs.{name}}}}}"
         modes.append(f"{variable}:{'direct' if name in ids else inputs[name]['mode']}")
     if modes:
         # What `run.input_datasets` reads.
         variables["AZUREML_DATASET_ENVIRONMENT_VARS"] = ",".join(modes)
-    for name, one in objects_at(configuration, "dataReferences").items():
-        path, type = find_reference(one)
-        ours = _reference(name)
-        inputs[ours] = _input(ours, path, type, one.get("mode"), None)
-        variables[f"AZUREML_DATAREFERENCE_{name}"] = f"${{{{inputs.{ours}}}}}"
+    for name, document in objects_at(configuration, "dataReferences").items():
+        path, type = find_reference(document)
+        input_name = _reference(name)
+        inputs[input_name] = _input(input_name, path, type, document.get("mode"), None)
+        variables[f"AZUREML_DATAREFERENCE_{name}"] = f"${{{{inputs.{input_name}}}}}"
     return inputs, variables
 
 
 def ids_of_direct(configuration: Mapping[str, Any]) -> dict[str, str]:
     """By input, of those that the script is given as a `Dataset` instead of a place."""
-    found = {}
-    for name, one in objects_at(configuration, "data").items():
-        dataset = object_at(object_at(one, "dataLocation"), "dataset")
-        if str(one.get("mechanism")).lower() == "direct" and dataset.get("id"):
-            found[name] = str(dataset["id"])
-    return found
+    ids = {}
+    for name, input in objects_at(configuration, "data").items():
+        dataset = object_at(object_at(input, "dataLocation"), "dataset")
+        if str(input.get("mechanism")).lower() == "direct" and dataset.get("id"):
+            ids[name] = str(dataset["id"])
+    return ids
 
 
 def _reference(name: str) -> str:
@@ -233,56 +233,56 @@ def _reference(name: str) -> str:
 
 
 def _input(name: str, path: str, type: str, mode: Any, place: Any) -> dict[str, Any]:
-    asked = str(mode or "mount").lower()
-    if asked not in _MODES:
+    mount_mode = str(mode or "mount").lower()
+    if mount_mode not in _MODES:
         raise NotServed(
-            f"the mode `{asked}` of input `{name}` is not served", "use mount or download"
+            f"the mode `{mount_mode}` of input `{name}` is not served", "use mount or download"
         )
-    found = {"type": type, "path": path, "mode": _MODES[asked]}
+    input = {"type": type, "path": path, "mode": _MODES[mount_mode]}
     if place:
-        found["path_on_compute"] = str(place)
-    return found
+        input["path_on_compute"] = str(place)
+    return input
 
 
-def _output(name: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-    mode = str(asked.get("mechanism") or "mount").lower()
+def _output(name: str, document: Mapping[str, Any]) -> dict[str, Any]:
+    mode = str(document.get("mechanism") or "mount").lower()
     if mode not in _OUTPUT_MODES:
         raise NotServed(
             f"the mode `{mode}` of output `{name}` is not served", "use mount or upload"
         )
-    found: dict[str, Any] = {"type": "uri_folder", "mode": _OUTPUT_MODES[mode]}
-    location = object_at(object_at(asked, "outputLocation"), "dataPath")
+    output: dict[str, Any] = {"type": "uri_folder", "mode": _OUTPUT_MODES[mode]}
+    location = object_at(object_at(document, "outputLocation"), "dataPath")
     if location.get("datastoreName"):
         path = str(location.get("relativePath") or "").strip("/")
         path = path.replace("{run-id}", "${{name}}").replace("{output-name}", "${{output_name}}")
-        found["path"] = f"azureml://datastores/{location['datastoreName']}/paths/{path}"
-    options = object_at(object_at(asked, "additionalOptions"), "registrationOptions")
+        output["path"] = f"azureml://datastores/{location['datastoreName']}/paths/{path}"
+    options = object_at(object_at(document, "additionalOptions"), "registrationOptions")
     if options.get("name"):
-        found["name"] = options["name"]
-    return found
+        output["name"] = options["name"]
+    return output
 
 
 def whole_number(
     holder: Mapping[str, Any], key: str, name: str, default: int, *, least: int = 1
 ) -> int:
     """A whole number, under its name in the SDK's classes."""
-    given = holder.get(key)
-    if given is None:
+    value = holder.get(key)
+    if value is None:
         return default
     try:
-        found = int(given)
+        number = int(value)
     except (TypeError, ValueError, OverflowError):
-        found = least - 1
-    if not least <= found <= _MOST or isinstance(given, bool) or found != float(given):
+        number = least - 1
+    if not least <= number <= _MOST or isinstance(value, bool) or number != float(value):
         raise InvalidInput(
-            f"`{name}` is `{str(given)[:40]}`", f"give a whole number, {least} or more"
+            f"`{name}` is `{str(value)[:40]}`", f"give a whole number, {least} or more"
         )
-    return found
+    return number
 
 
 def object_at(holder: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = holder.get(key)
-    return found if isinstance(found, Mapping) else {}
+    value = holder.get(key)
+    return value if isinstance(value, Mapping) else {}
 
 
 def objects_at(holder: Mapping[str, Any], key: str) -> Mapping[str, Mapping[str, Any]]:
@@ -290,13 +290,13 @@ def objects_at(holder: Mapping[str, Any], key: str) -> Mapping[str, Mapping[str,
     Raises:
         InvalidInput: one of them is no JSON object.
     """
-    found = object_at(holder, key)
-    for name, one in found.items():
-        if not isinstance(one, Mapping):
+    objects = object_at(holder, key)
+    for name, value in objects.items():
+        if not isinstance(value, Mapping):
             raise InvalidInput(f"`{name[:80]}` in `{key}` of the run is no JSON object")
-    return found
+    return objects
 
 
 def items_at(holder: Mapping[str, Any], key: str) -> Sequence[Any]:
-    found = holder.get(key)
-    return found if isinstance(found, list) else []
+    value = holder.get(key)
+    return value if isinstance(value, list) else []

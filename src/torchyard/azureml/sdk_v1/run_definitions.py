@@ -96,22 +96,22 @@ def _communicator(kind: str, distribution: Mapping[str, Any]) -> str:
 
 def script_of(command: str) -> tuple[str | None, list[str]]:
     """(script, arguments) of a command that only starts one; (None, []) of any other."""
-    plain = _PLACE.sub(lambda found: f"{_KINDS[found[1]]}:{found[2]}", command)
+    plain = _PLACE.sub(lambda match: f"{_KINDS[match[1]]}:{match[2]}", command)
     try:
-        words = shlex.split(plain)
+        arguments = shlex.split(plain)
     except ValueError:
         return None, []
-    while words and _SETTING.fullmatch(words[0]):
-        words.pop(0)
+    while arguments and _SETTING.fullmatch(arguments[0]):
+        arguments.pop(0)
     bare = re.sub(r"'[^']*'|\"[^\"]*\"", "", plain)
     if (
-        len(words) < 2
-        or words[0] != "python"
-        or not words[1].endswith(".py")
+        len(arguments) < 2
+        or arguments[0] != "python"
+        or not arguments[1].endswith(".py")
         or _SHELL.search(bare)
     ):
         return None, []
-    return words[1], [_VARIABLE.sub(r"$\1", word) for word in words[2:]]
+    return arguments[1], [_VARIABLE.sub(r"$\1", argument) for argument in arguments[2:]]
 
 
 def _environment(services: Environments, job: Job) -> dict[str, Any] | None:
