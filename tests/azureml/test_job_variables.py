@@ -25,7 +25,7 @@ PEM = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 
 def given(site: Served, way: Way | None, environ: dict[str, str]) -> dict[str, str]:
     services = site.parts.services
-    job_variables.open_door(services, environ, site.parts.signer, lambda: way)
+    job_variables.publish(services, environ, site.parts.signer, lambda: way)
     made: Any = site.ok("dan", "POST", f"{HERE}/jobs", {**JOB, "name": "asks"})
     job = actions.get(services, "default", made["name"])
     token = site.job_token(job.name, "dan")
@@ -79,8 +79,8 @@ def test_a_job_that_holds_a_client_opens_the_way(
 
     with served(tmp_path / "home", database_url) as site:
         services = site.parts.services
-        job_variables.open_door(services, {}, site.parts.signer, lambda: None, open_tls)
+        job_variables.publish(services, {}, site.parts.signer, lambda: None, open_tls)
         services.client_door.expect(folder)
-        job_variables.open_door(services, {}, site.parts.signer, lambda: Way(1), open_tls)
+        job_variables.publish(services, {}, site.parts.signer, lambda: Way(1), open_tls)
         services.client_door.expect(folder)
     assert asked == opened

@@ -1,1 +1,3 @@
-"""Azure ML's protocols: foreign requests become actions of the rooms, answers Azure's JSON."""
+"""Azure ML's protocols: its clients' requests become actions of other packages, and responses
+Azure's JSON.
+"""

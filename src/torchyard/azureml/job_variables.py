@@ -93,7 +93,7 @@ class JobVariables:
         }
 
 
-def open_door(
+def publish(
     services: Services,
     environ: Mapping[str, str],
     signer: Signer,

@@ -13,7 +13,7 @@ import pytest
 from azureml.blob_site import code, emptied, listed, put, sas, send
 from postgres_server import NewDatabase
 from torchyard.azureml.blob import listing
-from torchyard.azureml.blob.listing import Wanted
+from torchyard.azureml.blob.listing import ListQuery
 from torchyard.azureml.blob.places import Container
 from torchyard.base.files import Writing
 from torchyard.data.folders import FolderFiles
@@ -26,18 +26,18 @@ NAMES = [
     "a", "a-b", "b/one", "b/two", "b.txt", "b/deep/er/x", "c/d/e", "c/d.txt", "c d/x", "é/ü", "z",
 ]  # fmt: skip
 ASKED = [
-    Wanted(),
-    Wanted("b"),
-    Wanted("b/"),
-    Wanted("b/", "/"),
-    Wanted("", "/"),
-    Wanted("c", "/"),
-    Wanted("c/d", "/"),
-    Wanted("b/deep/er/x", "/"),
-    Wanted("nothing/"),
-    Wanted("nothing/", "/"),
-    Wanted("", "d"),
-    Wanted("b/", "e"),
+    ListQuery(),
+    ListQuery("b"),
+    ListQuery("b/"),
+    ListQuery("b/", "/"),
+    ListQuery("", "/"),
+    ListQuery("c", "/"),
+    ListQuery("c/d", "/"),
+    ListQuery("b/deep/er/x", "/"),
+    ListQuery("nothing/"),
+    ListQuery("nothing/", "/"),
+    ListQuery("", "d"),
+    ListQuery("b/", "e"),
 ]
 
 
@@ -90,7 +90,7 @@ class Elsewhere:
         return None
 
 
-def expected(wanted: Wanted) -> list[str]:
+def expected(wanted: ListQuery) -> list[str]:
     """What Azure's documentation says of prefix and delimiter, word by word."""
     found = set()
     for name in NAMES:
@@ -106,7 +106,7 @@ def expected(wanted: Wanted) -> list[str]:
 @pytest.mark.parametrize("most", [1, 2, 5000])
 @pytest.mark.parametrize("wanted", ASKED, ids=str)
 def test_pages_of_everything(
-    server: Served, tmp_path: Path, wanted: Wanted, most: int, elsewhere: bool
+    server: Served, tmp_path: Path, wanted: ListQuery, most: int, elsewhere: bool
 ) -> None:
     folder = FolderFiles(tmp_path)
     for name in NAMES:
@@ -121,7 +121,7 @@ def test_pages_of_everything(
     found: list[str] = []
     after = ""
     while True:
-        asked = Wanted(wanted.prefix, wanted.delimiter, after, most)
+        asked = ListQuery(wanted.prefix, wanted.delimiter, after, most)
         page = listing.page(server.parts.services.db, container, asked)
         assert len(page.items) <= most
         found += [one if isinstance(one, str) else one.entry.path for one in page.items]

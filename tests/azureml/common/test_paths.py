@@ -87,10 +87,10 @@ def test_a_path_in_any_case(path: str, wanted: str, change: Any) -> None:
 def test_names_keep_their_case() -> None:
     found = translate(f"{HOME}/jobs/J")
     assert found == AzurePath("/azureml/Team/arm/jobs/J", "S", "G", "Team")
-    assert found.spelt("team").path == "/azureml/team/arm/jobs/J"
+    assert found.with_workspace("team").path == "/azureml/team/arm/jobs/J"
     named_as_the_prefix = translate(HOME.replace("/Team", "/AzureML"))
     assert named_as_the_prefix is not None
-    assert named_as_the_prefix.spelt("azureml").path == "/azureml/azureml/arm"
+    assert named_as_the_prefix.with_workspace("azureml").path == "/azureml/azureml/arm"
 
 
 @pytest.mark.parametrize("path", ["/", "/v1/workspaces/default/jobs", "/subscription", "/health"])

@@ -1,8 +1,8 @@
-"""Data, environments, models and components: what ARM asks of all of them alike.
+"""Data, environments, models and components: what ARM's routes do for all of them alike.
 
 Owns: versions and their containers, which of them a list shows, archiving, names in another case.
-Leaves: what is in a version to its noun, a few lines over a room's actions.
-Always: a version that is put again as it is stays as it is; one of another content is refused.
+Leaves: the content of a version to its kind, a few lines over another package's actions.
+Always: putting a version again changes nothing; a version with another content is refused.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ from torchyard.data import uris, versions
 from torchyard.data.uris import DatastoreUri
 
 DatastoreUriOf = Callable[[Call, str], DatastoreUri | None]
-"""What a blob's address means; None for one that is none of ours. See blob/links.py."""
+"""The place in a datastore that a blob's URL means; None for a URL of another server. See
+blob/links.py.
+"""
 
 _VIEWS: dict[str, bool | None] = {"activeonly": False, "archivedonly": True, "all": None}
 
 
 @dataclass(frozen=True)
 class AssetVersion:
-    """One version of an asset. `said` are its properties beside those that all assets have, and
-    `of_name` those that its container has besides.
+    """One version of an asset. `type_properties` are its properties besides those that all assets
+    have, and `container_properties` those that only its container has.
     """
 
     name: str
@@ -46,7 +48,7 @@ class AssetVersion:
 
 
 class Asset(Protocol):
-    """What an asset of ours has whose version is a text."""
+    """What every asset has whose version is a text."""
 
     @property
     def name(self) -> str: ...
@@ -67,7 +69,7 @@ class Asset(Protocol):
 
 
 def version_of(asset: Asset, type_properties: Mapping[str, Any], **fields: Any) -> AssetVersion:
-    """What all assets of ours say alike; `more` are other fields of `Version`."""
+    """What all assets have in common; `fields` are other fields of `AssetVersion`."""
     return AssetVersion(
         name=asset.name,
         version=asset.version,
@@ -83,13 +85,13 @@ def version_of(asset: Asset, type_properties: Mapping[str, Any], **fields: Any) 
 
 
 class AssetKind(Protocol):
-    """A kind of asset; `word` is ours for one, `type` is ARM's."""
+    """A kind of asset; `noun` is its name in messages, `type` is ARM's."""
 
     type: str
     noun: str
 
     def list_all(self, call: Call) -> Sequence[AssetVersion]:
-        """All versions of all names that lists show, archived ones too; newest first."""
+        """All versions of all names that lists show, including archived ones; newest first."""
         ...
 
     def list_versions(self, call: Call, name: str) -> Sequence[AssetVersion]:
@@ -112,7 +114,7 @@ class AssetKind(Protocol):
         ...
 
     def put(self, call: Call, name: str, version: str) -> tuple[AssetVersion, bool]:
-        """The version that the call's body asks for, and whether it is new.
+        """The version that the call's body describes, and whether it is new.
 
         Raises:
             Conflict: it exists with another content.
@@ -138,7 +140,9 @@ class AssetResources:
         for version in self._kind.list_all(call):
             by_name.setdefault(version.name, []).append(version)
         visible = [
-            name for name, versions in by_name.items() if of_view(call, all(version.archived for version in versions))
+            name
+            for name, versions in by_name.items()
+            if of_view(call, all(version.archived for version in versions))
         ]
         names, following = page_names(call, request, sorted(visible, key=str.lower))
         return Page([self._container(call, by_name[name]) for name in names], following)
@@ -153,8 +157,8 @@ class AssetResources:
         for key in ("description", "tags", "properties"):
             if requested.get(key) not in (None, "", {}, before.get(key)):
                 raise InvalidInput(
-                    f"`{key}` of the {self._kind.noun} `{name}` as a whole can't be changed",
-                    f"give {key} to a version",
+                    f"`{key}` of the {self._kind.noun} `{name}` can't be changed for all versions at once",
+                    f"set {key} of a version",
                     at=["properties", key],
                 )
         archived = requested_archived(call)
@@ -164,10 +168,16 @@ class AssetResources:
 
     def list_versions(self, call: Call, name: str, request: PageRequest) -> Page:
         versions = self._kind.list_versions(call, self._spelled(call, name))
-        visible = [version for version in versions if of_view(call, version.archived) and _of_stage(call, version)]
+        visible = [
+            version
+            for version in versions
+            if of_view(call, version.archived) and _of_stage(call, version)
+        ]
         if "asc" in query_value(call, "orderby").lower().split():
             visible.reverse()
-        return page_of(call, request, [(version.version, self._resource(version)) for version in visible])
+        return page_of(
+            call, request, [(version.version, self._resource(version)) for version in visible]
+        )
 
     def get_version(self, call: Call, name: str, version: str) -> Resource:
         return self._resource(self._kind.get(call, self._spelled(call, name), version))
@@ -190,7 +200,7 @@ class AssetResources:
         self._kind.delete(call, self._spelled(call, name), version)
 
     def _spelled(self, call: Call, name: str) -> str:
-        """ARM's names are the same in any case; ours are kept as they were written first."""
+        """ARM ignores the case of names; we keep them as they were first written."""
         try:
             return self._kind.list_versions(call, name)[0].name
         except NotFound:
@@ -238,10 +248,10 @@ class AssetResources:
 
 
 def of_view(call: Call, archived: bool) -> bool:
-    """Whether a list shows what is archived, or isn't.
+    """Whether a list shows items that are archived, or that are not.
 
     Raises:
-        InvalidInput: `listViewType` is none of Azure's.
+        InvalidInput: `listViewType` is not one of Azure's.
     """
     view = query_value(call, "listviewtype") or "ActiveOnly"
     if view.lower() not in _VIEWS:
@@ -259,7 +269,7 @@ def query_value(call: Call, key: str) -> str:
 
 
 def page_of(call: Call, request: PageRequest, rows: Sequence[tuple[str, Resource]]) -> Page:
-    """A page of what has names."""
+    """A page of named resources."""
     by_name = dict(rows)
     names, following = page_names(call, request, list(by_name))
     return Page([by_name[name] for name in names], following)
@@ -268,7 +278,7 @@ def page_of(call: Call, request: PageRequest, rows: Sequence[tuple[str, Resource
 def page_names(call: Call, request: PageRequest, names: Sequence[str]) -> tuple[Sequence[str], str]:
     """The names of one page and the last of them, empty when no other page follows.
 
-    `$top` is all that is wanted; other sizes are those of pages.
+    `$top` limits the whole list; other parameters limit a page.
     """
     start = names.index(request.after) + 1 if request.after in names else 0
     end = start + request.limit
@@ -277,7 +287,7 @@ def page_names(call: Call, request: PageRequest, names: Sequence[str]) -> tuple[
 
 
 def requested_archived(call: Call) -> bool | None:
-    """`isArchived` of the body; None when it doesn't say.
+    """`isArchived` of the body; None when it is missing.
 
     Raises:
         InvalidInput: it is neither true nor false.
@@ -285,26 +295,31 @@ def requested_archived(call: Call) -> bool | None:
     archived = call.properties.get("isArchived")
     if archived is not None and not isinstance(archived, bool):
         raise InvalidInput(
-            f"`isArchived` is `{archived!s:.40}`", "true or false", at=["properties", "isArchived"]
+            f"`isArchived` is `{archived!s:.40}`",
+            "it must be true or false",
+            at=["properties", "isArchived"],
         )
     return archived
 
 
 def described(call: Call) -> dict[str, Any]:
-    """What is said of a version, in the keys of our documents; what is null is left out.
+    """Description, tags and properties of a version, in the keys of our documents, without null
+    values.
 
     Raises:
-        InvalidInput: one of them has another form.
+        InvalidInput: one of them has the wrong type.
     """
     properties = call.properties
     description = properties.get("description") or ""
     if not isinstance(description, str):
-        raise InvalidInput("`description` is no text", at=["properties", "description"])
-    fields_found: dict[str, Any] = {"description": description}
+        raise InvalidInput("`description` is not a string", at=["properties", "description"])
+    document: dict[str, Any] = {"description": description}
     for key in ("tags", "properties"):
         texts = fields.texts(properties, key)
-        fields_found[key] = {name: text for name, text in texts.items() if properties[key][name] is not None}
-    return fields_found
+        document[key] = {
+            name: text for name, text in texts.items() if properties[key][name] is not None
+        }
+    return document
 
 
 def text_property(call: Call, key: str) -> str:
@@ -315,13 +330,15 @@ def text_property(call: Call, key: str) -> str:
     """
     value = call.properties.get(key)
     if value is not None and not isinstance(value, str):
-        raise InvalidInput(f"`{key}` is no text", at=["properties", key])
+        raise InvalidInput(f"`{key}` is not a string", at=["properties", key])
     return (value or "").strip()
 
 
 def match_case(name: str, names: Iterable[str]) -> str:
     """The name among `names` that differs only in case; `name` itself when there is none."""
-    return next((candidate for candidate in sorted(names) if candidate.lower() == name.lower()), name)
+    return next(
+        (candidate for candidate in sorted(names) if candidate.lower() == name.lower()), name
+    )
 
 
 def next_version(existing: Iterable[AssetVersion]) -> str:
@@ -329,7 +346,7 @@ def next_version(existing: Iterable[AssetVersion]) -> str:
 
 
 def long_uri(call: Call, uri: str) -> str:
-    """A datastore URI as Azure writes it, with its workspace; any other as it is."""
+    """A datastore URI as Azure writes it, with its workspace; any other URI unchanged."""
     if not uri.startswith("azureml://datastores/"):
         return uri
     workspace = call.workspace
@@ -340,18 +357,18 @@ def long_uri(call: Call, uri: str) -> str:
 
 
 def short_uri(call: Call, uri: str, of_blob: DatastoreUriOf) -> str:
-    """A place in a datastore as we write it, whether it is said by a datastore URI or by a blob's
-    address; any other as it is.
+    """A place in a datastore as we write it, given as a datastore URI or a blob's URL; any other
+    URI unchanged.
 
     Raises:
-        NotFound: it lies in another workspace.
+        NotFound: it is in another workspace.
     """
     place = uris.datastore(uri, call.workspace.name) or of_blob(call, uri)
     return uri if place is None else str(place)
 
 
 def content_conflict(noun: str, name: str, version: str, what: str) -> Conflict:
-    """What to raise when a version is put with another content."""
+    """The error when a version is put with another content."""
     return Conflict(
         f"{noun} `{name}` has a version `{version}` already, with another {what}",
         "a version never changes: leave the version out to get the next one",
@@ -360,7 +377,7 @@ def content_conflict(noun: str, name: str, version: str, what: str) -> Conflict:
 
 
 def not_deletable(noun: str) -> Conflict:
-    """What to raise when a version is to be deleted."""
+    """The error when a version is to be deleted."""
     return Conflict(
         f"a version of {noun} can't be deleted: jobs that used it name it", "archive it"
     )

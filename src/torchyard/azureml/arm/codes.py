@@ -1,8 +1,8 @@
-"""Code as Azure Resource Manager tells it: what a client uploaded for a job.
+"""Code as an Azure Resource Manager resource: what a client uploaded for a job.
 
 Owns: the ARM form of a code, and which upload it names.
 Leaves: codes and their snapshots to data/codes.py, uploading to the blob service.
-Always: a client that has the same files as an earlier one is told so by their hash.
+Always: a client finds an earlier upload of the same files by their hash.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Codes:
     """The `VersionedKind` of codes.
 
     Args:
-        pending_upload: what answers startPendingUpload.
-        datastore_uri: where a blob's URL lies; None for a URL that is none of ours.
+        pending_upload: the response to startPendingUpload.
+        datastore_uri: the place that a blob's URL means; None for a URL of another server.
     """
 
     places: Places
@@ -59,23 +59,25 @@ class Codes:
     def get(self, call: Call, name: str) -> Resource:
         versions = codes.list_in(self.places, call.workspace.name, name)
         if not versions:
-            codes.get(self.places, call.workspace.name, name, "1")  # says that there is none
+            codes.get(self.places, call.workspace.name, name, "1")  # raises NotFound
         return _container(name, versions)
 
     def put_container(self, call: Call, name: str) -> Resource:
         if assets.requested_archived(call):
-            raise NotServed("torchyard does not archive code", "it is in no list that people see")
+            raise NotServed("torchyard does not archive code", "no list shows it")
         return self.get(call, name)
 
     def list_versions(self, call: Call, name: str, request: PageRequest) -> Page:
-        """By name; by hash it is those of any name, which is how a client saves an upload."""
+        """By name; with a hash, those of any name, so that a client need not upload files again."""
         hash = assets.query_value(call, "hash")
         if hash:
             matching = codes.of_hash(self.places, call.workspace.name, hash)
         else:
             matching = codes.list_in(self.places, call.workspace.name, name)
         return assets.page_of(
-            call, request, [(f"{code.name}:{code.version}", _resource(call, code)) for code in matching]
+            call,
+            request,
+            [(f"{code.name}:{code.version}", _resource(call, code)) for code in matching],
         )
 
     def get_version(self, call: Call, name: str, version: str) -> Resource:
@@ -103,8 +105,8 @@ class Codes:
         """The snapshot that a job's `codeId` stands for.
 
         Raises:
-            InvalidInput: it is no code's id.
-            NotFound: there is no such code, or its files are gone.
+            InvalidInput: it is not the id of a code.
+            NotFound: there is no such code, or its files were deleted.
         """
         name, version = parse_code_id(call, code_id)
         code = codes.get(self.places, call.workspace.name, name, version)
@@ -122,7 +124,7 @@ class Codes:
         uri = uri or self.datastore_uri(call, written)
         if uri is None:
             raise InvalidInput(
-                f"`{written}` is no place in a datastore of workspace `{call.workspace.name}`",
+                f"`{written}` is not in a datastore of workspace `{call.workspace.name}`",
                 "upload the code to it, or name `azureml://datastores/<name>/paths/<path>`",
                 at=at,
             )
@@ -133,13 +135,13 @@ def parse_code_id(call: Call, code_id: str) -> tuple[str, str]:
     """(name, version) of a code's resource path.
 
     Raises:
-        InvalidInput: it is none.
+        InvalidInput: it is not one.
     """
     head, _, below = code_id.removeprefix("azureml:").partition("/codes/")
     name, _, version = below.partition("/versions/")
     if not head.lower().endswith(f"/workspaces/{call.workspace.name.lower()}") or not version:
         raise InvalidInput(
-            f"`{code_id}` is no code of workspace `{call.workspace.name}`",
+            f"`{code_id}` is not a code of workspace `{call.workspace.name}`",
             "give the job a local folder as `code`: the client uploads it",
             at=["properties", "codeId"],
         )

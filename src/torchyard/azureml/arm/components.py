@@ -1,9 +1,8 @@
-"""Components as ARM tells them.
+"""Components as ARM resources.
 
 Owns: a component's spec as Azure's clients write it, and the document that it stands for.
 Leaves: grammar and versions to components/, lists to assets.py, code to codes.py.
-Always: a component of a job's own is kept below Azure's name for those, and the same one is found
-again.
+Always: a job's own component is stored below Azure's name for those, and found there again.
 """
 
 from __future__ import annotations
@@ -31,7 +30,8 @@ ANONYMOUS = "azureml_anonymous"
 _DEFAULT = "azureml_default"
 _SNAPSHOT = "snapshot:"
 _OF_SNAPSHOT = re.compile(r".*/codes/(?P<snapshot>[0-9a-f]{64})/versions/1\Z", re.IGNORECASE)
-# Said by the client of itself; the spec has them twice, or they are no part of the content.
+# The client writes these about itself; the spec has them twice, or they are not part of the
+# content.
 _LEFT_OUT = ("_source", "$schema", "schema", "name", "version", "description", "tags", "properties")
 
 
@@ -45,7 +45,10 @@ class ComponentAssets:
         self._places = places
 
     def list_all(self, call: Call) -> Sequence[AssetVersion]:
-        return [_version(call, component) for component in actions.list_versions(self._db, call.workspace.name)]
+        return [
+            _version(call, component)
+            for component in actions.list_versions(self._db, call.workspace.name)
+        ]
 
     def list_versions(self, call: Call, name: str) -> Sequence[AssetVersion]:
         versions = actions.versions_of(self._db, call.workspace.name, name)
@@ -92,7 +95,9 @@ class ComponentAssets:
         return document
 
     def _snapshot(self, call: Call, code_id: str) -> str:
-        """The snapshot that a code's resource path stands for; of one of ours it is the name."""
+        """The snapshot that a code's resource path stands for; our own codes have its id as their
+        name.
+        """
         match = _OF_SNAPSHOT.match(code_id)
         if match is not None:
             return self._places.blobs.snapshot(match["snapshot"]).id
@@ -101,7 +106,7 @@ class ComponentAssets:
 
 
 def spec_of(call: Call, component: Component) -> dict[str, Any]:
-    """The spec as Azure's clients read it, with resource paths in the place of references."""
+    """The spec as Azure's clients read it, with resource paths instead of references."""
     spec = {
         **component.definition,
         "name": component.name,
@@ -122,7 +127,9 @@ def spec_of(call: Call, component: Component) -> dict[str, Any]:
 
 
 def _environment_id(call: Call, reference: str) -> str:
-    """Of a version; what has a label keeps it, for clients know no resource path of one."""
+    """The id of a version; a reference with a label stays, for clients have no resource path of
+    labels.
+    """
     plain = reference.removeprefix("azureml:")
     name, _, version = plain.partition(":")
     if reference.startswith("azureml://") or "@" in plain or not version:

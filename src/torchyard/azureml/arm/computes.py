@@ -1,9 +1,9 @@
-"""Compute as ARM tells it: clusters, and their nodes.
+"""Compute as ARM resources: clusters, and their nodes.
 
 Owns: a cluster's properties, and the document that they stand for; which kinds are refused.
 Leaves: clusters and sizes to compute/, clusters with jobs on them to jobs/scheduling/clusters.py.
-Always: a create has succeeded when it is answered; every documented key is there, for older
-clients index without asking; durations are ISO 8601's towards Azure and seconds in ours.
+Always: a create is complete when it is answered; every documented key exists, for older clients
+read keys without checking; durations are ISO 8601 in Azure's JSON and seconds in our documents.
 
 Source: https://learn.microsoft.com/rest/api/azureml/compute/get
 """
@@ -77,11 +77,11 @@ class Computes:
         return assets.page_of(call, request, rows)
 
     def get(self, call: Call, name: str) -> Resource:
-        return self._shown(call, self._there(call, name))
+        return self._resource(call, self._existing(call, name))
 
     def put(self, call: Call, name: str) -> PutResult:
         patched = call.method == "PATCH"
-        before = self._there(call, name) if patched else self._known(call, name)
+        before = self._existing(call, name) if patched else self._find(call, name)
         document = document_of(call, before if patched else None)
         compute = actions.create(
             self._services.db,
@@ -91,11 +91,11 @@ class Computes:
             home=self._services.home,
             owner=call.identity.user,
         )
-        return PutResult(self._shown(call, compute), before is None, slow=True)
+        return PutResult(self._resource(call, compute), before is None, slow=True)
 
     def delete(self, call: Call, name: str) -> None:
         action = assets.query_value(call, "underlyingresourceaction") or "Delete"
-        compute = self._there(call, name)
+        compute = self._existing(call, name)
         if action.lower() != "delete":
             raise InvalidInput(
                 f"compute `{compute.name}` is torchyard's own and can't be detached",
@@ -103,28 +103,30 @@ class Computes:
             )
         clusters.delete(self._services, call.workspace.name, compute.name, call.identity.user)
 
-    def _known(self, call: Call, name: str) -> Compute | None:
-        """In any case: that is how ARM compares names."""
-        names = [compute.name for compute, _ in actions.list_in(self._services.db, call.workspace.name)]
+    def _find(self, call: Call, name: str) -> Compute | None:
+        """In any case, as ARM compares names."""
+        names = [
+            compute.name for compute, _ in actions.list_in(self._services.db, call.workspace.name)
+        ]
         written = assets.match_case(name, names) if name not in names else name
         if written not in names:
             return None
         return actions.get(self._services.db, call.workspace.name, written)
 
-    def _there(self, call: Call, name: str) -> Compute:
+    def _existing(self, call: Call, name: str) -> Compute:
         try:
             return actions.get(self._services.db, call.workspace.name, name)
         except NotFound:
-            compute = self._known(call, name)
+            compute = self._find(call, name)
             if compute is None:
                 raise
             return compute
 
-    def _shown(self, call: Call, compute: Compute) -> Resource:
+    def _resource(self, call: Call, compute: Compute) -> Resource:
         return to_resource(call, compute, actions.use(self._services.db, compute))
 
     def _nodes(self, call: Call, name: str) -> dict[str, Any]:
-        compute = self._there(call, name)
+        compute = self._existing(call, name)
         nodes = clusters.nodes(self._services, call.workspace.name, compute.name)
         return {
             "nodes": [
@@ -142,15 +144,15 @@ class Computes:
         }
 
     def _refuse_instance_action(self, call: Call, name: str) -> None:
-        compute = self._there(call, name)
+        compute = self._existing(call, name)
         raise NotServed(
             f"compute `{compute.name}` is a cluster, which is neither started nor stopped",
-            "its nodes come and go with the jobs; torchyard has no compute instances",
+            "its nodes start and stop with its jobs; torchyard has no compute instances",
         )
 
 
 def document_of(call: Call, before: Compute | None = None) -> dict[str, Any]:
-    """The YAML document that a PUT stands for; `before` is what a PATCH leaves unsaid.
+    """The YAML document that a PUT stands for; `before` has the values that a PATCH omits.
 
     Raises:
         NotServed: a kind of compute that torchyard does not have.
@@ -162,7 +164,7 @@ def document_of(call: Call, before: Compute | None = None) -> dict[str, Any]:
         what = _KINDS.get(kind.lower(), f"compute of type `{kind[:40]}`")
         raise NotServed(
             f"torchyard does not serve {what}",
-            "make a cluster: `type: amlcompute`",
+            "create a cluster: `type: amlcompute`",
             at=["properties", "computeType"],
         )
     inner = _mapping(call.properties.get("properties"), "properties")
@@ -186,11 +188,11 @@ def document_of(call: Call, before: Compute | None = None) -> dict[str, Any]:
         document["tags"] = {
             key: text for key, text in _mapping(tags, "tags").items() if text is not None
         }
-    return {**document, **_scale(inner), **_refused(call, inner)}
+    return {**document, **_scale(inner), **_refused_settings(call, inner)}
 
 
 def to_resource(call: Call, compute: Compute, use: Use) -> Resource:
-    """A cluster in ARM's form."""
+    """A cluster as an ARM resource."""
     created = timestamp(compute.created_at)
     scale = {
         "minNodeCount": compute.min_instances,
@@ -254,9 +256,9 @@ def _scale(inner: Mapping[str, Any]) -> dict[str, Any]:
     return scale
 
 
-def _refused(call: Call, inner: Mapping[str, Any]) -> dict[str, Any]:
-    """Keys that the cluster's document refuses, in its words; what clients always send is not one
-    of them.
+def _refused_settings(call: Call, inner: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys that the cluster's document refuses, in its terms, except those that clients always
+    send.
     """
     refused: dict[str, Any] = {}
     if inner.get("userAccountCredentials"):
@@ -275,5 +277,5 @@ def _mapping(value: Any, *at: str) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise InvalidInput(f"`{at[-1]}` is no mapping of keys to values", at=list(at))
+        raise InvalidInput(f"`{at[-1]}` is not a mapping of keys to values", at=list(at))
     return value

@@ -1,8 +1,8 @@
-"""Data assets as ARM tells them.
+"""Data assets as ARM resources.
 
 Owns: a data asset's properties, and the document that they stand for.
-Leaves: what lies at a path to data/, versions and lists to assets.py.
-Always: data that was uploaded lies in its datastore already; a version's place never changes.
+Leaves: the files at a path to data/, versions and lists to assets.py.
+Always: uploaded data is in its datastore already; the path of a version never changes.
 """
 
 from __future__ import annotations
@@ -49,11 +49,13 @@ class DataAssets:
         self._of_blob = of_blob
 
     def list_all(self, call: Call) -> Sequence[AssetVersion]:
-        return [_version(call, asset) for asset in assets.list_versions(self._db, call.workspace.name)]
+        return [
+            _version(call, asset) for asset in assets.list_versions(self._db, call.workspace.name)
+        ]
 
     def list_versions(self, call: Call, name: str) -> Sequence[AssetVersion]:
         versions = assets.list_in(self._db, call.workspace.name, name, archived=None)
-        # Who asks for a name that is not there is told the nearest.
+        # For a name that does not exist, the error names the nearest one.
         versions = versions or [assets.get(self._db, call.workspace.name, name)]
         return [_version(call, asset) for asset in versions]
 
@@ -76,7 +78,7 @@ class DataAssets:
         }
         request = assets.read_document(document)
         workspace = call.workspace.name
-        existing = self._there(workspace, request.name, version)
+        existing = self._find(workspace, request.name, version)
         if existing is None:
             asset = assets.create(
                 self._db,
@@ -112,7 +114,7 @@ class DataAssets:
         self.get(call, name, version)
         raise arm.not_deletable("data")
 
-    def _there(self, workspace: str, name: str, version: str) -> DataAsset | None:
+    def _find(self, workspace: str, name: str, version: str) -> DataAsset | None:
         try:
             asset = assets.get(self._db, workspace, name, version)
         except NotFound:
@@ -128,5 +130,5 @@ def _version(call: Call, asset: DataAsset) -> AssetVersion:
             "dataUri": arm.long_uri(call, asset.uri),
             **({"referencedUris": []} if asset.type == "mltable" else {}),
         },
-        of_name={"dataType": asset.type},
+        container_properties={"dataType": asset.type},
     )

@@ -1,10 +1,9 @@
-"""Datastores as Azure Resource Manager tells them.
+"""Datastores as Azure Resource Manager resources.
 
 Owns: a datastore's JSON in both directions, the secret that a client gets for one.
 Leaves: datastores themselves to data/datastores.py, signatures to blob/links.py.
-Always: every datastore, wherever its files lie, is told as a container of this server, which a
-client reaches with a signature of its own; the credentials that a datastore was made with are never
-told.
+Always: every datastore, wherever its files are, is shown as a container of this server, which a
+client opens with a signature of its own; a datastore's own credentials are never shown.
 
 Source: https://learn.microsoft.com/rest/api/azureml/datastores
 """
@@ -77,7 +76,9 @@ class DatastoreKind:
         start = names.index(request.after) + 1 if request.after in names else 0
         page = stores[start : start + request.limit]
         has_more = page and start + request.limit < len(stores)
-        return Page([self._resource(call, store) for store in page], page[-1].name if has_more else "")
+        return Page(
+            [self._resource(call, store) for store in page], page[-1].name if has_more else ""
+        )
 
     def get(self, call: Call, name: str) -> Resource:
         return self._resource(call, self._find(call, name))
@@ -85,8 +86,8 @@ class DatastoreKind:
     def put(self, call: Call, name: str) -> PutResult:
         workspace, properties = call.workspace.name, call.properties
         names = [store.name for store in datastores.list_in(self._db, self._stores, workspace)]
-        if _is_here(properties):
-            datastore = self._redescribed(call, name, properties)
+        if _is_own_container(properties):
+            datastore = self._put_own(call, name, properties)
         else:
             document = self._document(call, name, properties)
             datastore = datastores.put(self._db, self._clock, self._stores, workspace, document)
@@ -102,14 +103,16 @@ class DatastoreKind:
         datastore = self._find(call, name)
         return {"secretsType": "Sas", "sasToken": self._links.sas(call, datastore.name)}
 
-    def _redescribed(self, call: Call, name: str, properties: Mapping[str, Any]) -> Datastore:
-        """A client that has read a datastore and puts it back says where this server shows it."""
+    def _put_own(self, call: Call, name: str, properties: Mapping[str, Any]) -> Datastore:
+        """Put a datastore as this server shows it, which a client does that changes one it has
+        read.
+        """
         workspace = call.workspace.name
         if properties.get("containerName") != containers.container(workspace, name):
             raise Conflict(
                 f"`{properties.get('containerName')}` in account `{properties.get('accountName')}` "
-                "is how this server shows another datastore",
-                "use that datastore, or name a container that lies elsewhere",
+                "is another datastore of this server",
+                "use that datastore, or name a container of another store",
                 at=["properties", "containerName"],
             )
         before = self._find(call, name)
@@ -130,7 +133,7 @@ class DatastoreKind:
                 document[store_key] = properties[azure_key]
         endpoint = str(properties.get("endpoint") or "")
         server_suffix = containers.suffix(call.base, self._links.storage_domain)
-        # Clients that are given none write the cloud's, which is this server.
+        # Clients that got no endpoint send the cloud's, which is this server.
         if endpoint and endpoint not in (server_suffix, _CLOUD) and not endpoint.startswith("@"):
             document["endpoint"] = endpoint
         credentials = _credentials(properties.get("credentials"))
@@ -151,7 +154,7 @@ class DatastoreKind:
             "credentials": {"credentialsType": "Sas"},
             "description": datastore.description,
             "tags": datastore.tags,
-            "properties": {"torchyard.type": datastore.kind, **_shown(datastore.document)},
+            "properties": {"torchyard.type": datastore.kind, **_location(datastore.document)},
             "isDefault": datastore.name == BLOB_STORE,
             "subscriptionId": workspace.subscription_id,
             "resourceGroup": workspace.resource_group,
@@ -161,7 +164,7 @@ class DatastoreKind:
         return Resource(("datastores", datastore.name), properties, made_at)
 
 
-def _is_here(properties: Mapping[str, Any]) -> bool:
+def _is_own_container(properties: Mapping[str, Any]) -> bool:
     account, container = (str(properties.get(key)) for key in ("accountName", "containerName"))
     return bool(containers.ACCOUNT.fullmatch(account) and containers.CONTAINER.fullmatch(container))
 
@@ -169,7 +172,7 @@ def _is_here(properties: Mapping[str, Any]) -> bool:
 def _credentials(document: Any) -> dict[str, str]:
     """
     Raises:
-        InvalidInput: a kind of credentials that torchyard can't use.
+        InvalidInput: torchyard does not support this kind of credentials.
     """
     if not isinstance(document, Mapping):
         return {}
@@ -179,13 +182,13 @@ def _credentials(document: Any) -> dict[str, str]:
     if kind not in ("AccountKey", "Sas", "ServicePrincipal"):
         raise InvalidInput(
             f"credentials of type `{kind}` are not served",
-            "give an account key, a SAS token or a service principal",
+            "use an account key, a SAS token or a service principal",
             at=["properties", "credentials", "credentialsType"],
         )
     secrets = document.get("secrets")
     if not isinstance(secrets, Mapping) or not any(secrets.get(key) for key in _SECRETS):
         raise InvalidInput(
-            f"credentials of type `{kind}` came without their secret",
+            f"credentials of type `{kind}` have no secret",
             "create the datastore with the secret in its credentials",
             at=["properties", "credentials", "secrets"],
         )
@@ -194,8 +197,8 @@ def _credentials(document: Any) -> dict[str, str]:
     return {name: str(value) for name, value in pairs}
 
 
-def _shown(document: Mapping[str, Any]) -> dict[str, str]:
-    """Where the files really lie."""
+def _location(document: Mapping[str, Any]) -> dict[str, str]:
+    """Where the files are."""
     return {
         f"torchyard.{key}": str(value) for key, value in document.items() if key != "credentials"
     }

@@ -1,9 +1,9 @@
-"""Environments as ARM tells them: a workspace's own, curated ones, and those that Azure published.
+"""Environments as ARM resources: a workspace's own, curated ones, and those that Azure published.
 
 Owns: an environment's properties, and the document that they stand for.
 Leaves: what a definition means to environments/, versions and lists to assets.py.
-Always: what takes the place of a published environment has the name that was asked for, and says
-in its description what it is.
+Always: a substitute for a published environment has the requested name, and its description says
+what it is.
 """
 
 from __future__ import annotations
@@ -58,19 +58,26 @@ class EnvironmentAssets:
 
     def list_all(self, call: Call) -> Sequence[AssetVersion]:
         registered = [
-            _own(call, environment)
+            _registered(call, environment)
             for environment in assets.list_versions(self._environments.db, call.workspace.name)
         ]
-        return registered + [_curated(environment, environment.name, environment.version) for environment in curated_environments.every()]
+        return registered + [
+            _curated(environment, environment.name, environment.version)
+            for environment in curated_environments.every()
+        ]
 
     def list_versions(self, call: Call, name: str) -> Sequence[AssetVersion]:
-        versions_found = assets.list_in(self._environments.db, call.workspace.name, name, archived=None)
-        return [_own(call, asset) for asset in versions_found] or [self._published(call, name, versions.LATEST)]
+        versions_found = assets.list_in(
+            self._environments.db, call.workspace.name, name, archived=None
+        )
+        return [_registered(call, asset) for asset in versions_found] or [
+            self._published(call, name, versions.LATEST)
+        ]
 
     def get(self, call: Call, name: str, version: str) -> AssetVersion:
         registered = assets.list_in(self._environments.db, call.workspace.name, name, archived=None)
         if registered:
-            return _own(call, versions.pick(NOUN, name, version, registered))
+            return _registered(call, versions.pick(NOUN, name, version, registered))
         return self._published(call, name, version)
 
     def next_version(self, call: Call, name: str, existing: Sequence[AssetVersion]) -> str:
@@ -86,7 +93,7 @@ class EnvironmentAssets:
         request = assets.read_document(document)
         registered = assets.list_in(self._environments.db, call.workspace.name, name, archived=None)
         existing = next((asset for asset in registered if asset.version == version), None)
-        # What yard's documents can say in several ways, ARM has one for.
+        # Our documents have several forms for the same content, and ARM has one.
         if existing is not None and properties_of(call, existing.definition) == properties_of(
             call, request.definition
         ):
@@ -99,10 +106,12 @@ class EnvironmentAssets:
             call.identity.user,
             lambda definition: self._environments.resolve(definition, call.workspace.name),
         )
-        return _own(call, created), existing is None
+        return _registered(call, created), existing is None
 
     def _definition(self, call: Call) -> dict[str, Any]:
-        """With the files of a build context as a snapshot; what lies elsewhere is left as it is."""
+        """The definition, with a snapshot of a build context that is in a datastore; other contexts
+        stay.
+        """
         definition = document_of(call)
         build = definition.get("build")
         if build is None:
@@ -138,13 +147,15 @@ class EnvironmentAssets:
             raise NotFound(f"environment `{name}` does not exist: {error}") from error
         assert published.curated is not None
         return _curated(
-            published.curated, name, published.curated.version if latest else version, published.notice
+            published.curated,
+            name,
+            published.curated.version if latest else version,
+            published.notice,
         )
 
 
 def document_of(call: Call) -> dict[str, Any]:
-    """What of a PUT decides the content, in the keys of our documents; a build context is as it
-    was sent.
+    """The content of a PUT, in the keys of our documents, with the build context as it was sent.
 
     Raises:
         InvalidInput: a property of the wrong form.
@@ -163,9 +174,11 @@ def document_of(call: Call) -> dict[str, Any]:
     routes = call.properties.get("inferenceConfig") or {}
     if not isinstance(routes, Mapping):
         raise InvalidInput(
-            "`inferenceConfig` is no mapping of routes", at=["properties", "inferenceConfig"]
+            "`inferenceConfig` is not a mapping of routes", at=["properties", "inferenceConfig"]
         )
-    inference = {key: routes[azure_key] for key, azure_key in _ROUTES.items() if routes.get(azure_key)}
+    inference = {
+        key: routes[azure_key] for key, azure_key in _ROUTES.items() if routes.get(azure_key)
+    }
     return {**document, "inference_config": inference} if inference else document
 
 
@@ -174,7 +187,7 @@ def properties_of(call: Call, definition: Mapping[str, Any]) -> dict[str, Any]:
     properties: dict[str, Any] = {"osType": "Linux", "image": definition.get("image")}
     conda = definition.get("conda_file")
     if conda is None and "pip_requirements" in definition:
-        # Azure has no such key: a conda file says the same.
+        # Azure has no such key; a conda file has the same effect.
         requirements = definition["pip_requirements"]
         lines = requirements.splitlines() if isinstance(requirements, str) else list(requirements)
         conda = {"dependencies": ["pip", {"pip": lines}]}
@@ -194,7 +207,7 @@ def properties_of(call: Call, definition: Mapping[str, Any]) -> dict[str, Any]:
     return properties
 
 
-def _own(call: Call, asset: EnvironmentAsset) -> AssetVersion:
+def _registered(call: Call, asset: EnvironmentAsset) -> AssetVersion:
     return arm.version_of(
         asset,
         type_properties={**properties_of(call, asset.definition), "environmentType": "UserCreated"},
@@ -203,7 +216,7 @@ def _own(call: Call, asset: EnvironmentAsset) -> AssetVersion:
 
 
 def _curated(curated: Curated, name: str, version: str, notice: str = "") -> AssetVersion:
-    # A job or an environment that names this image gets the same again.
+    # A job or an environment with this image uses the same environment again.
     image = f"{_CURATED_IMAGE}/{curated.name}:{curated.version}"
     return AssetVersion(
         name=name,
@@ -224,12 +237,12 @@ def _parsed(text: str) -> Any:
     except yaml.YAMLError as error:
         reason = " ".join(str(error).split())
         raise InvalidInput(
-            f"`condaFile` is no YAML: {reason:.300}", at=["properties", "condaFile"]
+            f"`condaFile` is not YAML: {reason:.300}", at=["properties", "condaFile"]
         ) from error
 
 
 def _context(call: Call, path: str) -> str:
-    """A snapshot is code whose name is its own."""
+    """A snapshot is a code with the snapshot's id as its name."""
     if not path.startswith(_SNAPSHOT):
         return path
     return call.id("codes", path.removeprefix(_SNAPSHOT), "versions", "1")

@@ -1,10 +1,10 @@
-"""A command job of Azure's as our document.
+"""Azure's command job as our document.
 
 Owns: the translation from Azure's JSON to a job file's mapping, key by key.
-Leaves: whether the document can be honoured to jobs/spec/job_spec.py and its table of keys; the way
-back to job_resources.py.
-Always: a key is translated, or refused by its own name; none is dropped in silence but what is
-the server's to write and what a client writes without meaning anything by it.
+Leaves: validating the document to jobs/spec/job_spec.py and its table of keys; the opposite
+direction to job_resources.py.
+Always: a key is translated, or refused by its name; only keys that the server writes, and values
+with which a client means nothing, are ignored.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ INPUT_MODES = {
 OUTPUT_MODES = {"readwritemount": "rw_mount", "upload": "upload", "direct": "direct"}
 PRIORITIES = {1: "low", 2: "medium", 3: "high"}
 _IDENTITIES = {"amltoken": "aml_token", "useridentity": "user_identity", "managed": "managed"}
-# By ARM's word for the type, what may stand behind `workspaces/<name>/`.
+# Resource paths: what may follow `workspaces/<name>/`, by ARM's type.
 _ID = re.compile(
     r"(?:azureml:)?/*subscriptions/[^/]+/resourceGroups/[^/]+/providers/"
     r"Microsoft\.MachineLearningServices/workspaces/(?P<workspace>[^/]+)"
@@ -57,7 +57,7 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _COMMON_RUNTIME = "AZUREML_COMPUTE_USE_COMMON_RUNTIME"
 _LOCAL = "local"
 _LOCAL_SIGNS = ("IsLocal", "isLocal", "local")
-# Written by the server, and sent back by clients that change a job they have fetched.
+# The server writes these, and clients that change a job they have read send them back.
 _READ_ONLY = ("status", "parameters", "isArchived", "jobType", "provisioningState")
 _SERVER_SERVICES = ("tracking", "studio")
 _SAME = {
@@ -79,12 +79,12 @@ class Reader:
     snapshot_of: Callable[[str], str]
 
     def read(self, name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
-        """The document of a job that a client asks for.
+        """The document of the job that a client sends.
 
         Raises:
             NotServed: a kind of job that torchyard does not have.
-            InvalidSpec: a value of the wrong form, or a key that is not known.
-            NotFound: it names another workspace's things.
+            InvalidSpec: a value of the wrong form, or an unknown key.
+            NotFound: it names something in another workspace.
         """
         kind = str(properties.get("jobType") or "")
         if kind.lower() != "command":
@@ -113,7 +113,7 @@ class Reader:
         return {"code": f"snapshot:{self.snapshot_of(_text(value, 'codeId'))}"} if value else {}
 
     def variables(self, value: Any) -> dict[str, Any]:
-        """Without the one that the SDK adds to every job of `compute: local`."""
+        """Without the variable that the SDK adds to every job of `compute: local`."""
         variables = dict(_mapping(value, "environmentVariables"))
         if variables.get(_COMMON_RUNTIME) == "true":
             del variables[_COMMON_RUNTIME]
@@ -136,12 +136,12 @@ class Reader:
         return {"outputs": outputs} if outputs else {}
 
     def reference(self, written: str, type: str) -> str:
-        """`azureml:name:version` of a resource path; anything else as it is written."""
+        """`azureml:name:version` of a resource path; any other text unchanged."""
         match = _ID.fullmatch(written.strip())
         if match is None or match["type"].lower() != type:
             return written.strip()
         self._same_workspace(written, match["workspace"])
-        # The SDK puts the prefix that people write into the path, when they write it in Python.
+        # In Python, users may write this prefix, and the SDK copies it into the path.
         name = match["name"].removeprefix("azureml:")
         if not match["version"]:
             return f"azureml:{name}"
@@ -149,7 +149,7 @@ class Reader:
         return f"azureml:{name}{between}{match['version']}"
 
     def name_of(self, written: str, type: str) -> str:
-        """The name in a resource path; what else is written without `azureml:`."""
+        """The name in a resource path; any other text without `azureml:`."""
         match = _ID.fullmatch(written.strip())
         if match is None or match["type"].lower() != type:
             return written.strip().removeprefix("azureml:")
@@ -159,8 +159,8 @@ class Reader:
     def _same_workspace(self, written: str, named: str) -> None:
         if named.lower() != self.workspace.lower():
             raise NotFound(
-                f"`{written}` lies in workspace `{named}`, and this is `{self.workspace}`",
-                "name what lies in this workspace",
+                f"`{written}` is in workspace `{named}`, and this is workspace `{self.workspace}`",
+                "name something in this workspace",
             )
 
     def _input(self, name: str, value: Any) -> Any:
@@ -171,11 +171,13 @@ class Reader:
         kind = str(document.get("jobInputType") or "").lower()
         if kind == "literal":
             return document.get("value")
-        _known(document, at, "jobInputType", "uri", "mode", "description", "pathOnCompute")
+        _refuse_other_keys(
+            document, at, "jobInputType", "uri", "mode", "description", "pathOnCompute"
+        )
         path = _text(document.get("uri") or "", "uri", at)
         for type in ("data", "models"):
             path = self.reference(path, type)
-        # Clients take what is no URL for a name with a version, and write it so.
+        # Clients treat a text that is not a URL as a name with a version, and write it so.
         path = _SNAPSHOT.sub(r"\1", path)
         input = {"type": _snake(str(document.get("jobInputType") or "")), "path": path}
         if document.get("mode"):
@@ -189,11 +191,11 @@ def duration_s(text: str, at: tuple[str, ...] = ()) -> int:
     """The seconds of an ISO 8601 duration without years and months.
 
     Raises:
-        InvalidSpec: it is none.
+        InvalidSpec: it is not one.
     """
     match = _DURATION.match(text.strip())
     if match is None or not any(match.groupdict().values()):
-        raise InvalidSpec(f"`{text[:40]}` is no duration", "for example `PT1H30M`", at=at)
+        raise InvalidSpec(f"`{text[:40]}` is not a duration", "write it like `PT1H30M`", at=at)
     total_s = sum(float(match[unit] or 0) * each_s for unit, each_s in _UNIT_S.items())
     if total_s > _LONGEST_S:
         raise InvalidSpec(f"`{text[:40]}` is longer than a thousand years", "shorten it", at=at)
@@ -214,16 +216,24 @@ def _distribution(reader: Reader, value: Any) -> dict[str, Any]:
 
 def _resources(reader: Reader, value: Any) -> dict[str, Any]:
     """`IsLocal` among the properties is how the SDK writes `compute: local`."""
-    document = {key: setting for key, setting in _mapping(value, "resources").items() if setting is not None}
+    document = {
+        key: setting for key, setting in _mapping(value, "resources").items() if setting is not None
+    }
     compute: dict[str, Any] = {}
     all_properties = document.pop("properties", None) or {}
-    properties = {key: setting for key, setting in _mapping(all_properties, "resources", "properties").items() if setting}
+    properties = {
+        key: setting
+        for key, setting in _mapping(all_properties, "resources", "properties").items()
+        if setting
+    }
     for sign in _LOCAL_SIGNS:
         if properties.pop(sign, None):
             compute["compute"] = f"azureml:{_LOCAL}"
     arguments = document.pop("dockerArgsList", None) or document.pop("dockerArgs", None)
     document.pop("dockerArgs", None)
-    resources = {_snake(key): setting for key, setting in document.items() if setting not in ("", [], {})}
+    resources = {
+        _snake(key): setting for key, setting in document.items() if setting not in ("", [], {})
+    }
     if arguments:
         resources["docker_args"] = arguments
     if properties:
@@ -234,7 +244,7 @@ def _resources(reader: Reader, value: Any) -> dict[str, Any]:
 def _limits(reader: Reader, value: Any) -> dict[str, Any]:
     document = _mapping(value, "limits")
     at = ("properties", "limits")
-    _known(document, at, "jobLimitsType", "timeout")
+    _refuse_other_keys(document, at, "jobLimitsType", "timeout")
     if not document.get("timeout"):
         return {}
     return {"limits": {"timeout": duration_s(_text(document["timeout"], "timeout", at), at)}}
@@ -257,7 +267,7 @@ def _identity(reader: Reader, value: Any) -> dict[str, Any]:
 
 
 def _services(reader: Reader, value: Any) -> dict[str, Any]:
-    """What the user wants served; the links that every job has are the server's own."""
+    """The services that the user requests, without the links that the server adds to every job."""
     services: dict[str, Any] = {}
     for name, service in _mapping(value, "services").items():
         document = _mapping(service or {}, "services", name)
@@ -270,7 +280,7 @@ def _services(reader: Reader, value: Any) -> dict[str, Any]:
 def _queue_settings(reader: Reader, value: Any) -> dict[str, Any]:
     document = _mapping(value, "queueSettings")
     at = ("properties", "queueSettings")
-    _known(document, at, "jobTier", "priority")
+    _refuse_other_keys(document, at, "jobTier", "priority")
     settings: dict[str, Any] = {}
     tier = str(document.get("jobTier") or "").lower()
     if tier and tier != "null":
@@ -280,7 +290,7 @@ def _queue_settings(reader: Reader, value: Any) -> dict[str, Any]:
         if type(priority) is not int or priority not in PRIORITIES:
             raise InvalidSpec(
                 f"`priority` is `{str(priority)[:40]}`",
-                "1 is low, 2 medium, 3 high",
+                "use 1 (low), 2 (medium) or 3 (high)",
                 at=(*at, "priority"),
             )
         settings["priority"] = PRIORITIES[priority]
@@ -330,7 +340,7 @@ _READERS: dict[str, Callable[[Reader, Any], dict[str, Any]]] = {
 def _output(name: str, value: Any) -> dict[str, Any]:
     at = ("properties", "outputs", name)
     document = _mapping(value or {}, *at[1:])
-    _known(
+    _refuse_other_keys(
         document, at, "jobOutputType", "uri", "mode", "assetName", "assetVersion", "description",
         "autoDeleteSetting", "pathOnCompute",
     )  # fmt: skip
@@ -356,18 +366,20 @@ def _snake(name: str) -> str:
 
 
 def _choice(written: str, choices: Mapping[str, str], at: tuple[str, ...]) -> str:
-    """Ours of Azure's word, in any case and with `_` or without."""
+    """Our value for Azure's, in any case and with or without `_`."""
     plain = written.replace("_", "").lower()
-    if plain not in choices and plain not in {choice.replace("_", "") for choice in choices.values()}:
+    if plain not in choices and plain not in {
+        choice.replace("_", "") for choice in choices.values()
+    }:
         raise InvalidSpec(
-            f"`{written[:40]}` is no value of `{at[-1]}`",
+            f"`{written[:40]}` is not a value of `{at[-1]}`",
             f"use one of: {', '.join(sorted(choices.values()))}",
             at=at,
         )
     return choices.get(plain, written.lower())
 
 
-def _known(document: Mapping[str, Any], at: tuple[str, ...], *keys: str) -> None:
+def _refuse_other_keys(document: Mapping[str, Any], at: tuple[str, ...], *keys: str) -> None:
     for key, value in document.items():
         if key not in keys and value not in (None, "", [], {}):
             raise InvalidSpec(
@@ -378,11 +390,11 @@ def _known(document: Mapping[str, Any], at: tuple[str, ...], *keys: str) -> None
 def _mapping(value: Any, *at: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         place = ".".join(at)
-        raise InvalidInput(f"`{place}` of the job is no JSON object", at=["properties", *at])
+        raise InvalidInput(f"`{place}` of the job is not a JSON object", at=["properties", *at])
     return value
 
 
 def _text(value: Any, key: str, at: tuple[str, ...] = ("properties",)) -> str:
     if not isinstance(value, str):
-        raise InvalidInput(f"`{key}` of the job is no text", at=[*at, key])
+        raise InvalidInput(f"`{key}` of the job is not a string", at=[*at, key])
     return value

@@ -1,9 +1,9 @@
-"""Jobs as Azure Resource Manager tells them.
+"""Jobs as Azure Resource Manager resources.
 
-Owns: creating, changing, listing, cancelling and deleting jobs in Azure's words.
-Leaves: what a body means to job_documents.py, how a job is shown to job_resources.py.
-Always: a create that is repeated is the job it made; a PUT on a job that exists changes words
-about it and nothing else.
+Owns: creating, changing, listing, cancelling and deleting jobs by Azure's JSON.
+Leaves: reading a body to job_documents.py, a job's JSON to job_resources.py.
+Always: a repeated create returns the existing job; a PUT of an existing job changes only its
+description, tags and the like.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from torchyard.workspaces.types import Role
 
 _COMMAND = "command"
 _VIEWS: dict[str, bool | None] = {"activeonly": False, "archivedonly": True, "all": None}
-_WORDS = {"displayName": "display_name", "description": "description"}
+_FIELDS = {"displayName": "display_name", "description": "description"}
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Jobs:
         job = actions.named(self.services, workspace, name)
         if call.method == "PATCH":
             return PutResult(
-                self._resource(call, self._changed(call, self._own(call, name))), new=False
+                self._resource(call, self._change(call, self._changeable(call, name))), new=False
             )
         properties = call.properties
         _matches(call, name)
@@ -104,7 +104,7 @@ class Jobs:
             document["environment"] = job.spec.get("environment")
         resubmission.require_same(self.services, job, document)
         return PutResult(
-            self._resource(call, self._changed(call, self._own(call, name))), new=False
+            self._resource(call, self._change(call, self._changeable(call, name))), new=False
         )
 
     def delete(self, call: Call, name: str) -> None:
@@ -116,21 +116,21 @@ class Jobs:
     def _cancel(self, call: Call, name: str) -> None:
         actions.cancel(self.services, call.workspace.name, name)
 
-    def _own(self, call: Call, name: str) -> Job:
-        """The job, if who asks may change it; the right to submit says nothing of others' jobs."""
+    def _changeable(self, call: Call, name: str) -> Job:
+        """The job, if the caller may change it; permission to submit does not include others' jobs."""
         job = actions.get(self.services, call.workspace.name, name)
         identity = replace(call.identity, own_only=call.identity.role is Role.DATA_SCIENTIST)
         refuse_foreign(identity, job.owner, f"job `{name}`")
         return job
 
-    def _changed(self, call: Call, job: Job) -> Job:
-        """The job with the words of the call's body; a PUT says all tags, a PATCH some."""
+    def _change(self, call: Call, job: Job) -> Job:
+        """The job, changed as the call's body says; a PUT has all tags, a PATCH some."""
         requested, workspace = call.properties, call.workspace.name
         if job.type != _COMMAND:
             raise InvalidInput(f"`{job.name}` is a run that was started outside any job")
         changes: dict[str, Any] = {
             field_name: requested[key]
-            for key, field_name in _WORDS.items()
+            for key, field_name in _FIELDS.items()
             if requested.get(key) is not None and requested[key] != getattr(job, field_name)
         }
         tags = requested.get("tags")
@@ -138,7 +138,7 @@ class Jobs:
             removed = {} if call.method == "PATCH" else {key: None for key in job.tags}
             changes["tags"] = {**removed, **tags}
         elif tags is not None:
-            raise InvalidInput("`tags` of the job is no JSON object", at=["properties", "tags"])
+            raise InvalidInput("`tags` of the job is not a JSON object", at=["properties", "tags"])
         archived = assets.requested_archived(call)
         if archived is not None and archived != job.archived:
             actions.archive(self.services, workspace, job.name, archived)
@@ -149,7 +149,7 @@ class Jobs:
         return actions.get(self.services, workspace, job.name)
 
     def _snapshot(self, call: Call, job: Job | None, code_id: str) -> str:
-        """A job's own code is known by its snapshot, which clients are told as the code's name."""
+        """The snapshot of a code; clients see a job's own snapshot as the name of its code."""
         own = str((job.spec if job else {}).get("code") or "").removeprefix("snapshot:")
         if own and code_id.endswith(f"/codes/{own}/versions/1"):
             return own
@@ -168,7 +168,7 @@ class Jobs:
 def _view(call: Call) -> bool | None:
     """
     Raises:
-        InvalidInput: `listViewType` is none of Azure's.
+        InvalidInput: `listViewType` is not one of Azure's.
     """
     view = assets.query_value(call, "listviewtype") or "ActiveOnly"
     if view.lower() not in _VIEWS:
@@ -182,5 +182,5 @@ def _matches(call: Call, name: str) -> None:
     written = call.document.get("name")
     if written not in (None, "", name):
         raise InvalidInput(
-            f"the body names job `{str(written)[:80]}`, and the address `{name}`", at=["name"]
+            f"the body names job `{str(written)[:80]}`, and the URL `{name}`", at=["name"]
         )

@@ -1,9 +1,9 @@
-"""Models as ARM tells them.
+"""Models as ARM resources.
 
 Owns: a model's properties, and the document that they stand for.
 Leaves: copying files and giving versions to models/, lists to assets.py.
-Always: `modelUri` names the model's own copy of its files; what it was made of is taken for the
-same when it is put again.
+Always: `modelUri` is the model's own copy of its files; the source of that copy is accepted as
+equal when the model is put again.
 """
 
 from __future__ import annotations
@@ -47,11 +47,13 @@ class ModelAssets:
         self._of_blob = of_blob
 
     def list_all(self, call: Call) -> Sequence[AssetVersion]:
-        return [_version(call, model) for model in actions.list_versions(self._db, call.workspace.name)]
+        return [
+            _version(call, model) for model in actions.list_versions(self._db, call.workspace.name)
+        ]
 
     def list_versions(self, call: Call, name: str) -> Sequence[AssetVersion]:
         versions = actions.list_in(self._db, call.workspace.name, name, archived=None)
-        # Who asks for a name that is not there is told the nearest.
+        # For a name that does not exist, the error names the nearest one.
         versions = versions or [actions.get(self._db, call.workspace.name, name)]
         return [_version(call, model) for model in versions]
 
@@ -75,7 +77,7 @@ class ModelAssets:
         stage = arm.text_property(call, _STAGE)
         if stage:
             document[_STAGE] = stage
-        existing = self._there(call, name, version)
+        existing = self._existing(call, name, version)
         if existing is None:
             model = actions.register(
                 self._db,
@@ -103,7 +105,7 @@ class ModelAssets:
             self._db, self._clock, self._stores, call.workspace.name, name, model.version
         )
 
-    def _there(self, call: Call, name: str, version: str) -> Model | None:
+    def _existing(self, call: Call, name: str, version: str) -> Model | None:
         try:
             model = actions.get(self._db, call.workspace.name, name, version)
         except NotFound:
@@ -112,7 +114,7 @@ class ModelAssets:
 
 
 def uri_of(model: Model) -> str:
-    """Where its files lie."""
+    """The URI of its files."""
     if not model.files:
         return model.source
     path = f"{model.folder}/{model.files[0].path}" if model.single else model.folder
@@ -120,7 +122,7 @@ def uri_of(model: Model) -> str:
 
 
 def _changes(before: Model, document: Mapping[str, Any]) -> dict[str, Any]:
-    """What of it is to be said anew: all but the stage, which stays unless another is named."""
+    """What a PUT changes: everything but the stage, which stays unless another is named."""
     changes: dict[str, Any] = {"description": document["description"]}
     for key, old in (("tags", before.tags), ("properties", before.properties)):
         removed = {name: None for name in old if name != _STAGE}

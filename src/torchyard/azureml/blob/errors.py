@@ -1,8 +1,8 @@
 """Errors as Azure's storage clients read them.
 
-Owns: Azure Storage's codes and its XML; the headers that every answer has.
+Owns: Azure Storage's codes and its XML; the headers of every response.
 Leaves: what to refuse to the blob service.
-Always: whatever is refused is answered in this form, with our hint in the message.
+Always: every error is answered in this form, with our hint in the message.
 
 Source: https://learn.microsoft.com/rest/api/storageservices/status-and-error-codes2,
 https://learn.microsoft.com/rest/api/storageservices/blob-service-error-codes
@@ -35,7 +35,7 @@ from torchyard.workspaces.guarded_routes import GuardedRoute
 _log = logging.getLogger(__name__)
 
 VERSION = "2021-12-02"
-"""The version of the storage service that is answered with to those who name none."""
+"""The version of the storage service for requests that name none."""
 
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _CODES = {
@@ -61,19 +61,19 @@ class NoBlob(NotFound):
 
 
 class Unsigned(NotAuthenticated):
-    """Nothing in the request says who asks."""
+    """The request has neither a signature nor a token."""
 
     code = "NoAuthenticationInformation"
 
 
 class BadSignature(Forbidden):
-    """A signature that is not ours, is over, or was made for something else."""
+    """A signature that is invalid, has expired, or was made for something else."""
 
     code = "AuthenticationFailed"
 
 
 class NotGranted(Forbidden):
-    """A good signature that does not cover what is asked."""
+    """A valid signature that does not cover the request."""
 
     code = "AuthorizationPermissionMismatch"
 
@@ -86,7 +86,7 @@ class ConditionNotMet(TorchyardError):
 
 
 class NotModified(TorchyardError):
-    """A condition of a read says that the client has it already."""
+    """A condition of a read: the client has the blob already."""
 
     code = "ConditionNotMet"
     http_status = 304
@@ -98,7 +98,7 @@ class BadRange(TorchyardError):
 
 
 class BadRequest(InvalidInput):
-    """A request that is wrong; made with Azure's own code."""
+    """An invalid request; created with Azure's own code."""
 
     code = "InvalidInput"
 
@@ -108,7 +108,7 @@ class Exists(Conflict):
 
 
 class NotSupported(TorchyardError):
-    """What Azure's storage has and torchyard has not."""
+    """Something that Azure's storage has and torchyard does not."""
 
     code = "NotImplemented"
     http_status = 501
@@ -132,7 +132,7 @@ def error_response(request: Request, error: TorchyardError) -> Response:
 
 
 def standard_headers(request: Request) -> dict[str, str]:
-    """The headers of every answer; asked twice of one request, they are the same."""
+    """The headers of every response; for one request they are always the same."""
     if not hasattr(request.state, "blob_request_id"):
         request.state.blob_request_id = str(uuid.uuid4())
     headers = {
@@ -146,12 +146,12 @@ def standard_headers(request: Request) -> dict[str, str]:
 
 
 def printable(text: str) -> str:
-    """Without what XML can't hold."""
+    """Without the characters that XML forbids."""
     return "".join(character for character in text if _NOT_XML.match(character) is None)
 
 
 class BlobRoute(GuardedRoute):
-    """A route whose errors, those of its dependencies too, are Azure Storage's."""
+    """A route whose errors, including those of its dependencies, are Azure Storage's."""
 
     def get_route_handler(self) -> Handle:
         handle = super().get_route_handler()
@@ -173,7 +173,7 @@ class BlobRoute(GuardedRoute):
                 if full is None:
                     _log.exception("%s %s failed", request.method, request.url.path)
                     full_or_fault = TorchyardError(
-                        "the server failed at this request", "see `yard server logs`"
+                        "the server failed to answer this request", "see `yard server logs`"
                     )
                     return error_response(request, full_or_fault)
                 return error_response(request, full)
@@ -183,6 +183,6 @@ class BlobRoute(GuardedRoute):
 
 def name_conflict() -> Conflict:
     return Conflict(
-        "a blob is where the folder of this one would be, or blobs lie below its name",
-        "datastores here are folders: `a` and `a/b` can't both be blobs; choose another name",
+        "a blob has the path of this one's folder, or there are blobs below its name",
+        "datastores are folders: `a` and `a/b` can't both be blobs; choose another name",
     )

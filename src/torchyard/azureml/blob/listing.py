@@ -1,9 +1,9 @@
-"""What is in a container, a page at a time, in Azure Storage's XML.
+"""The blobs of a container, a page at a time, in Azure Storage's XML.
 
 Owns: prefixes, delimiters, markers, the XML of a page.
-Leaves: the order of files to their places, which tell them sorted.
-Always: a page goes on behind the last name of the one before, so a blob that stays is in exactly
-one, whatever comes and goes meanwhile.
+Leaves: sorting files to datastores.
+Always: a page continues after the last name of the one before, so a blob that stays is in exactly
+one page, whatever else is added and deleted meanwhile.
 
 Source: https://learn.microsoft.com/rest/api/storageservices/list-blobs
 """
@@ -21,20 +21,20 @@ from xml.sax.saxutils import escape, quoteattr
 
 from torchyard.azureml.blob.errors import BadRequest, printable
 from torchyard.azureml.blob.headers import Blob, http_date
-from torchyard.azureml.blob.places import Container, shown
+from torchyard.azureml.blob.places import Container, is_visible
 from torchyard.base.db import Database
 from torchyard.base.errors import NotFound
 from torchyard.data import file_properties
 from torchyard.data.types import Entry, Files
 
 _MOST = 5000
-# Behind every name that begins with what stands before it.
+# Sorts after every name that begins with the text before it.
 _LAST = "\U0010ffff"
 
 
 @runtime_checkable
-class InOrder(Protocol):
-    """Files that can be told from any name on; see data/folders.py."""
+class SortedFiles(Protocol):
+    """Files that can be listed from any name on; see data/folders.py."""
 
     def ordered(
         self, prefix: str, after: str = "", fold: bool = False
@@ -42,39 +42,39 @@ class InOrder(Protocol):
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Which page; `after` is the last name of the one before."""
+class ListQuery:
+    """A requested page; `after` is the last name of the one before."""
 
     prefix: str = ""
     delimiter: str = ""
     after: str = ""
-    most: int = _MOST
+    limit: int = _MOST
     metadata: bool = False
 
 
 @dataclass(frozen=True)
-class Listed:
-    """A page: blobs and, ending with the delimiter, what begins several. `next` is the marker of
-    the page behind it, empty at the end.
+class ListPage:
+    """A page: blobs, and prefixes that end with the delimiter. `next` is the marker of the
+    following page, empty at the end.
     """
 
     items: Sequence[Blob | str]
     next: str = ""
 
 
-def read_query(query: Mapping[str, str]) -> Wanted:
+def read_query(query: Mapping[str, str]) -> ListQuery:
     """
     Raises:
-        Refused: `maxresults` is no number from 1 up, or a marker is not ours.
+        BadRequest: `maxresults` is not a positive integer, or a marker is not ours.
     """
     limit = query.get("maxresults", "")
     if limit and not (limit.isascii() and limit.isdigit() and 0 < len(limit) < 10 and int(limit)):
         raise BadRequest(
             f"`maxresults` is `{limit[:20]}`",
-            "a number from 1 up",
+            "it must be a positive integer",
             code="OutOfRangeQueryParameterValue",
         )
-    return Wanted(
+    return ListQuery(
         query.get("prefix", ""),
         query.get("delimiter", ""),
         _name_in(query.get("marker", "")),
@@ -83,28 +83,30 @@ def read_query(query: Mapping[str, str]) -> Wanted:
     )
 
 
-def page(db: Database, container: Container, query: Wanted) -> Listed:
-    """Some of what there is."""
+def page(db: Database, container: Container, query: ListQuery) -> ListPage:
+    """One page of blobs and prefixes."""
     names = _items(container, query)
-    names_found = list(islice(names, query.most + 1))
-    items, has_more = names_found[: query.most], len(names_found) > query.most
+    names_found = list(islice(names, query.limit + 1))
+    items, has_more = names_found[: query.limit], len(names_found) > query.limit
     entries = [item for item in items if isinstance(item, Entry)]
     records = file_properties.of_all(db, container.workspace, container.datastore.name, entries)
     last = _name(items[-1]) if has_more else ""
     if has_more and isinstance(items[-1], str):
         last += _LAST
-    blobs = [Blob(item, records.get(item.path)) if isinstance(item, Entry) else item for item in items]
-    return Listed(blobs, _marker(last) if last else "")
+    blobs = [
+        Blob(item, records.get(item.path)) if isinstance(item, Entry) else item for item in items
+    ]
+    return ListPage(blobs, _marker(last) if last else "")
 
 
-def to_xml(account_url: str, container: Container, query: Wanted, page: Listed) -> bytes:
+def to_xml(account_url: str, container: Container, query: ListQuery, page: ListPage) -> bytes:
     parts = [
         '<?xml version="1.0" encoding="utf-8"?>'
         f"<EnumerationResults ServiceEndpoint={quoteattr(account_url)} "
         f"ContainerName={quoteattr(container.name)}>",
         _element("Prefix", query.prefix),
         _element("Marker", _marker(query.after) if query.after else ""),
-        _element("MaxResults", str(query.most)),
+        _element("MaxResults", str(query.limit)),
         _element("Delimiter", query.delimiter) if query.delimiter else "",
         "<Blobs>",
         *(_item(item, query.metadata) for item in page.items),
@@ -115,17 +117,21 @@ def to_xml(account_url: str, container: Container, query: Wanted, page: Listed) 
     return "".join(parts).encode("utf-8", "replace")
 
 
-def _items(container: Container, query: Wanted) -> Iterator[Entry | str]:
-    """Of the page and behind it; what begins several once."""
+def _items(container: Container, query: ListQuery) -> Iterator[Entry | str]:
+    """The entries from the page on; each prefix once."""
     paths: Iterator[Entry | str]
-    if isinstance(container.files, InOrder):
+    if isinstance(container.files, SortedFiles):
         paths = container.files.ordered(query.prefix, query.after, query.delimiter == "/")
     else:
         paths = _walked(container.files, query.prefix)
     folded = ""
     for item in paths:
         name = _name(item)
-        if name <= query.after or not _is_text(name) or not shown(container.datastore.name, name):
+        if (
+            name <= query.after
+            or not _is_text(name)
+            or not is_visible(container.datastore.name, name)
+        ):
             continue
         if isinstance(item, Entry) and query.delimiter:
             head, separator, _ = name[len(query.prefix) :].partition(query.delimiter)
@@ -138,7 +144,7 @@ def _items(container: Container, query: Wanted) -> Iterator[Entry | str]:
 
 
 def _walked(files: Files, prefix: str) -> Iterator[Entry]:
-    """From a place that tells a folder at a time, all of it."""
+    """All files of a datastore that lists one folder at a time."""
     folder = prefix.rpartition("/")[0]
     top = f"{folder}/" if folder else ""
     try:
@@ -168,7 +174,7 @@ def _item(item: Blob | str, metadata: bool) -> str:
     }
     inside = "".join(_element(name, value) for name, value in properties.items())
     metadata_xml = ""
-    # Clients take an empty element for no answer, and none for no metadata.
+    # Clients read an empty element as an error, and a missing one as no metadata.
     if metadata and item.metadata:
         pairs = "".join(_element(name, value) for name, value in item.metadata.items())
         metadata_xml = f"<Metadata>{pairs}</Metadata>"
@@ -190,7 +196,7 @@ def _name(item: Entry | str) -> str:
 
 
 def _is_text(name: str) -> bool:
-    """A disk may hold names that are none."""
+    """A disk may have file names that are not valid text."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -207,7 +213,7 @@ def _name_in(marker: str) -> str:
         return base64.b64decode(marker.encode(), altchars=b"-_", validate=True).decode()
     except (ValueError, binascii.Error) as error:
         raise BadRequest(
-            "the marker is none of this server's",
-            "begin the list again",
+            "the marker is not from this server",
+            "start the list again",
             code="OutOfRangeQueryParameterValue",
         ) from error

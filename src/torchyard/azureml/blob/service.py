@@ -1,9 +1,9 @@
-"""What can be done with the blobs of one container, before any HTTP.
+"""The operations on the blobs of one container, without HTTP.
 
-Owns: finding a blob with all that is said of it, writing one whole, making one of blocks, deleting.
-Leaves: headers and XML to the modules beside, files to their places, blocks to data/blocks.py.
-Always: a blob is there whole or not at all; conditions are looked at before the first byte is kept
-and again in the moment in which the blob appears; nothing large is held whole in memory.
+Owns: finding a blob with its properties, writing a whole one, creating one from blocks, deleting.
+Leaves: headers and XML to the other modules, files to datastores, blocks to data/blocks.py.
+Always: a blob exists completely or not at all; conditions are checked before the first byte is
+stored and again at the moment when the blob appears; nothing large is in memory as a whole.
 
 Source: https://learn.microsoft.com/rest/api/storageservices/understanding-block-blobs--append-blobs--and-page-blobs
 """
@@ -28,7 +28,7 @@ from torchyard.azureml.blob.headers import (
     metadata_in,
     properties_in,
 )
-from torchyard.azureml.blob.places import Container, shown
+from torchyard.azureml.blob.places import Container, is_visible
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict
@@ -42,20 +42,20 @@ MOST_BLOCKS = 50_000
 
 @dataclass(frozen=True)
 class BlobStorage:
-    """What the service is made of."""
+    """The parts of the server that the operations use."""
 
     db: Database
     clock: Clock
     blocks: Blocks
 
 
-# The moment in which a blob appears is one at a time for each name, as far as these go round.
+# Blobs of one name appear one at a time; names share a fixed number of locks.
 _LOCKS = [threading.Lock() for _ in range(64)]
 
 
 def find(parts: BlobStorage, container: Container, path: str) -> Blob | None:
     store = container.datastore.name
-    entry = container.files.entry(path) if shown(store, path) else None
+    entry = container.files.entry(path) if is_visible(store, path) else None
     if entry is None:
         return None
     return Blob(entry, file_properties.of(parts.db, container.workspace, store, entry))
@@ -73,14 +73,15 @@ def get(parts: BlobStorage, container: Container, path: str) -> Blob:
 
 
 class Upload:
-    """A blob on its way. `write` takes bytes, `finish` makes it appear, `drop` forgets it.
+    """A blob that is being written. `write` takes bytes, `finish` makes it appear, `drop` discards
+    it.
 
     Args:
-        of_body: its bytes are the request's body, so their MD5 is told and checked.
+        of_body: its bytes are the request's body, so their MD5 is checked and returned.
 
     Raises:
-        Exists, NotMet: a condition of the request does not hold.
-        Conflict: a folder is where the blob would be, or a blob where its folder would be.
+        Exists, ConditionNotMet: a condition of the request does not hold.
+        Conflict: a folder has the blob's path, or a blob has the path of its folder.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class Upload:
     def finish(self) -> Blob:
         """
         Raises:
-            Refused: the bytes are not those whose MD5 was sent.
+            BadRequest: the bytes don't have the MD5 that was sent.
         """
         assert self._md5 is not None
         md5 = base64.b64encode(self._md5.digest()).decode()
@@ -121,7 +122,7 @@ class Upload:
         return self.appear({**properties_in(self._headers, of_body=True), "Content-MD5": md5})
 
     def appear(self, properties: Mapping[str, str], blocks: Sequence[Block] = ()) -> Blob:
-        """The last step, with what is to be said of the blob."""
+        """The last step: make the blob appear with these properties."""
         files, store = self._container.files, self._container.datastore.name
         with _lock(self._container, self._path):
             _check_write(self._parts, self._container, self._path, self._headers)
@@ -136,7 +137,7 @@ class Upload:
         return Blob(entry, record)
 
     def drop(self, error: BaseException) -> None:
-        """Leave nothing of it; what was there before stays."""
+        """Discard it; an existing blob stays."""
         self._stack.__exit__(type(error), error, error.__traceback__)
 
 
@@ -145,7 +146,7 @@ def stage(parts: BlobStorage, container: Container, path: str, block_id: str) ->
 
 
 class StagedBlock:
-    """A block on its way."""
+    """A block that is being written."""
 
     def __init__(self, blocks: Blocks, file: str, block_id: str) -> None:
         self._md5 = hashlib.md5(usedforsecurity=False)
@@ -157,10 +158,10 @@ class StagedBlock:
         self._md5.update(chunk)
 
     def finish(self, sent_md5: str) -> str:
-        """The MD5 of what came.
+        """The MD5 of the received bytes.
 
         Args:
-            md5: what the client says it is; empty when it does not.
+            sent_md5: from the client; empty if it sent none.
         """
         actual_md5 = base64.b64encode(self._md5.digest()).decode()
         check_md5(sent_md5, actual_md5)
@@ -173,7 +174,7 @@ class StagedBlock:
 
 @dataclass(frozen=True)
 class BlockChoice:
-    """A block in a list that makes a blob; `where` is Latest, Committed or Uncommitted."""
+    """A block in the list of a blob; `where` is Latest, Committed or Uncommitted."""
 
     where: str
     id: str
@@ -186,12 +187,12 @@ def commit(
     choices: Sequence[BlockChoice],
     headers: Mapping[str, str],
 ) -> Blob:
-    """Make a blob of blocks, in that order.
+    """Create a blob from blocks, in that order.
 
-    A list that is sent again, because its answer was lost, finds the blob as it wants it.
+    When a list is sent again, after a lost response, the blob exists already.
 
     Raises:
-        Refused: a block is not there.
+        BadRequest: a block does not exist.
         Exists, NotMet: a condition of the request does not hold.
     """
     file = _file(container, path)
@@ -259,7 +260,7 @@ class Commits:
 
 @dataclass(frozen=True)
 class _Source:
-    """Where a block's bytes are: staged, or in the blob that is there, from `start` on."""
+    """The bytes of a block: staged, or in the existing blob, from `start` on."""
 
     block: Block
     start: int | None = None
@@ -320,7 +321,7 @@ def change(
     properties: Mapping[str, str] | None = None,
     metadata: Mapping[str, str] | None = None,
 ) -> Blob:
-    """Say something else of a blob; None leaves what was said."""
+    """Change the properties or metadata of a blob; None leaves them."""
     store = container.datastore.name
     record = file_properties.change(
         parts.db, parts.clock, container.workspace, store, blob.entry,
@@ -333,7 +334,7 @@ def delete(parts: BlobStorage, container: Container, path: str, headers: Mapping
     """
     Raises:
         NoBlob: there is none.
-        NotMet: a condition of the request does not hold.
+        ConditionNotMet: a condition of the request does not hold.
     """
     with _lock(container, path):
         check_write(headers, get(parts, container, path))
@@ -344,7 +345,7 @@ def delete(parts: BlobStorage, container: Container, path: str, headers: Mapping
 def block_lists(
     parts: BlobStorage, container: Container, path: str
 ) -> tuple[Blob | None, list[Block], list[Block]]:
-    """(the blob, the blocks that it was made of, those that came since)."""
+    """(the blob, the blocks that it was created from, the blocks staged since then)."""
     blob = find(parts, container, path)
     staged = list(parts.blocks.list(_file(container, path)).values())
     return blob, _blocks_of(parts, container, blob), staged
@@ -353,7 +354,7 @@ def block_lists(
 def check_md5(sent: str, actual: str) -> None:
     """
     Raises:
-        Refused: what came is not what was sent.
+        BadRequest: the received bytes are not those that were sent.
     """
     if sent and sent != actual:
         raise BadRequest(
@@ -366,13 +367,13 @@ def check_md5(sent: str, actual: str) -> None:
 def _check_write(
     parts: BlobStorage, container: Container, path: str, headers: Mapping[str, str]
 ) -> None:
-    """As check_write, of the blob that is there; who sets no condition asks for no look at it."""
+    """Run check_write on the existing blob, unless the request has no condition."""
     if is_conditional(headers):
         check_write(headers, find(parts, container, path))
 
 
 def _blocks_of(parts: BlobStorage, container: Container, blob: Blob | None) -> list[Block]:
-    if blob is None or blob.said is None:
+    if blob is None or blob.record is None:
         return []
     store = container.datastore.name
     return file_properties.blocks_of(parts.db, container.workspace, store, blob.entry)

@@ -168,5 +168,7 @@ def _json(body: bytes, path: str) -> Any:
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise InvalidInput(f"the request's body has the number `{text[:40]}`", "write it as a text")
+        raise InvalidInput(
+            f"the request's body has the number `{text[:40]}`", "write it as a string"
+        )
     return number

@@ -1,9 +1,9 @@
-"""Azure's paths, made ours before any route sees them.
+"""Azure's paths, translated before any route sees them.
 
-Owns: which paths are Azure ML's, and the short form that routes and rights are written for.
-Leaves: what is asked for to the routes.
-Always: case means nothing in the words that Azure gave, and is kept in names that people gave;
-the api-version is not looked at.
+Owns: which paths are Azure ML's, and the short form that routes are declared for.
+Leaves: what a request means to the routes.
+Always: Azure's words in a path may be in any case, and names keep their case; the api-version is
+ignored.
 
     /subscriptions/S/resourceGroups/G/providers/Microsoft.MachineLearningServices/workspaces/W/jobs/J
         -> /azureml/W/arm/jobs/J
@@ -36,7 +36,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 PROVIDER = "Microsoft.MachineLearningServices"
 SCOPE_KEY = "azureml"
-"""Where a request's scope holds its `Asked`."""
+"""Where a request's scope has its `AzurePath`."""
 
 _IN_WORKSPACE = re.compile(
     r"(?:/(?P<service>[a-z]+)(?:/(?P<version>v\d+\.\d+|workspaces))?)?"
@@ -53,29 +53,29 @@ _ABOVE = re.compile(r"/subscriptions(?:/.*)?", re.IGNORECASE | re.DOTALL)
 _PROVIDERS = re.compile(r"/providers/[^/]+")
 ARM = "arm"
 ABOVE = "/azureml-above"
-"""Before what names no workspace: a workspace may be called `subscriptions`."""
-# What the plug-in asks of Azure alone still bears its first name.
+"""The prefix of paths without a workspace: a workspace may be called `subscriptions`."""
+# The plug-in still uses this older name for requests that only Azure answers.
 _PREVIEW = "/api/2.0/preview/mlflow/"
 
 
 @dataclass(frozen=True)
 class AzurePath:
-    """What an Azure path names besides the workspace; empty where it names nothing."""
+    """What an Azure path names besides the workspace; empty if it names nothing."""
 
     path: str
     subscription: str = ""
     resource_group: str = ""
     workspace: str = ""
 
-    def spelt(self, workspace: str) -> AzurePath:
-        """The same with the workspace's name as it is known here."""
+    def with_workspace(self, workspace: str) -> AzurePath:
+        """The same with the workspace's name as it is spelled here."""
         _, top, _, *below = self.path.split("/", 3)
         return replace(self, path="/".join(("", top, workspace, *below)), workspace=workspace)
 
 
 def translate(path: str) -> AzurePath | None:
-    """The short form of an Azure path; None for a path that is none of Azure's."""
-    # SDK v1 puts a slash behind the address that ends with one.
+    """The short form of an Azure path; None for a path that is not Azure's."""
+    # SDK v1 appends a slash to a base URL that ends with one.
     path = "/" + path.lstrip("/") if path.startswith("//") else path
     match = _IN_WORKSPACE.fullmatch(path)
     if match is not None:
@@ -92,7 +92,7 @@ def translate(path: str) -> AzurePath | None:
         return AzurePath(path, match["subscription"], match["group"], workspace)
     blob = _BLOB.fullmatch(path)
     if blob is not None:
-        # Quoted, for a blob's name may hold what means something in an address.
+        # Quoted: a blob's name may contain characters with a meaning in URLs.
         name = quote(blob["blob"] or "", errors="replace")
         return AzurePath(f"/azureml-blob/{blob['container']}/{name}".rstrip("/") + _slashes(name))
     if _ABOVE.fullmatch(path):
@@ -101,12 +101,12 @@ def translate(path: str) -> AzurePath | None:
 
 
 def _slashes(name: str) -> str:
-    """Those at the end of a blob's name belong to it."""
+    """Slashes at the end of a blob's name belong to it."""
     return name[len(name.rstrip("/")) :]
 
 
 def _types_lowered(path: str) -> str:
-    """ARM writes type, name, type, name …, and a verb where a type would stand."""
+    """ARM writes type, name, type, name …, and an action in the place of a type."""
     parts = path.split("/")
     return "/".join(part.lower() if place % 2 else part for place, part in enumerate(parts))
 
@@ -124,7 +124,7 @@ class Spellings(Protocol):
 
 
 class AzurePaths:
-    """ASGI middleware: outermost, for whatever looks at paths looks at ours."""
+    """ASGI middleware, the outermost: everything else sees the translated path."""
 
     def __init__(self, app: App, spellings: Spellings) -> None:
         self._app = app
@@ -136,8 +136,10 @@ class AzurePaths:
             if azure_path.workspace:
                 spelling = self._spellings.kept(azure_path.workspace)
                 if spelling is None:
-                    spelling = await run_in_threadpool(self._spellings.look_up, azure_path.workspace)
-                azure_path = azure_path.spelt(spelling)
+                    spelling = await run_in_threadpool(
+                        self._spellings.look_up, azure_path.workspace
+                    )
+                azure_path = azure_path.with_workspace(spelling)
             path = azure_path.path
             scope = {**scope, "path": path, "raw_path": quote(path).encode(), SCOPE_KEY: azure_path}
         await self._app(scope, receive, send)

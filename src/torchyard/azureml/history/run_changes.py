@@ -1,8 +1,8 @@
-"""What clients change of runs through the run history.
+"""Changes of runs through the run history.
 
-Owns: words, tags, properties, archiving of any run; making, and ending, runs that are no jobs.
-Leaves: the routes to routes.py; a job's status to its scheduler.
-Always: tags and properties are merged; a job's status is not the client's to say.
+Owns: names, tags, properties, archiving of any run; creating and ending runs that are not jobs.
+Leaves: the routes to run_routes.py; a job's status to its scheduler.
+Always: tags and properties are merged; clients can't set a job's status.
 """
 
 from __future__ import annotations
@@ -36,20 +36,22 @@ _EVENTS = {
 
 
 def put(services: Services, call: Call, name: str, experiment: str) -> Job:
-    """Change a run as the call's body says; make it first where there is none of that name.
+    """Change a run as the call's body says; create it first if there is none of that name.
 
     Raises:
-        NotFound: there is none, and nothing says in which experiment to make it.
+        NotFound: there is none, and the request does not name the experiment to create it in.
         InvalidInput: a value of the wrong form.
     """
     request, workspace = call.document, call.workspace.name
     job = actions.named(services, workspace, name)
     if job is None:
         if not experiment:
-            return actions.get(services, workspace, name)  # says that there is none
-        job = _made(services, call, name, experiment)
+            return actions.get(services, workspace, name)  # raises NotFound
+        job = _create(services, call, name, experiment)
     changes: dict[str, Any] = {}
-    display_name = request.get("displayName") or (request.get("name") if job.type == runs.RUN else None)
+    display_name = request.get("displayName") or (
+        request.get("name") if job.type == runs.RUN else None
+    )
     if display_name and display_name != job.display_name:
         changes["display_name"] = display_name
     if request.get("description") is not None and request["description"] != job.description:
@@ -65,7 +67,7 @@ def put(services: Services, call: Call, name: str, experiment: str) -> Job:
     hidden = request.get("hidden")
     if isinstance(hidden, bool) and hidden != job.archived:
         actions.archive(services, workspace, name, hidden)
-    if _is_clients(job) and request.get("status"):
+    if _is_set_by_client(job) and request.get("status"):
         status = actions.status_named(str(request["status"]))
         if status is not job.status:
             runs.change_run(
@@ -75,7 +77,7 @@ def put(services: Services, call: Call, name: str, experiment: str) -> Job:
 
 
 def change_tags(services: Services, call: Call, name: str) -> Job:
-    """Take tags away and give others: a DELETE's body names them, a PATCH's says both."""
+    """Delete tags and set others: a DELETE's body names the deleted ones, a PATCH's has both."""
     body = call.body
     removed = body if isinstance(body, list) else None
     if isinstance(body, Mapping):
@@ -89,31 +91,31 @@ def change_tags(services: Services, call: Call, name: str) -> Job:
 
 
 def note_event(services: Services, call: Call, name: str) -> None:
-    """A client's word that its own run began or ended; a job can only be told to end."""
+    """A client reports that its own run started or ended; a job can only be cancelled."""
     event = str(call.document.get("name") or "").rpartition(".")[2].lower()
     status = _EVENTS.get(event)
     job = actions.get(services, call.workspace.name, name)
-    if _is_clients(job) and (error := _error(call.document.get("data"))) is not None:
+    if _is_set_by_client(job) and (error := _error(call.document.get("data"))) is not None:
         runs.change_run(services, call.workspace.name, name, status=Status.FAILED, error=error)
-    elif status is not None and _is_clients(job) and status is not job.status:
+    elif status is not None and _is_set_by_client(job) and status is not job.status:
         runs.change_run(services, call.workspace.name, name, status=status)
     elif status is Status.CANCELED and not job.status.ended:
         actions.cancel(services, call.workspace.name, name)
 
 
-def _is_clients(job: Job) -> bool:
-    """Whether its status is the client's to say: a local run's is its program's."""
+def _is_set_by_client(job: Job) -> bool:
+    """Whether a client sets its status: that of a local run is set by its program."""
     return job.type == runs.RUN and not local_runs.is_local(job)
 
 
-def _made(services: Services, call: Call, name: str, experiment: str) -> Job:
+def _create(services: Services, call: Call, name: str, experiment: str) -> Job:
     with services.db.write() as connection:
         place = actions.ensure_experiment(connection, services, call.workspace.name, experiment)
     request, subject = call.document, call.identity.subject
     if not values.NAME.match(name):
         raise InvalidInput(
-            f"`{name[:80]}` is no name of a run",
-            "up to 255 letters, digits, `_` and `-`, beginning with a letter or digit",
+            f"`{name[:80]}` is not a valid name for a run",
+            "use up to 255 letters, digits, `_` and `-`, starting with a letter or digit",
             at=["runId"],
         )
     return runs.create_run(
@@ -130,7 +132,7 @@ def _made(services: Services, call: Call, name: str, experiment: str) -> Job:
 
 
 def _error(data: Any) -> JobError | None:
-    """What a client says that went wrong, for example by `run.fail(error_details=…)`."""
+    """The error that a client reports, for example by `run.fail(error_details=…)`."""
     error: Any = data if isinstance(data, Mapping) else {}
     for name in ("errorresponse", "error"):
         error = next((value for key, value in error.items() if key.lower() == name), None)
@@ -145,7 +147,7 @@ def _error(data: Any) -> JobError | None:
 def _texts(document: Mapping[str, Any], key: str) -> dict[str, str]:
     texts = document.get(key) or {}
     if not isinstance(texts, Mapping):
-        raise InvalidInput(f"`{key}` is no JSON object", at=[key])
+        raise InvalidInput(f"`{key}` is not a JSON object", at=[key])
     return {str(name): str(value) for name, value in texts.items() if value is not None}
 
 
@@ -155,4 +157,6 @@ def _time(written: Any) -> datetime | None:
     try:
         return from_text(str(written))
     except ValueError as error:
-        raise InvalidInput(f"`{str(written)[:40]}` is no time", "ISO 8601 with a zone") from error
+        raise InvalidInput(
+            f"`{str(written)[:40]}` is not a time", "write it as ISO 8601 with a time zone"
+        ) from error

@@ -1,9 +1,9 @@
-"""The zip that SDK v1 unpacks beside a copy of the script's folder, and starts.
+"""The zip file that SDK v1 unpacks beside a copy of the script's folder, and starts.
 
-Owns: its files: the script that the client starts, the program, what the program is told.
+Owns: its files: the script that the client starts, the program, the program's task.
 Leaves: what the program does to local_program/program.py.
-Always: it holds no secret, for the client leaves it where everybody on its machine can read it;
-the program brings all that it needs but Python.
+Always: it contains no secret, for the client leaves it where everybody on its machine can read it;
+the program needs only Python.
 
 Source: azureml-core 1.61, `azureml/_execution/_commands.py`: `azureml-setup/Invocation.sh` is made
 executable, and started with bash in the background, its output thrown away.
@@ -48,7 +48,7 @@ exit 1
 
 
 def content(home: Path, task: Mapping[str, Any]) -> bytes:
-    """The zip as bytes, about half a megabyte."""
+    """The zip file as bytes, about half a megabyte."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(f"{FOLDER}/Invocation.sh", _START)
@@ -59,7 +59,7 @@ def content(home: Path, task: Mapping[str, Any]) -> bytes:
 
 @functools.lru_cache(maxsize=1)
 def _program(worker: Path) -> bytes:
-    """The worker's modules with ours, as one file that Python runs."""
+    """The worker's modules with our program, as one file that Python runs."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(worker) as source, zipfile.ZipFile(buffer, "w") as archive:
         for name in source.namelist():

@@ -1,8 +1,8 @@
-"""SDK v1's run configuration for the target `local`, made what the program on that machine does.
+"""SDK v1's run configuration for the target `local`, as a task for the program on that machine.
 
-Owns: which parts of it go there, what is refused there, the places that are filled in there.
+Owns: the supported parts of it, what is refused, the paths that the program fills in.
 Leaves: parts that are the same for jobs to run_configs.py, running to local_program/program.py.
-Always: an argument comes to the script as it was given, only a dataset's place is put in.
+Always: the script gets its arguments unchanged, except for the paths of datasets.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def task(
 ) -> dict[str, Any]:
     """What the program on the user's machine has to do, as JSON.
 
-    `${{inputs.NAME}}` in `arguments` and `input_variables` stands for where the input lies there;
-    `interpreter` is empty where the environment is to be built.
+    `${{inputs.NAME}}` in `arguments` and `input_variables` stands for the input's path on that
+    machine; `interpreter` is empty if the environment has to be built.
 
     Raises:
         InvalidInput: a part contradicts another.
-        NotServed: a part that a run on the target `local` can't have here.
+        NotServed: a part that is not supported on the target `local`.
     """
     _refuse(configuration)
     script, command = configs.script_or_command(configuration)
@@ -58,14 +58,14 @@ def task(
 
 
 def is_user_managed(configuration: Mapping[str, Any]) -> bool:
-    """Whether the Python is the user's own, and nothing is to be built."""
+    """Whether the run uses the user's own Python, and nothing has to be built."""
     return bool(_python(configuration).get("userManagedDependencies"))
 
 
 def refuse_machine(telemetry: Mapping[str, Any]) -> None:
     """
     Raises:
-        NotServed: the client's system is one that the program does not run on.
+        NotServed: the program does not run on the client's system.
     """
     system = str(telemetry.get("amlClientOSVersion") or "")
     if system.startswith("Windows"):
@@ -85,7 +85,7 @@ def _refuse(configuration: Mapping[str, Any]) -> None:
         )
     framework = str(configuration.get("framework") or "").lower()
     if framework == "pyspark":
-        raise NotServed("Spark on the target `local` is not served", "run the script by Python")
+        raise NotServed("Spark on the target `local` is not served", "run the script with Python")
     communicator = str(configuration.get("communicator") or "").lower()
     nodes = configs.whole_number(configuration, "nodeCount", "node_count", 1)
     if nodes > 1 or communicator not in ("", "none"):

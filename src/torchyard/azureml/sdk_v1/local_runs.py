@@ -136,7 +136,11 @@ def get_upload_urls(
 def get_inputs(call: AzureCall, services: ServicesOf, links: BlobLinks, name: str) -> JSONResponse:
     inputs = local_runs.asked(_find(services, call, name))["inputs"]
     return JSONResponse(
-        {"inputs": {key: _input(services, links, call, document) for key, document in inputs.items()}}
+        {
+            "inputs": {
+                key: _input(services, links, call, document) for key, document in inputs.items()
+            }
+        }
     )
 
 

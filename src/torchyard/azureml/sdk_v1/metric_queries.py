@@ -35,7 +35,7 @@ from torchyard.workspaces.permissions import Permission
 _SCALAR = "azureml.v1.scalar"
 _ARTIFACT = "aml://artifactId/"
 _PAGE = 5000
-_MOST_RUNS = 1000
+_MAX_RUNS = 1000
 # The client writes `RunId eq a or RunId eq b and MetricType eq …` and means (a or b) and …
 _JOINT = re.compile(r"\s+(?:and|or)\s+(?=(?:RunId|MetricType|Name|CreatedUtc)\s+(?:eq|gt)\s)", re.I)
 _CONDITION = re.compile(r"(RunId|MetricType|Name|CreatedUtc)\s+(eq|gt)\s+(.+)", re.I | re.DOTALL)
@@ -89,9 +89,9 @@ def _read(text: str) -> _Filter:
             case "createdutc":
                 filter.after = _moment(value)
             case _:
-                raise _not_understood(text)
-    if not 0 < len(filter.runs) <= _MOST_RUNS:
-        raise _not_understood(text)
+                raise _invalid(text)
+    if not 0 < len(filter.runs) <= _MAX_RUNS:
+        raise _invalid(text)
     return filter
 
 
@@ -100,14 +100,14 @@ def _moment(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError as error:
-        raise _not_understood(text) from error
+        raise _invalid(text) from error
     return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
 
 
-def _not_understood(text: str) -> InvalidInput:
+def _invalid(text: str) -> InvalidInput:
     return InvalidInput(
         f"the filter `{text[:200]}` can't be read",
-        f"name 1 to {_MOST_RUNS} runs as `RunId eq <id>`; `MetricType eq`, `name eq` and "
+        f"name 1 to {_MAX_RUNS} runs as `RunId eq <id>`; `MetricType eq`, `name eq` and "
         "`CreatedUtc gt` may follow",
         at=["filter"],
     )

@@ -1,9 +1,9 @@
-"""SDK v1's run configuration, made a job document.
+"""SDK v1's run configuration as a job document.
 
 Owns: what each part of a RunConfiguration becomes, its arguments as a shell command.
 Leaves: environments to environments.py, the document's own rules to jobs/spec/job_spec.py.
-Always: a script sees the arguments that were given, each as one; `$NAME` in them stands for the
-variable of the process that gets them, and for itself where there is none.
+Always: a script gets its arguments unchanged, each as one; `$NAME` in them stands for the variable
+of the process that gets them, or for itself if there is none.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _REFERENCE = re.compile(r"\$AZUREML_DATAREFERENCE_(\w+)", re.ASCII)
 DATASET = re.compile(r"DatasetConsumptionConfig:([A-Za-z_]\w*)", re.ASCII)
 _OUTPUT = re.compile(r"DatasetOutputConfig:([A-Za-z_]\w*)", re.ASCII)
 _SIZE = re.compile(r"\d+(\.\d+)?\s*[bkmgt]?", re.IGNORECASE)
-_MOST = 10**9
+_MAX_COUNT = 10**9
 _PYTORCH = ("nccl", "gloo")
 _MPI = ("mpi", "openmpi", "intelmpi")
 _MODES = {"mount": "ro_mount", "download": "download", "direct": "direct", "hdfs": "direct"}
 _OUTPUT_MODES = {"mount": "rw_mount", "upload": "upload"}
 
-# From a dataset's place in a configuration, or a datastore and a path in it, to (path, type).
+# From a dataset's location in a configuration, or a datastore and a path in it, to (path, type).
 FindData = Callable[[Mapping[str, Any]], tuple[str, str]]
 
 
@@ -37,7 +37,7 @@ def job_document(
     find_dataset: FindData,
     find_reference: FindData,
 ) -> dict[str, Any]:
-    """The job that a RunConfiguration asks for, without its name, experiment and code.
+    """The job that a RunConfiguration describes, without its name, experiment and code.
 
     Args:
         environment: a reference, or an inline environment.
@@ -49,7 +49,8 @@ def job_document(
     inputs, variables = inputs_of(configuration, find_dataset, find_reference)
     ids = ids_of_direct(configuration)
     outputs = {
-        name: _output(name, output) for name, output in objects_at(configuration, "outputData").items()
+        name: _output(name, output)
+        for name, output in objects_at(configuration, "outputData").items()
     }
     nodes = whole_number(configuration, "nodeCount", "node_count", 1)
     document: dict[str, Any] = {
@@ -79,7 +80,7 @@ def job_document(
 
 
 def quoted(argument: Any) -> str:
-    """One argument for a shell: a single word whatever is in it, its variables still to be set."""
+    """One argument for a shell: a single word in which the shell expands variables."""
     text, parts, end = str(argument), [], 0
     for match in _VARIABLE.finditer(text):
         if text[end : match.start()]:
@@ -99,10 +100,10 @@ def _command(
     script, text = script_or_command(configuration)
     settings = "".join(f'{name}="{value}" ' for name, value in variables.items())
     if text:
-        arguments = [_data_argument(argument, ids) for argument in items_at(configuration, "arguments")]
+        arguments = [_data_argument(item, ids) for item in items_at(configuration, "arguments")]
         exports = f"export {settings.strip()}\n" if settings else ""
         return exports + " ".join([_with_data(text, ids), *arguments])
-    arguments = [_data_argument(argument, ids) for argument in items_at(configuration, "arguments")]
+    arguments = [_data_argument(item, ids) for item in items_at(configuration, "arguments")]
     return settings + " ".join(["python", shlex.quote(script), *arguments])
 
 
@@ -110,30 +111,30 @@ def script_or_command(configuration: Mapping[str, Any]) -> tuple[str, str]:
     """One of the two; the other is empty.
 
     Raises:
-        InvalidInput: both are given, or none.
+        InvalidInput: both are set, or neither.
     """
     script, command = configuration.get("script"), configuration.get("command")
     if bool(script) == bool(command):
         both = "a script and a command" if script else "neither a script nor a command"
-        raise InvalidInput(f"a run has {both}", "give ScriptRunConfig one of the two")
+        raise InvalidInput(f"a run has {both}", "set one of the two in ScriptRunConfig")
     if not command:
         return str(script), ""
     return "", command if isinstance(command, str) else " ".join(map(str, command))
 
 
 def _data_argument(argument: Any, ids: Mapping[str, str]) -> str:
-    """An argument may be a dataset, whose place is known when the job starts."""
+    """An argument may be a dataset, whose path is known when the job starts."""
     text = str(argument)
     placed = _with_data(text, ids)
     return placed if placed != text else quoted(text)
 
 
 def _with_data(text: str, ids: Mapping[str, str]) -> str:
-    def told(name: str) -> str:
+    def value_of(name: str) -> str:
         return shlex.quote(ids[name]) if name in ids else f'"${{{{inputs.{name}}}}}"'
 
-    text = DATASET.sub(lambda match: told(match[1]), text)
-    text = _REFERENCE.sub(lambda match: told(_reference(match[1])), text)
+    text = DATASET.sub(lambda match: value_of(match[1]), text)
+    text = _REFERENCE.sub(lambda match: value_of(_reference(match[1])), text)
     return _OUTPUT.sub(lambda match: f'"${{{{outputs.{match[1]}}}}}"', text)
 
 
@@ -141,7 +142,7 @@ def _compute(configuration: Mapping[str, Any]) -> str:
     target = str(configuration.get("target") or "")
     if target.lower() == "amlcompute":
         raise NotServed(
-            "a cluster that lives as long as one run is not served",
+            "a cluster for only one run is not served",
             "create one with `ComputeTarget.create` and name it as `compute_target`",
         )
     return target
@@ -187,7 +188,7 @@ def _pytorch(settings: Mapping[str, Any], communicator: str, nodes: int) -> dict
             "it counts the processes of all nodes together",
         )
     distribution: dict[str, Any] = {"type": "pytorch", "process_count_per_instance": total // nodes}
-    # `Nccl` is what the class says when it is not told; the script chooses its own.
+    # `Nccl` is the class's default; the script chooses its own backend.
     if str(settings.get("communicationBackend") or communicator).lower() == "gloo":
         distribution["communication_backend"] = "gloo"
     return distribution
@@ -196,18 +197,20 @@ def _pytorch(settings: Mapping[str, Any], communicator: str, nodes: int) -> dict
 def inputs_of(
     configuration: Mapping[str, Any], find_dataset: FindData, find_reference: FindData
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """(inputs of the job, variables that tell the script where they are)."""
+    """(inputs of the job, variables with their paths)."""
     inputs: dict[str, Any] = {}
     variables: dict[str, str] = {}
     ids, modes = ids_of_direct(configuration), []
     for name, document in objects_at(configuration, "data").items():
         path, type = find_dataset(object_at(object_at(document, "dataLocation"), "dataset"))
-        inputs[name] = _input(name, path, type, document.get("mechanism"), document.get("pathOnCompute"))
+        inputs[name] = _input(
+            name, path, type, document.get("mechanism"), document.get("pathOnCompute")
+        )
         variable = str(document.get("environmentVariableName") or name)
         variables[variable] = ids.get(name) or f"${{{{inputs.{name}}}}}"
         modes.append(f"{variable}:{'direct' if name in ids else inputs[name]['mode']}")
     if modes:
-        # What `run.input_datasets` reads.
+        # Read by `run.input_datasets`.
         variables["AZUREML_DATASET_ENVIRONMENT_VARS"] = ",".join(modes)
     for name, document in objects_at(configuration, "dataReferences").items():
         path, type = find_reference(document)
@@ -218,7 +221,7 @@ def inputs_of(
 
 
 def ids_of_direct(configuration: Mapping[str, Any]) -> dict[str, str]:
-    """By input, of those that the script is given as a `Dataset` instead of a place."""
+    """Dataset ids by input, of inputs that the script gets as a `Dataset` instead of a path."""
     ids = {}
     for name, input in objects_at(configuration, "data").items():
         dataset = object_at(object_at(input, "dataLocation"), "dataset")
@@ -228,7 +231,7 @@ def ids_of_direct(configuration: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _reference(name: str) -> str:
-    """The input that a DataReference becomes; one that nobody named has a number for a name."""
+    """The input of a DataReference; a DataReference without a name has a number for a name."""
     return f"reference_{name}" if name[:1].isdigit() else name
 
 
@@ -265,7 +268,7 @@ def _output(name: str, document: Mapping[str, Any]) -> dict[str, Any]:
 def whole_number(
     holder: Mapping[str, Any], key: str, name: str, default: int, *, least: int = 1
 ) -> int:
-    """A whole number, under its name in the SDK's classes."""
+    """A whole number, with its name in the SDK's classes for messages."""
     value = holder.get(key)
     if value is None:
         return default
@@ -273,9 +276,9 @@ def whole_number(
         number = int(value)
     except (TypeError, ValueError, OverflowError):
         number = least - 1
-    if not least <= number <= _MOST or isinstance(value, bool) or number != float(value):
+    if not least <= number <= _MAX_COUNT or isinstance(value, bool) or number != float(value):
         raise InvalidInput(
-            f"`{name}` is `{str(value)[:40]}`", f"give a whole number, {least} or more"
+            f"`{name}` is `{str(value)[:40]}`", f"it must be an integer, {least} or more"
         )
     return number
 
@@ -288,12 +291,12 @@ def object_at(holder: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def objects_at(holder: Mapping[str, Any], key: str) -> Mapping[str, Mapping[str, Any]]:
     """
     Raises:
-        InvalidInput: one of them is no JSON object.
+        InvalidInput: one of them is not a JSON object.
     """
     objects = object_at(holder, key)
     for name, value in objects.items():
         if not isinstance(value, Mapping):
-            raise InvalidInput(f"`{name[:80]}` in `{key}` of the run is no JSON object")
+            raise InvalidInput(f"`{name[:80]}` in `{key}` of the run is not a JSON object")
     return objects
 
 

@@ -1,9 +1,9 @@
-"""What SDK v1 reads of a run's configuration, made of the job that it became.
+"""A job as SDK v1's run configuration.
 
-Owns: `runDefinition` of a run's details, for `run.get_environment()` and those who look.
-Leaves: the way there to run_configs.py.
-Always: whatever a job was made by, it has one; a script and its arguments are told where the
-command is nothing else.
+Owns: `runDefinition` of a run's details, which `run.get_environment()` reads.
+Leaves: the opposite direction to run_configs.py.
+Always: every job has one, however it was created; it has script and arguments if the command only
+starts a script.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _PLACE = re.compile(r"\$\{\{\s*(inputs|outputs)\.(\w+)\s*\}\}", re.ASCII)
 _KINDS = {"inputs": "DatasetConsumptionConfig", "outputs": "DatasetOutputConfig"}
 
 
-def of(services: Environments, job: Job) -> dict[str, Any] | None:
-    """None for a run that is no job."""
+def definition_of(services: Environments, job: Job) -> dict[str, Any] | None:
+    """None for a run that is not a job."""
     if local_runs.is_local(job):
         return _of_local(job)
     if job.type != "command":
@@ -95,7 +95,7 @@ def _communicator(kind: str, distribution: Mapping[str, Any]) -> str:
 
 
 def script_of(command: str) -> tuple[str | None, list[str]]:
-    """(script, arguments) of a command that only starts one; (None, []) of any other."""
+    """(script, arguments) of a command that only starts a script; (None, []) of any other."""
     plain = _PLACE.sub(lambda match: f"{_KINDS[match[1]]}:{match[2]}", command)
     try:
         arguments = shlex.split(plain)
