@@ -157,7 +157,7 @@ class AssetResources:
         for key in ("description", "tags", "properties"):
             if requested.get(key) not in (None, "", {}, before.get(key)):
                 raise InvalidInput(
-                    f"`{key}` of the {self._kind.noun} `{name}` can't be changed for all versions at once",
+                    f"`{key}` can't be changed for all versions of the {self._kind.noun} `{name}`",
                     f"set {key} of a version",
                     at=["properties", key],
                 )

@@ -117,7 +117,7 @@ class Jobs:
         actions.cancel(self.services, call.workspace.name, name)
 
     def _changeable(self, call: Call, name: str) -> Job:
-        """The job, if the caller may change it; permission to submit does not include others' jobs."""
+        """The job, if the caller may change it, which permission to submit does not imply."""
         job = actions.get(self.services, call.workspace.name, name)
         identity = replace(call.identity, own_only=call.identity.role is Role.DATA_SCIENTIST)
         refuse_foreign(identity, job.owner, f"job `{name}`")

@@ -134,6 +134,7 @@ def _of_version(
     model = models.get(services.db, workspace, name, version)
     if not model.folder:
         raise NotFound(
-            f"the files of model `{name}:{model.version}` are not on this server: see `{model.source}`"
+            f"the files of model `{name}:{model.version}` are not on this server",
+            f"see `{model.source}`",
         )
     return Place(REGISTERED, container, BLOB_STORE, model.folder, prefix or str(model.version))

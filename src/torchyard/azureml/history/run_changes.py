@@ -110,7 +110,7 @@ def _is_set_by_client(job: Job) -> bool:
 
 def _create(services: Services, call: Call, name: str, experiment: str) -> Job:
     with services.db.write() as connection:
-        place = actions.ensure_experiment(connection, services, call.workspace.name, experiment)
+        record = actions.ensure_experiment(connection, services, call.workspace.name, experiment)
     request, subject = call.document, call.identity.subject
     if not values.NAME.match(name):
         raise InvalidInput(
@@ -121,7 +121,7 @@ def _create(services: Services, call: Call, name: str, experiment: str) -> Job:
     return runs.create_run(
         services,
         call.workspace.name,
-        experiment_id=place.id,
+        experiment_id=record.id,
         owner=call.identity.user,
         display_name=str(request.get("displayName") or request.get("name") or ""),
         started_at=_time(request.get("startTimeUtc")) or services.clock.now(),

@@ -22,12 +22,12 @@ Condition = Callable[[Mapping[str, Any]], bool]
 # SDK v1 writes the values of tags as JSON.
 _TOKEN = re.compile(r"""\s*(\(|\)|'(?:[^']|'')*'|"(?:[^"\\]|\\.)*"|[^\s()]+)""")
 _COMPARISONS: dict[str, Callable[[str, str], bool]] = {
-    "eq": lambda held, wanted: held == wanted,
-    "ne": lambda held, wanted: held != wanted,
-    "ge": lambda held, wanted: held >= wanted,
-    "gt": lambda held, wanted: held > wanted,
-    "le": lambda held, wanted: held <= wanted,
-    "lt": lambda held, wanted: held < wanted,
+    "eq": lambda actual, value: actual == value,
+    "ne": lambda actual, value: actual != value,
+    "ge": lambda actual, value: actual >= value,
+    "gt": lambda actual, value: actual > value,
+    "le": lambda actual, value: actual <= value,
+    "lt": lambda actual, value: actual < value,
 }
 _MAPS = {"tags": "tags", "properties": "properties"}
 _MAX_DEPTH = 50

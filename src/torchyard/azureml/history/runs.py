@@ -182,20 +182,20 @@ def outputs(job: Job, agent: str = "") -> dict[str, Any]:
         return {}
     version = _AGENT.search(agent)
     plain = version is not None and (int(version[1]), int(version[2])) >= _PLAIN_TYPES_FROM
-    found = {}
+    outputs_json = {}
     for name, output in job_spec.read(job.spec).outputs.items():
         type = _ASSET_TYPES[output.type]
         if plain:
             # Its code for a model's path fails before it sends a request; it finds files as data.
             type = output.type if output.type in DATA_TYPES else "uri_folder"
-        found[name] = {"assetId": f"azureml://jobs/{job.name}/outputs/{name}", "type": type}
-    return found
+        outputs_json[name] = {"assetId": f"azureml://jobs/{job.name}/outputs/{name}", "type": type}
+    return outputs_json
 
 
 def definition(call: Call, job: Job) -> dict[str, Any] | None:
     """The job as its ARM resource's properties, for clients that request its specification."""
-    found = job_resources.to_resource(call, job, "").properties
-    return None if found is None else dict(found)
+    properties = job_resources.to_resource(call, job, "").properties
+    return None if properties is None else dict(properties)
 
 
 def _info(error: JobError) -> dict[str, Any]:

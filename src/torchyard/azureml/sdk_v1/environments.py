@@ -301,13 +301,13 @@ def _without_pypi(conda: Mapping[str, Any]) -> dict[str, Any]:
     dependencies = conda.get("dependencies") or []
     if not isinstance(dependencies, list):
         raise InvalidInput("the environment's conda `dependencies` are not a list")
-    kept = []
+    remaining = []
     for dependency in dependencies:
         if isinstance(dependency, Mapping) and isinstance(dependency.get("pip"), list):
             dependency = {"pip": [line for line in dependency["pip"] if line not in _PYPI]}
-        kept.append(dependency)
+        remaining.append(dependency)
     without_name = {key: value for key, value in conda.items() if key != "name"}
-    return {**without_name, "dependencies": kept}
+    return {**without_name, "dependencies": remaining}
 
 
 def _keys_lowered(document: Mapping[str, Any]) -> dict[str, Any]:
