@@ -101,7 +101,7 @@ def test_a_cluster_with_jobs_is_not_deleted(azure: Azure) -> None:
 
 BAD: tuple[tuple[dict[str, Any], int, str], ...] = (
     (cluster(size="Standard_DS3_v22"), 400, "did you mean `Standard_DS3_v2`?"),
-    (cluster(idle="5 minutes"), 400, "no duration"),
+    (cluster(idle="5 minutes"), 400, "not a duration"),
     (cluster(scaleSettings={"minNodeCount": 3, "maxNodeCount": 2}), 400, "maximum"),
     (cluster(scaleSettings={"maxNodeCount": "many"}), 400, "`max_instances`"),
     (cluster(scaleSettings=[1]), 400, "`scaleSettings`"),

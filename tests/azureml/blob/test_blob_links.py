@@ -77,7 +77,7 @@ def test_blob_urls_are_read_back(links: Links, top: str) -> None:
     assert links.place("vision", f"{top}/LocalUpload/a%20b/c") == meant
     assert links.place("vision", f"{top}/LocalUpload/a%20b/c/?sv=1&sig=x%2F") == meant
     assert links.place("vision", top) == DatastoreUri("workspaceblobstore", "")
-    with pytest.raises(NotFound, match="no datastore of workspace `other`"):
+    with pytest.raises(NotFound, match="not in a datastore of workspace `other`"):
         links.place("other", top)
 
 

@@ -165,8 +165,8 @@ def test_a_jwt_expires_no_later_than_its_token(site: Served, clock: FakeClock) -
     answer = fetch(site, created["token"]).json()
     assert answer["expires_in"] == "600"
     clock.advance(600)
-    assert "expired at" in refusal(site, answer["access_token"])[1]
-    assert "expired at" in fetch(site, created["token"]).json()["message"]
+    assert "ended at" in refusal(site, answer["access_token"])[1]
+    assert "ended at" in fetch(site, created["token"]).json()["message"]
 
 
 def test_a_forged_jwt_is_refused(site: Served) -> None:
