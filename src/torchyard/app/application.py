@@ -15,7 +15,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,6 @@ from torchyard.environments.requested_builds import Builds
 from torchyard.executors.executor import Executor
 from torchyard.executors.local import LocalExecutor
 from torchyard.executors.machine import Machine
-from torchyard.jobs.actions import job_key
 from torchyard.jobs.admission import machine, quota_checks
 from torchyard.jobs.files import data_sources, model_sources, owners
 from torchyard.jobs.history import logged_metrics, logged_properties
@@ -67,10 +66,7 @@ from torchyard.jobs.records.logs import Logs
 from torchyard.jobs.records.signals import Signals
 from torchyard.jobs.requests import runs, workspace_lifecycle
 from torchyard.jobs.services import Services
-from torchyard.jobs.spec import secrets
-from torchyard.mlflow import routes as mlflow_routes
-from torchyard.mlflow.job_runs import JobRuns
-from torchyard.mlflow.registry import Registry
+from torchyard.mlflow import PATHS as MLFLOW_PATHS
 from torchyard.models import routes as model_routes
 from torchyard.servers import sharing as sharing_of
 from torchyard.servers.lease import Alone
@@ -198,6 +194,7 @@ def create_app(
         redoc_url=None,
     )
     app.state.access = parts.access
+    app.state.services = services
     app.add_middleware(Doors, hosts=hosts, server_id=services.server_id)
     audit = Audit(services.home, services.clock)
     app.add_middleware(Auditing, lines=audit)
@@ -253,16 +250,11 @@ def _groups(
     db, clock = services.db, services.clock
     find_model = partial(model_sources.find, services)
 
-    @cache
     def tracking() -> APIRouter:
-        return mlflow_routes.router(
-            JobRuns(services),
-            Registry(db, clock, services.datastores, find_model),
-            services.history,
-            access.person,
-            lambda job: services.signals.notify(job_key(job)),
-            partial(secrets.masker_of_script, db),
-        )
+        # Imported late: it makes all of MLflow's routes.
+        from torchyard.mlflow.routes import router
+
+        return router
 
     def of_jobs() -> APIRouter:
         others = deletion_routes.router(services), history_routes.router(services)
@@ -305,7 +297,7 @@ def _groups(
 
     return [
         LazyRoutes([""], tracking, within="/mlflow/{workspace}"),
-        LazyRoutes(mlflow_routes.PATHS, tracking),
+        LazyRoutes(MLFLOW_PATHS, tracking),
         group(partial(worker_routes.router, services), "/v1/attempts"),
         group(of_jobs, f"{_W}/jobs", f"{_W}/metrics"),
         group(partial(data_routes.router, services.blobs), f"{_W}/blobs", f"{_W}/snapshots"),
