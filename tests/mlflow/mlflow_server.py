@@ -5,22 +5,18 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import httpx2
 from fastapi import FastAPI, Request
-from torchyard.mlflow.job_runs import JobRuns
 
 from torchyard.base.blobs import Blobs
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
-from torchyard.base.errors import NotAuthenticated, NotFound
+from torchyard.base.errors import NotAuthenticated
 from torchyard.base.lazy_routes import LazyRoutes
-from torchyard.data import uris
 from torchyard.data.datastores import Datastores
 from torchyard.environments.actions import Environments
 from torchyard.jobs.history import logged_metrics
@@ -31,9 +27,8 @@ from torchyard.jobs.records.signals import Signals
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests import runs
 from torchyard.jobs.services import Services
-from torchyard.mlflow import routes
-from torchyard.mlflow.model_json import Registry
-from torchyard.models.types import FindSource, Source
+from torchyard.mlflow import PATHS
+from torchyard.mlflow.routes import router
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, TokenKind
 

@@ -15,14 +15,14 @@ from typing import Annotated, Any
 import pytest
 import uvicorn
 from fastapi import Body
-from mlflow_server import add_job, Server
+from mlflow_server import Server, add_job
 
-from torchyard.jobs import actions
-from torchyard.jobs.requests import runs
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
 from torchyard.environments.actions import Environments
+from torchyard.jobs import actions
 from torchyard.jobs.records.types import Job
+from torchyard.jobs.requests import runs
 from torchyard.shared.plan import LaunchPlan
 from torchyard.worker.relay.relay import Relay
 from torchyard.worker.server.connection import Link

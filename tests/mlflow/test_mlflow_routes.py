@@ -6,11 +6,11 @@ import math
 from typing import Any
 
 import pytest
-from mlflow_server import add_job, Server
+from mlflow_server import Server, add_job
 
 from torchyard.jobs import actions
-from torchyard.jobs.requests import runs
 from torchyard.jobs.records.types import Status
+from torchyard.jobs.requests import runs
 
 
 def metric(key: str, value: Any, timestamp: int = 1, step: int = 0) -> dict[str, Any]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from mlflow_server import Server, add_job
+
 from torchyard.jobs import actions
-from mlflow_server import add_job, Server
 
 REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("experiments/create", {"name": 123}, "Invalid value 123 for parameter 'name' supplied"),
@@ -17,7 +18,7 @@ REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (
         "Invalid value 9.0 for parameter 'artifact_location'",
     ),
     ("experiments/create", {"name": "n", "tags": "5"}, 'Invalid value "5" for parameter'),
-    ("experiments/create", {"name": "n", "artifact_location": "file:///a/../b"}, "names no"),
+    ("experiments/create", {"name": "n", "artifact_location": "file:///a/../b"}, "must name a folder"),
     ("runs/log-metric", {"run_id": 31}, "Invalid value 31 for parameter 'run_id' supplied"),
     ("runs/log-metric", {"key": 31}, "Invalid value 31 for parameter 'key' supplied"),
     (

@@ -24,7 +24,7 @@ from fastapi.openapi.utils import get_openapi
 
 import torchyard
 from torchyard.app.error_responses import answer_errors
-from torchyard.app.request_guard import Doors
+from torchyard.app.request_guard import RequestGuard
 from torchyard.azureml import apis as azure_room
 from torchyard.azureml import entry_routes, page_routes
 from torchyard.azureml.common.paths import AzurePaths
@@ -74,10 +74,12 @@ from torchyard.servers.sharing import Sharing
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces import people_routes, quota_routes
 from torchyard.workspaces import routes as workspace_routes
-from torchyard.workspaces.access import Access, Person
+from torchyard.workspaces.access import Access
 from torchyard.workspaces.audit import Audit
 from torchyard.workspaces.auditing import Auditing
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
 from torchyard.workspaces.jwts import Signer
+from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.spellings import Spellings
 
 _W = "/v1/workspaces/{workspace}"
@@ -193,14 +195,24 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
+    app.router.route_class = GuardedRoute
     app.state.access = parts.access
     app.state.services = services
-    app.add_middleware(Doors, hosts=hosts, server_id=services.server_id)
+    app.state.db = services.db
+    app.state.clock = services.clock
+    app.state.blobs = services.blobs
+    app.state.datastores = services.datastores
+    app.state.builds = builds
+    app.state.signer = parts.signer
+    app.state.open_tls = open_tls
+    app.state.storage_domain = storage_domain
+    app.add_middleware(RequestGuard, hosts=hosts, server_id=services.server_id)
     audit = Audit(services.home, services.clock)
     app.add_middleware(Auditing, lines=audit)
     app.add_middleware(AzurePaths, spellings=Spellings(services.db))
 
     @app.get("/health", tags=["server"])
+    @needs(Permission.OPEN)
     def health() -> dict[str, Any]:
         trouble = parts.scheduler.trouble
         return {
@@ -211,6 +223,7 @@ def create_app(
         }
 
     @app.get("/openapi.json", include_in_schema=False)
+    @needs(Permission.SELF)
     def openapi(identity: Person) -> dict[str, Any]:
         return app.openapi()
 

@@ -13,13 +13,19 @@ from torchyard.base.db import Database
 from torchyard.base.errors import InvalidSpec
 from torchyard.components import actions
 from torchyard.components.types import Component
-from torchyard.workspaces.access import Person
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.permissions import Permission
 
 
 def router(db: Database, clock: Clock, blobs: Blobs) -> APIRouter:
-    routes = APIRouter(prefix="/v1/workspaces/{workspace}/components", tags=["components"])
+    routes = APIRouter(
+        prefix="/v1/workspaces/{workspace}/components",
+        tags=["components"],
+        route_class=GuardedRoute,
+    )
 
     @routes.post("", status_code=201)
+    @needs(Permission.WRITE)
     def create(
         workspace: str, identity: Person, document: Annotated[Any, Body()]
     ) -> dict[str, Any]:
@@ -29,6 +35,7 @@ def router(db: Database, clock: Clock, blobs: Blobs) -> APIRouter:
         return to_json(made)
 
     @routes.get("")
+    @needs(Permission.READ)
     def list_components(
         workspace: str, identity: Person, name: str = "", archived: str = ""
     ) -> dict[str, Any]:
@@ -36,6 +43,7 @@ def router(db: Database, clock: Clock, blobs: Blobs) -> APIRouter:
         return {"value": [to_json(one) for one in found]}
 
     @routes.get("/{name}/versions/{version}")
+    @needs(Permission.READ)
     def show(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
         return to_json(actions.get(db, workspace, name, version))
 
@@ -46,10 +54,12 @@ def router(db: Database, clock: Clock, blobs: Blobs) -> APIRouter:
 
 def _archive_routes(routes: APIRouter, db: Database, verb: str, archived: bool) -> None:
     @routes.post(f"/{{name}}/{verb}", name=f"{verb}_component")
+    @needs(Permission.WRITE)
     def all_versions(workspace: str, name: str, identity: Person) -> dict[str, Any]:
         return to_json(actions.archive(db, workspace, name, archived=archived))
 
     @routes.post(f"/{{name}}/versions/{{version}}/{verb}", name=f"{verb}_component_version")
+    @needs(Permission.WRITE)
     def one_version(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
         exact = actions.get(db, workspace, name, version).version
         return to_json(actions.archive(db, workspace, name, exact, archived))

@@ -14,26 +14,32 @@ from torchyard.base.db import Database
 from torchyard.compute import actions, promises, sizes
 from torchyard.compute.types import Compute, Use
 from torchyard.executors.machine import Machine
-from torchyard.workspaces.access import Person
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.permissions import Permission
 
 _STATES = ("idle", "running", "preparing", "unusable", "leaving", "preempted")
 
 
 def router(db: Database, clock: Clock, home: Path, machine: Machine) -> APIRouter:
-    routes = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["compute"])
+    routes = APIRouter(
+        prefix="/v1/workspaces/{workspace}", tags=["compute"], route_class=GuardedRoute
+    )
 
     def answer(compute: Compute) -> dict[str, Any]:
         return to_json(compute, actions.use(db, compute))
 
     @routes.get("/computes")
+    @needs(Permission.READ)
     def list_computes(workspace: str, identity: Person) -> dict[str, Any]:
         return {"value": [to_json(*both) for both in actions.list_in(db, workspace)]}
 
     @routes.get("/computes/{name}")
+    @needs(Permission.READ)
     def show(workspace: str, name: str, identity: Person) -> dict[str, Any]:
         return answer(actions.get(db, workspace, name))
 
     @routes.put("/computes/{name}")
+    @needs(Permission.COMPUTE)
     def create(
         workspace: str, name: str, identity: Person, document: Annotated[Any, Body()]
     ) -> dict[str, Any]:
@@ -42,6 +48,7 @@ def router(db: Database, clock: Clock, home: Path, machine: Machine) -> APIRoute
         return {**answer(made), "notices": promises.notices(made, machine)}
 
     @routes.get("/computes/{name}/history")
+    @needs(Permission.READ)
     def history(workspace: str, name: str, identity: Person) -> dict[str, Any]:
         compute = actions.get(db, workspace, name)
         counts = [
@@ -50,6 +57,7 @@ def router(db: Database, clock: Clock, home: Path, machine: Machine) -> APIRoute
         return {"counts": counts, "usage": [vars(day) for day in actions.usage(db, clock, compute)]}
 
     @routes.get("/compute-sizes")
+    @needs(Permission.READ)
     def list_sizes(workspace: str, identity: Person) -> dict[str, Any]:
         return {
             "value": [

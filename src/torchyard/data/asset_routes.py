@@ -16,7 +16,8 @@ from torchyard.data import actions, assets, datastores, url_maps
 from torchyard.data.datastores import BLOB_STORE, BUILT_IN, Datastores
 from torchyard.data.fetching import Fetcher
 from torchyard.data.types import DataAsset, Datastore, UrlMap
-from torchyard.workspaces.access import Person
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.permissions import Permission
 
 
 def router(
@@ -31,7 +32,7 @@ def router(
     Args:
         resolve: from (workspace, type, path) of an asset to the URI to keep; it knows jobs too.
     """
-    routes = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["data"])
+    routes = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["data"], route_class=GuardedRoute)
     _datastore_routes(routes, db, clock, stores)
     _url_map_routes(routes, db, clock, stores)
     _asset_routes(routes, db, clock, stores, blobs, fetcher, resolve)
@@ -40,15 +41,18 @@ def router(
 
 def _datastore_routes(routes: APIRouter, db: Database, clock: Clock, stores: Datastores) -> None:
     @routes.get("/datastores")
+    @needs(Permission.READ)
     def list_datastores(workspace: str, identity: Person) -> dict[str, Any]:
         found = datastores.list_in(db, stores, workspace)
         return {"value": [datastore_to_json(one) for one in found]}
 
     @routes.get("/datastores/{name}")
+    @needs(Permission.READ)
     def show_datastore(workspace: str, name: str, identity: Person) -> dict[str, Any]:
         return datastore_to_json(datastores.get(db, stores, workspace, name))
 
     @routes.put("/datastores/{name}")
+    @needs(Permission.WRITE)
     def put_datastore(
         workspace: str, name: str, identity: Person, document: Annotated[Any, Body()]
     ) -> dict[str, Any]:
@@ -56,6 +60,7 @@ def _datastore_routes(routes: APIRouter, db: Database, clock: Clock, stores: Dat
         return datastore_to_json(datastores.put(db, clock, stores, workspace, asked))
 
     @routes.delete("/datastores/{name}")
+    @needs(Permission.WRITE)
     def delete_datastore(workspace: str, name: str, identity: Person) -> dict[str, Any]:
         datastores.drop(db, stores, workspace, name)
         return {}
@@ -63,10 +68,12 @@ def _datastore_routes(routes: APIRouter, db: Database, clock: Clock, stores: Dat
 
 def _url_map_routes(routes: APIRouter, db: Database, clock: Clock, stores: Datastores) -> None:
     @routes.get("/url-maps")
+    @needs(Permission.READ)
     def list_url_maps(workspace: str, identity: Person) -> dict[str, Any]:
         return {"value": [url_map_to_json(made) for made in url_maps.list_in(db, workspace)]}
 
     @routes.put("/url-maps")
+    @needs(Permission.SETTINGS)
     def put_url_map(
         workspace: str,
         identity: Person,
@@ -76,6 +83,7 @@ def _url_map_routes(routes: APIRouter, db: Database, clock: Clock, stores: Datas
         return url_map_to_json(url_maps.put(db, clock, stores, workspace, prefix, target))
 
     @routes.delete("/url-maps")
+    @needs(Permission.SETTINGS)
     def delete_url_map(workspace: str, identity: Person, prefix: str) -> dict[str, Any]:
         url_maps.drop(db, workspace, prefix)
         return {}
@@ -91,6 +99,7 @@ def _asset_routes(
     resolve: assets.Resolve,
 ) -> None:
     @routes.post("/data", status_code=201)
+    @needs(Permission.WRITE)
     def create(
         workspace: str, identity: Person, document: Annotated[Any, Body()]
     ) -> dict[str, Any]:
@@ -99,6 +108,7 @@ def _asset_routes(
         return asset_to_json(made)
 
     @routes.get("/data")
+    @needs(Permission.READ)
     def list_data(
         workspace: str, identity: Person, name: str = "", archived: str = ""
     ) -> dict[str, Any]:
@@ -106,15 +116,18 @@ def _asset_routes(
         return {"value": [asset_to_json(asset) for asset in found]}
 
     @routes.get("/data/{name}/versions/{version}")
+    @needs(Permission.READ)
     def show(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
         return asset_to_json(assets.get(db, workspace, name, version))
 
     @routes.get("/data/{name}/versions/{version}/files")
+    @needs(Permission.READ)
     def list_files(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
         asset = assets.get(db, workspace, name, version)
         return {"value": [dict(vars(file)) for file in actions.files_of(db, stores, asset)]}
 
     @routes.get("/data/{name}/versions/{version}/files/{path:path}")
+    @needs(Permission.READ)
     def get_file(
         workspace: str, name: str, version: str, path: str, identity: Person
     ) -> FileResponse:
@@ -133,10 +146,12 @@ def _asset_routes(
 
 def _archive_routes(routes: APIRouter, db: Database, verb: str, archived: bool) -> None:
     @routes.post(f"/data/{{name}}/{verb}", name=f"{verb}_data")
+    @needs(Permission.WRITE)
     def all_versions(workspace: str, name: str, identity: Person) -> dict[str, Any]:
         return asset_to_json(assets.archive(db, workspace, name, archived=archived))
 
     @routes.post(f"/data/{{name}}/versions/{{version}}/{verb}", name=f"{verb}_data_version")
+    @needs(Permission.WRITE)
     def one_version(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
         exact = assets.get(db, workspace, name, version).version
         return asset_to_json(assets.archive(db, workspace, name, exact, archived))

@@ -17,7 +17,8 @@ from torchyard.base.clock import Clock
 from torchyard.environments import assets, copying, to_json
 from torchyard.environments.actions import Environments
 from torchyard.environments.requested_builds import Builds
-from torchyard.workspaces.access import Person
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.permissions import Permission
 
 
 def router(
@@ -31,7 +32,11 @@ def router(
         asked_for: hashes of the environments that a workspace's jobs asked for; builds are shared
             by all workspaces, and what one asked for is not another's to see.
     """
-    routes = APIRouter(prefix="/v1/workspaces/{workspace}/environments", tags=["environments"])
+    routes = APIRouter(
+        prefix="/v1/workspaces/{workspace}/environments",
+        tags=["environments"],
+        route_class=GuardedRoute,
+    )
     _asset_routes(routes, services, clock, asked_for)
     _build_routes(routes, services, builds)
     for verb, archived in (("archive", True), ("restore", False)):
@@ -46,6 +51,7 @@ def _asset_routes(
     asked_for: Callable[[str], Collection[str]],
 ) -> None:
     @routes.get("")
+    @needs(Permission.READ)
     def list_environments(
         workspace: str, identity: Person, name: str = "", archived: str = ""
     ) -> dict[str, Any]:
@@ -55,6 +61,7 @@ def _asset_routes(
         }
 
     @routes.post("", status_code=201)
+    @needs(Permission.WRITE)
     def create(
         workspace: str, identity: Person, document: Annotated[Any, Body()]
     ) -> dict[str, Any]:
@@ -70,12 +77,14 @@ def _asset_routes(
         return to_json.one(services, workspace, made.name, made.version)
 
     @routes.post("/definition")
+    @needs(Permission.READ)
     def definition(
         workspace: str, identity: Person, environment: Annotated[str, Body(embed=True)]
     ) -> dict[str, Any]:
         return vars(copying.named(services, workspace, environment))
 
     @routes.post("/clone", status_code=201)
+    @needs(Permission.WRITE)
     def clone(
         workspace: str,
         identity: Person,
@@ -88,30 +97,35 @@ def _asset_routes(
         return {**found, "notices": [*source.notices, *found["notices"]]}
 
     @routes.get("/{name}/versions/{version}")
+    @needs(Permission.READ)
     def show(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
         return to_json.one(services, workspace, name, version)
 
 
 def _build_routes(routes: APIRouter, services: Environments, builds: Builds) -> None:
     @routes.post("/resolve")
+    @needs(Permission.READ)
     def resolve(
         workspace: str, identity: Person, environment: Annotated[Any, Body(embed=True)]
     ) -> dict[str, Any]:
         return to_json.resolved(services, workspace, environment)
 
     @routes.post("/build")
+    @needs(Permission.WRITE)
     def build(
         workspace: str, identity: Person, environment: Annotated[Any, Body(embed=True)]
     ) -> dict[str, Any]:
         return builds.begin(services.resolve(environment, workspace))
 
     @routes.post("/use")
+    @needs(Permission.WRITE)
     def use(
         workspace: str, identity: Person, environment: Annotated[Any, Body(embed=True)]
     ) -> dict[str, Any]:
         return copying.in_use(services, workspace, environment)
 
     @routes.post("/export")
+    @needs(Permission.READ)
     def export(
         workspace: str,
         identity: Person,
@@ -121,18 +135,21 @@ def _build_routes(routes: APIRouter, services: Environments, builds: Builds) -> 
         return copying.exported(services, workspace, environment, format)
 
     @routes.get("/builds/{hash}")
+    @needs(Permission.READ)
     def follow(workspace: str, hash: str, identity: Person, offset: int = 0) -> dict[str, Any]:
         return builds.show(hash, offset)
 
 
 def _archive_routes(routes: APIRouter, services: Environments, verb: str, archived: bool) -> None:
     @routes.post(f"/{{name}}/{verb}", name=f"{verb}_environment")
+    @needs(Permission.WRITE)
     def all_versions(workspace: str, name: str, identity: Person) -> dict[str, Any]:
         return to_json.asset_to_json(
             assets.archive(services.db, workspace, name, archived=archived)
         )
 
     @routes.post(f"/{{name}}/versions/{{version}}/{verb}", name=f"{verb}_environment_version")
+    @needs(Permission.WRITE)
     def one_version(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
         exact = assets.get(services.db, workspace, name, version).version
         return to_json.asset_to_json(assets.archive(services.db, workspace, name, exact, archived))

@@ -6,10 +6,14 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
+
+from fastapi import Depends
 
 from torchyard.base.blobs import Blobs
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
+from torchyard.base.dependencies import from_state
 from torchyard.data.datastores import Datastores
 from torchyard.data.fetching import Fetcher
 from torchyard.environments.actions import Environments
@@ -54,3 +58,7 @@ class Services:
     def fetcher(self) -> Fetcher:
         """What keeps this machine's copies of data."""
         return Fetcher(self.home, self.db, self.datastores)
+
+
+ServicesOf = Annotated[Services, Depends(from_state("services"))]
+"""What a route function receives."""

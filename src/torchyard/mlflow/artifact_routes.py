@@ -15,6 +15,7 @@ from fastapi.responses import FileResponse, JSONResponse
 from starlette.concurrency import run_in_threadpool
 
 from torchyard.base.errors import InvalidInput
+from torchyard.jobs.services import ServicesOf
 from torchyard.mlflow.artifact_repositories import (
     RunArtifacts,
     VersionArtifacts,
@@ -24,11 +25,12 @@ from torchyard.mlflow.artifact_repositories import (
     list_folder_from_root,
     normalize,
 )
-from torchyard.mlflow.calls import CallDep, CallRoute, ServicesDep, workspace_of
+from torchyard.mlflow.calls import CallOf, CallRoute, workspace_of
 from torchyard.mlflow.lookups import get_run
 from torchyard.mlflow.model_json import get_version
 from torchyard.mlflow.translate import artifact_uri
-from torchyard.workspaces.access import Person
+from torchyard.workspaces.guarded_routes import UNLIMITED, Person, needs
+from torchyard.workspaces.permissions import Permission
 
 _PROXY = "/api/2.0/mlflow-artifacts/artifacts"
 _MAX_SMALL_BYTES = 10 << 20
@@ -43,7 +45,8 @@ router = APIRouter(route_class=CallRoute)
 
 
 @router.get("/api/2.0/mlflow/artifacts/list")
-def list_run_files(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.READ)
+def list_run_files(call: CallOf, services: ServicesOf) -> JSONResponse:
     job = get_run(services, call.workspace, call.text("run_id", "run_uuid"))
     folder = normalize(checked_path(call.text("path", default="")))
     files = list_folder_from_root(RunArtifacts(services, job), folder)
@@ -51,21 +54,24 @@ def list_run_files(call: CallDep, services: ServicesDep) -> JSONResponse:
 
 
 @router.get(_PROXY)
-def list_files(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.READ)
+def list_files(call: CallOf, services: ServicesOf) -> JSONResponse:
     path = checked_path(call.text("path", default=""))
     repository, folder = find_repository(services, call.workspace, path)
     return JSONResponse({"files": list_folder(repository, folder)})
 
 
 @router.get(_PROXY + "/{path:path}")
-def download(request: Request, path: str, identity: Person, services: ServicesDep) -> FileResponse:
+@needs(Permission.READ)
+def download(request: Request, path: str, identity: Person, services: ServicesOf) -> FileResponse:
     workspace = workspace_of(request, identity)
     repository, inner_path = find_repository(services, workspace, checked_path(path))
     return _file_response(repository.file(inner_path))
 
 
 @router.get("/get-artifact")
-def download_run_file(call: CallDep, services: ServicesDep) -> FileResponse:
+@needs(Permission.READ)
+def download_run_file(call: CallOf, services: ServicesOf) -> FileResponse:
     run_id, path = call.text("run_id", "run_uuid"), checked_path(call.text("path"))
     job = get_run(services, call.workspace, run_id)
     return _file_response(RunArtifacts(services, job).file(normalize(path)))
@@ -74,7 +80,8 @@ def download_run_file(call: CallDep, services: ServicesDep) -> FileResponse:
 # MLflow's own tests request it with two slashes, which its server treats as one.
 @router.get("//model-versions/get-artifact")
 @router.get("/model-versions/get-artifact")
-def download_version_file(call: CallDep, services: ServicesDep) -> FileResponse:
+@needs(Permission.READ)
+def download_version_file(call: CallOf, services: ServicesOf) -> FileResponse:
     name, version = call.text("name"), call.text("version")
     path = normalize(checked_path(call.text("path")))
     model = get_version(services, call.workspace, name, version)
@@ -82,7 +89,8 @@ def download_version_file(call: CallDep, services: ServicesDep) -> FileResponse:
 
 
 @router.post("/api/2.0/mlflow/upload-artifact")
-async def upload_small(request: Request, identity: Person, services: ServicesDep) -> JSONResponse:
+@needs(Permission.LOG)
+async def upload_small(request: Request, identity: Person, services: ServicesOf) -> JSONResponse:
     workspace = workspace_of(request, identity)
     run_id, path = (request.query_params.get(name, "") for name in ("run_uuid", "path"))
     for name, value in (("run_uuid", run_id), ("path", path)):
@@ -103,8 +111,9 @@ async def upload_small(request: Request, identity: Person, services: ServicesDep
 
 
 @router.put(_PROXY + "/{path:path}")
+@needs(Permission.LOG, body_limit_bytes=UNLIMITED)
 async def upload(
-    request: Request, path: str, identity: Person, services: ServicesDep
+    request: Request, path: str, identity: Person, services: ServicesOf
 ) -> JSONResponse:
     workspace = workspace_of(request, identity)
     repository, inner_path = await run_in_threadpool(
@@ -118,7 +127,8 @@ async def upload(
 
 
 @router.delete(_PROXY + "/{path:path}")
-def delete(request: Request, path: str, identity: Person, services: ServicesDep) -> JSONResponse:
+@needs(Permission.JOB)
+def delete(request: Request, path: str, identity: Person, services: ServicesOf) -> JSONResponse:
     workspace = workspace_of(request, identity)
     repository, inner_path = find_repository(services, workspace, checked_path(path), identity)
     repository.delete(inner_path)

@@ -26,13 +26,12 @@ from torchyard.jobs.spec import secrets
 from torchyard.mlflow import plugin_uris
 from torchyard.mlflow.errors import Handler, MlflowRoute, with_mlflow_errors
 from torchyard.shared.masking import Masker
-from torchyard.workspaces import access
+from torchyard.workspaces.guarded_routes import identity_of
 from torchyard.workspaces.types import Identity
 
 REQUEST_HEADER = "x-torchyard-request"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MAX_TIME_MS = 253_402_300_799_000
-_LARGE_BYTES = 1_000_000
 _MAX_QUOTED_LENGTH = 500
 _SEE_DOCS = " See the API docs for more information about request parameters."
 
@@ -225,32 +224,18 @@ def workspace_of(request: Request, identity: Identity) -> str:
     return workspace
 
 
-async def services_of(request: Request) -> Services:
-    services: Services = request.app.state.services
-    return services
-
-
 async def call_of(request: Request) -> Call:
-    return await run_in_threadpool(_read_call, request, await _read_body(request))
+    return await run_in_threadpool(_read_call, request, await request.body())
 
 
-CallDep = Annotated[Call, Depends(call_of)]
-ServicesDep = Annotated[Services, Depends(services_of)]
-
-
-async def _read_body(request: Request) -> bytes:
-    """The body; a large one is read only for callers that may pass."""
-    if request.method == "GET":
-        return b""
-    if int(request.headers.get("content-length", _LARGE_BYTES)) >= _LARGE_BYTES:
-        await run_in_threadpool(access.person, request)
-    return await request.body()
+CallOf = Annotated[Call, Depends(call_of)]
 
 
 def _read_call(request: Request, content: bytes) -> Call:
-    identity = access.person(request)
+    identity = identity_of(request)
     fields = plugin_uris.translate_fields(read_fields(request, content))
-    masker = secrets.masker_of_script(request.app.state.services.db, identity)
+    services: Services = request.app.state.services
+    masker = secrets.masker_of_script(services.db, identity)
     return Call(
         workspace_of(request, identity),
         identity,
@@ -263,8 +248,8 @@ def _read_call(request: Request, content: bytes) -> Call:
 class CallRoute(MlflowRoute):
     """Read the call and run the endpoint in one thread, if it takes a call and services alone.
 
-    FastAPI would use one thread for the identity and another for the endpoint, and switching
-    takes longer than to store a metric.
+    FastAPI would use one thread for the call and another for the endpoint, and switching takes
+    longer than to store a metric.
     """
 
     def get_route_handler(self) -> Handler:
@@ -278,6 +263,6 @@ class CallRoute(MlflowRoute):
             return response
 
         async def handle(request: Request) -> Response:
-            return await run_in_threadpool(run, request, await _read_body(request))
+            return await run_in_threadpool(run, request, await request.body())
 
-        return with_mlflow_errors(handle)
+        return with_mlflow_errors(self.guard(handle))

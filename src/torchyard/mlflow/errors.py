@@ -14,12 +14,12 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 
 from torchyard.base import disk
 from torchyard.base.errors import Conflict, InvalidInput, NotFound, TorchyardError
 from torchyard.mlflow import plugin_uris
+from torchyard.workspaces.guarded_routes import GuardedRoute
 
 _log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ def with_mlflow_errors(handle: Handler) -> Handler:
     return handle_errors
 
 
-class MlflowRoute(APIRoute):
+class MlflowRoute(GuardedRoute):
     """A route that answers its errors, and those of its dependencies, as MLflow does."""
 
     def get_route_handler(self) -> Handler:

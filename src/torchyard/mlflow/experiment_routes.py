@@ -13,16 +13,9 @@ from torchyard.base.errors import Conflict, InvalidInput, NotFound
 from torchyard.jobs.records.types import Experiment
 from torchyard.jobs.requests import runs
 from torchyard.jobs.requests.run_search import View
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import Services, ServicesOf
 from torchyard.mlflow import search
-from torchyard.mlflow.calls import (
-    Call,
-    CallDep,
-    CallRoute,
-    ServicesDep,
-    invalid_parameter,
-    page_response,
-)
+from torchyard.mlflow.calls import Call, CallOf, CallRoute, invalid_parameter, page_response
 from torchyard.mlflow.errors import AlreadyExists
 from torchyard.mlflow.lookups import (
     DEFAULT_ID,
@@ -33,6 +26,8 @@ from torchyard.mlflow.lookups import (
     read_deleted,
 )
 from torchyard.mlflow.translate import experiment_json, read_tag, read_tags
+from torchyard.workspaces.guarded_routes import needs
+from torchyard.workspaces.permissions import Permission
 
 _PAGE_LIMIT = 50_000
 _NAME_LIMIT = 256
@@ -41,7 +36,8 @@ router = APIRouter(prefix="/api/2.0/mlflow/experiments", route_class=CallRoute)
 
 
 @router.post("/create")
-def create(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.WRITE)
+def create(call: CallOf, services: ServicesOf) -> JSONResponse:
     name, location = call.text("name"), call.text("artifact_location", default="")
     tags = read_tags(call)
     _check_name(name)
@@ -57,12 +53,14 @@ def create(call: CallDep, services: ServicesDep) -> JSONResponse:
 
 
 @router.get("/get")
-def get(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.READ)
+def get(call: CallOf, services: ServicesOf) -> JSONResponse:
     return JSONResponse({"experiment": _to_json(call, _experiment(call, services))})
 
 
 @router.get("/get-by-name")
-def get_by_name(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.READ)
+def get_by_name(call: CallOf, services: ServicesOf) -> JSONResponse:
     name = call.text("experiment_name")
     experiment = runs.experiment_named(services, call.workspace, name)
     if experiment is None and name == DEFAULT_NAME:
@@ -73,22 +71,26 @@ def get_by_name(call: CallDep, services: ServicesDep) -> JSONResponse:
 
 
 @router.get("/search")
-def search_by_query(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.READ)
+def search_by_query(call: CallOf, services: ServicesOf) -> JSONResponse:
     return _search(call, services)
 
 
 @router.post("/search")
-def search_by_body(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.READ)
+def search_by_body(call: CallOf, services: ServicesOf) -> JSONResponse:
     return _search(call, services)
 
 
 @router.get("/list")
-def list_experiments(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.READ)
+def list_experiments(call: CallOf, services: ServicesOf) -> JSONResponse:
     return _search(call, services)
 
 
 @router.post("/update")
-def update(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.SETTINGS)
+def update(call: CallOf, services: ServicesOf) -> JSONResponse:
     experiment = _experiment(call, services)
     name = call.text("new_name")
     _refuse_deleted(experiment)
@@ -101,21 +103,24 @@ def update(call: CallDep, services: ServicesDep) -> JSONResponse:
 
 
 @router.post("/delete")
-def delete(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.SETTINGS)
+def delete(call: CallOf, services: ServicesOf) -> JSONResponse:
     experiment = _experiment(call, services)
     runs.change_experiment(services, call.workspace, experiment.id, deleted=True)
     return JSONResponse({})
 
 
 @router.post("/restore")
-def restore(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.SETTINGS)
+def restore(call: CallOf, services: ServicesOf) -> JSONResponse:
     experiment = _experiment(call, services)
     runs.change_experiment(services, call.workspace, experiment.id, deleted=False)
     return JSONResponse({})
 
 
 @router.post("/set-experiment-tag")
-def set_tag(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.WRITE)
+def set_tag(call: CallOf, services: ServicesOf) -> JSONResponse:
     experiment = _experiment(call, services)
     _refuse_deleted(experiment)
     tag = read_tag(call.fields)
@@ -124,7 +129,8 @@ def set_tag(call: CallDep, services: ServicesDep) -> JSONResponse:
 
 
 @router.post("/delete-experiment-tag")
-def delete_tag(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.WRITE)
+def delete_tag(call: CallOf, services: ServicesOf) -> JSONResponse:
     experiment = _experiment(call, services)
     tags = {call.text("key"): None}
     runs.change_experiment(services, call.workspace, experiment.id, tags=tags)

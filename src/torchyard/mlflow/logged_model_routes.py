@@ -9,14 +9,14 @@ from fastapi.responses import FileResponse, JSONResponse
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.records import names
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import Services, ServicesOf
 from torchyard.mlflow import logged_search, search
 from torchyard.mlflow.artifact_repositories import (
     LoggedModelArtifacts,
     list_folder_from_root,
     normalize,
 )
-from torchyard.mlflow.calls import Call, CallDep, CallRoute, ServicesDep, page_response
+from torchyard.mlflow.calls import Call, CallOf, CallRoute, page_response
 from torchyard.mlflow.lookups import client_experiment_ids, experiment_ids, get_experiment
 from torchyard.mlflow.model_json import (
     logged_model_json,
@@ -26,6 +26,8 @@ from torchyard.mlflow.model_json import (
 from torchyard.mlflow.translate import read_param, read_tags
 from torchyard.models import logged
 from torchyard.models.types import LoggedModel
+from torchyard.workspaces.guarded_routes import needs
+from torchyard.workspaces.permissions import Permission
 
 _PREFIX = "/api/2.0/mlflow/logged-models"
 # The paths that MLflow's web page and its tests use.
@@ -36,7 +38,8 @@ router = APIRouter(route_class=CallRoute)
 
 
 @router.post(_PREFIX)
-def create(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.LOG)
+def create(call: CallOf, services: ServicesOf) -> JSONResponse:
     experiment = get_experiment(services, call.workspace, call.text("experiment_id"))
     if experiment.deleted:
         raise InvalidInput(f"The experiment {experiment.id} must be in the 'active' state")
@@ -58,7 +61,8 @@ def create(call: CallDep, services: ServicesDep) -> JSONResponse:
 
 
 @router.post(_PREFIX + "/search")
-def search_models(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.READ)
+def search_models(call: CallOf, services: ServicesOf) -> JSONResponse:
     if not call.texts("experiment_ids"):
         raise InvalidInput("Missing value for required parameter 'experiment_ids'")
     experiments = experiment_ids(services, call)
@@ -74,32 +78,37 @@ def search_models(call: CallDep, services: ServicesDep) -> JSONResponse:
 
 
 @router.get(_PREFIX + "/{model_id}")
-def get(call: CallDep, services: ServicesDep, model_id: str) -> JSONResponse:
+@needs(Permission.READ)
+def get(call: CallOf, services: ServicesOf, model_id: str) -> JSONResponse:
     deleted = call.text("allow_deleted", default="").lower() == "true"
     model = logged.get(services.db, call.workspace, model_id, deleted)
     return _model_response(call, services, model)
 
 
 @router.patch(_PREFIX + "/{model_id}")
-def finalize(call: CallDep, services: ServicesDep, model_id: str) -> JSONResponse:
+@needs(Permission.LOG)
+def finalize(call: CallOf, services: ServicesOf, model_id: str) -> JSONResponse:
     status = parse_logged_model_status(call.text("status"))
     return _model_response(call, services, _change(call, services, model_id, status=status))
 
 
 @router.delete(_PREFIX + "/{model_id}")
-def delete(call: CallDep, services: ServicesDep, model_id: str) -> JSONResponse:
+@needs(Permission.WRITE)
+def delete(call: CallOf, services: ServicesOf, model_id: str) -> JSONResponse:
     _change(call, services, model_id, deleted=True)
     return JSONResponse({})
 
 
 @router.patch(_PREFIX + "/{model_id}/tags")
-def set_tags(call: CallDep, services: ServicesDep, model_id: str) -> JSONResponse:
+@needs(Permission.LOG)
+def set_tags(call: CallOf, services: ServicesOf, model_id: str) -> JSONResponse:
     _change(call, services, model_id, tags=read_tags(call))
     return JSONResponse({})
 
 
 @router.delete(_PREFIX + "/{model_id}/tags/{key:path}")
-def delete_tag(call: CallDep, services: ServicesDep, model_id: str, key: str) -> JSONResponse:
+@needs(Permission.LOG)
+def delete_tag(call: CallOf, services: ServicesOf, model_id: str, key: str) -> JSONResponse:
     if key not in logged.get(services.db, call.workspace, model_id, deleted=True).tags:
         raise NotFound(f"No tag with key {key!r} found for model with ID {model_id!r}.")
     _change(call, services, model_id, tags={key: None})
@@ -107,14 +116,16 @@ def delete_tag(call: CallDep, services: ServicesDep, model_id: str, key: str) ->
 
 
 @router.post(_PREFIX + "/{model_id}/params")
-def log_params(call: CallDep, services: ServicesDep, model_id: str) -> JSONResponse:
+@needs(Permission.LOG)
+def log_params(call: CallOf, services: ServicesOf, model_id: str) -> JSONResponse:
     _change(call, services, model_id, params=_params(call))
     return JSONResponse({})
 
 
 @router.get(_PAGE_PREFIX + "/{model_id}/artifacts/directories")
 @router.get(_PREFIX + "/{model_id}/artifacts/directories")
-def list_files(call: CallDep, services: ServicesDep, model_id: str) -> JSONResponse:
+@needs(Permission.READ)
+def list_files(call: CallOf, services: ServicesOf, model_id: str) -> JSONResponse:
     model = logged.get(services.db, call.workspace, model_id)
     folder = normalize(call.text("artifact_directory_path", default=""))
     files = list_folder_from_root(LoggedModelArtifacts(services, model), folder)
@@ -123,7 +134,8 @@ def list_files(call: CallDep, services: ServicesDep, model_id: str) -> JSONRespo
 
 @router.get(_PAGE_PREFIX + "/{model_id}/artifacts/files")
 @router.get(_PREFIX + "/{model_id}/artifacts/files")
-def download(call: CallDep, services: ServicesDep, model_id: str) -> FileResponse:
+@needs(Permission.READ)
+def download(call: CallOf, services: ServicesOf, model_id: str) -> FileResponse:
     model = logged.get(services.db, call.workspace, model_id)
     file = logged.file(services.datastores, model, call.text("artifact_file_path"))
     return FileResponse(file, media_type="application/octet-stream")

@@ -17,17 +17,13 @@ from torchyard.base.errors import InvalidInput
 from torchyard.jobs.history.metric_blocks import Point
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import runs
+from torchyard.jobs.services import ServicesOf
 from torchyard.mlflow import search
-from torchyard.mlflow.calls import (
-    Call,
-    CallDep,
-    CallRoute,
-    ServicesDep,
-    missing_parameter,
-    page_response,
-)
+from torchyard.mlflow.calls import Call, CallOf, CallRoute, missing_parameter, page_response
 from torchyard.mlflow.lookups import client_experiment_ids, experiment_ids, get_run
 from torchyard.mlflow.translate import metric_json
+from torchyard.workspaces.guarded_routes import needs
+from torchyard.workspaces.permissions import Permission
 
 _DEFAULT_POINTS = 25_000
 _PAGE_LIMIT = 50_000
@@ -39,7 +35,8 @@ router = APIRouter(prefix="/api/2.0/mlflow", route_class=CallRoute)
 
 
 @router.get("/metrics/get-history")
-def get_history(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.READ)
+def get_history(call: CallOf, services: ServicesOf) -> JSONResponse:
     run_id, key = call.text("run_id", "run_uuid"), call.text("metric_key")
     job = get_run(services, call.workspace, run_id)
     size = call.count("max_results", _DEFAULT_POINTS, _PAGE_LIMIT)
@@ -55,7 +52,8 @@ def get_history(call: CallDep, services: ServicesDep) -> JSONResponse:
 
 
 @router.get("/metrics/get-history-bulk")
-def get_history_of_runs(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.READ)
+def get_history_of_runs(call: CallOf, services: ServicesOf) -> JSONResponse:
     run_ids = call.texts("run_id")
     if not run_ids:
         raise InvalidInput("GetMetricHistoryBulk request must specify at least one run_id.")
@@ -76,7 +74,8 @@ def get_history_of_runs(call: CallDep, services: ServicesDep) -> JSONResponse:
 
 
 @router.get("/metrics/get-history-bulk-interval")
-def get_sampled_history(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.READ)
+def get_sampled_history(call: CallOf, services: ServicesOf) -> JSONResponse:
     run_ids, key, bounds, size = _read_interval(call)
     jobs = [get_run(services, call.workspace, run_id) for run_id in run_ids]
     metrics: list[dict[str, Any]] = []
@@ -87,7 +86,8 @@ def get_sampled_history(call: CallDep, services: ServicesDep) -> JSONResponse:
 
 
 @router.post("/experiments/search-datasets")
-def search_datasets(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.READ)
+def search_datasets(call: CallOf, services: ServicesOf) -> JSONResponse:
     requested_ids = call.texts("experiment_ids")
     if not requested_ids:
         raise InvalidInput("SearchDatasets request must specify at least one experiment_id.")

@@ -23,18 +23,11 @@ from starlette.concurrency import run_in_threadpool
 from torchyard.base.errors import NotFound
 from torchyard.base.files import Writing
 from torchyard.data.datastores import ARTIFACT_STORE
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import Services, ServicesOf
 from torchyard.mlflow.artifact_repositories import checked_path, find_repository, open_part
-from torchyard.mlflow.calls import (
-    Call,
-    CallDep,
-    CallRoute,
-    ServicesDep,
-    integer,
-    invalid_parameter,
-    workspace_of,
-)
-from torchyard.workspaces.access import Person
+from torchyard.mlflow.calls import Call, CallOf, CallRoute, integer, invalid_parameter, workspace_of
+from torchyard.workspaces.guarded_routes import UNLIMITED, Person, needs
+from torchyard.workspaces.permissions import Permission
 
 _MPU = "/api/2.0/mlflow-artifacts/mpu"
 _FOLDER = ".uploads"
@@ -51,7 +44,8 @@ router = APIRouter(route_class=CallRoute)
 
 @router.post(_MPU + "/create/{path:path}")
 @router.post(_MPU + "/create")
-def create(request: Request, call: CallDep, services: ServicesDep, path: str = "") -> JSONResponse:
+@needs(Permission.LOG)
+def create(request: Request, call: CallOf, services: ServicesOf, path: str = "") -> JSONResponse:
     call.text("path")
     count = call.count("num_parts", 1, _MAX_PARTS)
     find_repository(services, call.workspace, checked_path(path), call.identity)
@@ -74,8 +68,9 @@ def create(request: Request, call: CallDep, services: ServicesDep, path: str = "
 
 
 @router.put(_MPU + "/parts/{upload}/{number}")
+@needs(Permission.LOG, body_limit_bytes=UNLIMITED)
 async def upload_part(
-    request: Request, upload: str, number: int, identity: Person, services: ServicesDep
+    request: Request, upload: str, number: int, identity: Person, services: ServicesOf
 ) -> JSONResponse:
     workspace = workspace_of(request, identity)
     folder = await run_in_threadpool(_upload_folder, services, workspace, upload)
@@ -90,7 +85,8 @@ async def upload_part(
 
 @router.post(_MPU + "/complete/{path:path}")
 @router.post(_MPU + "/complete")
-def complete(call: CallDep, services: ServicesDep, path: str = "") -> JSONResponse:
+@needs(Permission.LOG)
+def complete(call: CallOf, services: ServicesOf, path: str = "") -> JSONResponse:
     folder = _upload_folder(services, call.workspace, call.text("upload_id"))
     numbers = _part_numbers(call)
     name = call.text("path").replace("\\", "/").rpartition("/")[2]
@@ -112,7 +108,8 @@ def complete(call: CallDep, services: ServicesDep, path: str = "") -> JSONRespon
 
 @router.post(_MPU + "/abort/{path:path}")
 @router.post(_MPU + "/abort")
-def abort(call: CallDep, services: ServicesDep, path: str = "") -> JSONResponse:
+@needs(Permission.LOG)
+def abort(call: CallOf, services: ServicesOf, path: str = "") -> JSONResponse:
     shutil.rmtree(_upload_folder(services, call.workspace, call.text("upload_id")))
     return JSONResponse({})
 

@@ -8,9 +8,9 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import Services, ServicesOf
 from torchyard.mlflow import search
-from torchyard.mlflow.calls import Call, CallDep, CallRoute, ServicesDep, page_response
+from torchyard.mlflow.calls import Call, CallOf, CallRoute, page_response
 from torchyard.mlflow.model_json import (
     IS_PROMPT,
     get_registered,
@@ -26,6 +26,8 @@ from torchyard.mlflow.translate import read_tag, to_milliseconds
 from torchyard.models import actions, registry
 from torchyard.models.documents import check_name
 from torchyard.models.types import Model, Registered
+from torchyard.workspaces.guarded_routes import needs
+from torchyard.workspaces.permissions import Permission
 
 _PAGE_LIMIT = 1000
 _FILTERS = search.Language(frozenset({"name"}), frozenset(), frozenset({"tag", "attribute"}))
@@ -41,7 +43,8 @@ router = APIRouter(prefix="/api/2.0/mlflow/registered-models", route_class=CallR
 
 
 @router.post("/create")
-def create(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.WRITE)
+def create(call: CallOf, services: ServicesOf) -> JSONResponse:
     name, tags = _name(call), model_tags(call)
     description = call.text("description", default="")
     try:
@@ -52,18 +55,21 @@ def create(call: CallDep, services: ServicesDep) -> JSONResponse:
 
 
 @router.get("/get")
-def get(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.READ)
+def get(call: CallOf, services: ServicesOf) -> JSONResponse:
     return _model_response(call, services, _name(call))
 
 
 @router.patch("/update")
-def update(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.WRITE)
+def update(call: CallOf, services: ServicesOf) -> JSONResponse:
     _change(call, services, description=call.text("description", default=""))
     return _model_response(call, services, _name(call))
 
 
 @router.post("/rename")
-def rename(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.WRITE)
+def rename(call: CallOf, services: ServicesOf) -> JSONResponse:
     name, new_name = _name(call), call.text("new_name")
     if not new_name.strip():
         raise InvalidInput("Missing value for required parameter 'new_name'.")
@@ -77,7 +83,8 @@ def rename(call: CallDep, services: ServicesDep) -> JSONResponse:
 
 
 @router.delete("/delete")
-def delete(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.WRITE)
+def delete(call: CallOf, services: ServicesOf) -> JSONResponse:
     name = _name(call)
     try:
         actions.delete_all(services.db, services.datastores, call.workspace, name)
@@ -87,7 +94,8 @@ def delete(call: CallDep, services: ServicesDep) -> JSONResponse:
 
 
 @router.get("/search")
-def search_models(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.READ)
+def search_models(call: CallOf, services: ServicesOf) -> JSONResponse:
     conditions = search.parse_filter(call.text("filter", default=""), _FILTERS)
     orders = search.parse_order_by(call.texts("order_by"), _ORDERS)
     if len({order.key for order in orders}) < len(orders):
@@ -105,7 +113,8 @@ def search_models(call: CallDep, services: ServicesDep) -> JSONResponse:
 
 
 @router.api_route("/get-latest-versions", methods=["GET", "POST"])
-def get_latest_versions(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.READ)
+def get_latest_versions(call: CallOf, services: ServicesOf) -> JSONResponse:
     versions = get_registered(services, call.workspace, _name(call)).versions
     stages = {parse_stage(stage) for stage in call.texts("stages")} or set(registry.STAGES)
     items = [
@@ -117,20 +126,23 @@ def get_latest_versions(call: CallDep, services: ServicesDep) -> JSONResponse:
 
 
 @router.post("/set-tag")
-def set_tag(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.WRITE)
+def set_tag(call: CallOf, services: ServicesOf) -> JSONResponse:
     tag = read_tag(call.fields)
     _change(call, services, tags={tag.key: tag.value})
     return JSONResponse({})
 
 
 @router.delete("/delete-tag")
-def delete_tag(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.WRITE)
+def delete_tag(call: CallOf, services: ServicesOf) -> JSONResponse:
     _change(call, services, tags={call.text("key"): None})
     return JSONResponse({})
 
 
 @router.post("/alias")
-def set_alias(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.WRITE)
+def set_alias(call: CallOf, services: ServicesOf) -> JSONResponse:
     alias = _alias(call)
     if _RESERVED_ALIAS.fullmatch(alias):
         raise InvalidInput(f"'{alias}' alias name (case insensitive) is reserved.")
@@ -141,7 +153,8 @@ def set_alias(call: CallDep, services: ServicesDep) -> JSONResponse:
 
 
 @router.delete("/alias")
-def delete_alias(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.WRITE)
+def delete_alias(call: CallOf, services: ServicesOf) -> JSONResponse:
     name, alias = _name(call), _alias(call)
     try:
         registry.set_alias(services.db, services.clock, call.workspace, name, alias, None)
@@ -151,7 +164,8 @@ def delete_alias(call: CallDep, services: ServicesDep) -> JSONResponse:
 
 
 @router.get("/alias")
-def get_version_by_alias(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.READ)
+def get_version_by_alias(call: CallOf, services: ServicesOf) -> JSONResponse:
     name, alias = _name(call), _alias(call)
     model = get_registered(services, call.workspace, name)
     if alias.lower() == actions.LATEST:

@@ -25,7 +25,8 @@ from torchyard.mlflow import (
     version_routes,
 )
 from torchyard.mlflow.errors import EndpointNotFound, MlflowRoute
-from torchyard.workspaces.access import Person
+from torchyard.workspaces.guarded_routes import needs
+from torchyard.workspaces.permissions import Permission
 
 # The version of the API that torchyard implements; clients use it to choose what to call.
 MLFLOW_VERSION = "2.22.0"
@@ -58,11 +59,13 @@ add_routes(
 
 
 @router.get("/version")
+@needs(Permission.OPEN)
 def version() -> PlainTextResponse:
     return PlainTextResponse(MLFLOW_VERSION)
 
 
 @router.get("/api/3.0/mlflow/server-info")
+@needs(Permission.OPEN)
 def server_info() -> dict[str, Any]:
     return {
         "store_type": "SqlStore",
@@ -79,5 +82,6 @@ router.routes.append(Route("/ajax-api/{path:path}", _AjaxApi(router)))
 @router.api_route("/api/2.0/mlflow/{path:path}", methods=_METHODS)
 @router.api_route("/api/2.0/mlflow-artifacts/{path:path}", methods=_METHODS)
 @router.api_route("/api/3.0/mlflow/{path:path}", methods=_METHODS)
-def unknown_endpoint(request: Request, path: str, identity: Person) -> JSONResponse:
+@needs(Permission.READ)
+def unknown_endpoint(request: Request, path: str) -> JSONResponse:
     raise EndpointNotFound(f"torchyard does not support {request.method} `{request.url.path}`")

@@ -14,16 +14,9 @@ from torchyard.jobs.history.history_records import Record
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import runs
 from torchyard.jobs.requests.run_search import View
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import Services, ServicesOf
 from torchyard.mlflow import search, translate
-from torchyard.mlflow.calls import (
-    Call,
-    CallDep,
-    CallRoute,
-    ServicesDep,
-    missing_parameter,
-    page_response,
-)
+from torchyard.mlflow.calls import Call, CallOf, CallRoute, missing_parameter, page_response
 from torchyard.mlflow.lookups import (
     client_experiment_id,
     experiment_ids,
@@ -32,6 +25,8 @@ from torchyard.mlflow.lookups import (
     read_deleted,
 )
 from torchyard.models import logged
+from torchyard.workspaces.guarded_routes import needs
+from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import TokenKind
 
 _PAGE_LIMIT = 50_000
@@ -41,29 +36,34 @@ router = APIRouter(prefix="/api/2.0/mlflow", route_class=CallRoute)
 
 
 @router.post("/runs/log-metric")
-def log_metric(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.LOG)
+def log_metric(call: CallOf, services: ServicesOf) -> JSONResponse:
     return _log(call, services, lambda call: [translate.read_metric(call.fields)])
 
 
 @router.post("/runs/log-parameter")
-def log_parameter(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.LOG)
+def log_parameter(call: CallOf, services: ServicesOf) -> JSONResponse:
     return _log(call, services, lambda call: [translate.read_param(call.fields)])
 
 
 @router.post("/runs/log-batch")
-def log_batch(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.LOG)
+def log_batch(call: CallOf, services: ServicesOf) -> JSONResponse:
     return _log(call, services, translate.read_batch)
 
 
 # Azure ML's plug-in calls this where MLflow's client would queue; if it gets an id, it waits.
 @router.post("/runs/log-batch-async")
-def log_batch_async(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.LOG)
+def log_batch_async(call: CallOf, services: ServicesOf) -> JSONResponse:
     _log(call, services, translate.read_batch)
     return JSONResponse({"batch_tracking_id": ""})
 
 
 @router.post("/runs/create")
-def create(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.JOB)
+def create(call: CallOf, services: ServicesOf) -> JSONResponse:
     experiment = get_experiment(services, call.workspace, call.text("experiment_id", default="0"))
     if experiment.deleted:
         raise InvalidInput(f"The experiment {experiment.id} must be in the 'active' state")
@@ -86,12 +86,14 @@ def create(call: CallDep, services: ServicesDep) -> JSONResponse:
 
 
 @router.get("/runs/get")
-def get(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.READ)
+def get(call: CallOf, services: ServicesOf) -> JSONResponse:
     return JSONResponse(_run_json(call, services, _run(call, services)))
 
 
 @router.post("/runs/update")
-def update(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.JOB)
+def update(call: CallOf, services: ServicesOf) -> JSONResponse:
     job = _run(call, services)
     _refuse_deleted(job)
     name = call.text("run_name", default="") or None
@@ -117,19 +119,22 @@ def update(call: CallDep, services: ServicesDep) -> JSONResponse:
 
 
 @router.post("/runs/delete")
-def delete(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.JOB)
+def delete(call: CallOf, services: ServicesOf) -> JSONResponse:
     runs.change_run(services, call.workspace, _run(call, services).name, deleted=True)
     return JSONResponse({})
 
 
 @router.post("/runs/restore")
-def restore(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.JOB)
+def restore(call: CallOf, services: ServicesOf) -> JSONResponse:
     runs.change_run(services, call.workspace, _run(call, services).name, deleted=False)
     return JSONResponse({})
 
 
 @router.post("/runs/set-tag")
-def set_tag(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.LOG)
+def set_tag(call: CallOf, services: ServicesOf) -> JSONResponse:
     run_id = call.text("run_id", "run_uuid")
     tag = translate.read_tag(call.fields)
     job = get_run(services, call.workspace, run_id, call.identity)
@@ -139,7 +144,8 @@ def set_tag(call: CallDep, services: ServicesDep) -> JSONResponse:
 
 
 @router.post("/runs/delete-tag")
-def delete_tag(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.LOG)
+def delete_tag(call: CallOf, services: ServicesOf) -> JSONResponse:
     job, key = _run(call, services), call.text("key")
     _refuse_deleted(job)
     if key not in job.tags:
@@ -149,7 +155,8 @@ def delete_tag(call: CallDep, services: ServicesDep) -> JSONResponse:
 
 
 @router.post("/runs/log-inputs")
-def log_inputs(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.LOG)
+def log_inputs(call: CallOf, services: ServicesOf) -> JSONResponse:
     run_id = call.text("run_id", "run_uuid")
     if call.fields.get("datasets") is None and call.fields.get("models") is None:
         raise missing_parameter("datasets")
@@ -162,7 +169,8 @@ def log_inputs(call: CallDep, services: ServicesDep) -> JSONResponse:
 
 
 @router.post("/runs/outputs")
-def log_outputs(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.LOG)
+def log_outputs(call: CallOf, services: ServicesOf) -> JSONResponse:
     job = _run(call, services)
     if job.deleted:
         raise InvalidInput(f"The run {job.name} must be in the 'active' state")
@@ -171,7 +179,8 @@ def log_outputs(call: CallDep, services: ServicesDep) -> JSONResponse:
 
 
 @router.post("/runs/log-model")
-def log_model(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.LOG)
+def log_model(call: CallOf, services: ServicesOf) -> JSONResponse:
     job = _run(call, services)
     _refuse_deleted(job)
     try:
@@ -189,7 +198,8 @@ def log_model(call: CallDep, services: ServicesDep) -> JSONResponse:
 
 
 @router.post("/runs/search")
-def search_runs(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.READ)
+def search_runs(call: CallOf, services: ServicesOf) -> JSONResponse:
     conditions = search.parse_filter(call.text("filter", default=""), search.RUNS)
     orders = search.parse_order_by(call.texts("order_by"), search.RUNS)
     deleted = read_deleted(call, "run_view_type")

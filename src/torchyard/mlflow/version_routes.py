@@ -6,9 +6,9 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from torchyard.base.errors import InvalidInput, NotFound
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import Services, ServicesOf
 from torchyard.mlflow import search, version_sources
-from torchyard.mlflow.calls import Call, CallDep, CallRoute, ServicesDep, page_response
+from torchyard.mlflow.calls import Call, CallOf, CallRoute, page_response
 from torchyard.mlflow.model_json import (
     MODEL_VERSIONS_TAG,
     STORAGE_LOCATION,
@@ -24,6 +24,8 @@ from torchyard.mlflow.registry_routes import parse_stage, without_prompt_conditi
 from torchyard.mlflow.translate import append_to_tag, read_tag, to_milliseconds
 from torchyard.models import actions, documents, logged, registry
 from torchyard.models.types import LoggedModel, Model
+from torchyard.workspaces.guarded_routes import needs
+from torchyard.workspaces.permissions import Permission
 
 _PAGE_LIMIT = 200_000
 _ACTIVE_STAGES = ("Staging", "Production")
@@ -42,7 +44,8 @@ router = APIRouter(prefix="/api/2.0/mlflow/model-versions", route_class=CallRout
 
 
 @router.post("/create")
-def create(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.WRITE)
+def create(call: CallOf, services: ServicesOf) -> JSONResponse:
     name, uri = call.text("name"), call.text("source")
     documents.check_name(name)
     tags = model_tags(call)
@@ -77,18 +80,21 @@ def create(call: CallDep, services: ServicesDep) -> JSONResponse:
 
 
 @router.get("/get")
-def get(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.READ)
+def get(call: CallOf, services: ServicesOf) -> JSONResponse:
     return _version_response(services, _version(call, services))
 
 
 @router.patch("/update")
-def update(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.WRITE)
+def update(call: CallOf, services: ServicesOf) -> JSONResponse:
     description = call.text("description", default="")
     return _version_response(services, _change(call, services, description=description))
 
 
 @router.delete("/delete")
-def delete(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.WRITE)
+def delete(call: CallOf, services: ServicesOf) -> JSONResponse:
     model = _version(call, services)
     actions.delete(
         services.db,
@@ -102,7 +108,8 @@ def delete(call: CallDep, services: ServicesDep) -> JSONResponse:
 
 
 @router.post("/transition-stage")
-def transition_stage(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.WRITE)
+def transition_stage(call: CallOf, services: ServicesOf) -> JSONResponse:
     model, stage = _version(call, services), parse_stage(call.text("stage"))
     archive = call.fields.get("archive_existing_versions") in (True, "true")
     if archive and stage not in _ACTIVE_STAGES:
@@ -117,7 +124,8 @@ def transition_stage(call: CallDep, services: ServicesDep) -> JSONResponse:
 
 
 @router.get("/search")
-def search_versions(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.READ)
+def search_versions(call: CallOf, services: ServicesOf) -> JSONResponse:
     conditions = search.parse_filter(call.text("filter", default=""), _FILTERS)
     order_by = call.texts("order_by") or ["last_updated_timestamp DESC"]
     orders = search.parse_order_by(order_by, _ORDERS)
@@ -139,19 +147,22 @@ def search_versions(call: CallDep, services: ServicesDep) -> JSONResponse:
 
 
 @router.get("/get-download-uri")
-def get_download_uri(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.READ)
+def get_download_uri(call: CallOf, services: ServicesOf) -> JSONResponse:
     return JSONResponse({"artifact_uri": version_uri(_version(call, services))})
 
 
 @router.post("/set-tag")
-def set_tag(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.WRITE)
+def set_tag(call: CallOf, services: ServicesOf) -> JSONResponse:
     tag = read_tag(call.fields)
     _change(call, services, tags={tag.key: tag.value})
     return JSONResponse({})
 
 
 @router.delete("/delete-tag")
-def delete_tag(call: CallDep, services: ServicesDep) -> JSONResponse:
+@needs(Permission.WRITE)
+def delete_tag(call: CallOf, services: ServicesOf) -> JSONResponse:
     _change(call, services, tags={call.text("key"): None})
     return JSONResponse({})
 

@@ -13,7 +13,8 @@ from torchyard.base.db import Database
 from torchyard.data.datastores import Datastores
 from torchyard.models import actions, registry
 from torchyard.models.types import FindSource, Model
-from torchyard.workspaces.access import Person
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.permissions import Permission
 
 
 def router(
@@ -22,9 +23,12 @@ def router(
     datastores: Datastores,
     find: FindSource,
 ) -> APIRouter:
-    routes = APIRouter(prefix="/v1/workspaces/{workspace}/models", tags=["models"])
+    routes = APIRouter(
+        prefix="/v1/workspaces/{workspace}/models", tags=["models"], route_class=GuardedRoute
+    )
 
     @routes.post("", status_code=201)
+    @needs(Permission.WRITE)
     def register(
         workspace: str, identity: Person, document: Annotated[Any, Body()]
     ) -> dict[str, Any]:
@@ -33,6 +37,7 @@ def router(
         return to_json(made)
 
     @routes.get("")
+    @needs(Permission.READ)
     def list_models(
         workspace: str, identity: Person, name: str = "", archived: str = "false"
     ) -> dict[str, Any]:
@@ -40,11 +45,13 @@ def router(
         return {"value": [to_json(model) for model in found]}
 
     @routes.get("/{name}/versions/{version}")
+    @needs(Permission.READ)
     def show(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
         found = actions.get(db, workspace, name, version)
         return {**to_json(found), "aliases": registry.aliases_of(db, found)}
 
     @routes.patch("/{name}/versions/{version}")
+    @needs(Permission.WRITE)
     def update(
         workspace: str, name: str, version: str, identity: Person, changes: Annotated[Any, Body()]
     ) -> dict[str, Any]:
@@ -52,31 +59,37 @@ def router(
         return to_json(actions.update(db, clock, workspace, name, version, asked))
 
     @routes.post("/{name}/archive")
+    @needs(Permission.WRITE)
     def archive(workspace: str, name: str, identity: Person) -> dict[str, Any]:
         return to_json(actions.archive(db, workspace, name))
 
     @routes.post("/{name}/restore")
+    @needs(Permission.WRITE)
     def restore(workspace: str, name: str, identity: Person) -> dict[str, Any]:
         return to_json(actions.archive(db, workspace, name, archived=False))
 
     @routes.post("/{name}/versions/{version}/archive")
+    @needs(Permission.WRITE)
     def archive_version(
         workspace: str, name: str, version: str, identity: Person
     ) -> dict[str, Any]:
         return to_json(actions.archive(db, workspace, name, version))
 
     @routes.post("/{name}/versions/{version}/restore")
+    @needs(Permission.WRITE)
     def restore_version(
         workspace: str, name: str, version: str, identity: Person
     ) -> dict[str, Any]:
         return to_json(actions.archive(db, workspace, name, version, archived=False))
 
     @routes.get("/{name}/versions/{version}/files")
+    @needs(Permission.READ)
     def list_files(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
         model = actions.get(db, workspace, name, version)
         return {"value": [dict(vars(file)) for file in model.files]}
 
     @routes.get("/{name}/versions/{version}/files/{path:path}")
+    @needs(Permission.READ)
     def get_file(
         workspace: str, name: str, version: str, path: str, identity: Person
     ) -> FileResponse:

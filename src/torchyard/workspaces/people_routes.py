@@ -1,7 +1,7 @@
 """HTTP: who one is, people, their roles and tokens, and who did what.
 
 Owns: /v1/whoami, /v1/users, /v1/audit, /v1/workspaces/…/people and …/audit.
-Leaves: what roles allow to rights.py and access.py.
+Leaves: what roles allow to permissions.py and access.py.
 Always: no job's token reaches people; a person reaches their own tokens, the server's owners all.
 """
 
@@ -19,7 +19,8 @@ from torchyard.base.db import Database
 from torchyard.base.errors import Forbidden, InvalidInput
 from torchyard.base.settings import DEFAULT_WORKSPACE
 from torchyard.workspaces import audit, people
-from torchyard.workspaces.access import Person
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, KeptToken, Role, TokenKind, role_named
 from torchyard.workspaces.types import Person as Somebody
 
@@ -33,9 +34,10 @@ def router(
     Args:
         cancel_jobs: cancels every job of a person, and says which.
     """
-    routes = APIRouter(prefix="/v1", tags=["people"])
+    routes = APIRouter(prefix="/v1", tags=["people"], route_class=GuardedRoute)
 
     @routes.get("/whoami")
+    @needs(Permission.SELF)
     def whoami(identity: Person, workspace: str = "") -> dict[str, Any]:
         place = identity.workspace or workspace or DEFAULT_WORKSPACE
         roles = people.roles_of(db, identity.user)
@@ -50,12 +52,14 @@ def router(
         }
 
     @routes.get("/users")
+    @needs(Permission.SELF)
     def list_people(identity: Person) -> dict[str, Any]:
         """All for the server's owners; for others those whom they share a workspace with."""
         _person_only(identity)
         return {"value": [_person(one) for one in _seen(identity, people.list_all(db))]}
 
     @routes.post("/users", status_code=201)
+    @needs(Permission.SERVER)
     def create(
         request: Request, identity: Person, document: Annotated[Any, Body()]
     ) -> dict[str, Any]:
@@ -67,12 +71,14 @@ def router(
         return _person(made)
 
     @routes.get("/users/{name}")
+    @needs(Permission.SELF)
     def show(name: str, identity: Person) -> dict[str, Any]:
         _person_only(identity)
         found = people.get(db, name)
         return _person(next(iter(_seen(identity, [found])), Somebody(name, found.created_at, {})))
 
     @routes.delete("/users/{name}")
+    @needs(Permission.SERVER)
     def remove(
         name: str, request: Request, identity: Person, cancel: bool = False
     ) -> dict[str, Any]:
@@ -82,6 +88,7 @@ def router(
         return {"name": name, "canceled": canceled}
 
     @routes.put("/users/{name}/role")
+    @needs(Permission.SERVER)
     def set_server_role(
         name: str, request: Request, identity: Person, document: Annotated[Any, Body()]
     ) -> dict[str, Any]:
@@ -90,6 +97,7 @@ def router(
         return _person(people.set_role(db, clock, name, "", role, identity.user))
 
     @routes.put("/workspaces/{workspace}/people/{name}")
+    @needs(Permission.PEOPLE)
     def set_role(
         workspace: str,
         name: str,
@@ -102,11 +110,13 @@ def router(
         return _person(people.set_role(db, clock, name, workspace, role, identity.user))
 
     @routes.get("/users/{name}/tokens")
+    @needs(Permission.SELF)
     def list_tokens(name: str, identity: Person) -> dict[str, Any]:
         _own_or_owner(identity, name)
         return {"value": [_token(one) for one in people.tokens(db, name)]}
 
     @routes.post("/users/{name}/tokens", status_code=201)
+    @needs(Permission.SELF)
     def create_token(
         name: str, request: Request, identity: Person, document: Annotated[Any, Body()]
     ) -> dict[str, Any]:
@@ -121,6 +131,7 @@ def router(
         }  # fmt: skip
 
     @routes.delete("/users/{name}/tokens/{token}")
+    @needs(Permission.SELF)
     def revoke(name: str, token: str, request: Request, identity: Person) -> dict[str, Any]:
         _own_or_owner(identity, name)
         audit.note_about(request.scope, person=name, token=token)
@@ -128,12 +139,14 @@ def router(
         return {}
 
     @routes.get("/audit")
+    @needs(Permission.SERVER)
     def all_lines(
         identity: Person, user: str = "", since: str = "", limit: int = 100
     ) -> dict[str, Any]:
         return _lines(lines, user, since, limit, "")
 
     @routes.get("/workspaces/{workspace}/audit")
+    @needs(Permission.PEOPLE)
     def lines_of_workspace(
         workspace: str, identity: Person, user: str = "", since: str = "", limit: int = 100
     ) -> dict[str, Any]:

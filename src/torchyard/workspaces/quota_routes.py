@@ -12,7 +12,8 @@ from torchyard.base.clock import Clock, to_text
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidSpec
 from torchyard.workspaces import audit, people, quotas
-from torchyard.workspaces.access import Person
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import ALL, EACH, Identity, Limit, QuotaRequest, Role
 
 Use = Callable[[str, str], dict[str, int]]
@@ -20,9 +21,12 @@ Use = Callable[[str, str], dict[str, int]]
 
 
 def router(db: Database, clock: Clock, use: Use) -> APIRouter:
-    routes = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["quotas"])
+    routes = APIRouter(
+        prefix="/v1/workspaces/{workspace}", tags=["quotas"], route_class=GuardedRoute
+    )
 
     @routes.get("/quotas")
+    @needs(Permission.READ)
     def list_limits(workspace: str, identity: Person) -> dict[str, Any]:
         """All for contributors and owners, for others those that bind them; with what is used."""
         with db.read() as connection:
@@ -36,6 +40,7 @@ def router(db: Database, clock: Clock, use: Use) -> APIRouter:
         }
 
     @routes.put("/quotas")
+    @needs(Permission.PEOPLE)
     def set_limits(
         workspace: str, request: Request, identity: Person, document: Annotated[Any, Body()]
     ) -> dict[str, Any]:
@@ -53,6 +58,7 @@ def router(db: Database, clock: Clock, use: Use) -> APIRouter:
         return {"value": [_limit(one, None) for one in found if one.user == user]}
 
     @routes.get("/quota-requests")
+    @needs(Permission.READ)
     def list_requests(workspace: str, identity: Person) -> dict[str, Any]:
         """All for contributors and owners, their own for others; newest first."""
         found = quotas.requests(db, workspace)
@@ -60,6 +66,7 @@ def router(db: Database, clock: Clock, use: Use) -> APIRouter:
         return {"value": [_request(one) for one in mine]}
 
     @routes.post("/quota-requests", status_code=201)
+    @needs(Permission.WRITE)
     def ask(
         workspace: str, request: Request, identity: Person, document: Annotated[Any, Body()]
     ) -> dict[str, Any]:
@@ -71,6 +78,7 @@ def router(db: Database, clock: Clock, use: Use) -> APIRouter:
         return {**_request(made), "owners": owners}
 
     @routes.post("/quota-requests/{request_id}/approve")
+    @needs(Permission.PEOPLE)
     def approve(
         workspace: str,
         request_id: str,
@@ -87,6 +95,7 @@ def router(db: Database, clock: Clock, use: Use) -> APIRouter:
         return _request(answered)
 
     @routes.post("/quota-requests/{request_id}/deny")
+    @needs(Permission.PEOPLE)
     def deny(
         workspace: str,
         request_id: str,

@@ -12,7 +12,8 @@ from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import Forbidden
 from torchyard.workspaces import actions, people
-from torchyard.workspaces.access import Person
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, Role, TokenKind, Workspace
 
 
@@ -27,15 +28,17 @@ def router(
         furnish: gives a new workspace what every workspace has from the start.
         delete: deletes an empty one, and says what is in one that isn't.
     """
-    routes = APIRouter(prefix="/v1", tags=["workspaces"])
+    routes = APIRouter(prefix="/v1", tags=["workspaces"], route_class=GuardedRoute)
 
     @routes.get("/workspaces")
+    @needs(Permission.SELF)
     def list_workspaces(identity: Person) -> dict[str, Any]:
         """Those where one has a role; a job's token is good for its workspace only."""
         found = people.workspaces_of(db, identity)
         return {"value": [to_json(workspace) for workspace in found]}
 
     @routes.post("/workspaces", status_code=201)
+    @needs(Permission.SERVER)
     def create(identity: Person, document: Annotated[Any, Body()]) -> dict[str, Any]:
         if identity.workspace:
             raise Forbidden(
@@ -47,13 +50,16 @@ def router(
         return to_json(made)
 
     @routes.delete("/workspaces/{workspace}")
+    @needs(Permission.SERVER)
     def drop(workspace: str, identity: Person) -> dict[str, Any]:
         if identity.workspace:
             raise Forbidden("a job can't delete its workspace", "use a person's token")
+        actions.get(db, workspace)
         delete(workspace)
         return {}
 
     @routes.patch("/workspaces/{workspace}")
+    @needs(Permission.SETTINGS)
     def update(workspace: str, identity: Person, changes: Annotated[Any, Body()]) -> dict[str, Any]:
         fields.mapping(changes, "the document of changes")
         if "allow_substitutes" in changes and not _is_owner(identity):
@@ -64,6 +70,7 @@ def router(
         return to_json(actions.update(db, workspace, changes))
 
     @routes.get("/workspaces/{workspace}")
+    @needs(Permission.READ)
     def show(workspace: str, identity: Person) -> dict[str, Any]:
         return to_json(actions.get(db, workspace))
 

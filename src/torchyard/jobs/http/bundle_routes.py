@@ -24,7 +24,8 @@ from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts
 from torchyard.jobs.services import Services
 from torchyard.models import actions as models
-from torchyard.workspaces.access import Person
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.permissions import Permission
 
 _SOURCE = re.compile(
     r"^(?P<folder>jobs/[^/]+/files|jobs/[^/]+/outputs/[^/]+"
@@ -38,9 +39,12 @@ Find = Callable[[str], Path]
 
 
 def router(services: Services) -> APIRouter:
-    routes = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["bundles"])
+    routes = APIRouter(
+        prefix="/v1/workspaces/{workspace}", tags=["bundles"], route_class=GuardedRoute
+    )
 
     @routes.post("/bundle")
+    @needs(Permission.READ)
     def bundle(
         workspace: str, identity: Person, sources: Annotated[list[str], Body(embed=True)]
     ) -> StreamingResponse:

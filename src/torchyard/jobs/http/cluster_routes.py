@@ -9,13 +9,19 @@ from fastapi import APIRouter
 from torchyard.base.clock import to_text
 from torchyard.jobs.scheduling import clusters
 from torchyard.jobs.services import Services
-from torchyard.workspaces.access import Person
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.permissions import Permission
 
 
 def router(services: Services) -> APIRouter:
-    routes = APIRouter(prefix="/v1/workspaces/{workspace}/computes/{name}", tags=["compute"])
+    routes = APIRouter(
+        prefix="/v1/workspaces/{workspace}/computes/{name}",
+        tags=["compute"],
+        route_class=GuardedRoute,
+    )
 
     @routes.get("/nodes")
+    @needs(Permission.READ)
     def nodes(workspace: str, name: str, identity: Person) -> dict[str, Any]:
         waiting, count = clusters.waiting_at(services, workspace, name)
         return {
@@ -28,6 +34,7 @@ def router(services: Services) -> APIRouter:
         }
 
     @routes.delete("")
+    @needs(Permission.COMPUTE)
     def delete(workspace: str, name: str, identity: Person, force: bool = False) -> dict[str, Any]:
         return {"gone": clusters.delete(services, workspace, name, identity.user, force=force)}
 

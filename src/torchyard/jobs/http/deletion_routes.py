@@ -12,7 +12,8 @@ from torchyard.base.errors import InvalidInput, InvalidSpec
 from torchyard.jobs.cleanup import deletion, removal
 from torchyard.jobs.cleanup.deletion import Choice, Plan
 from torchyard.jobs.services import Services
-from torchyard.workspaces.access import Person
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.permissions import Permission
 
 _KEYS = ("names", "experiment_name", "status", "older_than_s", "dry_run")
 # More than these are taken away in the background.
@@ -20,9 +21,12 @@ _AT_ONCE = 20
 
 
 def router(services: Services) -> APIRouter:
-    routes = APIRouter(prefix="/v1/workspaces/{workspace}/jobs", tags=["jobs"])
+    routes = APIRouter(
+        prefix="/v1/workspaces/{workspace}/jobs", tags=["jobs"], route_class=GuardedRoute
+    )
 
     @routes.post("/delete")
+    @needs(Permission.JOB)
     def delete(workspace: str, identity: Person, asked: Annotated[Any, Body()]) -> dict[str, Any]:
         """`names`, or some of `experiment_name`, `status`, `older_than_s`; `dry_run` only tells."""
         choice, only_told = _choice(services, asked)
@@ -32,6 +36,7 @@ def router(services: Services) -> APIRouter:
         return _deleted(services, deletion.delete_by(services, workspace, choice, identity))
 
     @routes.delete("/{name}")
+    @needs(Permission.JOB)
     def delete_one(workspace: str, name: str, identity: Person) -> dict[str, Any]:
         return _deleted(services, deletion.delete_by(services, workspace, Choice([name]), identity))
 

@@ -9,13 +9,19 @@ from fastapi import APIRouter
 from torchyard.base.clock import to_text
 from torchyard.jobs.requests import runs
 from torchyard.jobs.services import Services
-from torchyard.workspaces.access import Person
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.permissions import Permission
 
 
 def router(services: Services) -> APIRouter:
-    routes = APIRouter(prefix="/v1/workspaces/{workspace}/experiments", tags=["experiments"])
+    routes = APIRouter(
+        prefix="/v1/workspaces/{workspace}/experiments",
+        tags=["experiments"],
+        route_class=GuardedRoute,
+    )
 
     @routes.get("")
+    @needs(Permission.READ)
     def list_experiments(workspace: str, identity: Person) -> dict[str, Any]:
         counts = runs.job_counts(services, workspace)
         return {

@@ -24,7 +24,8 @@ from torchyard.jobs.history.history_records import number_json
 from torchyard.jobs.history.metric_blocks import INT64_MAX, INT64_MIN
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import Services
-from torchyard.workspaces.access import Person
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.permissions import Permission
 
 _MOST_COLUMNS = 10_000
 _MOST_SERIES = 100
@@ -41,9 +42,12 @@ Limit = Annotated[int | None, Query(ge=1)]
 
 
 def router(services: Services) -> APIRouter:
-    routes = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["metrics"])
+    routes = APIRouter(
+        prefix="/v1/workspaces/{workspace}", tags=["metrics"], route_class=GuardedRoute
+    )
 
     @routes.get("/jobs/{name}/metrics")
+    @needs(Permission.READ)
     def summaries(workspace: str, name: str, identity: Person) -> dict[str, Any]:
         job = actions.get(services, workspace, name)
         with services.db.read() as connection:
@@ -64,6 +68,7 @@ def router(services: Services) -> APIRouter:
         }
 
     @routes.get("/jobs/{name}/metrics/chart")
+    @needs(Permission.READ)
     def chart(
         workspace: str,
         name: str,
@@ -81,6 +86,7 @@ def router(services: Services) -> APIRouter:
         return _said({"key": key, "x": x, **_chart_json(found)})
 
     @routes.get("/metrics/chart")
+    @needs(Permission.READ)
     def overlay(
         workspace: str,
         identity: Person,
@@ -108,6 +114,7 @@ def router(services: Services) -> APIRouter:
         return _said({"value": found})
 
     @routes.get("/jobs/{name}/metrics/history")
+    @needs(Permission.READ)
     def history(
         workspace: str,
         name: str,
@@ -128,6 +135,7 @@ def router(services: Services) -> APIRouter:
         )
 
     @routes.get("/jobs/{name}/metrics/export")
+    @needs(Permission.READ)
     def export(
         workspace: str,
         name: str,

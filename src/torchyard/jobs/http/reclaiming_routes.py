@@ -15,16 +15,18 @@ from torchyard.base.errors import Forbidden, InvalidInput
 from torchyard.jobs.cleanup import reclaiming
 from torchyard.jobs.cleanup import reclaiming_settings as settings
 from torchyard.jobs.services import Services
-from torchyard.workspaces.access import Person
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, TokenKind
 
 Asked = Annotated[dict[str, Any], Body(default_factory=dict)]
 
 
 def router(services: Services) -> APIRouter:
-    routes = APIRouter(tags=["server"])
+    routes = APIRouter(tags=["server"], route_class=GuardedRoute)
 
     @routes.post("/v1/gc")
+    @needs(Permission.SERVER)
     def gc(identity: Person, asked: Asked) -> dict[str, Any]:
         _only_the_owner(identity)
         told = dict(asked)
@@ -48,11 +50,13 @@ def router(services: Services) -> APIRouter:
         return {"dry_run": dry_run, "freed_bytes": freed, "things": shown}
 
     @routes.get("/v1/gc/settings")
+    @needs(Permission.SERVER)
     def stored(identity: Person) -> dict[str, Any]:
         _only_the_owner(identity)
         return _shown(services)
 
     @routes.patch("/v1/gc/settings")
+    @needs(Permission.SERVER)
     def store(identity: Person, changes: Asked) -> dict[str, Any]:
         _only_the_owner(identity)
         settings.save(services.home, changes)

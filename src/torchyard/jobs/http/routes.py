@@ -18,15 +18,19 @@ from torchyard.jobs.requests.to_json import job_json, summary_json
 from torchyard.jobs.scheduling import preemption
 from torchyard.jobs.services import Services
 from torchyard.workspaces import audit
-from torchyard.workspaces.access import Person
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.permissions import Permission
 
 _STREAM = "application/x-torchyard-stream"
 
 
 def router(services: Services) -> APIRouter:
-    routes = APIRouter(prefix="/v1/workspaces/{workspace}/jobs", tags=["jobs"])
+    routes = APIRouter(
+        prefix="/v1/workspaces/{workspace}/jobs", tags=["jobs"], route_class=GuardedRoute
+    )
 
     @routes.post("", status_code=201)
+    @needs(Permission.WRITE)
     def create(
         workspace: str,
         identity: Person,
@@ -41,6 +45,7 @@ def router(services: Services) -> APIRouter:
         return job_json(services, job)
 
     @routes.post("/validate")
+    @needs(Permission.READ)
     def validate(
         workspace: str, identity: Person, document: Annotated[Any, Body()]
     ) -> dict[str, Any]:
@@ -48,6 +53,7 @@ def router(services: Services) -> APIRouter:
         return {"notices": list(checked.notices)}
 
     @routes.get("")
+    @needs(Permission.READ)
     def list_jobs(
         workspace: str,
         identity: Person,
@@ -76,10 +82,12 @@ def router(services: Services) -> APIRouter:
         return {"value": [summary_json(job) for job in jobs], "next": next_page}
 
     @routes.get("/{name}")
+    @needs(Permission.READ)
     def show(workspace: str, name: str, identity: Person) -> dict[str, Any]:
         return job_json(services, actions.get(services, workspace, name))
 
     @routes.patch("/{name}")
+    @needs(Permission.JOB)
     def update(
         workspace: str, name: str, identity: Person, changes: Annotated[Any, Body()]
     ) -> dict[str, Any]:
@@ -88,30 +96,37 @@ def router(services: Services) -> APIRouter:
         return job_json(services, actions.update(services, workspace, name, changes))
 
     @routes.get("/{name}/preflight")
+    @needs(Permission.READ)
     def preflight(workspace: str, name: str, identity: Person) -> dict[str, Any]:
         return {"value": preflights.of(services, actions.get(services, workspace, name))}
 
     @routes.get("/{name}/document")
+    @needs(Permission.READ)
     def document(workspace: str, name: str, identity: Person) -> dict[str, Any]:
         return actions.document(services, workspace, name)
 
     @routes.post("/{name}/archive")
+    @needs(Permission.JOB)
     def archive(workspace: str, name: str, identity: Person) -> dict[str, Any]:
         return job_json(services, actions.archive(services, workspace, name))
 
     @routes.post("/{name}/restore")
+    @needs(Permission.JOB)
     def restore(workspace: str, name: str, identity: Person) -> dict[str, Any]:
         return job_json(services, actions.archive(services, workspace, name, archived=False))
 
     @routes.post("/{name}/cancel")
+    @needs(Permission.JOB)
     def cancel(workspace: str, name: str, identity: Person) -> dict[str, Any]:
         return job_json(services, actions.cancel(services, workspace, name))
 
     @routes.post("/{name}/preempt")
+    @needs(Permission.JOB)
     def preempt(workspace: str, name: str, identity: Person) -> dict[str, Any]:
         return job_json(services, preemption.preempt(services, workspace, name, identity.user))
 
     @routes.get("/{name}/stream")
+    @needs(Permission.READ)
     async def stream(
         workspace: str, name: str, identity: Person, after: int = 0, offsets: str = "{}"
     ) -> StreamingResponse:
@@ -122,11 +137,13 @@ def router(services: Services) -> APIRouter:
         return StreamingResponse(streams.frames(services, job, cursor), media_type=_STREAM)
 
     @routes.get("/{name}/files")
+    @needs(Permission.READ)
     def list_files(workspace: str, name: str, identity: Person) -> dict[str, Any]:
         job = actions.get(services, workspace, name)
         return {"value": [dict(vars(found)) for found in artifacts.list_of(services, job)]}
 
     @routes.get("/{name}/files/{path:path}")
+    @needs(Permission.READ)
     def get_file(workspace: str, name: str, path: str, identity: Person) -> FileResponse:
         job = actions.get(services, workspace, name)
         return FileResponse(
@@ -134,6 +151,7 @@ def router(services: Services) -> APIRouter:
         )
 
     @routes.get("/{name}/outputs")
+    @needs(Permission.READ)
     def list_outputs(workspace: str, name: str, identity: Person) -> dict[str, Any]:
         job = actions.get(services, workspace, name)
         return {
@@ -144,6 +162,7 @@ def router(services: Services) -> APIRouter:
         }
 
     @routes.get("/{name}/outputs/{output}/{path:path}")
+    @needs(Permission.READ)
     def get_output(
         workspace: str, name: str, output: str, path: str, identity: Person
     ) -> FileResponse:

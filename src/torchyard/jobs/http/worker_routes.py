@@ -18,17 +18,23 @@ from torchyard.jobs.attempts import report_fields, worker_history, worker_report
 from torchyard.jobs.attempts.idle_time import Quiet
 from torchyard.jobs.files import artifacts, inputs, log_quota
 from torchyard.jobs.services import Services
-from torchyard.workspaces.access import AttemptWorker
+from torchyard.workspaces.guarded_routes import UNLIMITED, AttemptWorker, GuardedRoute, needs
+from torchyard.workspaces.permissions import Permission
 
 _MAX_WAIT_S = 30.0
+# A worker's chunk is 1 MiB.
+_LOG_LIMIT_BYTES = 4 << 20
 _T = TypeVar("_T")
 
 
 def router(services: Services) -> APIRouter:
-    routes = APIRouter(prefix="/v1/attempts/{attempt_id}", tags=["attempts"])
+    routes = APIRouter(
+        prefix="/v1/attempts/{attempt_id}", tags=["attempts"], route_class=GuardedRoute
+    )
     quiet = Quiet(services)
 
     @routes.post("/report")
+    @needs(Permission.WORKER)
     def report(
         attempt_id: str,
         identity: AttemptWorker,
@@ -45,6 +51,7 @@ def router(services: Services) -> APIRouter:
         return answer
 
     @routes.get("/orders")
+    @needs(Permission.WORKER)
     async def orders(
         attempt_id: str, identity: AttemptWorker, node: int = 0, wait_s: float = 0.0
     ) -> dict[str, Any]:
@@ -58,6 +65,7 @@ def router(services: Services) -> APIRouter:
         return {"order": order.order, "reason": order.reason}
 
     @routes.post("/meeting")
+    @needs(Permission.WORKER)
     def come(
         attempt_id: str,
         identity: AttemptWorker,
@@ -72,6 +80,7 @@ def router(services: Services) -> APIRouter:
         return {}
 
     @routes.get("/meeting")
+    @needs(Permission.WORKER)
     async def meeting(
         attempt_id: str, identity: AttemptWorker, wait_s: float = 0.0
     ) -> dict[str, Any]:
@@ -90,6 +99,7 @@ def router(services: Services) -> APIRouter:
         }
 
     @routes.put("/logs")
+    @needs(Permission.WORKER, body_limit_bytes=_LOG_LIMIT_BYTES)
     async def put_log(
         attempt_id: str, identity: AttemptWorker, path: str, offset: int, request: Request
     ) -> Response:
@@ -97,6 +107,7 @@ def router(services: Services) -> APIRouter:
         return await run_in_threadpool(_append, services, attempt_id, path, offset, content)
 
     @routes.post("/history")
+    @needs(Permission.WORKER)
     def history(
         attempt_id: str,
         identity: AttemptWorker,
@@ -109,24 +120,28 @@ def router(services: Services) -> APIRouter:
         return worker_history.receive(services, attempt_id, node, seq, records, first)
 
     @routes.get("/blobs/{sha256}")
+    @needs(Permission.WORKER)
     def get_blob(attempt_id: str, identity: AttemptWorker, sha256: str) -> FileResponse:
         if not services.blobs.has(sha256):
             raise NotFound(f"blob `{sha256[:12]}…` is not here")
         return FileResponse(services.blobs.path(sha256), media_type="application/octet-stream")
 
     @routes.get("/inputs/{name}")
+    @needs(Permission.WORKER)
     def list_input(attempt_id: str, identity: AttemptWorker, name: str) -> dict[str, Any]:
         _, job = worker_reports.get(services, attempt_id)
         source = inputs.source(services, job, name)
         return {"single": source.is_file(), "files": inputs.files_of(source)}
 
     @routes.get("/inputs/{name}/files/{path:path}")
+    @needs(Permission.WORKER)
     def get_input(attempt_id: str, identity: AttemptWorker, name: str, path: str) -> FileResponse:
         _, job = worker_reports.get(services, attempt_id)
         found = inputs.file(inputs.source(services, job, name), path)
         return FileResponse(found, media_type="application/octet-stream")
 
     @routes.get("/earlier")
+    @needs(Permission.WORKER)
     def list_earlier(attempt_id: str, identity: AttemptWorker) -> dict[str, Any]:
         _, job = worker_reports.get(services, attempt_id)
         return {
@@ -137,6 +152,7 @@ def router(services: Services) -> APIRouter:
         }
 
     @routes.get("/earlier/{output}/{path:path}")
+    @needs(Permission.WORKER)
     def get_earlier(
         attempt_id: str, identity: AttemptWorker, output: str, path: str
     ) -> FileResponse:
@@ -146,6 +162,7 @@ def router(services: Services) -> APIRouter:
         return FileResponse(found, media_type="application/octet-stream")
 
     @routes.put("/files/{path:path}")
+    @needs(Permission.WORKER, body_limit_bytes=UNLIMITED)
     async def put_file(
         attempt_id: str, identity: AttemptWorker, path: str, request: Request
     ) -> dict[str, Any]:
@@ -153,6 +170,7 @@ def router(services: Services) -> APIRouter:
         return await _receive(artifacts.writing(services, job, path), request.stream())
 
     @routes.put("/outputs/{output}/{path:path}")
+    @needs(Permission.WORKER, body_limit_bytes=UNLIMITED)
     async def put_output(
         attempt_id: str, identity: AttemptWorker, output: str, path: str, request: Request
     ) -> dict[str, Any]:
