@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# In the version of requirements.lock, with the package sources that pip has on this machine.
+UV := $(BIN)/python tools/run_uv.py
 INSTALLED := $(VENV)/.installed
 # Where it is set, every run of pytest would rewrite every test anew: ten seconds each.
 unexport PYTHONDONTWRITEBYTECODE
@@ -36,7 +38,7 @@ help:
 setup: $(INSTALLED)
 
 # The stamp is written last: a broken installation is tried again.
-$(INSTALLED): pyproject.toml requirements.lock
+$(INSTALLED): pyproject.toml requirements.lock tools/run_uv.py
 	@command -v $(PYTHON) >/dev/null || { \
 	  echo 'error: `$(PYTHON)` is not on this machine' >&2; \
 	  echo 'hint: install Python 3.10 or later, or say which: `make setup PYTHON=python3.12`' >&2; \
@@ -49,16 +51,18 @@ $(INSTALLED): pyproject.toml requirements.lock
 	  echo 'error: `$(PYTHON)` has no module `venv` or `ensurepip`' >&2; \
 	  echo 'hint: on Debian and Ubuntu they are a package: `apt-get install python3-venv`' >&2; \
 	  exit 2; }
-	@echo 'installing torchyard into $(VENV) (a minute or two, once)'
+	@echo 'installing torchyard into $(VENV) (seconds from warm caches, else a minute or two)'
 	@test -x $(BIN)/pip || { rm -rf $(VENV); $(PYTHON) -m venv $(VENV); }
-	@$(BIN)/pip install -qq --disable-pip-version-check -r requirements.lock
-	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps -e .
-	@$(BIN)/python -m compileall -q src
+	@$(UV) pip install --quiet --no-deps -r requirements.lock -e .
 	@touch $@
 
-# An extra, once; pip puts torchyard itself in anew each time, which no command that runs outlives.
+# What an extra of the package adds, and a group of development dependencies; each once.
 $(VENV)/.extra-%: $(INSTALLED)
-	@$(BIN)/pip install -qq --disable-pip-version-check -e '.[$*]'
+	@$(UV) pip install --quiet -r pyproject.toml --extra $*
+	@touch $@
+
+$(VENV)/.group-%: $(INSTALLED)
+	@$(UV) pip install --quiet --group $*
 	@touch $@
 
 demo: setup
@@ -83,7 +87,7 @@ test-faults: setup
 	$(BIN)/pytest -s -m faults
 
 # TORCHYARD_FUZZ_EXAMPLES=200 for the long form.
-test-fuzz: setup $(VENV)/.extra-fuzz
+test-fuzz: setup $(VENV)/.group-fuzz
 	$(BIN)/pytest -m fuzz
 
 test-containers: setup podman
@@ -117,7 +121,7 @@ azure-page: azure-clients
 	TORCHYARD_WRITE_AZURE_PAGE=1 $(BIN)/pytest -m azure -k the_page
 
 # S3 is moto's, from PyPI; Azure Blob is Azurite's, from npm.
-test-object-store: setup azurite $(VENV)/.extra-object-store
+test-object-store: setup azurite $(VENV)/.group-object-store
 	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -m 'object_store and not postgres'
 
 azurite: .azurite/node_modules/.bin/azurite-blob
@@ -204,7 +208,7 @@ bench: setup
 
 # For every Python and system at once; without the addresses of this machine's package indexes.
 lock: setup
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --extra dev \
+	$(UV) pip compile --quiet --universal --python-version 3.10 --group dev \
 	  --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
 	  --output-file requirements.lock pyproject.toml
 
