@@ -10,30 +10,39 @@ unexport PYTHONDONTWRITEBYTECODE
 # What several suites need built; see tests/end_to_end/shared_torch.py.
 export TORCHYARD_TEST_ENVIRONMENTS ?= $(CURDIR)/.test-environments
 
-.PHONY: help setup demo test test-e2e test-object-store test-postgres test-e2e-postgres test-long test-faults test-fuzz test-containers test-azure test-widgets widgets azure-clients azure-page postgres mpi podman azurite curated check format docs bench lock clean
+# The tests that need no network, no service and no torch.
+QUICK := not (end_to_end or slow or object_store or postgres or containers or azure or widgets)
+
+.PHONY: help setup demo test coverage release test-e2e test-object-store test-postgres test-e2e-postgres test-long test-faults test-fuzz test-containers test-azure test-widgets widgets azure-clients azure-page postgres mpi podman azurite curated check format docs bench lock clean
 
 help:
-	@echo 'make demo      train a small network on two local nodes'
-	@echo 'make setup     install torchyard and its tools into $(VENV)'
-	@echo 'make test      the quick tests: no network, no torch'
-	@echo 'make test-e2e  real jobs with torch in a built environment'
-	@echo 'make test-object-store  data on S3 and Azure Blob servers that the tests start'
-	@echo 'make test-postgres      the tests that use a database, on a PostgreSQL that they start'
-	@echo 'make mpi       Open MPI 4, for the tests of MPI'
-	@echo 'make test-e2e-postgres  real jobs, recorded in PostgreSQL'
-	@echo 'make test-long  minutes of load, by hand'
-	@echo 'make test-faults        ranks, workers and servers killed at random; 57 ways to fail'
-	@echo 'make test-fuzz          attacks by path, link and name; the API fuzzed from its schema'
-	@echo 'make test-containers    images and Dockerfiles with a real podman'
-	@echo 'make test-azure         Azure ML'"'"'s real clients, in the versions of tests/contracts_azure/clients'
-	@echo 'make test-widgets       its notebook widget in JupyterLab in Chromium'
-	@echo 'make check     format, lint, types and floors'
-	@echo 'make format    put the code into its format'
-	@echo 'make docs      the pages that are made from tables of the code'
-	@echo 'make curated   build the curated environments and write down what they hold'
-	@echo 'make bench     figures, each beside its peer'
-	@echo 'make lock      resolve requirements.lock anew'
-	@echo 'make clean     remove what the targets above made here'
+	@echo 'make demo               train a small network on two local nodes'
+	@echo 'make setup              install torchyard and its tools into $(VENV)'
+	@echo
+	@echo 'make check              check format, lint, types and imports'
+	@echo 'make test               run the quick tests: no network, no torch'
+	@echo 'make coverage           run them and print how many lines they run'
+	@echo 'make format             format the code'
+	@echo
+	@echo 'make test-e2e           run real jobs with torch in a built environment'
+	@echo 'make test-object-store  read and write data on S3 and Azure Blob servers that the tests start'
+	@echo 'make test-postgres      run the tests that use a database on a PostgreSQL that they start'
+	@echo 'make test-e2e-postgres  run real jobs, recorded in PostgreSQL'
+	@echo 'make test-faults        kill ranks, workers and servers at random; fail in 57 ways'
+	@echo 'make test-fuzz          attack by path, link and name; fuzz the API from its schema'
+	@echo 'make test-containers    build and run images and Dockerfiles with a real podman'
+	@echo "make test-azure         run Azure ML's real clients, in the versions of tests/contracts_azure/clients"
+	@echo 'make test-widgets       show its notebook widget in JupyterLab in Chromium'
+	@echo 'make test-long          run minutes of load, on a quiet machine'
+	@echo 'make mpi                install Open MPI 4, for the tests of MPI'
+	@echo
+	@echo 'make docs               write the pages that are generated from the code'
+	@echo 'make azure-page         write docs/reference/azure-ml.md from what the clients did'
+	@echo 'make curated            build the curated environments and record what they hold'
+	@echo 'make bench              measure, each figure beside its peer'
+	@echo 'make lock               resolve requirements.lock again'
+	@echo 'make release            prepare a release: VERSION=x.y.z'
+	@echo 'make clean              remove what these targets made here'
 
 setup: $(INSTALLED)
 
@@ -70,8 +79,13 @@ demo: setup
 
 # Many of them wait for programs that they start, so that a third process finds time.
 test: setup
-	$(BIN)/pytest -n 3 --dist loadfile \
-	  -m 'not end_to_end and not slow and not object_store and not postgres and not containers and not azure and not widgets'
+	$(BIN)/pytest -n 3 --dist loadfile -m '$(QUICK)'
+
+# A target of its own, because measuring makes the tests take more than half as long again.
+coverage: setup
+	$(BIN)/pytest -n 3 --dist loadfile -m '$(QUICK)' --cov --cov-report=
+	@echo "The quick tests run $$($(BIN)/coverage report --format=total) % of the lines in src/torchyard."
+	@echo 'See which they miss: $(BIN)/coverage report --show-missing'
 
 # Its tests mostly wait, so that there are more processes than cores. In the order of files, with
 # which the longest ones begin early.
@@ -212,7 +226,12 @@ lock: setup
 	  --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
 	  --output-file requirements.lock pyproject.toml
 
+# Publishes nothing; see docs/contributing/releasing.md.
+release: setup
+	@$(BIN)/python tools/prepare_release.py '$(VERSION)'
+
 clean:
 	[ ! -d .test-environments ] || find .test-environments -type d -exec chmod u+w {} +
-	rm -rf .test-environments $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
-	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf .test-environments $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis \
+	  .coverage dist
+	find src tests tools examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
