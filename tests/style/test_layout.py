@@ -33,6 +33,7 @@ CROSS_CUTTING = {
     "mlflow_conformance": "MLflow's own tests of its stores",
     "public_examples": "files and scripts that others published",
     "style": "words, layers and sizes",
+    "tooling": "documents, releases and the programs below tools/",
     "widgets": "Azure ML's notebook widget in a browser",
 }
 # Functions that are tables: one line a row, nothing to split.
