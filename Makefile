@@ -1,11 +1,11 @@
-# `make setup` installs into .venv what the other targets need; each of them begins with it.
+# `make setup` installs what the other targets need into .venv; each of them begins with it.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # In the version of requirements.lock, with the package sources that pip has on this machine.
 UV := $(BIN)/python tools/run_uv.py
 INSTALLED := $(VENV)/.installed
-# Where it is set, every run of pytest would rewrite every test anew: ten seconds each.
+# If it is set, every run of pytest has to rewrite all assertions again, which takes ten seconds.
 unexport PYTHONDONTWRITEBYTECODE
 # What several suites need built; see tests/end_to_end/shared_torch.py.
 export TORCHYARD_TEST_ENVIRONMENTS ?= $(CURDIR)/.test-environments
@@ -77,7 +77,7 @@ $(VENV)/.group-%: $(INSTALLED)
 demo: setup
 	@YARD=$(BIN)/yard PYTHON=$(BIN)/python examples/digits/demo.sh
 
-# Many of them wait for programs that they start, so that a third process finds time.
+# More processes than cores: many tests wait for programs that they start.
 test: setup
 	$(BIN)/pytest -n 3 --dist loadfile -m '$(QUICK)'
 
@@ -87,8 +87,8 @@ coverage: setup
 	@echo "The quick tests run $$($(BIN)/coverage report --format=total) % of the lines in src/torchyard."
 	@echo 'See which they miss: $(BIN)/coverage report --show-missing'
 
-# Its tests mostly wait, so that there are more processes than cores. In the order of files, with
-# which the longest ones begin early.
+# More processes than cores: its tests mostly wait. In the order of files, so that the longest ones
+# begin early.
 test-e2e: setup mpi
 	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=15 \
 	  -m '(end_to_end or slow) and not (postgres or faults or fuzz or object_store or long or containers or azure or widgets)'
@@ -107,14 +107,14 @@ test-fuzz: setup $(VENV)/.group-fuzz
 test-containers: setup podman
 	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -m containers
 
-# Each client of the matrix in an environment of its own, made once.
+# Each client of the matrix gets its own environment, created once.
 azure-clients: setup
 	@$(BIN)/python tests/contracts_azure/client_venvs.py
 
 test-azure: azure-clients
 	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -n 2 --dist loadfile --durations=10 -m azure
 
-# TORCHYARD_KEEP_SCREENSHOTS=FOLDER keeps what was on the screen.
+# TORCHYARD_KEEP_SCREENSHOTS=FOLDER keeps screenshots.
 test-widgets: widgets
 	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest --durations=5 -m widgets
 
@@ -130,7 +130,7 @@ widgets: setup
 	  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium \
 	    >/dev/null; }
 
-# docs/reference/azure-ml.md, of what the clients did.
+# Write docs/reference/azure-ml.md from what the clients did.
 azure-page: azure-clients
 	TORCHYARD_WRITE_AZURE_PAGE=1 $(BIN)/pytest -m azure -k the_page
 
@@ -203,8 +203,8 @@ docs: setup
 	$(BIN)/python -m torchyard.jobs.spec.keys > docs/reference/job-file.md
 	$(BIN)/python tools/failure_codes_page.py > docs/reference/failure-codes.md
 
-# What the curated environments hold, read off a build of each; see docs/decisions/0021.
-# Remove an environment's contents.json first to have its requirements resolved anew.
+# Record what a build of each curated environment contains; see docs/decisions/0021.
+# To resolve an environment's requirements again, remove its contents.json first.
 CURATED := acpt-pytorch-2.13-cpu sklearn-1.5 sklearn-1.1 lightgbm-3.3 tensorflow-2.16-cuda12
 CURATED_HOME ?= .curated
 
@@ -220,7 +220,7 @@ bench: setup
 	$(BIN)/python benchmarks/relay.py
 	$(BIN)/python benchmarks/redaction.py
 
-# For every Python and system at once; without the addresses of this machine's package indexes.
+# For every Python and system at once, without the addresses of this machine's package indexes.
 lock: setup
 	$(UV) pip compile --quiet --universal --python-version 3.10 --group dev \
 	  --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
