@@ -64,7 +64,7 @@ LOCALS = frozenset(
 )
 # Turns of phrase in docstrings, comments, messages, help and documents.
 PHRASES = {
-    r"\b(?:is|are|was|were) no (?!longer\b|more\b|less\b|fewer\b|later\b|newer\b|older\b|slower\b|"
+    r"(?<!there )\b(?:is|are|was|were) no (?!longer\b|more\b|less\b|fewer\b|later\b|newer\b|older\b|slower\b|"
     r"faster\b|larger\b|hint\b)[a-z]+": "is not a …",
     r"\bwhoever\b": "anyone who",
     r"\b(?:he|him|his|himself)\b": "they, you",
