@@ -90,7 +90,7 @@ def build(
     shared: bool = False,
     for_others: bool = False,
 ) -> Parts:
-    """Open the home folder and put the rooms together; nothing runs yet.
+    """Open the home folder and put the packages together; nothing runs yet.
 
     Args:
         environ: what builds and jobs inherit.
@@ -136,12 +136,9 @@ def build(
     )
     here = machines.here() if shared else ""
     local = executor or LocalExecutor(home, environ, devices=devices, machine=here)
-    scheduler = Scheduler(services, local, url)
     signer = Signer(home, services.server_id)
-    access = Access(
-        db, clock, lambda workspace, job: owners.of_name(services, workspace, job), signer
-    )
-    return Parts(services, access, scheduler, signer, sharing)
+    access = Access(db, clock, partial(owners.of_name, services), signer)
+    return Parts(services, access, Scheduler(services, local, url), signer, sharing)
 
 
 def create_app(
@@ -150,7 +147,7 @@ def create_app(
     open_tls: entry_routes.OpenTls | None = None,
     storage_domain: str = "",
 ) -> FastAPI:
-    """The HTTP face of the rooms.
+    """The HTTP face of the packages.
 
     Args:
         hosts: the names that plain requests may call the server by; any when empty.

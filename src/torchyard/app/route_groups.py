@@ -17,7 +17,7 @@ from torchyard.base.lazy_routes import LazyRoutes, add_routes
 
 _W = "/v1/workspaces/{workspace}"
 # Those first that are asked for most often: the first group that claims a path has it.
-_NATIVE: tuple[tuple[Sequence[str], Sequence[str]], ...] = (
+NATIVE: tuple[tuple[Sequence[str], Sequence[str]], ...] = (
     (["/v1/attempts"], ["jobs.http.worker_routes"]),
     (
         [f"{_W}/jobs", f"{_W}/metrics"],
@@ -46,7 +46,7 @@ _NATIVE: tuple[tuple[Sequence[str], Sequence[str]], ...] = (
 
 def native() -> list[LazyRoutes]:
     """The groups of the native API, which OpenAPI describes."""
-    return [group(paths, modules, described=True) for paths, modules in _NATIVE]
+    return [group(paths, modules, described=True) for paths, modules in NATIVE]
 
 
 def group(

@@ -19,7 +19,6 @@ from torchyard.workspaces.permissions import Permission
 
 _STATES = ("idle", "running", "preparing", "unusable", "leaving", "preempted")
 
-
 MachineOf = Annotated[Machine, Depends(from_state("devices"))]
 
 router = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["compute"], route_class=GuardedRoute)

@@ -20,7 +20,6 @@ _FRAME_MOST_BYTES = 16 << 20
 # 100,000 files and more: their number has a limit of its own at the client.
 _MANIFEST_LIMIT_BYTES = 64 << 20
 
-
 router = APIRouter(
     prefix="/v1/workspaces/{workspace}", tags=["snapshots"], route_class=GuardedRoute
 )

@@ -27,7 +27,6 @@ from torchyard.workspaces.types import Person as Somebody
 
 _MOST_LINES = 10_000
 
-
 AuditOf = Annotated[audit.Audit, Depends(from_state("audit"))]
 CancelJobsOf = Annotated[Callable[[str], list[str]], Depends(from_state("cancel_jobs_of"))]
 """Cancels every job of a person, and says which."""

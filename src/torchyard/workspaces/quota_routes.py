@@ -19,7 +19,6 @@ from torchyard.workspaces.types import ALL, EACH, Identity, Limit, QuotaRequest,
 UseOf = Annotated[Callable[[str, str], dict[str, int]], Depends(from_state("quota_use"))]
 """Of a workspace and a person: what is in use now; of everyone when the person is empty."""
 
-
 router = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["quotas"], route_class=GuardedRoute)
 
 

@@ -37,7 +37,6 @@ _BLOCK_BYTES = 1 << 20
 
 Find = Callable[[str], Path]
 
-
 router = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["bundles"], route_class=GuardedRoute)
 
 

@@ -19,7 +19,6 @@ _KEYS = ("names", "experiment_name", "status", "older_than_s", "dry_run")
 # More than these are taken away in the background.
 _AT_ONCE = 20
 
-
 router = APIRouter(
     prefix="/v1/workspaces/{workspace}/jobs", tags=["jobs"], route_class=GuardedRoute
 )

@@ -40,7 +40,6 @@ Width = Annotated[int, Query(ge=1, le=_MOST_COLUMNS)]
 Offset = Annotated[int, Query(ge=0)]
 Limit = Annotated[int | None, Query(ge=1)]
 
-
 router = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["metrics"], route_class=GuardedRoute)
 
 

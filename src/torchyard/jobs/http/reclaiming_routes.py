@@ -21,7 +21,6 @@ from torchyard.workspaces.types import Identity, TokenKind
 
 Asked = Annotated[dict[str, Any], Body(default_factory=dict)]
 
-
 router = APIRouter(tags=["server"], route_class=GuardedRoute)
 
 

@@ -23,7 +23,6 @@ from torchyard.workspaces.permissions import Permission
 
 _STREAM = "application/x-torchyard-stream"
 
-
 router = APIRouter(
     prefix="/v1/workspaces/{workspace}/jobs", tags=["jobs"], route_class=GuardedRoute
 )

@@ -27,7 +27,6 @@ _MAX_WAIT_S = 30.0
 _LOG_LIMIT_BYTES = 4 << 20
 _T = TypeVar("_T")
 
-
 IdleTimeOf = Annotated[Quiet, Depends(from_state("idle_time"))]
 
 router = APIRouter(prefix="/v1/attempts/{attempt_id}", tags=["attempts"], route_class=GuardedRoute)
