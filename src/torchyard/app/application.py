@@ -46,14 +46,11 @@ from torchyard.jobs.actions import job_key
 from torchyard.jobs.admission import machine, quota_checks
 from torchyard.jobs.attempts.idle_time import Quiet
 from torchyard.jobs.files import data_sources, model_sources, owners
-from torchyard.jobs.history import logged_metrics, logged_properties
-from torchyard.jobs.history.history import History
 from torchyard.jobs.http.scheduler import Scheduler
-from torchyard.jobs.records import store
 from torchyard.jobs.records.logs import Logs
 from torchyard.jobs.records.signals import Signals
 from torchyard.jobs.requests import runs, workspace_lifecycle
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import Services, open_history
 from torchyard.jobs.spec import secrets
 from torchyard.mlflow import routes as mlflow_routes
 from torchyard.mlflow.job_runs import JobRuns
@@ -125,7 +122,7 @@ def build(
         blobs=Blobs(home / "blobs"),
         datastores=Datastores(home / "datastores"),
         environments=Environments(home, db, clock, environ, is_shared=shared or for_others),
-        history=History(db, store.merge_tags, logged_metrics.add, logged_properties.add),
+        history=open_history(db),
         logs=Logs(home / "logs", shared),
         signals=signals,
         bell=bell,
