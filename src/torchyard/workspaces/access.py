@@ -183,8 +183,8 @@ class Access:
         return replace(identity, own_only=True) if own_only else identity
 
     def _job_may(self, identity: Identity, permission: Permission) -> Identity:
-        """A job has its owner's rights, but for people, quotas and the server; what it does to its
-        own runs it may do to its end, whatever became of its owner.
+        """A job has its owner's permissions, but for people, quotas and the server; what it does to
+        its own runs it may do to its end, whatever became of its owner.
         """
         if permission in permissions.NEVER_A_JOB:
             raise Forbidden(
