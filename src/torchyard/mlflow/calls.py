@@ -19,10 +19,10 @@ from starlette.concurrency import run_in_threadpool
 
 from torchyard.base.errors import Forbidden, InvalidInput
 from torchyard.base.settings import DEFAULT_WORKSPACE
-from torchyard.jobs.history.metric_blocks import INT64_MAX, INT64_MIN
 from torchyard.mlflow import plugin_uris
 from torchyard.mlflow.errors import Handle, MlflowRoute, guarded
 from torchyard.shared.masking import Masker
+from torchyard.shared.record_rules import INT64_MAX, INT64_MIN
 from torchyard.workspaces.types import Identity
 
 Authenticate = Callable[[Request], Identity]

@@ -18,12 +18,12 @@ from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
 from torchyard.data.datastores import Datastores
-from torchyard.jobs.history.history_records import number_json
 from torchyard.mlflow.calls import Call
 from torchyard.mlflow.errors import AlreadyExists, NoSuchEndpoint
 from torchyard.mlflow.translate import milliseconds, pairs, tags_in
 from torchyard.models import actions, logged, registry
 from torchyard.models.types import FindSource, LoggedMetric, LoggedModel, Model, Registered
+from torchyard.shared.record_rules import number_json
 
 IS_PROMPT = "mlflow.prompt.is_prompt"
 VERSIONS_OF = "mlflow.modelVersions"

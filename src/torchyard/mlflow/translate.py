@@ -23,6 +23,7 @@ from torchyard.jobs.records.types import Experiment, Job, Status
 from torchyard.jobs.requests.run_search import ARTIFACT_URI, Condition
 from torchyard.mlflow.calls import Call, integer, invalid, missing
 from torchyard.models.types import RunModel
+from torchyard.shared import record_rules
 
 RUN_NAME = "mlflow.runName"
 PARENT = "mlflow.parentRunId"
@@ -203,7 +204,7 @@ def dataset_records(call: Call) -> list[DatasetInput]:
 def metric_json(key: str, one: Metric | Point) -> dict[str, Any]:
     return {
         "key": key,
-        "value": history_records.number_json(one.value),
+        "value": record_rules.number_json(one.value),
         "timestamp": one.timestamp,
         "step": one.step,
     }

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from torchyard.shared.relay_records import Invalid
+from torchyard.shared.record_rules import InvalidRecord
 from torchyard.worker.relay.run_state import Memory
 from worker.relays import RUNS, MlflowStub, Script, door_to, relay_of, relay_to, steps
 
@@ -79,7 +79,7 @@ def test_half_a_line_of_memory_is_no_memory(tmp_path: Path) -> None:
             False,
             False,
         ]
-        with pytest.raises(Invalid, match="already logged with value='1'"):
+        with pytest.raises(InvalidRecord, match="already logged with value='1'"):
             memory.hold([param("a", "2")])
         assert memory.port == 1234
         memory.close()

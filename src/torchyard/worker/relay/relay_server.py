@@ -18,8 +18,9 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qs
 
-from torchyard.shared import relay_records
+from torchyard.shared import mlflow_records
 from torchyard.shared.plan import LaunchPlan
+from torchyard.shared.record_rules import InvalidRecord
 from torchyard.worker.relay.http import Connection, Listener, Request
 from torchyard.worker.relay.proxy import Away, Proxy, Told
 from torchyard.worker.relay.run_state import Memory
@@ -73,10 +74,10 @@ class Door:
             if self._azure.is_quick(request):
                 return self._azure.at_once(connection, request, content)
             body = _object(content)
-            if not self._memory.knows(relay_records.run_of(body)):
+            if not self._memory.knows(mlflow_records.run_of(body)):
                 return False
-            self._keep(connection, relay_records.records(_verb(request), body))
-        except relay_records.Invalid as error:
+            self._keep(connection, mlflow_records.records(_verb(request), body))
+        except InvalidRecord as error:
             _refuse(connection, 400, "INVALID_PARAMETER_VALUE", str(error))
         return True
 
@@ -89,7 +90,7 @@ class Door:
             return _refuse(connection, 401, "UNAUTHENTICATED", why)
         try:
             self._answer(connection, request)
-        except relay_records.Invalid as error:
+        except InvalidRecord as error:
             _refuse(connection, 400, "INVALID_PARAMETER_VALUE", str(error))
         except Away:
             why = "the torchyard server does not answer"
@@ -136,9 +137,9 @@ class Door:
     def _log(self, connection: Connection, request: Request, verb: str) -> None:
         content = content_of(connection, request)
         body = _object(content)
-        run = relay_records.run_of(body)
+        run = mlflow_records.run_of(body)
         if self._memory.knows(run):
-            return self._keep(connection, relay_records.records(verb, body))
+            return self._keep(connection, mlflow_records.records(verb, body))
         told = self._passage.ask(request, content)
         if told.status == 200:
             self._memory.learn(run)
@@ -165,7 +166,7 @@ class Door:
     def _update(self, connection: Connection, request: Request) -> None:
         content = content_of(connection, request)
         body = _object(content)
-        own = relay_records.run_of(body) == self._plan.job
+        own = mlflow_records.run_of(body) == self._plan.job
         try:
             return connection.send(*self._passage.ask(request, content, own))
         except Away:
@@ -175,7 +176,7 @@ class Door:
         if body.get("run_name"):
             fields = {"run_id": self._plan.job, "key": "mlflow.runName"}
             name = str(body["run_name"])
-            self._keeper.keep(relay_records.records("set-tag", {**fields, "value": name}))
+            self._keeper.keep(mlflow_records.records("set-tag", {**fields, "value": name}))
         self._tell_own(connection, "run_info")
 
     def _create(self, connection: Connection, request: Request) -> None:
@@ -192,7 +193,7 @@ class Door:
         told = self._passage.ask(request, content)
         if told.status == 200:
             # What is logged to it from now on is the server's to refuse.
-            self._memory.forget(relay_records.run_of(_object(content)))
+            self._memory.forget(mlflow_records.run_of(_object(content)))
         connection.send(*told)
 
     def _tell_own(self, connection: Connection, part: str) -> None:
@@ -243,9 +244,9 @@ def _object(content: bytes) -> dict[str, Any]:
     try:
         body = json.loads(content or b"{}")
     except (ValueError, RecursionError) as error:
-        raise relay_records.Invalid(f"the request's body is no JSON: {error}") from None
+        raise InvalidRecord(f"the request's body is no JSON: {error}") from None
     if not isinstance(body, dict):
-        raise relay_records.Invalid("the request's body is no JSON object")
+        raise InvalidRecord("the request's body is no JSON object")
     return body
 
 

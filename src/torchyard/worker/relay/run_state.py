@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from torchyard.shared.relay_records import Invalid
+from torchyard.shared.record_rules import InvalidRecord
 
 # Run and key of a parameter.
 Place = tuple[str, str]
@@ -69,7 +69,7 @@ class Memory:
         """Take these records' parameters; returns the new ones, to be kept or let go.
 
         Raises:
-            Invalid: one of them has another value already; none is taken.
+            InvalidRecord: one of them has another value already; none is taken.
         """
         asked = [
             ((one["run"], one["key"]), one["value"]) for one in records if one["kind"] == "param"
@@ -83,7 +83,7 @@ class Memory:
                 if old is None:
                     old = fresh.setdefault(place, value)
                 if old != value:
-                    raise Invalid(
+                    raise InvalidRecord(
                         "Changing param values is not allowed. Param with "
                         f"key='{place[1]}' was already logged with value='{old[:200]}' for run "
                         f"ID='{place[0]}'. Attempted logging new value '{value[:200]}'."

@@ -16,8 +16,8 @@ from typing import Any
 
 from torchyard.shared import sdk_v1_records
 from torchyard.shared.plan import LaunchPlan
-from torchyard.shared.relay_records import Invalid
-from torchyard.shared.sdk_v1_records import Place
+from torchyard.shared.record_rules import InvalidRecord
+from torchyard.shared.sdk_v1_records import RunPath
 from torchyard.worker.relay import sdk_v1_addresses
 from torchyard.worker.relay.http import Connection, Request
 from torchyard.worker.relay.proxy import Away, Told
@@ -67,9 +67,9 @@ class AzureRuns:
         """Keep what is logged to a known run; False when the server is to say whether it exists.
 
         Raises:
-            Invalid: the body is none that logs.
+            InvalidRecord: the body is none that logs.
         """
-        place = sdk_v1_records.place_of(request.path)
+        place = sdk_v1_records.run_path(request.path)
         if place is None or not self._memory.knows(place.run):
             return False
         self._keep(connection, sdk_v1_records.logged(place.run, _object(content)), _TAKEN)
@@ -79,9 +79,9 @@ class AzureRuns:
         """
         Raises:
             Away: only the server could answer, and it is away.
-            Invalid: the body is none of such a request.
+            InvalidRecord: the body is none of such a request.
         """
-        place = sdk_v1_records.place_of(request.path)
+        place = sdk_v1_records.run_path(request.path)
         method = request.method
         if place is None:
             self._passage.pass_on(connection, request)
@@ -98,7 +98,7 @@ class AzureRuns:
         else:
             self._passage.pass_on(connection, request)
 
-    def _log(self, connection: Connection, request: Request, place: Place) -> None:
+    def _log(self, connection: Connection, request: Request, place: RunPath) -> None:
         content = content_of(connection, request)
         if self.at_once(connection, request, content):
             return
@@ -108,7 +108,7 @@ class AzureRuns:
             self._memory.learn(place.run)
         connection.send(*told)
 
-    def _get(self, connection: Connection, request: Request, place: Place) -> None:
+    def _get(self, connection: Connection, request: Request, place: RunPath) -> None:
         content = content_of(connection, request)
         own = self._known_own(place)
         try:
@@ -120,7 +120,7 @@ class AzureRuns:
         self._learn(place, told)
         connection.send(*told)
 
-    def _change(self, connection: Connection, request: Request, place: Place) -> None:
+    def _change(self, connection: Connection, request: Request, place: RunPath) -> None:
         content = content_of(connection, request)
         own = self._known_own(place)
         records = None if own is None else sdk_v1_records.changed(place.run, _object(content))
@@ -135,12 +135,12 @@ class AzureRuns:
             self._own = own
         self._keep(connection, records, json.dumps(own).encode())
 
-    def _known_own(self, place: Place) -> dict[str, Any] | None:
+    def _known_own(self, place: RunPath) -> dict[str, Any] | None:
         """The job's own run, if this is it and it was read before; a copy."""
         with self._lock:
             return dict(self._own) if self._own is not None and place.run == self._job else None
 
-    def _learn(self, place: Place, told: Told) -> None:
+    def _learn(self, place: RunPath, told: Told) -> None:
         if told.status != 200:
             return
         self._memory.learn(place.run)
@@ -157,7 +157,7 @@ def _contradicts(own: Mapping[str, Any], records: list[dict[str, Any]]) -> bool:
 
 
 def _is_log(request: Request) -> bool:
-    place = sdk_v1_records.place_of(request.path)
+    place = sdk_v1_records.run_path(request.path)
     return place is not None and place.verb == _LOG
 
 
@@ -165,7 +165,7 @@ def _object(content: bytes) -> dict[str, Any]:
     try:
         body = json.loads(content or b"{}")
     except (ValueError, RecursionError) as error:
-        raise Invalid(f"the request's body is no JSON: {error}") from None
+        raise InvalidRecord(f"the request's body is no JSON: {error}") from None
     if not isinstance(body, dict):
-        raise Invalid("the request's body is no JSON object")
+        raise InvalidRecord("the request's body is no JSON object")
     return body
