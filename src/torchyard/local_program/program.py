@@ -12,7 +12,6 @@ Source: azureml-core 1.61, `azureml/core/script_run.py`: `cancel` makes the file
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -32,7 +31,7 @@ from typing import Any
 
 from torchyard.local_program import connection, files
 from torchyard.local_program.connection import RunConnection
-from torchyard.shared import retry_delays, secret_values
+from torchyard.shared import locks, retry_delays, secret_values
 from torchyard.shared.connection import AttemptOver, Refused
 from torchyard.shared.failures import Failure
 from torchyard.shared.masking import Masker
@@ -334,8 +333,7 @@ def _built(setup: Path, run: RunConnection, heartbeat: Heartbeat) -> tuple[str, 
         )
     with suppress(OSError):
         # Held until this process ends, so that the environment stays.
-        kept = os.open(build["lock"], os.O_RDONLY | os.O_CLOEXEC)
-        fcntl.flock(kept, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        locks.share_until_exit(Path(build["lock"]))
     programs = thin_environment.create(shared, setup / "environment")
     kept_variables = {key: text for key, text in os.environ.items() if key not in _NOT_PASSED_ON}
     return str(programs / "python"), {

@@ -7,7 +7,6 @@ that nobody completes go after a week. An upload is completed once: a client who
 asks again, and is told so.
 """
 
-import fcntl
 import re
 import secrets
 import shutil
@@ -27,6 +26,7 @@ from torchyard.mlflow import places
 from torchyard.mlflow.calls import Authenticate, Call, Caller, integer, invalid, workspace_of
 from torchyard.mlflow.registry import Registry
 from torchyard.mlflow.runs import Runs
+from torchyard.shared import locks
 from torchyard.workspaces.types import Identity
 
 _MPU = "/api/2.0/mlflow-artifacts/mpu"
@@ -138,7 +138,7 @@ def _alone(folder: Path) -> Iterator[None]:
     except FileNotFoundError as error:
         raise _no_upload(folder.name) from error
     with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        locks.lock(lock)
         yield
 
 

@@ -28,6 +28,7 @@ from torchyard.base.errors import TorchyardError
 from torchyard.servers import store
 from torchyard.servers.files import ServerFiles
 from torchyard.servers.types import LeaseLost, Server
+from torchyard.shared import processes
 
 _log = logging.getLogger(__name__)
 
@@ -158,7 +159,7 @@ class Lease:
                 self._url,
                 self._here,
                 pid,
-                machine.process_start_time(pid),
+                processes.start_time(pid),
                 now,
                 now,
             )
