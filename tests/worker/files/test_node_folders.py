@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from ordinary_user import as_an_ordinary_user
+from torchyard.shared import processes, temporary
 from torchyard.shared.connection import Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import InputPlan, LaunchPlan
@@ -26,7 +27,6 @@ from torchyard.worker.launch import variables
 from torchyard.worker.launch.ranks import plan_ranks
 from torchyard.worker.launch.variables import Surroundings
 from torchyard.worker.preflight.rendezvous import Meeting
-from torchyard.worker.system import processes, temporary
 
 PLAN = LaunchPlan(
     attempt_id="att",
@@ -181,12 +181,12 @@ def test_a_number_that_passed_to_another_process_is_not_signalled() -> None:
     with subprocess.Popen(["sleep", "320"]) as child:
         found = processes.read(child.pid)
         assert found is not None and not found.ended
-        processes.send(replace(found, start_time=found.start_time - 1), signal.SIGKILL)
+        processes.send(child.pid, found.start_time - 1, signal.SIGKILL)
         with pytest.raises(subprocess.TimeoutExpired):
             child.wait(0.1)
-        processes.send(found, signal.SIGKILL)
+        processes.send(child.pid, found.start_time, signal.SIGKILL)
         assert child.wait(5) == -signal.SIGKILL
-    processes.send(found, signal.SIGKILL)
+    processes.send(child.pid, found.start_time, signal.SIGKILL)
 
 
 def test_a_process_name_full_of_brackets() -> None:
@@ -197,7 +197,7 @@ def test_a_process_name_full_of_brackets() -> None:
         child.stdout.readline()
         found = processes.read(child.pid)
         assert found is not None and found.parent == os.getpid()
-        processes.send(found, signal.SIGKILL)
+        processes.send(child.pid, found.start_time, signal.SIGKILL)
 
 
 def test_a_long_temporary_folder_gets_a_short_name(tmp_path: Path) -> None:
