@@ -42,7 +42,7 @@ def page() -> str:
     lines += [f"| `{code}` | {words} |" for code, words in OTHER_CODES]
     lines += ["", "## Found before the first rank starts", "", _PREFLIGHT, ""]
     lines += ["| code | what it is | when found |", "|---|---|---|"]
-    lines += [f"| `{code}` | {words} | {how} |" for code, how, words in checks.TABLE]
+    lines += [f"| `{code}` | {words} | {how} |" for code, how, words in checks.CODES]
     return "\n".join(lines) + "\n"
 
 

@@ -19,7 +19,7 @@ import pytest
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import LaunchPlan
 from torchyard.worker.launch import mpi, mpi_programs, mpi_remote_start
-from torchyard.worker.preflight.rendezvous import Meeting
+from torchyard.worker.preflight.rendezvous import Rendezvous
 from torchyard.worker.system import processes, temporary
 from worker import fake_open_mpi
 from worker.bench import Bench
@@ -166,7 +166,7 @@ def test_a_stop_order_ends_an_mpirun_that_starts_nothing(bench: Bench, tmp_path:
 
 def test_the_words_of_mpirun(tmp_path: Path) -> None:
     plan = LaunchPlan("a", 1, "j", "w", "e", "c", "http://x", "t", "r", "/s", "mpi", 3, 4)
-    meeting = Meeting("10.1.0.5", 6105, ("10.1.0.5", "10.1.0.6", "10.1.0.9"), "eth0")
+    meeting = Rendezvous("10.1.0.5", 6105, ("10.1.0.5", "10.1.0.6", "10.1.0.9"), "eth0")
     words = mpi.mpirun("/usr/bin/mpirun", plan, "host-a", meeting, {})
     assert words[words.index("--host") + 1] == "host-a:4,127.100.0.1:4,127.100.0.2:4"
     assert words[words.index("-np") + 1] == "12"

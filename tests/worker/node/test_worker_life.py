@@ -338,7 +338,7 @@ def test_an_output_that_the_server_refuses(bench: Bench) -> None:
     bench.run(bench.plan("echo x > outputs/x"))
     error = bench.exit()["error"]
     assert error["code"] == "upload_refused"
-    assert error["message"] == "the server refused the output `x`: quota is full"
+    assert error["message"] == "the server refused output `x`: quota is full"
     assert bench.exit()["exit_code"] == 1
 
 

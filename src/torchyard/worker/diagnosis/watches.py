@@ -22,7 +22,7 @@ from torchyard.worker.diagnosis.artifacts import Frame
 from torchyard.worker.diagnosis.context import Scene
 from torchyard.worker.diagnosis.stacks import Stand
 from torchyard.worker.launch.ranks import Rank
-from torchyard.worker.preflight.rendezvous import Meeting
+from torchyard.worker.preflight.rendezvous import Rendezvous
 from torchyard.worker.server.control import HANG, TIMEOUT, Orders
 
 _LOOK_EVERY_S = 5.0
@@ -46,7 +46,7 @@ class Watches:
         self,
         plan: LaunchPlan,
         scene: Scene,
-        meeting: Meeting,
+        meeting: Rendezvous,
         orders: Orders,
         logs: Path,
         ship: Callable[[Path, str], None],

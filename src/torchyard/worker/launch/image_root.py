@@ -23,7 +23,7 @@ from torchyard.worker.launch.launching import MPI
 
 if TYPE_CHECKING:
     from torchyard.shared.plan import ImagePlan, LaunchPlan
-    from torchyard.worker.files.layout import Folders
+    from torchyard.worker.files.node_folders import NodeFolders
     from torchyard.worker.launch.surroundings import Surroundings
     from torchyard.worker.system.mounts import Mount
 
@@ -93,7 +93,7 @@ class Root:
 
 
 def of_node(
-    plan: LaunchPlan, folders: Folders, found: Surroundings, base: Mapping[str, str]
+    plan: LaunchPlan, folders: NodeFolders, found: Surroundings, base: Mapping[str, str]
 ) -> Root:
     """The root of a node's ranks, which has the inputs' mounts in it.
 

@@ -32,10 +32,10 @@ class Launching:
     def ports(self) -> list[int]:
         return [self.errands.port] if self.errands else [held.port for held in self.held]
 
-    def open_up(self) -> None:
+    def release(self) -> None:
         """Free the ports for the ranks; other torchyard jobs still keep off."""
         for held in self.held:
-            held.open_up()
+            held.release()
 
     def close(self) -> None:
         for held in self.held:

@@ -29,11 +29,11 @@ from torchyard.worker.system import networks, processes, temporary
 
 if TYPE_CHECKING:
     from torchyard.shared.plan import LaunchPlan
-    from torchyard.worker.files.layout import Folders
+    from torchyard.worker.files.node_folders import NodeFolders
     from torchyard.worker.launch.mpi_remote_start import Errands
     from torchyard.worker.launch.ranks import Gang, Rank, RankExit
     from torchyard.worker.launch.surroundings import Surroundings
-    from torchyard.worker.preflight.rendezvous import Meeting
+    from torchyard.worker.preflight.rendezvous import Rendezvous
     from torchyard.worker.server.control import Orders
     from torchyard.worker.system.mounts import Mount
 
@@ -50,7 +50,7 @@ class Launch:
     """One node's part; used by the main thread alone."""
 
     def __init__(
-        self, plan: LaunchPlan, node: int, folders: Folders, found: Surroundings, gang: Gang
+        self, plan: LaunchPlan, node: int, folders: NodeFolders, found: Surroundings, gang: Gang
     ) -> None:
         self._plan = plan
         self._node = node
@@ -229,7 +229,7 @@ def mpirun(
     program: str,
     plan: LaunchPlan,
     hostname: str,
-    meeting: Meeting,
+    meeting: Rendezvous,
     environment: Mapping[str, str],
 ) -> list[str]:
     """The command of node 0."""

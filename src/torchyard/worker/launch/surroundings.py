@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchyard.worker.files.layout import Folders, Layout
-from torchyard.worker.preflight.rendezvous import Meeting
+from torchyard.worker.files.node_folders import Layout, NodeFolders
+from torchyard.worker.preflight.rendezvous import Rendezvous
 
 
 @dataclass(frozen=True)
@@ -14,9 +14,9 @@ class Surroundings:
     """What a node found out; `programs` is the environment's bin folder, None without one."""
 
     hostname: str
-    folders: Folders
+    folders: NodeFolders
     layout: Layout
-    meeting: Meeting
+    meeting: Rendezvous
     relay_url: str
     temporary: Path
     programs: Path | None

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from torchyard.shared.plan import LaunchPlan
 from torchyard.worker.files import rehearsal
-from torchyard.worker.files.layout import Layout
+from torchyard.worker.files.node_folders import Layout
 from torchyard.worker.launch.launching import MPI, TENSORFLOW
 from torchyard.worker.launch.surroundings import Surroundings
-from torchyard.worker.preflight.rendezvous import Meeting
+from torchyard.worker.preflight.rendezvous import Rendezvous
 from torchyard.worker.relay import sdk_v1_addresses
 from torchyard.worker.system import devices
 from torchyard.worker.system.processes import MARK_VARIABLE, mark
@@ -56,7 +56,7 @@ def of_node(
 
 
 def of_rank(
-    shared: Mapping[str, str], plan: LaunchPlan, node: int, local_rank: int, meeting: Meeting
+    shared: Mapping[str, str], plan: LaunchPlan, node: int, local_rank: int, meeting: Rendezvous
 ) -> dict[str, str]:
     """All variables of one rank."""
     rank = node * plan.processes_per_node + local_rank
@@ -81,7 +81,9 @@ def with_hooks(variables: Mapping[str, str], hooks: Path) -> dict[str, str]:
     return {**variables, "PYTHONPATH": f"{hooks}{os.pathsep}{path}" if path else str(hooks)}
 
 
-def _of_launcher(plan: LaunchPlan, node: int, local_rank: int, meeting: Meeting) -> dict[str, str]:
+def _of_launcher(
+    plan: LaunchPlan, node: int, local_rank: int, meeting: Rendezvous
+) -> dict[str, str]:
     if plan.distribution == TENSORFLOW:
         from torchyard.worker.launch import tensorflow_tasks  # Other kinds need no such thing.
 
@@ -139,7 +141,7 @@ def _no_proxy(passed_on: Mapping[str, str]) -> dict[str, str]:
     return {"no_proxy": names, "NO_PROXY": names}
 
 
-def _distributed(plan: LaunchPlan, node: int, meeting: Meeting) -> dict[str, str]:
+def _distributed(plan: LaunchPlan, node: int, meeting: Rendezvous) -> dict[str, str]:
     hosts = ",".join(meeting.hosts)
     config = {"rank": "RANK", "local_rank": "LOCAL_RANK", "host_list": list(meeting.hosts)}
     return {

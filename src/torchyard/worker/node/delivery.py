@@ -17,7 +17,7 @@ from typing import Protocol
 from torchyard.shared import disk
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import LaunchPlan
-from torchyard.worker.files.layout import Folders
+from torchyard.worker.files.node_folders import NodeFolders
 from torchyard.worker.files.steps import Step
 from torchyard.worker.files.uploads import upload_folder
 from torchyard.worker.server.connection import Link
@@ -42,7 +42,7 @@ class Finishing(Protocol):
 def deliver(
     link: Link,
     plan: LaunchPlan,
-    folders: Folders,
+    folders: NodeFolders,
     shippers: tuple[Finishing, ...],
     orders: Orders,
     succeeded: bool,
@@ -79,7 +79,7 @@ def _finish(shipper: Finishing, orders: Orders) -> Step[bool]:
     return Step("finish", lambda: shipper.finish(_NO_LIMIT_S), orders.wake)
 
 
-def _folders(plan: LaunchPlan, folders: Folders) -> list[tuple[Path, str]]:
+def _folders(plan: LaunchPlan, folders: NodeFolders) -> list[tuple[Path, str]]:
     named = [
         (folders.outputs / name, f"/outputs/{name}")
         for name, wanted in plan.outputs.items()

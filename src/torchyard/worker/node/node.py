@@ -23,9 +23,9 @@ from torchyard.shared.masking import Masker
 from torchyard.shared.plan import LaunchPlan
 from torchyard.worker.diagnosis import outcome
 from torchyard.worker.diagnosis.context import Scene
-from torchyard.worker.files import layout, rehearsal
-from torchyard.worker.files.layout import Folders
+from torchyard.worker.files import node_folders, rehearsal
 from torchyard.worker.files.logs import LogShipper
+from torchyard.worker.files.node_folders import NodeFolders
 from torchyard.worker.in_rank import sdk_v1_unsent
 from torchyard.worker.in_rank.rank_hook import VARIABLE as ERRORS_VARIABLE
 from torchyard.worker.launch import ranks
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from torchyard.worker.launch.image_root import Root
     from torchyard.worker.launch.mpi import Launch
     from torchyard.worker.preflight.preflight import Preflight
-    from torchyard.worker.preflight.rendezvous import Meeting
+    from torchyard.worker.preflight.rendezvous import Rendezvous
 
 
 class Node:
@@ -57,7 +57,7 @@ class Node:
         self._plan = plan
         self._node = node
         self._base = base
-        self._folders = Folders(folder)
+        self._folders = NodeFolders(folder)
         self._orders = Orders()
         self._link = Link(
             plan.server_url, plan.report_token, plan.attempt_id, server_address.of_plan(plan)
@@ -65,7 +65,7 @@ class Node:
         self._gang = Gang(
             processes.mark(plan.attempt_id, node), plan.grace_s, self._rank_exited, self._stopping
         )
-        layout.make_folders(self._folders)
+        node_folders.make_folders(self._folders)
         spool = self._folders.spool
         masker = _masker(plan, base)
         self._events = Events(
@@ -142,7 +142,7 @@ class Node:
         if prepared is None:
             return outcome.stopped(self._orders.reason, self._node)
         if preflight is not None:
-            preflight.glance(prepared.surroundings.layout.command, self._folders.work)
+            preflight.check_script(prepared.surroundings.layout.command, self._folders.work)
         self._start_ranks(prepared)
         watches = self._watches(prepared)
         try:
@@ -214,8 +214,8 @@ class Node:
         environments = {rank: self._variables_of(rank, shared, meeting) for rank in planned}
         os.chdir(folders.work)
         if prepared.port is not None:
-            prepared.port.open_up()
-        prepared.launching.open_up()
+            prepared.port.release()
+        prepared.launching.release()
         layout = prepared.surroundings.layout
         for message in layout.notices:
             self._notice(message)
@@ -254,7 +254,7 @@ class Node:
         self._logs.start()
 
     def _variables_of(
-        self, rank: Rank, shared: Mapping[str, str], meeting: Meeting
+        self, rank: Rank, shared: Mapping[str, str], meeting: Rendezvous
     ) -> dict[str, str]:
         errors = self._scene.folder(rank.rank)
         errors.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -366,7 +366,7 @@ class Node:
         node = self._folders.node
         temporary.forget(node)
         # Metrics that the server has not got are its own to find, when it cleans up.
-        layout.clean(self._folders, keep_spool=self._relay.left > 0)
+        node_folders.clean(self._folders, keep_spool=self._relay.left > 0)
         body = {
             "exit_code": exit_code,
             "error": failure.to_dict() if failure else None,

@@ -18,14 +18,14 @@ from torchyard.shared import disk
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import LaunchPlan
 from torchyard.worker.files.blobs import Blobs
-from torchyard.worker.files.layout import Folders, Layout, lay_out
+from torchyard.worker.files.node_folders import Layout, NodeFolders, lay_out
 from torchyard.worker.files.steps import Step
 from torchyard.worker.launch import launching as launching_of
 from torchyard.worker.launch.launching import Launching
 from torchyard.worker.launch.surroundings import Surroundings
 from torchyard.worker.preflight import ports, rendezvous
 from torchyard.worker.preflight.ports import HeldPort
-from torchyard.worker.preflight.rendezvous import Meeting
+from torchyard.worker.preflight.rendezvous import Rendezvous
 from torchyard.worker.relay.relay import Relay
 from torchyard.worker.server.connection import Link
 from torchyard.worker.server.control import Orders
@@ -52,7 +52,7 @@ def prepare(
     link: Link,
     plan: LaunchPlan,
     node: int,
-    folders: Folders,
+    folders: NodeFolders,
     relay: Relay,
     orders: Orders,
     preflight: Preflight | None = None,
@@ -78,7 +78,7 @@ def _prepare(
     link: Link,
     plan: LaunchPlan,
     node: int,
-    folders: Folders,
+    folders: NodeFolders,
     relay: Relay,
     orders: Orders,
     preflight: Preflight | None,
@@ -89,7 +89,9 @@ def _prepare(
     bring = None if plan.blobs else _bringing(link, orders)
     meets = Step(
         "meeting",
-        lambda: rendezvous.meet(link, plan, node, port, orders, preflight, launching.ports),
+        lambda: rendezvous.join_rendezvous(
+            link, plan, node, port, orders, preflight, launching.ports
+        ),
         orders.wake,
     )
     lays = Step("layout", lambda: _lay_out(link, plan, folders, blobs, bring, orders), orders.wake)
@@ -99,7 +101,7 @@ def _prepare(
         orders.wait(_LOOK_EVERY_S)
     if orders.stopped:
         # It writes into folders that are about to go; the meeting only waits for an answer.
-        lays.leave(_LEAVE_S)
+        lays.wait_briefly(_LEAVE_S)
         return None
     place, layout = _results(meets, lays)
     surroundings = Surroundings(
@@ -118,7 +120,7 @@ def _prepare(
 def _lay_out(
     link: Link,
     plan: LaunchPlan,
-    folders: Folders,
+    folders: NodeFolders,
     blobs: Blobs,
     bring: Callable[[str, Path], Path] | None,
     orders: Orders,
@@ -127,7 +129,7 @@ def _lay_out(
     if plan.attempt > 1:
         from torchyard.worker.files import previous_outputs  # Most attempts are the first.
 
-        previous_outputs.bring(link, folders, lambda: orders.stopped)
+        previous_outputs.fetch_previous_outputs(link, folders, lambda: orders.stopped)
     return _with_environment(plan, layout)
 
 
@@ -147,16 +149,18 @@ def _bringing(link: Link, orders: Orders) -> Callable[[str, Path], Path]:
     """For a node that does not see the server's disk."""
     from torchyard.worker.files import remote_inputs  # Not needed where it does.
 
-    return lambda name, folder: remote_inputs.bring(link, name, folder, lambda: orders.stopped)
+    return lambda name, folder: remote_inputs.fetch_input(
+        link, name, folder, lambda: orders.stopped
+    )
 
 
-def _results(meets: Step[Meeting], lays: Step[Layout]) -> tuple[Meeting, Layout]:
+def _results(meets: Step[Rendezvous], lays: Step[Layout]) -> tuple[Rendezvous, Layout]:
     if lays.failed:
         lays.result()
     return meets.result(), lays.result()
 
 
-def _programs(plan: LaunchPlan, folders: Folders) -> Path | None:
+def _programs(plan: LaunchPlan, folders: NodeFolders) -> Path | None:
     if plan.image:
         from torchyard.worker.files import thin_environment
 
