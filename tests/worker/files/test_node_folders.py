@@ -28,8 +28,8 @@ from torchyard.worker.files.node_folders import (
 )
 from torchyard.worker.files.uploads import files_below
 from torchyard.worker.launch import variables
+from torchyard.worker.launch.node_setup import NodeSetup
 from torchyard.worker.launch.ranks import plan_ranks
-from torchyard.worker.launch.variables import Surroundings
 from torchyard.worker.preflight.rendezvous import Rendezvous
 from torchyard.worker.server.connection import Link
 from torchyard.worker.system import processes, temporary
@@ -93,18 +93,18 @@ def test_logs_are_named_as_azure_ml_names_them() -> None:
 
 
 def _environment(base: dict[str, str], plan: LaunchPlan = PLAN, node: int = 1) -> dict[str, str]:
-    setup = Surroundings(
+    setup = NodeSetup(
         hostname="host-b",
         folders=NodeFolders(Path("/scratch/att/node-1")),
         layout=Layout({"data": "/in/data"}, {"model": "/out/model"}, "true"),
-        meeting=Rendezvous("127.0.0.1", 6105, ("127.0.0.1", "127.0.0.1"), "lo"),
+        rendezvous=Rendezvous("127.0.0.1", 6105, ("127.0.0.1", "127.0.0.1"), "lo"),
         relay_url="http://127.0.0.1:5",
         temporary=Path("/tmp/short"),
         programs=Path("/scratch/att/node-1/env/bin"),
         cpu_count=16,
     )
-    shared = variables.of_node(base, plan, node, setup)
-    return variables.of_rank(shared, plan, node, 1, setup.meeting)
+    shared = variables.node_variables(base, plan, node, setup)
+    return variables.rank_variables(shared, plan, node, 1, setup.rendezvous)
 
 
 def test_ranks_have_the_variables_of_azure_ml() -> None:
@@ -121,7 +121,7 @@ def test_ranks_have_the_variables_of_azure_ml() -> None:
         "AZURE_ML_OUTPUT_model": "/out/model",
         "AZ_BATCHAI_JOB_TEMP": "/tmp/short",
         "AZ_BATCHAI_MPI_MASTER_NODE": "127.0.0.1",
-        "AZ_BATCHAI_PYTORCH_INIT_METHOD": "file:///scratch/att/pytorch-meeting",
+        "AZ_BATCHAI_PYTORCH_INIT_METHOD": "file:///scratch/att/pytorch-rendezvous",
         "AZ_BATCHAI_TASK_INDEX": "3",
         "AZ_BATCH_HOST_LIST": "127.0.0.1,127.0.0.1",
         "AZ_BATCH_MASTER_NODE": "127.0.0.1:6105",

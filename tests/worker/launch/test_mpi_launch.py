@@ -1,5 +1,4 @@
-"""Ranks that mpirun starts: with programs that stand for Open MPI's; the real ones are in
-end_to_end/test_mpi.py."""
+"""Ranks started by a fake mpirun; end_to_end/test_mpi.py uses the real one."""
 
 from __future__ import annotations
 
@@ -38,7 +37,9 @@ def _plan(bench: Bench, command: str, programs: Path, **changes: Any) -> LaunchP
     )
 
 
-def test_every_rank_has_open_mpis_variables_and_ours(bench: Bench, tmp_path: Path) -> None:
+def test_every_rank_has_the_variables_of_open_mpi_and_torchyard(
+    bench: Bench, tmp_path: Path
+) -> None:
     programs = fake_open_mpi.put(tmp_path / "mpi")
     plan = _plan(bench, PRINT_ENVIRONMENT, programs, environment_variables={"PMIX_RANK": "mine"})
     bench.run(plan)
@@ -69,7 +70,7 @@ def test_every_rank_has_open_mpis_variables_and_ours(bench: Bench, tmp_path: Pat
     bench.wait_until_none_left(plan)
 
 
-def test_the_rank_that_failed_is_told_and_not_what_mpirun_says(
+def test_the_failed_rank_is_reported_instead_of_mpiruns_message(
     bench: Bench, tmp_path: Path
 ) -> None:
     programs = fake_open_mpi.put(tmp_path / "mpi")
@@ -88,7 +89,7 @@ def test_the_rank_that_failed_is_told_and_not_what_mpirun_says(
     bench.wait_until_none_left(plan)
 
 
-def test_without_open_mpi_the_node_is_named_before_any_rank(bench: Bench) -> None:
+def test_a_node_without_open_mpi_is_named_before_ranks_start(bench: Bench) -> None:
     plan = bench.plan(
         "echo never",
         distribution="mpi",
@@ -109,19 +110,21 @@ def test_without_open_mpi_the_node_is_named_before_any_rank(bench: Bench) -> Non
         ("mpirun (Open MPI) 5.0.3", "Open MPI 5.0.3"),
         ("HYDRA build details:\n    Version: 4.0", "MPICH"),
         ("Intel(R) MPI Library for Linux* OS, Version 2021.9", "Intel MPI"),
-        ("mpirun: something else", "no Open MPI (`mpirun: something else`)"),
+        ("mpirun: something else", "not Open MPI (`mpirun: something else`)"),
     ],
 )
-def test_another_mpi_is_refused_by_name(tmp_path: Path, version: str, name: str) -> None:
+def test_other_mpi_implementations_are_refused_by_name(
+    tmp_path: Path, version: str, name: str
+) -> None:
     programs = fake_open_mpi.put(tmp_path / "mpi", version=version)
     with pytest.raises(Failure) as refused:
         mpi_programs.find(str(programs), 3)
-    assert refused.value.code == "mpi_not_served"
+    assert refused.value.code == "mpi_unsupported"
     assert f"is {name};" in refused.value.message
     assert "node 3" in refused.value.message
 
 
-def test_an_mpirun_that_gives_up_is_told_with_its_last_words(bench: Bench, tmp_path: Path) -> None:
+def test_a_failing_mpirun_is_reported_with_its_output(bench: Bench, tmp_path: Path) -> None:
     first = "print('no slots for anybody', file=sys.stderr); sys.exit(213)"
     programs = fake_open_mpi.put(tmp_path / "mpi", first=first)
     plan = _plan(bench, "echo never", programs, node_count=1)
@@ -129,7 +132,7 @@ def test_an_mpirun_that_gives_up_is_told_with_its_last_words(bench: Bench, tmp_p
     error = bench.exit()["error"]
     assert (error["code"], error["message"]) == (
         "mpi_failed",
-        "mpirun on node 0 ended with code 213 before all ranks had started",
+        "mpirun on node 0 exited with code 213 before all ranks had started",
     )
     assert error["details"]["log_lines"] == ["no slots for anybody"]
     assert error["details"]["consequence"]
@@ -137,7 +140,7 @@ def test_an_mpirun_that_gives_up_is_told_with_its_last_words(bench: Bench, tmp_p
     bench.wait_until_none_left(plan)
 
 
-def test_ranks_whose_mpirun_is_killed_are_ended(bench: Bench, tmp_path: Path) -> None:
+def test_ranks_are_stopped_if_mpirun_is_killed(bench: Bench, tmp_path: Path) -> None:
     programs = fake_open_mpi.put(
         tmp_path / "mpi", first="open(__file__ + '.pid', 'w').write(str(os.getpid()))"
     )
@@ -151,7 +154,7 @@ def test_ranks_whose_mpirun_is_killed_are_ended(bench: Bench, tmp_path: Path) ->
     bench.wait_until_none_left(plan)
 
 
-def test_a_stop_order_ends_an_mpirun_that_starts_nothing(bench: Bench, tmp_path: Path) -> None:
+def test_a_stop_request_ends_an_mpirun_that_starts_no_ranks(bench: Bench, tmp_path: Path) -> None:
     programs = fake_open_mpi.put(
         tmp_path / "mpi", first="print('here', flush=True); time.sleep(313)"
     )
@@ -164,7 +167,7 @@ def test_a_stop_order_ends_an_mpirun_that_starts_nothing(bench: Bench, tmp_path:
     bench.wait_until_none_left(plan)
 
 
-def test_the_words_of_mpirun(tmp_path: Path) -> None:
+def test_the_command_line_of_mpirun(tmp_path: Path) -> None:
     plan = LaunchPlan("a", 1, "j", "w", "e", "c", "http://x", "t", "r", "/s", "mpi", 3, 4)
     meeting = Rendezvous("10.1.0.5", 6105, ("10.1.0.5", "10.1.0.6", "10.1.0.9"), "eth0")
     words = mpi.mpirun("/usr/bin/mpirun", plan, "host-a", meeting, {})
@@ -186,7 +189,7 @@ def test_the_words_of_mpirun(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("node", [1, 2, 255, 256, 65535, 65536, 70000])
-def test_a_host_by_which_mpirun_calls_a_node_leads_back_to_it(node: int) -> None:
+def test_mpiruns_name_of_a_node_is_converted_back(node: int) -> None:
     assert mpi.node_of(mpi.host_of(node)) == node
     socket.inet_aton(mpi.host_of(node))
 
@@ -198,24 +201,27 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_an_errand_is_taken_from_its_own_attempt_alone() -> None:
+def test_a_remote_start_is_accepted_only_from_the_same_attempt() -> None:
     woken: list[str] = []
-    errands = mpi_remote_start.Errands("secret", True, lambda: woken.append("now"))
-    assert mpi_remote_start.send("127.0.0.1", errands.port, "guess", "touch /x") != ""
+    errands = mpi_remote_start.RemoteStart("secret", True, lambda: woken.append("now"))
+    assert mpi_remote_start.request_start("127.0.0.1", errands.port, "guess", "touch /x") != ""
     with socket.create_connection(("127.0.0.1", errands.port)) as connection:
         connection.sendall(b"[]\n")
         assert connection.makefile("rb").read().strip() != b"taken"
     assert (errands.command, woken) == ("", [])
-    assert mpi_remote_start.send("127.0.0.1", errands.port, "secret", "orted -x") == ""
+    assert mpi_remote_start.request_start("127.0.0.1", errands.port, "secret", "orted -x") == ""
     # It is answered first, then done, then the port is closed.
     until(lambda: woken == ["now"])
     until(
-        lambda: "refused" in mpi_remote_start.send("127.0.0.1", errands.port, "secret", "x").lower()
+        lambda: (
+            "refused"
+            in mpi_remote_start.request_start("127.0.0.1", errands.port, "secret", "x").lower()
+        )
     )
     assert (errands.command, woken) == ("orted -x", ["now"])
 
 
-def test_shared_memory_of_a_node_goes_with_it(tmp_path: Path) -> None:
+def test_shared_memory_is_removed_with_the_node(tmp_path: Path) -> None:
     folder = temporary.shared_memory(tmp_path)
     assert folder == temporary.shared_memory(tmp_path)
     (folder / "vader_segment.x").write_bytes(b"left")
@@ -223,7 +229,7 @@ def test_shared_memory_of_a_node_goes_with_it(tmp_path: Path) -> None:
     assert not folder.exists() or folder == tmp_path / "tmp"
 
 
-def test_one_process_goes_without_mpirun(bench: Bench) -> None:
+def test_a_single_process_runs_without_mpirun(bench: Bench) -> None:
     plan = bench.plan(
         f"PATH={os.environ['PATH']}; {PRINT_ENVIRONMENT}",
         distribution="mpi",
@@ -235,8 +241,8 @@ def test_one_process_goes_without_mpirun(bench: Bench) -> None:
     assert [told[f"OMPI_COMM_WORLD_{name}"] for name in names] == ["0", "1", "0", "1"]
 
 
-def test_no_other_process_of_this_user_is_taken_for_a_rank(bench: Bench, tmp_path: Path) -> None:
-    """A shim that names a rank of another node, or none."""
+def test_an_unexpected_rank_fails_the_node(bench: Bench, tmp_path: Path) -> None:
+    """A shim may report a rank of another node, or none."""
     told = "{**os.environ, 'OMPI_COMM_WORLD_RANK': '9'}"
     run = f"subprocess.run(sys.argv[-3:], env={told})"
     first = f"if '-np' in sys.argv: sys.exit({run}.returncode)"

@@ -1,4 +1,4 @@
-"""TF_CONFIG of each task, and parameter servers that end when nobody is left to serve."""
+"""TF_CONFIG of each task, and stopping parameter servers once no workers are left."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _told(bench: Bench) -> list[dict[str, Any]]:
     return [json.loads(bench.server.logs[name]) for name in logs]
 
 
-def test_workers_and_parameter_servers_are_dealt_to_the_nodes_in_turn(bench: Bench) -> None:
+def test_tasks_are_assigned_to_the_nodes_round_robin(bench: Bench) -> None:
     bench.run(
         bench.plan(
             PRINT_ENVIRONMENT,
@@ -46,7 +46,7 @@ def test_workers_and_parameter_servers_are_dealt_to_the_nodes_in_turn(bench: Ben
     assert [one["RANK"] for one in told] == ["0", "1", "2", "3"]
 
 
-def test_tasks_talk_over_the_addresses_of_tf_config(bench: Bench) -> None:
+def test_tasks_connect_at_the_addresses_of_tf_config(bench: Bench) -> None:
     program = """
         import json, os, socket, time
         config = json.loads(os.environ["TF_CONFIG"])
@@ -70,7 +70,7 @@ def test_tasks_talk_over_the_addresses_of_tf_config(bench: Bench) -> None:
     assert [bench.exit(node)["exit_code"] for node in (0, 1)] == [0, 0]
 
 
-def test_parameter_servers_end_well_when_they_are_told_to(bench: Bench) -> None:
+def test_stopped_parameter_servers_count_as_succeeded(bench: Bench) -> None:
     plan = bench.plan(
         'if [ "$AZ_BATCHAI_TASK_TYPE" = ps ]; then sleep 314; fi',
         distribution="tensorflow",
@@ -87,7 +87,7 @@ def test_parameter_servers_end_well_when_they_are_told_to(bench: Bench) -> None:
     bench.wait_until_none_left(plan)
 
 
-def test_a_parameter_server_that_fails_is_told(bench: Bench) -> None:
+def test_a_failed_parameter_server_is_reported(bench: Bench) -> None:
     plan = bench.plan(
         'if [ "$AZ_BATCHAI_TASK_TYPE" = ps ]; then exit 6; fi; sleep 315',
         distribution="tensorflow",

@@ -30,7 +30,7 @@ sys.exit(supervisor.split(work, inherit, supervisor.Guarded("mark:0", 0.1, folde
 """
 
 
-def test_a_stop_that_comes_early_is_a_stop(tmp_path: Path) -> None:
+def test_a_signal_right_after_the_start_is_a_stop_request(tmp_path: Path) -> None:
     words = [sys.executable, "-c", SCRIPT, str(tmp_path)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (7, "", "")

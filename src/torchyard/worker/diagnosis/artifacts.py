@@ -1,8 +1,8 @@
-"""What a rank left behind: records of its Pythons, stacks of crashes, the end of its log.
+"""Read what a failed rank left: records of its Pythons, crash stacks, the end of its log.
 
-Owns: reading these files, Python tracebacks as text, which record explains the rank's end.
-Leaves: what an error means to causes.py, whose end came first to diagnosis.py.
-Always: a file that is missing, cut or strange is as good as no file; what is read is bounded.
+Owns: reading these files, parsing tracebacks, which record explains the rank's exit.
+Leaves: what an error means to causes.py, which rank failed first to diagnosis.py.
+Always: a file that is truncated or invalid counts as missing; the amount read is limited.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from pathlib import Path
 from typing import Any
 
 _LOG_TAIL_BYTES = 64 << 10
-_MOST_RECORDS = 200
-_MOST_BYTES = 128 << 10
-# A record older than this at the rank's end, of another exit code, was of something overcome.
+_MAX_RECORDS = 200
+_MAX_BYTES = 128 << 10
+# An older record with another exit code is of an error that the rank handled.
 _RECENT_S = 5.0
 
 _FRAME = re.compile(r'^\s*File "(?P<file>.+?)", line (?P<line>\d+)(?:,? in (?P<function>.+))?$')
 _CRASH = "Fatal Python error"
-_START = "Traceback (most recent call last):"
+_TRACEBACK_START = "Traceback (most recent call last):"
 _ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*?(?:Error|Exception|Warning|Interrupt|Exit|Iteration"
                     r"|Group|Timeout|[A-Z]\w*))(?:: (?P<message>.*))?$")  # fmt: skip
 _RANK_PREFIX = re.compile(r"^(?:\[rank\d+\]:? ?|\[default\d*\]:|\d+: )")
-# Of no use to who wants to know where in the script it was.
+# Frames of libraries do not show where in the user's script an error occurred.
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ", "<string>")
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One line of a stack; `code` is the source line, empty when it is not there."""
+    """One line of a stack; `code` is the source line, empty if it is not available."""
 
     file: str
     line: int
@@ -47,7 +47,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Trace:
-    """An error as Python prints it; frames are outermost first."""
+    """A printed Python error; frames are outermost first."""
 
     type: str
     message: str
@@ -61,8 +61,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Record:
-    """What a Python of the rank wrote about its own end; see in_rank/rank_record.py for the
-    fields."""
+    """What a Python of the rank recorded about its exit; in_rank/rank_record.py has the fields."""
 
     kind: str
     at: float
@@ -71,8 +70,8 @@ class Record:
     parent: int
     trace: Trace | None
     status: int | None = None
-    said: str = ""
-    place: tuple[str, int, str] | None = None
+    message: str = ""
+    exit_frame: tuple[str, int, str] | None = None
 
     @property
     def exit_code(self) -> int:
@@ -82,29 +81,31 @@ class Record:
 
 
 def records(folder: Path) -> list[Record]:
-    """All of them, oldest first."""
+    """All records in `folder`, oldest first."""
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
     except OSError:
         return []
-    found = (_record(folder / name) for name in names[-_MOST_RECORDS:])
+    found = (_record(folder / name) for name in names[-_MAX_RECORDS:])
     return sorted((one for one in found if one is not None), key=lambda one: one.at)
 
 
-def blamed(found: Sequence[Record], exit_code: int, signum: int, ended_at: float) -> Record | None:
-    """The record that explains an end, None when there is none.
+def decisive_record(
+    found: Sequence[Record], exit_code: int, signum: int, ended_at: float
+) -> Record | None:
+    """The record that explains a rank's exit, if any.
 
-    The last one does, as a shell goes on after most errors. One that only tells that a process it
-    had started failed gives way to that one's own.
+    This is the last one, because a shell continues after most errors. If it only reports that a
+    child process failed, the child's own record is used.
     """
     fatal = [one for one in found if one.kind != "thread"]
     if signum:
-        # A process that is killed writes nothing; what was written is of another one.
+        # A killed process writes nothing, so the records are of other processes.
         fatal = [one for one in fatal if one.trace and one.trace.type == "KeyboardInterrupt"]
     elif fatal and fatal[-1].exit_code != exit_code and ended_at - fatal[-1].at > _RECENT_S:
         fatal = []
     last = fatal[-1] if fatal else None
-    if last is not None and last.trace is not None and not _only_reports(last.trace):
+    if last is not None and last.trace is not None and not _is_report(last.trace):
         return last
     threads = [one for one in found if one.kind == "thread" and not signum]
     if last is None:
@@ -114,7 +115,7 @@ def blamed(found: Sequence[Record], exit_code: int, signum: int, ended_at: float
 
 
 def crash_stack(folder: Path, pid: int) -> str:
-    """What faulthandler wrote when a process crashed: this one, else the one that did so last."""
+    """The stack that faulthandler wrote for this process, otherwise for the last crashed one."""
     own = _text(folder / f"{pid}.stack")
     if _CRASH in own:
         return own
@@ -127,18 +128,18 @@ def crash_stack(folder: Path, pid: int) -> str:
 
 
 def printed_stack(text: str) -> str:
-    """The same, where the script has faulthandler write to its own output; empty without one."""
+    """The stack that faulthandler wrote to the script's own output; empty without one."""
     place = text.rfind(_CRASH)
     return text[place:] if place >= 0 else ""
 
 
-def was_cut_off(folder: Path, pid: int) -> bool:
-    """Whether this process was a Python that ended without Python's own end."""
+def ended_abruptly(folder: Path, pid: int) -> bool:
+    """Whether this process was a Python that exited without Python's own shutdown."""
     return (folder / f"{pid}.stack").exists()
 
 
 def stack_frames(text: str, *, of_main: bool = False) -> tuple[Frame, ...]:
-    """The frames of the thread that crashed, or of the main one; outermost first."""
+    """The frames of the thread that crashed, or of the main thread; outermost first."""
     threads: list[list[Frame]] = []
     current = 0
     for line in text.splitlines():
@@ -151,7 +152,7 @@ def stack_frames(text: str, *, of_main: bool = False) -> tuple[Frame, ...]:
             threads[-1].append(_frame(match))
     if not threads:
         return ()
-    # The main thread is the first that was made, and the last that faulthandler lists.
+    # faulthandler lists threads in reverse order of creation, so the main thread is the last one.
     return tuple(reversed(threads[-1 if of_main else current]))
 
 
@@ -169,19 +170,23 @@ def log_tail(log: Path) -> str:
 
 
 def last_trace(text: str) -> Trace | None:
-    """The last traceback in a text; what chained errors tell belongs to it."""
-    start = text.rfind(_START)
+    """The last traceback in a text, including its chained errors."""
+    start = text.rfind(_TRACEBACK_START)
     if start < 0:
-        return _headless(text)
+        return _syntax_error_trace(text)
     return _trace(text[start:])
 
 
-def original(trace: Trace) -> Trace:
-    """The error of another process that a traceback carries in its message, else itself.
+def original_error(trace: Trace) -> Trace:
+    """The child's error if the message contains one, otherwise the error itself.
 
-    DataLoader and torch.multiprocessing hand on a child's traceback as text.
+    DataLoader and torch.multiprocessing pass a child's traceback on as text.
     """
-    for sign in ("Original Traceback", "terminated with the following error:", '"""\n' + _START):
+    for sign in (
+        "Original Traceback",
+        "terminated with the following error:",
+        '"""\n' + _TRACEBACK_START,
+    ):
         place = trace.text.rfind(sign)
         if place >= 0:
             start = trace.text.find("Traceback", place)
@@ -191,15 +196,15 @@ def original(trace: Trace) -> Trace:
     return trace
 
 
-def earlier(trace: Trace) -> list[Trace]:
-    """The errors that a traceback tells of before its own, the first one first."""
-    blocks = trace.text.split(_START)[1:-1]
-    found = (_trace(f"{_START}{block}") for block in blocks)
+def chained_errors(trace: Trace) -> list[Trace]:
+    """The chained errors that a traceback prints before its own, first one first."""
+    blocks = trace.text.split(_TRACEBACK_START)[1:-1]
+    found = (_trace(f"{_TRACEBACK_START}{block}") for block in blocks)
     return [one for one in found if one is not None]
 
 
-def where(frames: Sequence[Frame]) -> Frame | None:
-    """The innermost frame of the user's own code, else the innermost of all."""
+def user_frame(frames: Sequence[Frame]) -> Frame | None:
+    """The innermost frame of the user's code, otherwise the innermost frame of all."""
     own = [frame for frame in frames if not frame.is_library]
     return own[-1] if own else frames[-1] if frames else None
 
@@ -220,14 +225,14 @@ def _record(file: Path) -> Record | None:
             parent=int(body["parent"]),
             trace=trace,
             status=None if body["status"] is None else int(body["status"]),
-            said=str(body["said"] or ""),
-            place=(str(place[0]), int(place[1]), str(place[2])) if place else None,
+            message=str(body["said"] or ""),
+            exit_frame=(str(place[0]), int(place[1]), str(place[2])) if place else None,
         )
     except (ValueError, KeyError, TypeError, IndexError):
         return None
 
 
-def _only_reports(trace: Trace) -> bool:
+def _is_report(trace: Trace) -> bool:
     name = trace.type.rpartition(".")[2]
     return name in ("ChildFailedError", "CalledProcessError", "ProcessExitedException",
                     "BrokenProcessPool", "SystemExit")  # fmt: skip
@@ -254,20 +259,20 @@ def _trace(text: str) -> Trace | None:
                 break
     if found is None:
         return None
-    message = [found["message"] or "", *_continued(lines[end:])]
+    message = [found["message"] or "", *_message_lines(lines[end:])]
     return Trace(found["type"], "\n".join(message).strip(), tuple(frames), "\n".join(lines[:end]))
 
 
-def _continued(lines: Sequence[str]) -> Iterator[str]:
-    """A message goes on over lines that are no output of something else: at most a few."""
+def _message_lines(lines: Sequence[str]) -> Iterator[str]:
+    """The further lines of a message, at most a few, up to unrelated output."""
     for line in lines[:20]:
         if not line.strip() or line.startswith(("Traceback", "During", "The above")):
             return
         yield line
 
 
-def _headless(text: str) -> Trace | None:
-    """A syntax error is printed without a first line."""
+def _syntax_error_trace(text: str) -> Trace | None:
+    """Find a syntax error, which Python prints without the first line of a traceback."""
     lines = text.splitlines()
     for number in range(len(lines) - 1, -1, -1):
         match = re.match(
@@ -296,6 +301,6 @@ def _frame(match: re.Match[str], code: str = "") -> Frame:
 def _text(file: Path) -> str:
     try:
         with open(file, "rb") as opened:
-            return opened.read(_MOST_BYTES).decode("utf-8", "replace")
+            return opened.read(_MAX_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""

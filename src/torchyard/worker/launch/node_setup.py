@@ -1,4 +1,4 @@
-"""What a node found out before its ranks start."""
+"""The setup of a node that its ranks are started with."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torchyard.worker.preflight.rendezvous import Rendezvous
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """What a node found out; `programs` is the environment's bin folder, None without one."""
+class NodeSetup:
+    """The result of the preparation; `programs` is the environment's bin folder, if any."""
 
     hostname: str
     folders: NodeFolders
     layout: Layout
-    meeting: Rendezvous
+    rendezvous: Rendezvous
     relay_url: str
     temporary: Path
     programs: Path | None
