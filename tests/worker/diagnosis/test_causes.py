@@ -89,10 +89,13 @@ def test_the_hint_names_the_package_to_install() -> None:
 
 def test_a_lost_connection_is_a_consequence_only_with_other_ranks() -> None:
     text = "ConnectionResetError: [Errno 104] Connection reset by peer"
-    alone, with_peers = (
+    without_peers, with_peers = (
         causes.match_text(text, has_peers=has_peers) for has_peers in (False, True)
     )
-    assert alone is not None and (alone.code, alone.consequence) == ("connection_failed", False)
+    assert without_peers is not None and (without_peers.code, without_peers.consequence) == (
+        "connection_failed",
+        False,
+    )
     assert with_peers is not None and (with_peers.code, with_peers.consequence) == (
         "peer_lost",
         True,

@@ -51,8 +51,8 @@ def test_a_command_runs_in_its_own_thin_environment(shared: Path, tmp_path: Path
         "print(sys.prefix, os.environ['VIRTUAL_ENV'], os.environ['TORCHYARD_ENVIRONMENT'])\n"
         "sys.exit(7)\n"
     )
-    code, said = run(shared, tmp_path, "python", "-c", script, PYTHONPATH="/x", PYTHONHOME="/y")
-    prefix, virtual, name = said.split()
+    code, output = run(shared, tmp_path, "python", "-c", script, PYTHONPATH="/x", PYTHONHOME="/y")
+    prefix, virtual, name = output.split()
     assert (code, prefix, name) == (7, virtual, "mine")
     assert Path(prefix).is_relative_to(tmp_path) and not list(tmp_path.iterdir())
     assert not list(shared.rglob("mine.py"))
@@ -69,8 +69,8 @@ def test_the_users_shell_is_started(shared: Path, tmp_path: Path) -> None:
 def test_a_missing_program_is_an_error(
     shared: Path, tmp_path: Path, command: str, code: int
 ) -> None:
-    got, said = run(shared, tmp_path, command)
-    assert got == code and command in said and not list(tmp_path.iterdir())
+    exit_code, output = run(shared, tmp_path, command)
+    assert exit_code == code and command in output and not list(tmp_path.iterdir())
 
 
 def test_a_signal_ends_the_command_and_removes_the_folder(shared: Path, tmp_path: Path) -> None:
@@ -85,8 +85,8 @@ def test_a_signal_ends_the_command_and_removes_the_folder(shared: Path, tmp_path
 
 def test_a_signal_right_after_the_start_is_forwarded(shared: Path, tmp_path: Path) -> None:
     for _ in range(4):
-        code, said = run(shared, tmp_path, "sh", "-c", "kill -TERM $PPID; exec sleep 100")
-        assert (code, said, list(tmp_path.iterdir())) == (128 + signal.SIGTERM, "", [])
+        code, output = run(shared, tmp_path, "sh", "-c", "kill -TERM $PPID; exec sleep 100")
+        assert (code, output, list(tmp_path.iterdir())) == (128 + signal.SIGTERM, "", [])
 
 
 def test_the_folder_of_a_killed_shell_is_removed_by_the_next_one(

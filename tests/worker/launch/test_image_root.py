@@ -99,8 +99,8 @@ def test_a_rank_runs_in_the_image_and_does_not_change_it(
         "echo refused; umount /usr 2>/dev/null || echo refused; echo made > outputs/made; "
         "test -e " + str(image) + " || echo the image is not in itself; ls /dev/null /proc/self/exe"
     )
-    given = {"data": InputPlan("uri_folder", source=str(data))}
-    plan = bench.plan(script, inputs=given, image=_plan(image))
+    inputs = {"data": InputPlan("uri_folder", source=str(data))}
+    plan = bench.plan(script, inputs=inputs, image=_plan(image))
     bench.run(plan)
     assert bench.exit()["error"] is None, bench.worker_log(plan)
     pid = bench.server.find("ranks_started")["ranks"][0]["pid"]

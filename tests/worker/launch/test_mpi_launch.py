@@ -27,12 +27,12 @@ PRINT_ENVIRONMENT = f"{sys.executable} -c 'import json, os; print(json.dumps(dic
 
 
 def _plan(bench: Bench, command: str, programs: Path, **changes: Any) -> LaunchPlan:
-    given = changes.pop("environment_variables", {})
+    variables = changes.pop("environment_variables", {})
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     return bench.plan(
         command,
         distribution="mpi",
-        environment_variables={"PATH": path, **given},
+        environment_variables={"PATH": path, **variables},
         **{"node_count": 2, "processes_per_node": 2, **changes},
     )
 
@@ -47,11 +47,11 @@ def test_every_rank_has_the_variables_of_open_mpi_and_torchyard(
     logs = [f"user_logs/std_log_process_{rank}.txt" for rank in range(4)]
     system = [f"system_logs/mpi-node-{node}.log" for node in (0, 1)]
     assert set(logs) <= set(bench.server.logs) <= {*logs, *system}
-    told = [json.loads(bench.server.logs[name]) for name in logs]
+    environments = [json.loads(bench.server.logs[name]) for name in logs]
     for name in ("OMPI_COMM_WORLD_RANK", "RANK", "AZ_BATCHAI_TASK_INDEX"):
-        assert [one[name] for one in told] == ["0", "1", "2", "3"]
+        assert [environment[name] for environment in environments] == ["0", "1", "2", "3"]
     for name in ("OMPI_COMM_WORLD_LOCAL_RANK", "LOCAL_RANK"):
-        assert [one[name] for one in told] == ["0", "1", "0", "1"]
+        assert [environment[name] for environment in environments] == ["0", "1", "0", "1"]
     for name, value in (
         ("OMPI_COMM_WORLD_SIZE", "4"),
         ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"),
@@ -59,14 +59,16 @@ def test_every_rank_has_the_variables_of_open_mpi_and_torchyard(
         ("AZ_BATCHAI_MPI_MASTER_NODE", "127.0.0.1"),
         ("PMIX_RANK", "mine"),
     ):
-        assert {one[name] for one in told} == {value}
-    assert {one["AZ_BATCH_MASTER_NODE"] for one in told} == {f"127.0.0.1:{told[0]['MASTER_PORT']}"}
-    memory = [one["OMPI_MCA_btl_vader_backing_directory"] for one in told]
+        assert {environment[name] for environment in environments} == {value}
+    assert {environment["AZ_BATCH_MASTER_NODE"] for environment in environments} == {
+        f"127.0.0.1:{environments[0]['MASTER_PORT']}"
+    }
+    memory = [environment["OMPI_MCA_btl_vader_backing_directory"] for environment in environments]
     assert memory[0] == memory[1] != memory[2] == memory[3]
     assert not any(Path(folder).exists() for folder in memory)
-    for one in told:
-        assert "UNRELATED" not in one
-        assert not any(name.startswith("TORCHYARD_MPI") for name in one)
+    for environment in environments:
+        assert "UNRELATED" not in environment
+        assert not any(name.startswith("TORCHYARD_MPI") for name in environment)
     bench.wait_until_none_left(plan)
 
 
@@ -169,22 +171,22 @@ def test_a_stop_request_ends_an_mpirun_that_starts_no_ranks(bench: Bench, tmp_pa
 
 def test_the_command_line_of_mpirun(tmp_path: Path) -> None:
     plan = LaunchPlan("a", 1, "j", "w", "e", "c", "http://x", "t", "r", "/s", "mpi", 3, 4)
-    meeting = Rendezvous("10.1.0.5", 6105, ("10.1.0.5", "10.1.0.6", "10.1.0.9"), "eth0")
-    words = mpi.mpirun("/usr/bin/mpirun", plan, "host-a", meeting, {})
+    rendezvous = Rendezvous("10.1.0.5", 6105, ("10.1.0.5", "10.1.0.6", "10.1.0.9"), "eth0")
+    words = mpi.mpirun("/usr/bin/mpirun", plan, "host-a", rendezvous, {})
     assert words[words.index("--host") + 1] == "host-a:4,127.100.0.1:4,127.100.0.2:4"
     assert words[words.index("-np") + 1] == "12"
     assert words[words.index("btl_tcp_if_include") + 1] == "10.1.0.0/28"
     chosen = {"OMPI_MCA_btl_tcp_if_exclude": "docker0", "OMPI_MCA_oob_tcp_if_include": "eth1"}
-    words = mpi.mpirun("/usr/bin/mpirun", plan, "host-a", meeting, chosen)
+    words = mpi.mpirun("/usr/bin/mpirun", plan, "host-a", rendezvous, chosen)
     assert not {"btl_tcp_if_include", "oob_tcp_if_include"} & set(words)
-    alone = replace(meeting, hosts=("10.1.0.5",))
-    words = mpi.mpirun("/usr/bin/mpirun", plan, "host-a", alone, {})
+    single_node = replace(rendezvous, hosts=("10.1.0.5",))
+    words = mpi.mpirun("/usr/bin/mpirun", plan, "host-a", single_node, {})
     assert words[words.index("btl_tcp_if_include") + 1] == "10.1.0.4/31"
-    local = replace(meeting, hosts=("127.0.0.1", "127.0.0.1", "127.0.0.1"))
+    local = replace(rendezvous, hosts=("127.0.0.1", "127.0.0.1", "127.0.0.1"))
     words = mpi.mpirun("/usr/bin/mpirun", plan, "host-a", local, {})
     assert words[words.index("oob_tcp_if_include") + 1] == "127.0.0.0/8"
     assert "btl_tcp_if_include" not in mpi.mpirun(
-        "/usr/bin/mpirun", plan, "host-a", replace(meeting, hosts=("fd00::1", "fd00::2")), {}
+        "/usr/bin/mpirun", plan, "host-a", replace(rendezvous, hosts=("fd00::1", "fd00::2")), {}
     )
 
 
@@ -236,19 +238,23 @@ def test_a_single_process_runs_without_mpirun(bench: Bench) -> None:
         environment_variables={"PATH": "/nowhere"},
     )
     bench.run(plan)
-    told = json.loads(bench.server.logs["user_logs/std_log.txt"])
+    environments = json.loads(bench.server.logs["user_logs/std_log.txt"])
     names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")
-    assert [told[f"OMPI_COMM_WORLD_{name}"] for name in names] == ["0", "1", "0", "1"]
+    assert [environments[f"OMPI_COMM_WORLD_{name}"] for name in names] == ["0", "1", "0", "1"]
 
 
 def test_an_unexpected_rank_fails_the_node(bench: Bench, tmp_path: Path) -> None:
     """A shim may report a rank of another node, or none."""
-    told = "{**os.environ, 'OMPI_COMM_WORLD_RANK': '9'}"
-    run = f"subprocess.run(sys.argv[-3:], env={told})"
+    environments = "{**os.environ, 'OMPI_COMM_WORLD_RANK': '9'}"
+    run = f"subprocess.run(sys.argv[-3:], env={environments})"
     first = f"if '-np' in sys.argv: sys.exit({run}.returncode)"
     programs = fake_open_mpi.put(tmp_path / "mpi", first=first)
     plan = _plan(bench, "echo never", programs, node_count=1)
     bench.run(plan)
     error = bench.exit()["error"]
     assert error["message"] == "Open MPI started rank 9 on node 0"
-    assert not [one for one in bench.left(plan) if isinstance(one, processes.Process)]
+    assert not [
+        environment
+        for environment in bench.left(plan)
+        if isinstance(environment, processes.Process)
+    ]

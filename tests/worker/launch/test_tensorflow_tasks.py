@@ -12,7 +12,7 @@ from worker.bench import Bench
 PRINT_ENVIRONMENT = f"{sys.executable} -c 'import json, os; print(json.dumps(dict(os.environ)))'"
 
 
-def _told(bench: Bench) -> list[dict[str, Any]]:
+def _variables(bench: Bench) -> list[dict[str, Any]]:
     logs = sorted(name for name in bench.server.logs if name.startswith("user_logs/"))
     return [json.loads(bench.server.logs[name]) for name in logs]
 
@@ -27,23 +27,31 @@ def test_tasks_are_assigned_to_the_nodes_round_robin(bench: Bench) -> None:
             parameter_servers=2,
         )
     )
-    told = _told(bench)
-    configs = [json.loads(one["TF_CONFIG"]) for one in told]
+    environments = _variables(bench)
+    configs = [json.loads(environment["TF_CONFIG"]) for environment in environments]
     cluster = configs[0]["cluster"]
     assert [config["cluster"] for config in configs] == [cluster] * 4
     assert {kind: len(tasks) for kind, tasks in cluster.items()} == {"worker": 2, "ps": 2}
     addresses = [*cluster["worker"], *cluster["ps"]]
     assert len(set(addresses)) == 4
-    assert f"127.0.0.1:{told[0]['MASTER_PORT']}" not in addresses
+    assert f"127.0.0.1:{environments[0]['MASTER_PORT']}" not in addresses
     assert [config["task"] for config in configs] == [
         {"type": "worker", "index": 0},
         {"type": "ps", "index": 0},
         {"type": "worker", "index": 1},
         {"type": "ps", "index": 1},
     ]
-    assert [one["AZ_BATCHAI_TASK_TYPE"] for one in told] == ["worker", "ps"] * 2
-    assert [one["AZ_BATCHAI_TASK_INDEX"] for one in told] == ["0", "0", "1", "1"]
-    assert [one["RANK"] for one in told] == ["0", "1", "2", "3"]
+    assert [environment["AZ_BATCHAI_TASK_TYPE"] for environment in environments] == [
+        "worker",
+        "ps",
+    ] * 2
+    assert [environment["AZ_BATCHAI_TASK_INDEX"] for environment in environments] == [
+        "0",
+        "0",
+        "1",
+        "1",
+    ]
+    assert [environment["RANK"] for environment in environments] == ["0", "1", "2", "3"]
 
 
 def test_tasks_connect_at_the_addresses_of_tf_config(bench: Bench) -> None:

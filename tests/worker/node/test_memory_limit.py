@@ -71,7 +71,7 @@ def test_a_rank_that_runs_out_of_memory_is_named(bench: Bench, cgroup: Path) -> 
     error = bench.exit()["error"]
     assert error["code"] == "out_of_memory", error
     assert error["message"].startswith("rank 1 on node 0 was killed by signal 9 (SIGKILL)")
-    assert "no memory left" in error["message"] and "data-loader workers" in error["hint"]
+    assert "ran out of memory" in error["message"] and "data-loader workers" in error["hint"]
     assert error["details"]["rank"] == 1
     bench.wait_until_none_left(plan)
 

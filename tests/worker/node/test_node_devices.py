@@ -14,7 +14,7 @@ from torchyard.worker.system import cgroups, devices
 
 def plan(kind: str = "nvidia", **changes: Any) -> LaunchPlan:
     """Two nodes of two devices each."""
-    given = [[DevicePlan(kind, n, f"GPU-{n}a") for n in pair] for pair in ((0, 3), (5, 6))]
+    node_devices = [[DevicePlan(kind, n, f"GPU-{n}a") for n in pair] for pair in ((0, 3), (5, 6))]
     texts = dict.fromkeys(
         (
             "attempt_id", "job", "workspace", "experiment", "command", "server_url",
@@ -22,7 +22,9 @@ def plan(kind: str = "nvidia", **changes: Any) -> LaunchPlan:
         ),
         "x",
     )  # fmt: skip
-    return LaunchPlan(**{**texts, "attempt": 1, "node_count": 2, "devices": given, **changes})
+    return LaunchPlan(
+        **{**texts, "attempt": 1, "node_count": 2, "devices": node_devices, **changes}
+    )
 
 
 def seen(plan: LaunchPlan, node: int = 0) -> str | None:
@@ -71,19 +73,19 @@ def test_hip_numbers_refer_to_the_devices_that_rocr_leaves() -> None:
         "CUDA_VISIBLE_DEVICES": "0,1",
     }
     without = [[DevicePlan("amd", 2, "amd-2")]]
-    found = devices.variables(plan("amd", devices=without, node_count=1), 0)
-    assert found["ROCR_VISIBLE_DEVICES"] == "2"
+    variables = devices.variables(plan("amd", devices=without, node_count=1), 0)
+    assert variables["ROCR_VISIBLE_DEVICES"] == "2"
 
 
 @pytest.fixture
 def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cgroup v2, faked by a folder."""
-    mounts, own = tmp_path / "mounts", tmp_path / "own"
+    mounts, group_folder = tmp_path / "mounts", tmp_path / "own"
     mounts.write_text(f"cgroup2 {tmp_path} cgroup2 rw,relatime 0 0\n")
-    own.write_text("0::/user\n")
+    group_folder.write_text("0::/user\n")
     (tmp_path / "user").mkdir()
     monkeypatch.setattr(cgroups, "_MOUNTS", mounts)
-    monkeypatch.setattr(cgroups, "_OWN", own)
+    monkeypatch.setattr(cgroups, "_OWN", group_folder)
     return tmp_path / "user" / "torchyard-a-0"
 
 

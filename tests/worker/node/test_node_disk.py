@@ -38,8 +38,8 @@ def test_messages_that_cannot_be_written_are_ignored() -> None:
 
 
 def test_a_known_cause_is_not_replaced(tmp_path: Path) -> None:
-    known = Failure("import_failed", "no module")
-    assert disk.suspected(known, tmp_path) is known
+    known_failure = Failure("import_failed", "no module")
+    assert disk.suspected(known_failure, tmp_path) is known_failure
     unknown = Failure("rank_failed", "rank 0 exited")
     assert disk.suspected(unknown, tmp_path) is unknown  # this disk has room
 

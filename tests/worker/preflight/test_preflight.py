@@ -406,7 +406,7 @@ def test_another_programs_port_is_not_taken_for_a_nodes(cluster: Callable[[int],
         thread.join()
     unrelated, rendezvous = sorted(results, key=lambda result: result.is_rendezvous_port)
     assert "another program answers on that port" in unrelated.error
-    # Node 0 does not answer here, and a connection without an answer is no blocked port.
+    # Node 0 does not answer here, and a connection without an answer is not a blocked port.
     assert rendezvous.hung_up and "no answer" in rendezvous.error
 
 

@@ -109,7 +109,7 @@ def test_a_stop_request_ends_the_wait_for_other_nodes(bench: Bench) -> None:
     bench.plans.append(plan)
     bench.server.node_count = 3
     handle = bench.executor.launch(plan)
-    bench.server.wait_until(lambda: len(bench.server.meeting) == 2)
+    bench.server.wait_until(lambda: len(bench.server.addresses) == 2)
     bench.server.say_stop("cancel")
     bench.wait(handle)
     assert bench.exit(1)["error"]["code"] == "canceled"

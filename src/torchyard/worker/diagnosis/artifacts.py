@@ -86,51 +86,57 @@ def records(folder: Path) -> list[Record]:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
     except OSError:
         return []
-    found = (_record(folder / name) for name in names[-_MAX_RECORDS:])
-    return sorted((one for one in found if one is not None), key=lambda one: one.at)
+    parsed = (_record(folder / name) for name in names[-_MAX_RECORDS:])
+    return sorted((record for record in parsed if record is not None), key=lambda record: record.at)
 
 
 def decisive_record(
-    found: Sequence[Record], exit_code: int, signum: int, ended_at: float
+    candidates: Sequence[Record], exit_code: int, signum: int, ended_at: float
 ) -> Record | None:
     """The record that explains a rank's exit, if any.
 
     This is the last one, because a shell continues after most errors. If it only reports that a
     child process failed, the child's own record is used.
     """
-    fatal = [one for one in found if one.kind != "thread"]
+    fatal = [record for record in candidates if record.kind != "thread"]
     if signum:
         # A killed process writes nothing, so the records are of other processes.
-        fatal = [one for one in fatal if one.trace and one.trace.type == "KeyboardInterrupt"]
+        fatal = [
+            record for record in fatal if record.trace and record.trace.type == "KeyboardInterrupt"
+        ]
     elif fatal and fatal[-1].exit_code != exit_code and ended_at - fatal[-1].at > _RECENT_S:
         fatal = []
     last = fatal[-1] if fatal else None
     if last is not None and last.trace is not None and not _is_report(last.trace):
         return last
-    threads = [one for one in found if one.kind == "thread" and not signum]
+    threads = [record for record in candidates if record.kind == "thread" and not signum]
     if last is None:
         return threads[-1] if threads and ended_at - threads[-1].at < _RECENT_S else None
-    below = [one for one in found if one is not last and one.at >= last.started and one.trace]
-    return below[0] if below else last
+    children = [
+        record
+        for record in candidates
+        if record is not last and record.at >= last.started and record.trace
+    ]
+    return children[0] if children else last
 
 
 def crash_stack(folder: Path, pid: int) -> str:
     """The stack that faulthandler wrote for this process, otherwise for the last crashed one."""
-    own = _text(folder / f"{pid}.stack")
-    if _CRASH in own:
-        return own
+    stack = _text(folder / f"{pid}.stack")
+    if _CRASH in stack:
+        return stack
     try:
-        others = sorted(folder.glob("*.stack"), key=lambda file: file.stat().st_mtime)
+        files = sorted(folder.glob("*.stack"), key=lambda file: file.stat().st_mtime)
     except OSError:
         return ""
-    crashed = [text for text in map(_text, others) if _CRASH in text]
-    return crashed[-1] if crashed else ""
+    crash_stacks = [text for text in map(_text, files) if _CRASH in text]
+    return crash_stacks[-1] if crash_stacks else ""
 
 
 def printed_stack(text: str) -> str:
     """The stack that faulthandler wrote to the script's own output; empty without one."""
-    place = text.rfind(_CRASH)
-    return text[place:] if place >= 0 else ""
+    start = text.rfind(_CRASH)
+    return text[start:] if start >= 0 else ""
 
 
 def ended_abruptly(folder: Path, pid: int) -> bool:
@@ -182,14 +188,14 @@ def original_error(trace: Trace) -> Trace:
 
     DataLoader and torch.multiprocessing pass a child's traceback on as text.
     """
-    for sign in (
+    for marker in (
         "Original Traceback",
         "terminated with the following error:",
         '"""\n' + _TRACEBACK_START,
     ):
-        place = trace.text.rfind(sign)
-        if place >= 0:
-            start = trace.text.find("Traceback", place)
+        position = trace.text.rfind(marker)
+        if position >= 0:
+            start = trace.text.find("Traceback", position)
             inner = _trace(trace.text[start:].partition('\n"""')[0])
             if inner is not None and inner.frames:
                 return inner
@@ -199,14 +205,14 @@ def original_error(trace: Trace) -> Trace:
 def chained_errors(trace: Trace) -> list[Trace]:
     """The chained errors that a traceback prints before its own, first one first."""
     blocks = trace.text.split(_TRACEBACK_START)[1:-1]
-    found = (_trace(f"{_TRACEBACK_START}{block}") for block in blocks)
-    return [one for one in found if one is not None]
+    errors = (_trace(f"{_TRACEBACK_START}{block}") for block in blocks)
+    return [error for error in errors if error is not None]
 
 
 def user_frame(frames: Sequence[Frame]) -> Frame | None:
     """The innermost frame of the user's code, otherwise the innermost frame of all."""
-    own = [frame for frame in frames if not frame.is_library]
-    return own[-1] if own else frames[-1] if frames else None
+    user_frames = [frame for frame in frames if not frame.is_library]
+    return user_frames[-1] if user_frames else frames[-1] if frames else None
 
 
 def _record(file: Path) -> Record | None:
@@ -216,7 +222,7 @@ def _record(file: Path) -> Record | None:
         trace = None
         if body["type"]:
             trace = Trace(str(body["type"]), str(body["message"]), tuple(_frames(text)), text)
-        place = body["place"]
+        exit_frame = body["place"]
         return Record(
             kind=str(body["kind"]),
             at=float(body["at"]),
@@ -226,7 +232,9 @@ def _record(file: Path) -> Record | None:
             trace=trace,
             status=None if body["status"] is None else int(body["status"]),
             message=str(body["said"] or ""),
-            exit_frame=(str(place[0]), int(place[1]), str(place[2])) if place else None,
+            exit_frame=(str(exit_frame[0]), int(exit_frame[1]), str(exit_frame[2]))
+            if exit_frame
+            else None,
         )
     except (ValueError, KeyError, TypeError, IndexError):
         return None
@@ -239,7 +247,7 @@ def _is_report(trace: Trace) -> bool:
 
 
 def _trace(text: str) -> Trace | None:
-    frames, found = [], None
+    frames, title = [], None
     lines = text.splitlines()
     end = 0
     for number, line in enumerate(lines):
@@ -247,20 +255,20 @@ def _trace(text: str) -> Trace | None:
         if match:
             following = lines[number + 1].strip() if number + 1 < len(lines) else ""
             frames.append(_frame(match, "" if _FRAME.match(following) else following))
-            found = None
-        elif found is None and number and not line.startswith((" ", "\t")):
-            found = _ERROR.match(line)
+            title = None
+        elif title is None and number and not line.startswith((" ", "\t")):
+            title = _ERROR.match(line)
             end = number + 1
             if (
-                found is None
+                title is None
                 and line.strip()
                 and not line.startswith(("Traceback", "During", "The"))
             ):
                 break
-    if found is None:
+    if title is None:
         return None
-    message = [found["message"] or "", *_message_lines(lines[end:])]
-    return Trace(found["type"], "\n".join(message).strip(), tuple(frames), "\n".join(lines[:end]))
+    message = [title["message"] or "", *_message_lines(lines[end:])]
+    return Trace(title["type"], "\n".join(message).strip(), tuple(frames), "\n".join(lines[:end]))
 
 
 def _message_lines(lines: Sequence[str]) -> Iterator[str]:
@@ -279,9 +287,15 @@ def _syntax_error_trace(text: str) -> Trace | None:
             r"^(?:\w+\.)?(SyntaxError|IndentationError|TabError): (.*)$", lines[number]
         )
         if match:
-            above = lines[max(0, number - 5) : number]
-            frames = [_frame(found) for found in map(_FRAME.match, above) if found]
-            return Trace(match[1], match[2], tuple(frames), "\n".join([*above, lines[number]]))
+            context_lines = lines[max(0, number - 5) : number]
+            frames = [
+                _frame(frame_match)
+                for frame_match in map(_FRAME.match, context_lines)
+                if frame_match
+            ]
+            return Trace(
+                match[1], match[2], tuple(frames), "\n".join([*context_lines, lines[number]])
+            )
     return None
 
 
@@ -300,7 +314,7 @@ def _frame(match: re.Match[str], code: str = "") -> Frame:
 
 def _text(file: Path) -> str:
     try:
-        with open(file, "rb") as opened:
-            return opened.read(_MAX_BYTES).decode("utf-8", "replace")
+        with open(file, "rb") as stream:
+            return stream.read(_MAX_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""

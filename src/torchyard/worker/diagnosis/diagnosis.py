@@ -74,8 +74,8 @@ def is_consequence(exit: RankExit, context: DiagnosisContext) -> bool:
 def diagnose(exit: RankExit, context: DiagnosisContext) -> Diagnosis:
     """Diagnose one rank that failed."""
     folder = context.records_folder(exit.rank.rank)
-    found = artifacts.records(folder)
-    record = artifacts.decisive_record(found, exit.exit_code, exit.signal, exit.at)
+    records = artifacts.records(folder)
+    record = artifacts.decisive_record(records, exit.exit_code, exit.signal, exit.at)
     tail = artifacts.log_tail(exit.rank.log)
     finding = _finding(exit, context, folder, record, tail)
     return _diagnosis(exit, context, finding, record, tail)
@@ -83,9 +83,9 @@ def diagnose(exit: RankExit, context: DiagnosisContext) -> Diagnosis:
 
 def hidden_failure(exit: RankExit, context: DiagnosisContext) -> str:
     """A notice about a Python that failed in a rank that succeeded; empty without one."""
-    own = exit.pid
+    rank_pid = exit.pid
     for record in reversed(artifacts.records(context.records_folder(exit.rank.rank))):
-        if record.kind == "exception" and record.trace and own in (record.parent, record.pid):
+        if record.kind == "exception" and record.trace and rank_pid in (record.parent, record.pid):
             frame = artifacts.user_frame(record.trace.frames)
             return (
                 f"rank {exit.rank.rank} succeeded, but a program in it failed: "
@@ -170,10 +170,10 @@ def _from_trace(exit: RankExit, context: DiagnosisContext, trace: Trace) -> _Fin
 def _from_program_signal(
     exit: RankExit, context: DiagnosisContext, folder: Path, signum: int
 ) -> _Finding:
-    found = _from_signal(exit, context, folder, signum, 0)
+    finding = _from_signal(exit, context, folder, signum, 0)
     name = causes.signal_name(signum)
-    what = f"a program in it was killed by signal {signum} ({name}): {found.what}"
-    return _replaced(found, what=what)
+    what = f"a program in it was killed by signal {signum} ({name}): {finding.what}"
+    return _replaced(finding, what=what)
 
 
 def _underlying_cause(trace: Trace) -> tuple[causes.Match | None, str]:
@@ -198,23 +198,27 @@ def _from_sys_exit(
         at = Frame(*record.exit_frame)
         frames = (at,)
         location = _location(at, context)
-    said = f": {_first_line(record.message)}" if record.message else ""
+    message = f": {_first_line(record.message)}" if record.message else ""
     if record.trace is not None and not record.trace.type.startswith("runpy."):
-        found = _from_trace(exit, context, record.trace)
-        code = "exited" if found.code == "exception" else found.code
-        what = f"{_title(record.trace)}{_location(artifacts.user_frame(found.frames), context)}"
-        return _replaced(found, code=code, what=f"{what}, then sys.exit{location}{said}")
+        finding = _from_trace(exit, context, record.trace)
+        code = "exited" if finding.code == "exception" else finding.code
+        what = f"{_title(record.trace)}{_location(artifacts.user_frame(finding.frames), context)}"
+        return _replaced(finding, code=code, what=f"{what}, then sys.exit{location}{message}")
     last_lines = "\n".join(tail.splitlines()[-_SEARCHED_LINES:])
     trace = artifacts.last_trace(last_lines)
     if trace is not None:
-        found = _from_trace(exit, context, trace)
-        code = "exited" if found.code == "exception" else found.code
-        return _replaced(found, code=code, what=f"{found.what}, then sys.exit{location}{said}")
+        finding = _from_trace(exit, context, trace)
+        code = "exited" if finding.code == "exception" else finding.code
+        return _replaced(
+            finding, code=code, what=f"{finding.what}, then sys.exit{location}{message}"
+        )
     # Argument parsers and `python -m` print their message to the log; sys.exit prints its own.
     text = f"{record.message}\n{last_lines}" if record.message else last_lines
     match = causes.match_text(text, has_peers=context.has_peers, exit_code=exit.exit_code)
-    what = f"sys.exit{location}{said}" + (f": {match.line[:_TITLE]}" if match and not said else "")
-    if not location and (said or match):
+    what = f"sys.exit{location}{message}" + (
+        f": {match.line[:_TITLE]}" if match and not message else ""
+    )
+    if not location and (message or match):
         # A library ended the script, such as an argument parser.
         what = what.partition(": ")[2]
     return _Finding(
@@ -310,9 +314,10 @@ def _diagnosis(
 
 
 def _user_frames(frames: Sequence[Frame], context: DiagnosisContext) -> list[dict[str, Any]]:
-    own = [frame for frame in frames if not frame.is_library] or list(frames)
+    shown_frames = [frame for frame in frames if not frame.is_library] or list(frames)
     return [
-        {**vars(frame), "file": _relative_path(frame.file, context)} for frame in own[-_FRAMES:]
+        {**vars(frame), "file": _relative_path(frame.file, context)}
+        for frame in shown_frames[-_FRAMES:]
     ]
 
 

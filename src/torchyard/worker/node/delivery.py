@@ -64,9 +64,7 @@ def deliver(
         except OSError as error:
             print(f"could not deliver {target}: {error}", file=sys.stderr, flush=True)
             failure = (
-                failure
-                or disk.failure(error)
-                or _delivery_cut_off(f"outputs below `{folder.name}`")
+                failure or disk.failure(error) or _delivery_cut_off(f"outputs in `{folder.name}`")
             )
     for step in finishing:
         while step.running and not give_up():

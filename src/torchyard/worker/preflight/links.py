@@ -3,8 +3,8 @@
 Owns: the probes' sockets, who reached whom and how fast, the offset between the clocks, the moment
 from which every node knows that all others have passed.
 Leaves: what a failed connection means to preflight.py.
-Always: whoever answers must know the nonce that the node published at the rendezvous, so another
-program's port is never mistaken for a node's. A probed port is free again at once, without
+Always: an answer must prove knowledge of the nonce that the node published at the rendezvous, so
+another program's port is never mistaken for a node's. A probed port is free again at once, without
 TIME_WAIT.
 """
 
