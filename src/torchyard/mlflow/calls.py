@@ -262,7 +262,7 @@ class Caller:
                 async def handle(request: Request) -> Response:
                     return await run_in_threadpool(act, request, await caller.content(request))
 
-                return guarded(handle)
+                return guarded(self.guard(handle))
 
         return CallRoute
 

@@ -14,12 +14,12 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 
 from torchyard.base import disk
 from torchyard.base.errors import Conflict, InvalidInput, NotFound, TorchyardError
 from torchyard.mlflow import plugin_uris
+from torchyard.workspaces.path_permissions import PathGuardedRoute
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ def guarded(handle: Handle) -> Handle:
     return answering
 
 
-class MlflowRoute(APIRoute):
+class MlflowRoute(PathGuardedRoute):
     """A route whose errors, those of its dependencies too, are MLflow's."""
 
     def get_route_handler(self) -> Handle:
