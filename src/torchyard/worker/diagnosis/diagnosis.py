@@ -34,7 +34,7 @@ _KILL = 9
 _CRASHES = ("segmentation_fault", "bus_error", "arithmetic_fault", "illegal_instruction")
 # Codes that take precedence over an error that was raised because of them.
 _DECISIVE = ("cuda_out_of_memory", "disk_full", "io_error", "out_of_memory", "shared_memory_full",
-         "too_many_files")  # fmt: skip
+             "too_many_files")  # fmt: skip
 _WITH_STACK = (*_CRASHES, "aborted")
 
 
