@@ -14,7 +14,7 @@ import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.datastructures import State
 
 import torchyard
+from torchyard import mlflow
 from torchyard.app import route_groups, server_routes
 from torchyard.app.error_responses import answer_errors
 from torchyard.app.request_guard import RequestGuard
@@ -42,7 +43,6 @@ from torchyard.environments.requested_builds import Builds
 from torchyard.executors.executor import Executor
 from torchyard.executors.local import LocalExecutor
 from torchyard.executors.machine import Machine
-from torchyard.jobs.actions import job_key
 from torchyard.jobs.admission import machine, quota_checks
 from torchyard.jobs.attempts.idle_time import Quiet
 from torchyard.jobs.files import data_sources, model_sources, owners
@@ -51,10 +51,6 @@ from torchyard.jobs.records.logs import Logs
 from torchyard.jobs.records.signals import Signals
 from torchyard.jobs.requests import runs, workspace_lifecycle
 from torchyard.jobs.services import Services, open_history
-from torchyard.jobs.spec import secrets
-from torchyard.mlflow import routes as mlflow_routes
-from torchyard.mlflow.job_runs import JobRuns
-from torchyard.mlflow.registry import Registry
 from torchyard.servers import sharing as sharing_of
 from torchyard.servers.lease import Alone
 from torchyard.servers.sharing import Sharing
@@ -254,25 +250,14 @@ def _groups(
     services, access = parts.services, parts.access
     find_model = partial(model_sources.find, services)
 
-    @cache
-    def tracking() -> APIRouter:
-        return mlflow_routes.router(
-            JobRuns(services),
-            Registry(services.db, services.clock, services.datastores, find_model),
-            services.history,
-            access.person,
-            lambda job: services.signals.notify(job_key(job)),
-            partial(secrets.masker_of_script, services.db),
-        )
-
     def entry() -> APIRouter:
         return entry_routes.router(
             services.clock, parts.signer, access.person, access.holder, open_tls, storage_domain
         )
 
     return [
-        LazyRoutes([""], tracking, within="/mlflow/{workspace}"),
-        LazyRoutes(mlflow_routes.PATHS, tracking),
+        route_groups.group([""], ["mlflow.routes"], within="/mlflow/{workspace}"),
+        route_groups.group(mlflow.PATHS, ["mlflow.routes"]),
         *route_groups.native(),
         LazyRoutes(entry_routes.PATHS, entry),
         LazyRoutes(["/runs"], page_routes.router),
