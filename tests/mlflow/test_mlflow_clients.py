@@ -23,9 +23,10 @@ from torchyard.environments.actions import Environments
 from torchyard.jobs import actions
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import runs
+from torchyard.shared.connection import Connection
 from torchyard.shared.plan import LaunchPlan
+from torchyard.shared.server_address import ServerAddress
 from torchyard.worker.relay.relay import Relay
-from torchyard.worker.server.connection import Link
 
 pytestmark = pytest.mark.end_to_end
 
@@ -114,7 +115,12 @@ def relay_to(server: Server, url: str, folder: Path, job: Job) -> Iterator[str]:
         run_token="yard_r_job",
         scratch="",
     )
-    relay = Relay(Link(url, plan.report_token, plan.attempt_id), plan, 0, folder)
+    relay = Relay(
+        Connection.of_attempt(ServerAddress(url), plan.report_token, plan.attempt_id),
+        plan,
+        0,
+        folder,
+    )
     yield relay.start()
     assert relay.finish(20.0)
 

@@ -22,12 +22,12 @@ from torchyard.base import request_bodies
 from torchyard.base.errors import Forbidden, InvalidInput
 from torchyard.base.request_bodies import STRANGERS_LIMIT_BYTES
 from torchyard.base.settings import DEFAULT_WORKSPACE
-from torchyard.jobs.history.metric_blocks import INT64_MAX, INT64_MIN
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import secrets
 from torchyard.mlflow import plugin_uris
 from torchyard.mlflow.errors import Handler, MlflowRoute, with_mlflow_errors
 from torchyard.shared.masking import Masker
+from torchyard.shared.record_rules import INT64_MAX, INT64_MIN
 from torchyard.workspaces import audit
 from torchyard.workspaces.guarded_routes import IDENTITY, identity_of
 from torchyard.workspaces.types import Identity

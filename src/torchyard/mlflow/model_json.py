@@ -14,13 +14,13 @@ from typing import Any
 from urllib.parse import unquote
 
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
-from torchyard.jobs.history.history_records import number_json
 from torchyard.jobs.services import Services
 from torchyard.mlflow.calls import Call
 from torchyard.mlflow.errors import AlreadyExists, EndpointNotFound
 from torchyard.mlflow.translate import key_value_list, read_tags, to_milliseconds
 from torchyard.models import actions, logged, registry
 from torchyard.models.types import LoggedMetric, LoggedModel, Model, Registered
+from torchyard.shared.record_rules import number_json
 
 IS_PROMPT = "mlflow.prompt.is_prompt"
 MODEL_VERSIONS_TAG = "mlflow.modelVersions"

@@ -7,7 +7,6 @@ an upload that nobody completes are deleted after a week. An upload is completed
 that lost the response repeats the request and gets the same one.
 """
 
-import fcntl
 import re
 import secrets
 import shutil
@@ -26,6 +25,7 @@ from torchyard.data.datastores import ARTIFACT_STORE
 from torchyard.jobs.services import Services, ServicesOf
 from torchyard.mlflow.artifact_repositories import checked_path, find_repository, open_part
 from torchyard.mlflow.calls import Call, CallOf, CallRoute, integer, invalid_parameter, workspace_of
+from torchyard.shared import locks
 from torchyard.workspaces.guarded_routes import UNLIMITED, Person, needs
 from torchyard.workspaces.permissions import Permission
 
@@ -152,7 +152,7 @@ def _locked(folder: Path) -> Iterator[None]:
     except FileNotFoundError as error:
         raise _upload_not_found(folder.name) from error
     with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        locks.lock(lock)
         yield
 
 
