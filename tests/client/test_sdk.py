@@ -29,7 +29,7 @@ def client(server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
-    with Client("default", settings=Settings(tmp_path / "home", server.url, TOKEN)) as made:
+    with Client(workspace="default", settings=Settings(tmp_path / "home", server.url, TOKEN)) as made:
         yield made
 
 
@@ -165,5 +165,5 @@ def test_the_workspace_of_config_json(
     monkeypatch.chdir(tmp_path / "deep")
     with Client(settings=Settings(tmp_path, server.url, TOKEN)) as client:
         assert client.workspace == "vision" and "vision" in repr(client)
-    with Client("speech", settings=Settings(tmp_path, server.url, TOKEN)) as client:
+    with Client(workspace="speech", settings=Settings(tmp_path, server.url, TOKEN)) as client:
         assert client.workspace == "speech"

@@ -8,7 +8,6 @@ import click
 
 from torchyard.cli.jobs import causes
 from torchyard.cli.jobs.streaming import error_text
-from torchyard.client.responses import JobError
 
 LOG = "user_logs/std_log_process_3.txt"
 FRAMES = [

@@ -18,7 +18,7 @@ from cli.conftest import Said, Yard
 from cli.real_server import RealServer
 from postgres_server import NewDatabase
 from torchyard.cli.terminal import plots
-from torchyard.client import Client
+from torchyard import Client
 
 ODD = 'val/acc @5 % "größte" -x'
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from torchyard.base.errors import InvalidInput
 from torchyard.base.http import Transport
 from torchyard.base.settings import Settings
-from torchyard.client.responses import Paths
 
 if TYPE_CHECKING:
     from torchyard.client.snapshots.job_files import JobFiles
@@ -70,7 +69,7 @@ class Snapshots:
         found: dict[str, Any] = self._transport.get(f"{self._here}/snapshots/{snapshot_id}")
         return found
 
-    def restore(self, snapshot_id: str, folder: Path, *, overwrite: bool = False) -> Paths:
+    def restore(self, snapshot_id: str, folder: Path, *, overwrite: bool = False) -> list[Path]:
         """Put the snapshot's files into `folder`; returns them.
 
         Raises:
