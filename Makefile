@@ -184,6 +184,7 @@ format: setup
 docs: setup
 	$(BIN)/python -m torchyard.jobs.spec.keys > docs/reference/job-file.md
 	$(BIN)/python tools/failure_codes_page.py > docs/reference/failure-codes.md
+	$(BIN)/python tools/python_sdk_page.py > docs/reference/python-sdk.md
 
 # What the curated environments hold, read off a build of each; see docs/decisions/0021.
 # Remove an environment's contents.json first to have its requirements resolved anew.

@@ -13,12 +13,10 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-from torchyard.base.settings import Settings
 from torchyard import Client
+from torchyard.base.settings import Settings
 from torchyard.client import embedded
 
 TRIES, IDLE_S = 5, 1

@@ -441,7 +441,7 @@ def _dated(answer: Any) -> Any:
     if isinstance(answer, dict) and "value" in answer:
         return {**answer, "value": [_dated(row) for row in answer["value"]]}
     if isinstance(answer, dict) and "name" in answer:
-        return {"created_at": CREATED_AT, **answer}
+        return {**answer, "created_at": answer.get("created_at", CREATED_AT)}
     return answer
 
 

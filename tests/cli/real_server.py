@@ -11,11 +11,10 @@ from typing import Any
 
 import uvicorn
 
-from torchyard import server
+from torchyard import Client, server
 from torchyard.app import application, listeners
 from torchyard.base.clock import SystemClock
 from torchyard.base.settings import Settings
-from torchyard import Client
 from torchyard.executors.fake import FakeExecutor
 
 

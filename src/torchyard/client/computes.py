@@ -181,6 +181,7 @@ class Computes:
         return _compute(self._transport.put(self._compute_path(name), {**body, **changes}))
 
     def list(self) -> Listing[Compute]:
+        """All clusters of the workspace."""
         return Listing(_compute(row) for row in self._transport.get(self._path)["value"])
 
     def get(self, name: str) -> Compute:

@@ -68,6 +68,7 @@ class Datastores:
         return _datastore(self._transport.put(self._datastore_path(name), body))
 
     def list(self) -> Listing[Datastore]:
+        """All datastores of the workspace."""
         return Listing(_datastore(row) for row in self._transport.get(self._path)["value"])
 
     def get(self, name: str) -> Datastore:

@@ -38,6 +38,7 @@ class Experiments:
         self._path = f"{workspace_path}/experiments"
 
     def list(self) -> Listing[Experiment]:
+        """All experiments of the workspace."""
         return Listing(_experiment(row) for row in self._transport.get(self._path)["value"])
 
 

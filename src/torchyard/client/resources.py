@@ -65,6 +65,7 @@ class Listing(list[Item]):
 
     @property
     def raw(self) -> list[Json]:
+        """The JSON of its items, as the server answered it."""
         return [item.raw for item in self]
 
     @overload

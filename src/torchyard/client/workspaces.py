@@ -70,6 +70,7 @@ class Workspaces:
         return _workspace(self._transport.post("/v1/workspaces", dict(document)))
 
     def list(self) -> Listing[Workspace]:
+        """All workspaces that you may see."""
         response = self._transport.get("/v1/workspaces")
         return Listing(_workspace(row) for row in response["value"])
 

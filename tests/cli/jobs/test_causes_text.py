@@ -17,7 +17,7 @@ FRAMES = [
 
 
 def said(**details: Any) -> str:
-    error: JobError = {"code": "c", "message": "m", "hint": "h", "details": details}
+    error = {"code": "c", "message": "m", "hint": "h", "details": details}
     return click.unstyle(causes.evidence(error))
 
 
