@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from yard_under_test import REPOSITORY
+from end_to_end.yard_under_test import REPOSITORY
 
 from public_examples import recorded_runs
 
