@@ -211,7 +211,8 @@ def _shown(name: str, function: Any) -> str:
         if parameter.kind is parameter.KEYWORD_ONLY and not is_keyword_only:
             parts.append("*")
             is_keyword_only = True
-        stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        stars = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+        stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else stars
         text = f"{stars}{parameter.name}: {parameter.annotation}"
         if parameter.default is not parameter.empty:
             default = "…" if callable(parameter.default) else repr(parameter.default)
