@@ -18,7 +18,11 @@ REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (
         "Invalid value 9.0 for parameter 'artifact_location'",
     ),
     ("experiments/create", {"name": "n", "tags": "5"}, 'Invalid value "5" for parameter'),
-    ("experiments/create", {"name": "n", "artifact_location": "file:///a/../b"}, "must name a folder"),
+    (
+        "experiments/create",
+        {"name": "n", "artifact_location": "file:///a/../b"},
+        "must name a folder",
+    ),
     ("runs/log-metric", {"run_id": 31}, "Invalid value 31 for parameter 'run_id' supplied"),
     ("runs/log-metric", {"key": 31}, "Invalid value 31 for parameter 'key' supplied"),
     (

@@ -164,10 +164,10 @@ def from_answer(http_status: int, error: Mapping[str, Any]) -> TorchyardError:
     )
 
 
-def nearest(word: str, known: Sequence[str]) -> str:
-    """The known word most like `word`, or an empty string when none is alike."""
+def nearest(word: str, words: Sequence[str]) -> str:
+    """The one of `words` that is most like `word`, or an empty string when none is alike."""
     import difflib
 
-    by_lower = {name.lower(): name for name in known}
-    found = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.65)
-    return by_lower[found[0]] if found else ""
+    by_lower = {candidate.lower(): candidate for candidate in words}
+    matches = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.65)
+    return by_lower[matches[0]] if matches else ""

@@ -2,7 +2,7 @@
 
 Owns: `Job`, its parts, waiting for its end, leaving it with Ctrl-C.
 Leaves: requests to job_reader.py, many jobs to jobs.py.
-Always: a job never changes; every verb that changes it returns a new one. Whoever stops waiting
+Always: a job never changes; every verb that changes it returns a new one. Anyone who stops waiting
 leaves the job running.
 """
 

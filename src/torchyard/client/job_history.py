@@ -311,8 +311,8 @@ class JobHistory:
         return document
 
     def _keys_of(self, name: str, keys: Iterable[str] | None) -> list[str]:
-        given = _list(keys)
-        return [row.key for row in self.metric_keys(name)] if given is None else given
+        chosen = _list(keys)
+        return [row.key for row in self.metric_keys(name)] if chosen is None else chosen
 
     def _job_path(self, name: str) -> str:
         return f"{self._path}/{quote(name, safe='')}"

@@ -94,7 +94,7 @@ class JobReader(JobHistory):
         from torchyard.client.printing import rank_of_log
 
         paths = {rank_of_log(file.path): file.path for file in self.files(name)}
-        ranks = sorted(found for found in paths if found is not None)
+        ranks = sorted(number for number in paths if number is not None)
         if rank is not None and rank not in ranks:
             shown = ", ".join(map(str, ranks)) or "none"
             raise NotFound(
