@@ -13,7 +13,7 @@ import logging
 from sqlalchemy import Connection
 
 from torchyard.base import disk
-from torchyard.base.errors import DatabaseAway
+from torchyard.base.errors import DatabaseUnreachable
 from torchyard.environments.types import from_json as environment_from_json
 from torchyard.executors.executor import DevicesTaken, Executor, Handle
 from torchyard.jobs.attempts import endings, planner, worker_reports
@@ -46,7 +46,7 @@ class Launcher:
             plan = self._plan(attempt)
             self._services.membership.confirm()
             handle = self._executor.launch(plan)
-        except (DatabaseAway, LeaseLost):
+        except (DatabaseUnreachable, LeaseLost):
             raise  # it is still to be launched, and the next round does
         except DevicesTaken as error:
             # Where some nodes run, the next round tries again to start the others.
