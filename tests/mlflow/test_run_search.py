@@ -147,8 +147,8 @@ def test_a_page_shows_no_specs(server: Server) -> None:
     experiment = server.runs.create_experiment("default", "jobs", {})
     server.runs.add_job("default", "lucky_job", experiment.id)
     page = server.runs.find_runs([experiment.id], View(), {})
-    assert [(one.name, one.spec) for one in page] == [("lucky_job", {})]
-    assert server.runs.run("default", "lucky_job").spec == {"command": "python train.py"}
+    assert [(one.name, one.document) for one in page] == [("lucky_job", {})]
+    assert server.runs.run("default", "lucky_job").document == {"command": "python train.py"}
 
 
 def test_experiments_are_found_and_paged(server: Server) -> None:

@@ -62,12 +62,11 @@ from torchyard.jobs.http import (
 )
 from torchyard.jobs.http import routes as job_routes
 from torchyard.jobs.http.scheduler import Scheduler
-from torchyard.jobs.records import store
+from torchyard.jobs.records import job_masking, store
 from torchyard.jobs.records.logs import Logs
 from torchyard.jobs.records.signals import Signals
 from torchyard.jobs.requests import runs, workspace_lifecycle
 from torchyard.jobs.services import Services
-from torchyard.jobs.spec import secrets
 from torchyard.mlflow import routes as mlflow_routes
 from torchyard.mlflow.job_runs import JobRuns
 from torchyard.mlflow.registry import Registry
@@ -261,7 +260,7 @@ def _groups(
             services.history,
             access.person,
             lambda job: services.signals.notify(job_key(job)),
-            partial(secrets.masker_of_script, db),
+            partial(job_masking.masker_of_script, db),
         )
 
     def of_jobs() -> APIRouter:

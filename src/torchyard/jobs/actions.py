@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound, nearest
-from torchyard.jobs.records import attempt_store, experiment_store, progress, store
+from torchyard.jobs.records import attempt_store, experiment_store, job_masking, progress, store
 from torchyard.jobs.records.types import ENDED, Event, Experiment, Job, JobError, Status
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import own_properties, secrets
@@ -136,7 +136,7 @@ def update(services: Services, workspace: str, name: str, changes: Mapping[str, 
         if changes.get("tags"):
             values["tags"] = merged(job.tags, changes["tags"])
         if values:
-            store.change_job(connection, job.id, **secrets.without(job, values))
+            store.change_job(connection, job.id, **job_masking.masked(job, values))
         job = store.job_by_id(connection, job.id)
     services.signals.notify(job_key(job))
     return job
@@ -166,7 +166,7 @@ def add_properties(
         if not new:
             return job
         values = {"properties": {**new, **job.properties}}
-        store.change_job(connection, job.id, **secrets.without(job, values))
+        store.change_job(connection, job.id, **job_masking.masked(job, values))
         return store.job_by_id(connection, job.id)
 
 
@@ -201,7 +201,7 @@ def document(services: Services, workspace: str, name: str) -> dict[str, Any]:
         raise Conflict(
             f"`{name}` is a run without a job file", "it was started outside torchyard's jobs"
         )
-    return secrets.spec_without(job)
+    return secrets.masked_document(job.document)
 
 
 def merged(old: Mapping[str, str], changes: Any) -> dict[str, str]:

@@ -16,6 +16,7 @@ from torchyard.azureml.arm import assets, job_resources
 from torchyard.azureml.arm.job_documents import NOT_SERVED, Reader
 from torchyard.azureml.arm.resources import Ask, Made, Page, Resource, Verb, mark_of
 from torchyard.azureml.common.calls import Call
+from torchyard.base.blobs import SNAPSHOT_PREFIX
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs import actions
 from torchyard.jobs.cleanup import deletion, removal
@@ -88,7 +89,7 @@ class Jobs:
             if new:
                 return Made(self._resource(call, job))
         if document.get("environment") == job_resources.anonymous(self._environment_hash(job)):
-            document["environment"] = job.spec.get("environment")
+            document["environment"] = job.spec.environment
         resubmission.require_same(self.services, job, document)
         return Made(self._resource(call, self._changed(call, self._own(call, name))), new=False)
 
@@ -135,9 +136,10 @@ class Jobs:
 
     def _snapshot(self, call: Call, job: Job | None, code_id: str) -> str:
         """A job's own code is known by its snapshot, which clients are told as the code's name."""
-        own = str((job.spec if job else {}).get("code") or "").removeprefix("snapshot:")
-        if own and code_id.endswith(f"/codes/{own}/versions/1"):
-            return own
+        if job is not None and job.type == _COMMAND:
+            snapshot = job.spec.code.removeprefix(SNAPSHOT_PREFIX)
+            if snapshot and code_id.endswith(f"/codes/{snapshot}/versions/1"):
+                return snapshot
         return self.snapshot_of(call, code_id)
 
     def _environment_hash(self, job: Job) -> str:
@@ -145,9 +147,9 @@ class Jobs:
             return store.environment_hash_of(connection, job.id)
 
     def _resource(self, call: Call, job: Job, params: Mapping[str, str] | None = None) -> Resource:
-        nameless = not isinstance(job.spec.get("environment"), str)
-        found = self._environment_hash(job) if nameless else ""
-        return job_resources.to_resource(call, job, found, params)
+        is_nameless = job.type == _COMMAND and not isinstance(job.spec.environment, str)
+        environment_hash = self._environment_hash(job) if is_nameless else ""
+        return job_resources.to_resource(call, job, environment_hash, params)
 
 
 def _view(call: Call) -> bool | None:

@@ -274,7 +274,7 @@ def _variables(services: Services, call: Call, job: Job, token: str) -> dict[str
         "AZUREML_TARGET_TYPE": local_runs.TARGET,
         "MLFLOW_TRACKING_URI": f"{call.base}/mlflow/{workspace.name}",
         "MLFLOW_TRACKING_TOKEN": signed,
-        **job.spec["environment_variables"],
+        **job.document["environment_variables"],
     }
 
 

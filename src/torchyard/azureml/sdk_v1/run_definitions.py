@@ -37,21 +37,22 @@ def of(services: Environments, job: Job) -> dict[str, Any] | None:
     if job.type != "command":
         return None
     spec = job.spec
-    distribution = spec.get("distribution") or {}
+    # As it was written: MPI with one process is started without mpirun, and is told as MPI.
+    distribution = job.document.get("distribution") or {}
     kind = distribution.get("type", "")
-    script, arguments = script_of(str(spec.get("command") or ""))
+    script, arguments = script_of(spec.command)
     each = distribution.get("process_count_per_instance", 1)
     return {
         "script": script,
-        "command": "" if script else spec.get("command"),
+        "command": "" if script else spec.command,
         "useAbsolutePath": False,
         "arguments": arguments,
         "framework": {"pytorch": "PyTorch", "tensorflow": "TensorFlow"}.get(kind, "Python"),
         "communicator": _communicator(kind, distribution),
         "target": LOCAL_CLUSTER if job.compute == LOCAL else job.compute,
         "nodeCount": job.node_count,
-        "maxRunDurationSeconds": (spec.get("limits") or {}).get("timeout"),
-        "environmentVariables": spec.get("environment_variables") or {},
+        "maxRunDurationSeconds": int(spec.timeout_s) or None,
+        "environmentVariables": spec.environment_variables,
         "environment": _environment(services, job),
         "pytorch": {
             "communicationBackend": distribution.get("communication_backend"),
@@ -61,7 +62,7 @@ def of(services: Environments, job: Job) -> dict[str, Any] | None:
         "history": {
             "outputCollection": True,
             "directoriesToWatch": ["logs"],
-            "snapshotProject": bool(spec.get("code")),
+            "snapshotProject": bool(spec.code),
         },
         "docker": {"useDocker": False, "sharedVolumes": True, "arguments": [], "shmSize": "2g"},
     }
@@ -79,7 +80,7 @@ def _of_local(job: Job) -> dict[str, Any]:
         "target": local_runs.TARGET,
         "nodeCount": 1,
         "maxRunDurationSeconds": asked["limit_s"] or None,
-        "environmentVariables": job.spec["environment_variables"],
+        "environmentVariables": job.document["environment_variables"],
         "history": {
             "outputCollection": asked["keeps_outputs"],
             "directoriesToWatch": ["logs"],
@@ -115,11 +116,11 @@ def script_of(command: str) -> tuple[str | None, list[str]]:
 
 
 def _environment(services: Environments, job: Job) -> dict[str, Any] | None:
-    asked = job.spec.get("environment")
+    environment = job.spec.environment
     try:
-        if isinstance(asked, Mapping):
-            return environments.to_json(services, "", "", asked)
-        ref = refs.parse(str(asked))
+        if isinstance(environment, Mapping):
+            return environments.to_json(services, "", "", environment)
+        ref = refs.parse(environment)
         return environments.shown(services, job.workspace, ref.name, ref.version or "latest")
     except TorchyardError:
         return None

@@ -22,7 +22,7 @@ from torchyard.jobs.files.outputs import OutputPlace
 from torchyard.jobs.records import progress
 from torchyard.jobs.records.types import Attempt, Job
 from torchyard.jobs.services import Services
-from torchyard.jobs.spec import job_spec, own_properties, rehearsal, secrets, watch_properties
+from torchyard.jobs.spec import own_properties, rehearsal, secrets, watch_properties
 from torchyard.jobs.spec.inputs import Output
 from torchyard.shared.plan import InputPlan, LaunchPlan, OutputPlan
 from torchyard.workspaces import actions as workspaces
@@ -45,7 +45,7 @@ def plan(
         environment: the built one; None when no script will run.
         given: the inputs, as `inputs.plans` has them.
     """
-    document = job_spec.read(job.spec)
+    document = job.spec
     report_token = workspaces.new_token(TokenKind.ATTEMPT)
     run_token = workspaces.new_token(TokenKind.RUN)
     image = services.environments.image_plan(environment) if environment else None
@@ -93,7 +93,9 @@ def plan(
         timeout_s=document.timeout_s
         or float(quota_checks.longest_s(connection, job.workspace, job.owner)),
         rehearsed_gpus=rehearsal.gpus(
-            job, computes.per_node(connection, job.workspace, job.compute)[1]
+            job.properties,
+            job.processes_per_node,
+            computes.per_node(connection, job.workspace, job.compute)[1],
         ),
         communication_backend=document.communication_backend,
         preflight=own_properties.preflight(document.properties),
@@ -141,7 +143,7 @@ def variables(
     return {
         **names,
         "AZUREML_RUN_TOKEN": run_token,
-        **_framework(job_spec.read(job.spec).distribution),
+        **_framework(job.spec.distribution),
         "AZUREML_TARGET_TYPE": "batchai",
         "AZUREML_COMPUTE_USE_COMMON_RUNTIME": "true",
         "AZUREML_CR_AZUREML_CONTEXT": json.dumps(

@@ -368,6 +368,7 @@ def _job(row: Row[Any]) -> Job:
     values = dict(row._mapping)
     values.pop("environment")
     values.pop("environment_hash")
+    values["document"] = values.pop("spec")
     values["status"] = Status(values["status"])
     values["error"] = error_of(values["error"])
     return Job(**values)

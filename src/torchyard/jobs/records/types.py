@@ -7,10 +7,15 @@ Always: a job's status changes only along `MOVES`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
+from functools import cached_property
 from typing import Any
+
+from torchyard.jobs.spec import job_spec
+from torchyard.jobs.spec.job_spec import JobSpec
 
 
 class Status(str, Enum):
@@ -75,7 +80,7 @@ class JobError:
 
 @dataclass(frozen=True)
 class Job:
-    """What a user asked for. `name` is the run id; `spec` is the frozen document, refs pinned.
+    """What a user asked for. `name` is the run id; `document` is the job file, references pinned.
 
     `type` is `command`, or `run` for a run that was started outside any job. An archived one is
     left out of lists; a deleted one was deleted by a tracking client. Until `retry_at` a queued one
@@ -93,7 +98,7 @@ class Job:
     status: Status
     owner: str
     display_name: str
-    spec: dict[str, Any]
+    document: Mapping[str, Any]
     spec_hash: str
     compute: str
     node_count: int
@@ -115,6 +120,15 @@ class Job:
     turn: int = 1
     limit_s: float | None = None
     gpus: int = 0
+
+    @cached_property
+    def spec(self) -> JobSpec:
+        """The document, parsed when it is first needed: lists and the queue do without.
+
+        Raises:
+            InvalidSpec: this is a run that was started outside any job; it has no job file.
+        """
+        return job_spec.read(self.document)
 
 
 @dataclass(frozen=True)

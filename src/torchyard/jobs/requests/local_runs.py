@@ -42,12 +42,12 @@ _LIVE = (Status.PREPARING, Status.RUNNING, Status.FINALIZING)
 
 
 def is_local(job: Job) -> bool:
-    return job.type == runs.RUN and _KEY in job.spec
+    return job.type == runs.RUN and _KEY in job.document
 
 
 def asked(job: Job) -> dict[str, Any]:
     """What `create` was given."""
-    found: dict[str, Any] = job.spec[_KEY]
+    found: dict[str, Any] = job.document[_KEY]
     return found
 
 

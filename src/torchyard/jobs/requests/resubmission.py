@@ -34,7 +34,7 @@ def require_same(services: Services, job: Job, document: Mapping[str, Any]) -> N
         Conflict: it is another job's, and which keys say so.
     """
     asked = job_spec.read(_with_secrets(job, document))
-    known = job_spec.read(job.spec)
+    known = job.spec
     words = {name: getattr(known, name) for name in _WORDS}
     for name in _FORGOTTEN:
         if getattr(asked, name) == _DEFAULTS[name]:
@@ -59,7 +59,7 @@ def require_same(services: Services, job: Job, document: Mapping[str, Any]) -> N
 
 def _with_secrets(job: Job, document: Mapping[str, Any]) -> dict[str, Any]:
     """The document with the job's own values where a client was shown none."""
-    own = job.spec.get("environment_variables") or {}
+    own = job.document.get("environment_variables") or {}
     given = document.get("environment_variables")
     if not isinstance(given, Mapping):
         return dict(document)

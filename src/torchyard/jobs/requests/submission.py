@@ -142,7 +142,7 @@ def _insert(
     experiment = actions.ensure_experiment(connection, services, workspace, job.experiment_name)
     started_by = identity.subject.partition("/")[2] if identity.subject else ""
     # What tracking clients are shown; the document is whole, because the attempts need it.
-    masker = secrets.masker_of(secrets.values(body))
+    masker = secrets.masker(body)
     job_id = store.add_job(
         connection,
         {
