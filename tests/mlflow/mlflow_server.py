@@ -27,7 +27,7 @@ from torchyard.jobs.history.history import History
 from torchyard.jobs.records import store
 from torchyard.jobs.records.logs import Logs
 from torchyard.jobs.records.signals import Signals
-from torchyard.jobs.records.types import Job, Status
+from torchyard.jobs.records.types import Job, NewJob, Status
 from torchyard.jobs.services import Services
 from torchyard.mlflow import routes
 from torchyard.mlflow.job_runs import JobRuns
@@ -106,33 +106,23 @@ class YardRuns(JobRuns):
         self, workspace: str, name: str, experiment_id: int, status: Status = Status.RUNNING
     ) -> Job:
         now = self._yard.clock.now()
-        values: dict[str, Any] = {
-            "workspace": workspace,
-            "name": name,
-            "type": "command",
-            "experiment_id": self.experiment(workspace, experiment_id).id,
-            "status": status.value,
-            "owner": "someone",
-            "display_name": name,
-            "spec": {"command": "python train.py"},
-            "spec_hash": "",
-            "environment": None,
-            "environment_hash": "",
-            "compute": "local",
-            "node_count": 1,
-            "processes_per_node": 1,
-            "created_at": now,
-            "started_at": now,
-            "tags": {},
-            "properties": {},
-            "parent": "",
-            "attempt": 1,
-            "deleted": False,
-            "archived": False,
-            "description": "",
-        }
+        new = NewJob(
+            workspace=workspace,
+            name=name,
+            type="command",
+            experiment_id=self.experiment(workspace, experiment_id).id,
+            status=status,
+            owner="someone",
+            display_name=name,
+            document={"command": "python train.py"},
+            created_at=now,
+            compute="local",
+            node_count=1,
+            processes_per_node=1,
+            started_at=now,
+        )
         with self._yard.db.write() as connection:
-            return store.job_by_id(connection, store.add_job(connection, values))
+            return store.add_job(connection, new)
 
 
 def room_in(folder: Path, db: Database) -> Services:

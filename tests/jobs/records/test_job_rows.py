@@ -33,11 +33,18 @@ def outside_run(services: Services) -> Job:
 
 
 def test_a_row_is_parsed_when_its_spec_is_first_needed_and_only_once(services: Services) -> None:
-    job = rooms.submit(services, environment_variables={"EPOCHS": 3})
+    job = rooms.again(services, rooms.submit(services, environment_variables={"EPOCHS": 3}))
     assert not is_parsed(job)
     assert job.spec.environment_variables == {"EPOCHS": "3"}
     assert job.spec is job.spec
     assert job.document["environment_variables"] == {"EPOCHS": 3}
+
+
+def test_a_new_job_has_the_spec_that_parsing_its_row_gives(services: Services) -> None:
+    outputs = {"model": {"type": "mlflow_model", "name": "net"}}
+    job = rooms.submit(services, name="trial", inputs={"lr": 0.1}, outputs=outputs)
+    assert is_parsed(job)
+    assert job.spec == rooms.again(services, job).spec
 
 
 def test_a_list_parses_no_document(services: Services) -> None:

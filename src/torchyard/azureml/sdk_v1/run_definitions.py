@@ -69,20 +69,20 @@ def of(services: Environments, job: Job) -> dict[str, Any] | None:
 
 
 def _of_local(job: Job) -> dict[str, Any]:
-    asked = local_runs.asked(job)
+    spec = local_runs.spec_of(job)
     return {
-        "script": asked["script"],
-        "command": asked["command"],
+        "script": spec.script,
+        "command": spec.command,
         "useAbsolutePath": False,
-        "arguments": asked["arguments"],
+        "arguments": spec.arguments,
         "framework": "Python",
         "communicator": "None",
         "target": local_runs.TARGET,
         "nodeCount": 1,
-        "maxRunDurationSeconds": asked["limit_s"] or None,
-        "environmentVariables": job.document["environment_variables"],
+        "maxRunDurationSeconds": spec.limit_s or None,
+        "environmentVariables": local_runs.variables_of(job),
         "history": {
-            "outputCollection": asked["keeps_outputs"],
+            "outputCollection": spec.keeps_outputs,
             "directoriesToWatch": ["logs"],
             "snapshotProject": True,
         },

@@ -83,7 +83,7 @@ class Launcher:
         with services.db.read() as connection:
             job = store.job_by_id(connection, attempt.job_id)
             environment = environment_from_json(store.environment_of(connection, job.id))
-        given = {} if of_heir else inputs.plans(services, job)
+        input_plans = {} if of_heir else inputs.plans(services, job)
         folder = None if of_heir else services.environments.use(environment)
         if folder is not None:
             services.client_door.expect(folder)
@@ -91,7 +91,7 @@ class Launcher:
         with services.db.write() as connection:
             self._check_own(connection, attempt)
             return planner.plan(
-                connection, services, workspace, job, attempt, folder, given, self._server_url
+                connection, services, workspace, job, attempt, folder, input_plans, self._server_url
             )
 
     def _check_own(self, connection: Connection, attempt: Attempt) -> None:
