@@ -21,7 +21,6 @@ from torchyard.jobs.files import inputs
 from torchyard.jobs.records import attempt_store, store
 from torchyard.jobs.records.types import Attempt, JobError
 from torchyard.jobs.services import Services
-from torchyard.jobs.spec import job_spec
 from torchyard.servers.types import LeaseLost
 from torchyard.shared.plan import LaunchPlan
 from torchyard.workspaces import actions as workspaces
@@ -84,7 +83,7 @@ class Launcher:
         with services.db.read() as connection:
             job = store.job_by_id(connection, attempt.job_id)
             environment = environment_from_json(store.environment_of(connection, job.id))
-        given = {} if of_heir else inputs.plans(services, job, job_spec.read(job.spec))
+        input_plans = {} if of_heir else inputs.plans(services, job)
         folder = None if of_heir else services.environments.use(environment)
         if folder is not None:
             services.client_door.expect(folder)
@@ -92,7 +91,7 @@ class Launcher:
         with services.db.write() as connection:
             self._check_own(connection, attempt)
             return planner.plan(
-                connection, services, workspace, job, attempt, folder, given, self._server_url
+                connection, services, workspace, job, attempt, folder, input_plans, self._server_url
             )
 
     def _check_own(self, connection: Connection, attempt: Attempt) -> None:
