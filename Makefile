@@ -1,42 +1,53 @@
-# `make setup` installs into .venv what the other targets need; each of them begins with it.
+# `make setup` installs what the other targets need into .venv; each of them begins with it.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# In the version of requirements.lock, with the package sources that pip has on this machine.
+UV := $(BIN)/python tools/run_uv.py
 INSTALLED := $(VENV)/.installed
-# Where it is set, every run of pytest would rewrite every test anew: ten seconds each.
+# If it is set, every run of pytest has to rewrite all assertions again, which takes ten seconds.
 unexport PYTHONDONTWRITEBYTECODE
 # What several suites need built; see tests/end_to_end/shared_torch.py.
 export TORCHYARD_TEST_ENVIRONMENTS ?= $(CURDIR)/.test-environments
 
-.PHONY: help setup demo test test-e2e test-object-store test-postgres test-e2e-postgres test-long test-faults test-fuzz test-containers test-azure test-widgets widgets azure-clients azure-page postgres mpi podman azurite curated check format docs bench lock clean
+# The tests that need no network, no service and no torch.
+QUICK := not (end_to_end or slow or object_store or postgres or containers or azure or widgets)
+
+.PHONY: help setup demo test coverage release test-e2e test-object-store test-postgres test-e2e-postgres test-long test-faults test-fuzz test-containers test-azure test-widgets widgets azure-clients azure-page postgres mpi podman azurite curated check format docs bench lock clean
 
 help:
-	@echo 'make demo      train a small network on two local nodes'
-	@echo 'make setup     install torchyard and its tools into $(VENV)'
-	@echo 'make test      the quick tests: no network, no torch'
-	@echo 'make test-e2e  real jobs with torch in a built environment'
-	@echo 'make test-object-store  data on S3 and Azure Blob servers that the tests start'
-	@echo 'make test-postgres      the tests that use a database, on a PostgreSQL that they start'
-	@echo 'make mpi       Open MPI 4, for the tests of MPI'
-	@echo 'make test-e2e-postgres  real jobs, recorded in PostgreSQL'
-	@echo 'make test-long  minutes of load, by hand'
-	@echo 'make test-faults        ranks, workers and servers killed at random; 57 ways to fail'
-	@echo 'make test-fuzz          attacks by path, link and name; the API fuzzed from its schema'
-	@echo 'make test-containers    images and Dockerfiles with a real podman'
-	@echo 'make test-azure         Azure ML'"'"'s real clients, in the versions of tests/contracts_azure/clients'
-	@echo 'make test-widgets       its notebook widget in JupyterLab in Chromium'
-	@echo 'make check     format, lint, types and floors'
-	@echo 'make format    put the code into its format'
-	@echo 'make docs      the pages that are made from tables of the code'
-	@echo 'make curated   build the curated environments and write down what they hold'
-	@echo 'make bench     figures, each beside its peer'
-	@echo 'make lock      resolve requirements.lock anew'
-	@echo 'make clean     remove what the targets above made here'
+	@echo 'make demo               train a small network on two local nodes'
+	@echo 'make setup              install torchyard and its tools into $(VENV)'
+	@echo
+	@echo 'make check              check format, lint, types and imports'
+	@echo 'make test               run the quick tests: no network, no torch'
+	@echo 'make coverage           run them and print how many lines they run'
+	@echo 'make format             format the code'
+	@echo
+	@echo 'make test-e2e           run real jobs with torch in a built environment'
+	@echo 'make test-object-store  read and write data on S3 and Azure Blob servers that the tests start'
+	@echo 'make test-postgres      run the tests that use a database on a PostgreSQL that they start'
+	@echo 'make test-e2e-postgres  run real jobs, recorded in PostgreSQL'
+	@echo 'make test-faults        kill ranks, workers and servers at random; fail in 57 ways'
+	@echo 'make test-fuzz          attack by path, link and name; fuzz the API from its schema'
+	@echo 'make test-containers    build and run images and Dockerfiles with a real podman'
+	@echo "make test-azure         run Azure ML's real clients, in the versions of tests/contracts_azure/clients"
+	@echo 'make test-widgets       show its notebook widget in JupyterLab in Chromium'
+	@echo 'make test-long          run minutes of load, on a quiet machine'
+	@echo 'make mpi                install Open MPI 4, for the tests of MPI'
+	@echo
+	@echo 'make docs               write the pages that are generated from the code'
+	@echo 'make azure-page         write docs/reference/azure-ml.md from what the clients did'
+	@echo 'make curated            build the curated environments and record what they hold'
+	@echo 'make bench              measure, each figure beside its peer'
+	@echo 'make lock               resolve requirements.lock again'
+	@echo 'make release            prepare a release: VERSION=x.y.z'
+	@echo 'make clean              remove what these targets made here'
 
 setup: $(INSTALLED)
 
 # The stamp is written last: a broken installation is tried again.
-$(INSTALLED): pyproject.toml requirements.lock
+$(INSTALLED): pyproject.toml requirements.lock tools/run_uv.py
 	@command -v $(PYTHON) >/dev/null || { \
 	  echo 'error: `$(PYTHON)` is not on this machine' >&2; \
 	  echo 'hint: install Python 3.10 or later, or say which: `make setup PYTHON=python3.12`' >&2; \
@@ -49,28 +60,35 @@ $(INSTALLED): pyproject.toml requirements.lock
 	  echo 'error: `$(PYTHON)` has no module `venv` or `ensurepip`' >&2; \
 	  echo 'hint: on Debian and Ubuntu they are a package: `apt-get install python3-venv`' >&2; \
 	  exit 2; }
-	@echo 'installing torchyard into $(VENV) (a minute or two, once)'
+	@echo 'installing torchyard into $(VENV) (seconds from warm caches, else a minute or two)'
 	@test -x $(BIN)/pip || { rm -rf $(VENV); $(PYTHON) -m venv $(VENV); }
-	@$(BIN)/pip install -qq --disable-pip-version-check -r requirements.lock
-	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps -e .
-	@$(BIN)/python -m compileall -q src
+	@$(UV) pip install --quiet --no-deps -r requirements.lock -e .
 	@touch $@
 
-# An extra, once; pip puts torchyard itself in anew each time, which no command that runs outlives.
+# What an extra of the package adds, and a group of development dependencies; each once.
 $(VENV)/.extra-%: $(INSTALLED)
-	@$(BIN)/pip install -qq --disable-pip-version-check -e '.[$*]'
+	@$(UV) pip install --quiet -r pyproject.toml --extra $*
+	@touch $@
+
+$(VENV)/.group-%: $(INSTALLED)
+	@$(UV) pip install --quiet --group $*
 	@touch $@
 
 demo: setup
 	@YARD=$(BIN)/yard PYTHON=$(BIN)/python examples/digits/demo.sh
 
-# Many of them wait for programs that they start, so that a third process finds time.
+# More processes than cores: many tests wait for programs that they start.
 test: setup
-	$(BIN)/pytest -n 3 --dist loadfile \
-	  -m 'not end_to_end and not slow and not object_store and not postgres and not containers and not azure and not widgets'
+	$(BIN)/pytest -n 3 --dist loadfile -m '$(QUICK)'
 
-# Its tests mostly wait, so that there are more processes than cores. In the order of files, with
-# which the longest ones begin early.
+# A target of its own, because measuring makes the tests take more than half as long again.
+coverage: setup
+	$(BIN)/pytest -n 3 --dist loadfile -m '$(QUICK)' --cov --cov-report=
+	@echo "The quick tests run $$($(BIN)/coverage report --format=total) % of the lines in src/torchyard."
+	@echo 'See which they miss: $(BIN)/coverage report --show-missing'
+
+# More processes than cores: its tests mostly wait. In the order of files, so that the longest ones
+# begin early.
 test-e2e: setup mpi
 	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=15 \
 	  -m '(end_to_end or slow) and not (postgres or faults or fuzz or object_store or long or containers or azure or widgets)'
@@ -83,20 +101,20 @@ test-faults: setup
 	$(BIN)/pytest -s -m faults
 
 # TORCHYARD_FUZZ_EXAMPLES=200 for the long form.
-test-fuzz: setup $(VENV)/.extra-fuzz
+test-fuzz: setup $(VENV)/.group-fuzz
 	$(BIN)/pytest -m fuzz
 
 test-containers: setup podman
 	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -m containers
 
-# Each client of the matrix in an environment of its own, made once.
+# Each client of the matrix gets its own environment, created once.
 azure-clients: setup
 	@$(BIN)/python tests/contracts_azure/client_venvs.py
 
 test-azure: azure-clients
 	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -n 2 --dist loadfile --durations=10 -m azure
 
-# TORCHYARD_KEEP_SCREENSHOTS=FOLDER keeps what was on the screen.
+# TORCHYARD_KEEP_SCREENSHOTS=FOLDER keeps screenshots.
 test-widgets: widgets
 	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest --durations=5 -m widgets
 
@@ -112,12 +130,12 @@ widgets: setup
 	  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium \
 	    >/dev/null; }
 
-# docs/reference/azure-ml.md, of what the clients did.
+# Write docs/reference/azure-ml.md from what the clients did.
 azure-page: azure-clients
 	TORCHYARD_WRITE_AZURE_PAGE=1 $(BIN)/pytest -m azure -k the_page
 
 # S3 is moto's, from PyPI; Azure Blob is Azurite's, from npm.
-test-object-store: setup azurite $(VENV)/.extra-object-store
+test-object-store: setup azurite $(VENV)/.group-object-store
 	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -m 'object_store and not postgres'
 
 azurite: .azurite/node_modules/.bin/azurite-blob
@@ -184,9 +202,10 @@ format: setup
 docs: setup
 	$(BIN)/python -m torchyard.jobs.spec.keys > docs/reference/job-file.md
 	$(BIN)/python tools/failure_codes_page.py > docs/reference/failure-codes.md
+	$(BIN)/python tools/python_sdk_page.py > docs/reference/python-sdk.md
 
-# What the curated environments hold, read off a build of each; see docs/decisions/0021.
-# Remove an environment's contents.json first to have its requirements resolved anew.
+# Record what a build of each curated environment contains; see docs/decisions/0021.
+# To resolve an environment's requirements again, remove its contents.json first.
 CURATED := acpt-pytorch-2.13-cpu sklearn-1.5 sklearn-1.1 lightgbm-3.3 tensorflow-2.16-cuda12
 CURATED_HOME ?= .curated
 
@@ -202,13 +221,18 @@ bench: setup
 	$(BIN)/python benchmarks/relay.py
 	$(BIN)/python benchmarks/redaction.py
 
-# For every Python and system at once; without the addresses of this machine's package indexes.
+# For every Python and system at once, without the addresses of this machine's package indexes.
 lock: setup
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --extra dev \
+	$(UV) pip compile --quiet --universal --python-version 3.10 --group dev \
 	  --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
 	  --output-file requirements.lock pyproject.toml
 
+# Publishes nothing; see docs/contributing/releasing.md.
+release: setup
+	@$(BIN)/python tools/prepare_release.py '$(VERSION)'
+
 clean:
 	[ ! -d .test-environments ] || find .test-environments -type d -exec chmod u+w {} +
-	rm -rf .test-environments $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
-	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf .test-environments $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis \
+	  .coverage dist
+	find src tests tools examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

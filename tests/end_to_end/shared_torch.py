@@ -12,8 +12,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from yard_under_test import REPOSITORY
-
+from end_to_end.yard_under_test import REPOSITORY
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
 from torchyard.environments.actions import Environments

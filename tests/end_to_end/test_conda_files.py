@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from yard_under_test import Yard
+
+from end_to_end.yard_under_test import Yard
 
 # Each brings torch and a hundred packages of Azure's, on a disk that may be slow.
 pytestmark = [pytest.mark.end_to_end, pytest.mark.slow, pytest.mark.timeout(1800)]

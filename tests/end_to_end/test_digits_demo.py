@@ -6,7 +6,8 @@ import hashlib
 import re
 
 import pytest
-from yard_under_test import wait_until
+
+from end_to_end.yard_under_test import wait_until
 
 pytestmark = [
     pytest.mark.end_to_end,

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from yard_under_test import REPOSITORY, Yard
+
+from end_to_end.yard_under_test import REPOSITORY, Yard
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 

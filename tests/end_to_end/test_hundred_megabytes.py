@@ -12,7 +12,8 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from yard_under_test import REPOSITORY, wait_until
+
+from end_to_end.yard_under_test import REPOSITORY, wait_until
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import namespaces
 import pytest
-from namespaces import INTERFACE, Site
-from shared_torch import SharedTorch
 
+from end_to_end import namespaces
+from end_to_end.namespaces import INTERFACE, Site
+from end_to_end.shared_torch import SharedTorch
 from torchyard.app.application import Parts
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts
@@ -154,7 +154,7 @@ def test_a_silent_firewall_before_the_meeting_port(services: Services, site: Sit
     message = refused(services, "ports_blocked")
     first, second = site.addresses
     assert message.startswith(f"node 1 ({second}) can't reach node 0 ({first}) at port 6")
-    assert message.endswith("where the ranks meet: no answer within 5 s")
+    assert message.endswith("(of the ranks' rendezvous): no answer within 5 s")
 
 
 def test_a_silent_firewall_on_the_way_back(services: Services, site: Site) -> None:
@@ -211,7 +211,7 @@ def test_two_versions_of_torch(
 def test_a_node_whose_disk_is_full(services: Services, site: Site) -> None:
     site.before(1, 'mount -t tmpfs -o size=40m tmpfs "$FOLDER"\n')
     message = refused(services, "disk_short")
-    assert message.startswith(f"node 1 ({site.addresses[1]}) has 39 MiB left")
+    assert message.startswith(f"node 1 ({site.addresses[1]}) has only 39 MiB free")
 
 
 def test_a_small_shm_is_a_notice(services: Services, site: Site) -> None:
@@ -219,7 +219,7 @@ def test_a_small_shm_is_a_notice(services: Services, site: Site) -> None:
     job = run(services)
     assert job.status is Status.COMPLETED, job.error
     (notice,) = notices(services, job)
-    assert f"node 1 ({site.addresses[1]}) has 64 MiB of 64 MiB left in `/dev/shm`" in notice
+    assert f"node 1 ({site.addresses[1]}) has 64 MiB of 64 MiB free in `/dev/shm`" in notice
 
 
 def test_different_mtus_are_a_notice(services: Services, site: Site) -> None:
@@ -240,7 +240,7 @@ def test_nccl_without_a_gpu(services: Services) -> None:
 def test_an_interface_of_gloo_that_is_not_there(services: Services) -> None:
     variables = {"GLOO_SOCKET_IFNAME": "eth7"}
     message = refused(services, "interface_missing", environment_variables=variables)
-    assert "no interface that `GLOO_SOCKET_IFNAME=eth7` means" in message and INTERFACE in message
+    assert "no interface that matches `GLOO_SOCKET_IFNAME=eth7`" in message and INTERFACE in message
 
 
 def test_an_interface_of_nccl_under_gloo_is_a_notice(services: Services) -> None:
@@ -251,7 +251,7 @@ def test_an_interface_of_nccl_under_gloo_is_a_notice(services: Services) -> None
     )
     assert job.status is Status.COMPLETED, job.error
     (notice,) = notices(services, job)
-    assert "`NCCL_SOCKET_IFNAME=ib0`" in notice and "does not use it" in notice
+    assert "`NCCL_SOCKET_IFNAME=ib0`" in notice and "does not seem to use it" in notice
 
 
 def test_a_script_that_names_nccl_gets_a_hint(services: Services) -> None:
@@ -259,7 +259,7 @@ def test_a_script_that_names_nccl_gets_a_hint(services: Services) -> None:
     job = run(services, command="echo train --dist-backend nccl")
     assert job.status is Status.COMPLETED, job.error
     (notice,) = notices(services, job)
-    assert "the command names NCCL, and the nodes have no GPU" in notice
+    assert "the command names NCCL, but the nodes have no GPU" in notice
 
 
 def test_the_command_checks_the_cluster(services: Services, site: Site) -> None:

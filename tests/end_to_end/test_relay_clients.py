@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from yard_under_test import Yard, wait_until
+
+from end_to_end.yard_under_test import Yard, wait_until
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.slow, pytest.mark.timeout(300)]
 

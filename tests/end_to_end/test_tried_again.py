@@ -6,7 +6,8 @@ import os
 import signal
 
 import pytest
-from yard_under_test import wait_until
+
+from end_to_end.yard_under_test import wait_until
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(240)]
 
@@ -87,9 +88,9 @@ def test_what_a_killed_worker_owed_is_delivered(yard, write_job, also_guardian):
 
     assert ended["status"] == "Failed"
     assert ended["error"]["code"] == "worker_lost"
-    assert ("died with its guardian" if also_guardian else "killed by signal 9") in ended["error"][
-        "message"
-    ]
+    assert (
+        "died together with its supervisor" if also_guardian else "killed by signal 9"
+    ) in ended["error"]["message"]
     assert yard.read(f"jobs/{name}/files/outputs/made.txt") == b"by attempt 1"
     assert yard.logs(name)["user_logs/std_log.txt"] == b"waiting\n"
     wait_until(lambda: not _marked(name, yard), 60, "no process of the job is left")

@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path += [str(HERE), str(HERE.parent / "contracts_azure"), str(HERE.parent / "end_to_end")]
+sys.path += [str(HERE), str(HERE.parent), str(HERE.parent / "contracts_azure")]
 
 import client_venvs  # noqa: E402
 import validate  # noqa: E402
-from yard_under_test import ENDED, Yard, remove  # noqa: E402
 
+from end_to_end.yard_under_test import ENDED, Yard, remove  # noqa: E402
 from torchyard import Client  # noqa: E402
 from torchyard.base.settings import Settings  # noqa: E402
 
@@ -117,7 +117,7 @@ def end_of(yard: Yard, name: str, limit_s: float) -> End:
 
 def set_up(yard: Yard, files: list[Path], sample: Path, data: Path | None) -> None:
     (sample / "sample.csv").write_text("a,b\n1,2\n")
-    client = Client("default", settings=Settings(yard.home))
+    client = Client(workspace="default", settings=Settings(yard.home))
     validate.set_up(client, files, sample, yard.home)
     if data is not None:
         yard("datastore", "create", "-n", "examples", "--type", "local", "--path", str(data))

@@ -14,7 +14,7 @@ from functools import partial
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
-from torchyard.azureml import entry_routes
+from torchyard.azureml import ENTRY_PATHS, entry_routes
 from torchyard.azureml.arm import location_routes, resolved_uris
 from torchyard.azureml.arm.resource_types import RESOURCE_TYPES
 from torchyard.azureml.arm.resources import path_of_type
@@ -111,9 +111,6 @@ def _router(*tables: RouteTable) -> APIRouter:
     return add_routes(APIRouter(), *(table.router() for table in tables))
 
 
-PATHS = ("/azureml", ABOVE, "/azureml-blob", *entry_routes.PATHS)
-"""What the router answers, with all that is below."""
-
 router = APIRouter()
 router.routes.extend(
     [
@@ -121,6 +118,6 @@ router.routes.extend(
         _in_workspace("", *_SERVICES),
         LazyRoutes(["/azureml-blob"], blob_routes.routes.router),
         LazyRoutes([ABOVE], partial(_router, location_routes.routes, above_workspaces)),
-        LazyRoutes(entry_routes.PATHS, entry_routes.routes.router),
+        LazyRoutes(ENTRY_PATHS, entry_routes.routes.router),
     ]
 )

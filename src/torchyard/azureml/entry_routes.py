@@ -39,9 +39,6 @@ _NEW_TOKEN = (
     "`yard client-env` prints a valid one on the server's machine, elsewhere after `yard login`"
 )
 
-PATHS = ("/metadata", "/discovery", "/registrymanagement", "/msi", "/v1/client-env", "/runs")
-"""The paths that the routes are below."""
-
 routes = RouteTable(route_class=GuardedRoute)
 
 

@@ -8,6 +8,7 @@ Always: a dependency is a coroutine, so that it costs no thread.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
@@ -29,3 +30,4 @@ def from_state(name: str) -> Callable[[Request], Awaitable[Any]]:
 DatabaseOf = Annotated[Database, Depends(from_state("db"))]
 ClockOf = Annotated[Clock, Depends(from_state("clock"))]
 BlobsOf = Annotated[Blobs, Depends(from_state("blobs"))]
+HomeOf = Annotated[Path, Depends(from_state("home"))]

@@ -256,13 +256,13 @@ def test_the_path_of_a_dataset_replaces_its_reference() -> None:
         dataReferences={"ref": {"mode": "download"}},
     )
     request["arguments"].append("$AZUREML_DATAREFERENCE_ref")
-    task = local_configs.task(request, dataset, lambda item: ("azureml://x", "uri_folder"))
-    assert task["arguments"] == ["${{inputs.birds}}", "--x=7", "$HOME", "${{inputs.ref}}"]
-    assert set(task["inputs"]) == {"birds", "to", "ref"}
-    assert task["inputs"]["to"]["path_on_compute"] == "/d"
-    assert task["input_variables"]["birds"] == "${{inputs.birds}}"
+    spec = local_configs.spec_of(request, dataset, lambda item: ("azureml://x", "uri_folder"))
+    assert spec.arguments == ["${{inputs.birds}}", "--x=7", "$HOME", "${{inputs.ref}}"]
+    assert set(spec.inputs) == {"birds", "to", "ref"}
+    assert spec.inputs["to"]["path_on_compute"] == "/d"
+    assert spec.input_variables["birds"] == "${{inputs.birds}}"
     with pytest.raises(NotServed):
-        local_configs.task(configured(nodeCount=2), dataset, dataset)
+        local_configs.spec_of(configured(nodeCount=2), dataset, dataset)
 
 
 def test_the_users_token_is_sent_only_to_its_own_server() -> None:
@@ -274,9 +274,9 @@ def test_the_users_token_is_sent_only_to_its_own_server() -> None:
 
 
 def test_a_package_that_the_users_python_lacks_is_named() -> None:
-    hint = causes.of_text("ModuleNotFoundError: No module named 'sklearn'", together=False)
+    hint = causes.match_text("ModuleNotFoundError: No module named 'sklearn'", has_peers=False)
     assert hint is not None
-    response = program.own_python_hint(hint.hint, "/usr/bin/python3")
+    response = program.install_hint(hint.hint, "/usr/bin/python3")
     assert response == "install it: `/usr/bin/python3 -m pip install scikit-learn`"
 
 

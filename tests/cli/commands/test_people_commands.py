@@ -222,7 +222,7 @@ def test_a_private_certificate(as_: As, tmp_path: Path) -> None:
     import sys
     import time
 
-    from test_listening import CERTIFICATE, KEY
+    from app.test_listeners import CERTIFICATE, KEY
 
     home, certificate, key = tmp_path / "tls", tmp_path / "cert.pem", tmp_path / "key.pem"
     certificate.write_text(CERTIFICATE)

@@ -23,10 +23,10 @@ from torchyard.data.datastores import ARTIFACT_STORE, artifacts_of
 from torchyard.data.types import DATA_TYPES
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts
+from torchyard.jobs.records import job_masking
 from torchyard.jobs.records.types import Job, JobError
 from torchyard.jobs.requests import local_runs
 from torchyard.jobs.services import Services
-from torchyard.jobs.spec import job_spec, secrets
 
 Link = Callable[[Call, str, str], str]
 """A signed link to a file of a datastore: (call, datastore, path)."""
@@ -183,7 +183,7 @@ def outputs(job: Job, agent: str = "") -> dict[str, Any]:
     version = _AGENT.search(agent)
     plain = version is not None and (int(version[1]), int(version[2])) >= _PLAIN_TYPES_FROM
     outputs_json = {}
-    for name, output in job_spec.read(job.spec).outputs.items():
+    for name, output in job.spec.outputs.items():
         type = _ASSET_TYPES[output.type]
         if plain:
             # Its code for a model's path fails before it sends a request; it finds files as data.
@@ -220,9 +220,9 @@ def _info(error: JobError) -> dict[str, Any]:
 
 
 def _masked(job: Job, body: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = secrets.without(job, body)
+    masked: dict[str, Any] = job_masking.masked(job, body)
     # Names are not masked: one that contains a secret by chance stays as it is.
-    return {**found, "runId": job.name}
+    return {**masked, "runId": job.name}
 
 
 def _time(moment: datetime | None) -> str | None:

@@ -14,18 +14,16 @@ from typing import Any
 from torchyard.azureml.common.errors import NotServed
 from torchyard.azureml.sdk_v1 import run_configs as configs
 from torchyard.azureml.sdk_v1.run_configs import FindData
+from torchyard.jobs.requests.local_runs import LocalRunSpec
 
 _REFERENCE = re.compile(r"\$\{?(AZUREML_DATAREFERENCE_\w+)\}?", re.ASCII)
 _CLUSTER = "name a compute target: `local-cluster`, which is the server's machine, or a cluster"
 
 
-def task(
+def spec_of(
     configuration: Mapping[str, Any], find_dataset: FindData, find_reference: FindData
-) -> dict[str, Any]:
-    """What the program on the user's machine has to do, as JSON.
-
-    `${{inputs.NAME}}` in `arguments` and `input_variables` stands for the input's path on that
-    machine; `interpreter` is empty if the environment has to be built.
+) -> LocalRunSpec:
+    """What the program on the user's machine has to do, except for the environment that is built.
 
     Raises:
         InvalidInput: a part contradicts another.
@@ -39,22 +37,24 @@ def task(
     interpreter = ""
     if python.get("userManagedDependencies"):
         interpreter = str(python.get("interpreterPath") or "python")
-    return {
-        "script": script,
-        "command": _placed(command, variables, ids),
-        "arguments": [
-            _placed(str(item), variables, ids)
-            for item in configs.items_at(configuration, "arguments")
+    history = configs.object_at(configuration, "history")
+    return LocalRunSpec(
+        script=script,
+        command=_placed(command, variables, ids),
+        arguments=[
+            _placed(str(argument), variables, ids)
+            for argument in configs.items_at(configuration, "arguments")
         ],
-        "interpreter": interpreter,
-        "inputs": {name: item for name, item in inputs.items() if item["mode"] != "direct"},
-        "input_variables": variables,
-        "limit_s": configs.whole_number(
+        interpreter=interpreter,
+        inputs={
+            name: job_input for name, job_input in inputs.items() if job_input["mode"] != "direct"
+        },
+        input_variables=variables,
+        limit_s=configs.whole_number(
             configuration, "maxRunDurationSeconds", "max_run_duration_seconds", 0
         ),
-        "keeps_outputs": configs.object_at(configuration, "history").get("outputCollection", True)
-        is not False,
-    }
+        keeps_outputs=history.get("outputCollection", True) is not False,
+    )
 
 
 def is_user_managed(configuration: Mapping[str, Any]) -> bool:

@@ -18,6 +18,7 @@ import email.policy
 import ipaddress
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -134,22 +135,20 @@ def get_upload_urls(
 @routes.get(f"{_RUN}/inputs")
 @needs(Permission.JOB)
 def get_inputs(call: AzureCall, services: ServicesOf, links: BlobLinks, name: str) -> JSONResponse:
-    inputs = local_runs.asked(_find(services, call, name))["inputs"]
-    return JSONResponse(
-        {
-            "inputs": {
-                key: _input(services, links, call, document) for key, document in inputs.items()
-            }
-        }
-    )
+    spec = local_runs.spec_of(_find(services, call, name))
+    inputs = {
+        input_name: _input(services, links, call, job_input["path"])
+        for input_name, job_input in spec.inputs.items()
+    }
+    return JSONResponse({"inputs": inputs})
 
 
 @routes.post(f"{_RUN}/environment")
 @needs(Permission.JOB)
 def get_environment(call: AzureCall, context: Context, name: str) -> JSONResponse:
-    environment = local_runs.asked(_find(context.services, call, name))["environment"]
+    spec = local_runs.spec_of(_find(context.services, call, name))
     offset = call.document.get("offset")
-    return JSONResponse(_environment(context, call, environment, offset))
+    return JSONResponse(_environment(context, call, spec.environment, offset))
 
 
 def _start(
@@ -162,7 +161,7 @@ def _start(
     """Submit the run; the zip file with its program."""
     job = submit(services, call, experiment, definition, is_local)
     path = f"/execution/v1.0{call.workspace_id}/experiments/{experiment}/runs/{job.name}/local"
-    task = {"server": call.base, "path": path, **local_runs.asked(job)}
+    task = {"server": call.base, "path": path, **local_runs.spec_of(job).to_json()}
     return local_archive.content(services.home, task)
 
 
@@ -188,20 +187,19 @@ def submit(
     if not configuration or not values.NAME.match(name):
         raise InvalidInput("the request has no `Configuration`, or no valid name as `runId`")
     local_configs.refuse_machine(run_configs.object_at(definition, "TelemetryValues"))
-    task = local_configs.task(
+    spec = local_configs.spec_of(
         configuration,
         partial(datasets.of_configuration, workspace),
         partial(datasets.of_reference, workspace),
     )
-    for key, document in task["inputs"].items():
-        if not data.locate(services.db, services.datastores, workspace, document["path"]).store:
+    for key, job_input in spec.inputs.items():
+        if not data.locate(services.db, services.datastores, workspace, job_input["path"]).store:
             raise NotServed(
                 f"input `{key}` of a run on the target `local` is not in a datastore",
                 "upload it to one, or download it in the script",
             )
-    environment = None
     if not local_configs.is_user_managed(configuration):
-        environment = _for_build(services, call, configuration, is_local)
+        spec = replace(spec, environment=_for_build(services, call, configuration, is_local))
     with services.db.write() as connection:
         record = actions.ensure_experiment(connection, services, workspace, experiment)
     return local_runs.create(
@@ -212,7 +210,7 @@ def submit(
         owner=call.identity.user,
         parent=str(definition.get("ParentRunId") or ""),
         variables=run_configs.variables_of(configuration),
-        asked={**task, "environment": environment},
+        spec=spec,
     )
 
 
@@ -260,11 +258,9 @@ def _environment(
     return {**progress, "status": "building"}
 
 
-def _input(
-    services: Services, links: Links, call: Call, document: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Its files, each with its URL."""
-    place = data.locate(services.db, services.datastores, call.workspace.name, document["path"])
+def _input(services: Services, links: Links, call: Call, path: str) -> dict[str, Any]:
+    """The files of an input, each with its URL."""
+    place = data.locate(services.db, services.datastores, call.workspace.name, path)
     single = place.files.entry(place.path) if place.path else None
     if single is not None:
         entries = {place.path.rpartition("/")[2]: place.path}
@@ -306,7 +302,7 @@ def _variables(services: Services, call: Call, job: Job, token: str) -> dict[str
         "AZUREML_TARGET_TYPE": local_runs.TARGET,
         "MLFLOW_TRACKING_URI": f"{call.base}/mlflow/{workspace.name}",
         "MLFLOW_TRACKING_TOKEN": signed,
-        **job.spec["environment_variables"],
+        **local_runs.variables_of(job),
     }
 
 

@@ -26,9 +26,10 @@ from torchyard.azureml.common.calls import AzureCall
 from torchyard.azureml.common.routing import RouteTable
 from torchyard.base.errors import InvalidInput
 from torchyard.jobs import actions
-from torchyard.jobs.history import history_records, metric_rows
+from torchyard.jobs.history import metric_rows
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import Services, ServicesOf
+from torchyard.shared import record_rules
 from torchyard.workspaces.guarded_routes import needs
 from torchyard.workspaces.permissions import Permission
 
@@ -178,7 +179,7 @@ def _numbers(
         counts[name] += 1
         if after is None or at > after:
             id = f"{name}/{counts[name]}"
-            cells = {key: history_records.number_json(point.value)}
+            cells = {key: record_rules.number_json(point.value)}
             yield _json(job, key, id, _SCALAR, at, {key: "double"}, cells)
 
 

@@ -26,8 +26,8 @@ from torchyard.jobs.history.history_records import Record
 from torchyard.jobs.history.metric_rows import Row
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import Services, ServicesOf
-from torchyard.shared import sdk_v1_records
-from torchyard.shared.relay_records import Invalid
+from torchyard.shared import record_rules, sdk_v1_records
+from torchyard.shared.record_rules import InvalidRecord
 from torchyard.workspaces.guarded_routes import needs
 from torchyard.workspaces.permissions import Permission
 
@@ -44,7 +44,7 @@ def log(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
     job = _job(services, call, name)
     try:
         logged = sdk_v1_records.logged(name, call.document)
-    except Invalid as error:
+    except InvalidRecord as error:
         raise InvalidInput(str(error)) from error
     records, errors = _valid(logged)
     services.history.append(job.id, records)
@@ -148,7 +148,7 @@ def _numbers(services: Services, job: Job, key: str) -> dict[str, Any] | None:
             "metricId": f"{key}-{number}",
             "createdUtc": timestamp(datetime.fromtimestamp(point.timestamp / 1000, timezone.utc)),
             "step": point.step,
-            "data": {key: history_records.number_json(point.value)},
+            "data": {key: record_rules.number_json(point.value)},
         }
         for number, point in enumerate(points)
     ]

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from alembic import context
 
-from torchyard.base.db import metadata
-
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=metadata,
     transactional_ddl=False,
 )
 context.run_migrations()

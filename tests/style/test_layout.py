@@ -1,0 +1,185 @@
+"""The shape of the tree: layers, sizes, and where the tests of a package lie."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "torchyard"
+TESTS = ROOT / "tests"
+MOST_MODULES = 25
+MOST_LINES = 60
+
+# Suites that are about more than one package, and folders of what tests use.
+CROSS_CUTTING = {
+    "attacks": "hostile paths, links and names against every program",
+    "compat": "the packages below compat/",
+    "containers": "images and Dockerfiles with a real podman",
+    "contracts": "what every implementation of an interface passes",
+    "contracts_azure": "Azure ML's real clients",
+    "end_to_end": "real jobs in built environments",
+    "faults": "ranks, workers and servers that are killed",
+    "fuzz": "the HTTP API, fuzzed from its own schema",
+    "mlflow_conformance": "MLflow's own tests of its stores",
+    "public_examples": "files and scripts that others published",
+    "style": "words, layers and sizes",
+    "tooling": "documents, releases and the programs below tools/",
+    "widgets": "Azure ML's notebook widget in a browser",
+}
+# Functions that are tables: one line a row, nothing to split.
+TABLES = {"_create_jobs", "_create_data", "_create_models", "_create_history"}
+TABLES |= {"_create_workspaces", "_create_compute"}
+
+
+def folders(top: Path) -> Iterator[Path]:
+    yield top
+    for folder in sorted(top.rglob("*")):
+        if folder.is_dir() and folder.name != "__pycache__" and any(folder.glob("*.py")):
+            yield folder
+
+
+def test_no_folder_holds_more_modules_than_a_reader_can_keep_in_mind() -> None:
+    counts = {
+        folder.relative_to(SOURCE).as_posix(): len(
+            [module for module in folder.glob("*.py") if module.name != "__init__.py"]
+        )
+        for folder in folders(SOURCE)
+        if "versions" not in folder.parts
+    }
+    assert {name: count for name, count in counts.items() if count > MOST_MODULES} == {}
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    long = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            assert node.end_lineno is not None
+            lines = node.end_lineno - node.lineno + 1
+            if lines > MOST_LINES and node.name not in TABLES:
+                long.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}: {lines} lines")
+    assert long == []
+
+
+def test_tests_lie_where_their_package_lies() -> None:
+    lost = []
+    for folder in folders(TESTS):
+        path = folder.relative_to(TESTS)
+        if path.parts and path.parts[0] in CROSS_CUTTING:
+            continue
+        if any(folder.glob("test_*.py")) and not (SOURCE / path).is_dir():
+            lost.append(path.as_posix())
+    assert lost == []
+
+
+def test_every_cross_cutting_suite_is_there() -> None:
+    there = {folder.name for folder in TESTS.iterdir() if folder.is_dir()}
+    assert set(CROSS_CUTTING) - there == set()
+
+
+def contracts() -> configparser.ConfigParser:
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / ".importlinter")
+    return parser
+
+
+def test_every_package_with_packages_has_exhaustive_layers() -> None:
+    parser = contracts()
+    layered = {
+        container
+        for section in parser.sections()
+        if parser[section].get("type") == "layers" and parser[section].getboolean("exhaustive")
+        for container in parser[section]["containers"].split()
+    }
+    nested = {
+        ".".join(("torchyard", *folder.relative_to(SOURCE).parts))
+        for folder in folders(SOURCE)
+        if any((child / "__init__.py").exists() for child in folder.iterdir() if child.is_dir())
+    }
+    # Migrations are Alembic's: a folder of steps that nothing imports.
+    assert nested - layered - {"torchyard.base", "torchyard.base.migrations"} == set()
+
+
+def test_every_store_is_protected() -> None:
+    parser = contracts()
+    protected = {
+        module
+        for section in parser.sections()
+        if parser[section].get("type") == "protected"
+        for module in parser[section]["protected_modules"].split()
+    }
+    stores = {
+        ".".join(("torchyard", *path.relative_to(SOURCE).with_suffix("").parts))
+        for path in SOURCE.rglob("*.py")
+        if path.stem == "store" or path.stem.endswith("_store")
+    }
+    assert stores == protected
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package, in which violations are planted one at a time."""
+    top = tmp_path_factory.mktemp("planted")
+    ignored = shutil.ignore_patterns("__pycache__", "curated", "*.js")
+    shutil.copytree(SOURCE, top / "torchyard", ignore=ignored)
+    shutil.copy(ROOT / ".importlinter", top)
+    return top
+
+
+def lint(top: Path) -> str:
+    """What import-linter prints of the package below `top`."""
+    program = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "--no-cache"],
+        cwd=top,
+        env={**os.environ, "PYTHONPATH": str(top), "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+# (the module that gets an import, what it imports, the contract that is broken by it)
+VIOLATIONS = [
+    ("jobs/records/types", "torchyard.jobs.http.routes", "Layers of jobs"),
+    ("data/actions", "torchyard.jobs.actions", "Imports go down"),
+    ("mlflow/errors", "torchyard.azureml.common.errors", "Imports go down"),
+    ("mlflow/errors", "torchyard.jobs.records.store", "Stores of jobs"),
+    ("jobs/newcomer/__init__", "torchyard.base.clock", "Layers of jobs"),
+    ("jobs/spec/values", "torchyard.jobs.spec.job_spec", "No cycles"),
+    ("client/times", "torchyard.jobs.records.types", "The command and the client"),
+    ("worker/system/networks", "yaml", "The worker, the local program"),
+    ("worker/in_rank/rank_record", "torchyard.shared.plan", "What runs in the user's Python"),
+    ("jobs/actions", "torch", "Nothing imports torch"),
+]
+
+
+@pytest.mark.parametrize(("module", "imported", "contract"), VIOLATIONS)
+def test_a_planted_violation_is_caught(
+    module: str, imported: str, contract: str, planted: Path
+) -> None:
+    file = planted / "torchyard" / f"{module}.py"
+    was = file.read_text() if file.exists() else None
+    file.parent.mkdir(exist_ok=True)
+    file.write_text((was or "") + f"\nimport {imported}\n")
+    try:
+        printed = lint(planted)
+    finally:
+        if was is None:
+            shutil.rmtree(file.parent)
+        else:
+            file.write_text(was)
+    assert re.search(rf"^{re.escape(contract)}.* BROKEN", printed, re.MULTILINE), printed[-3000:]

@@ -1,0 +1,37 @@
+"""The project's words: identifiers, messages, help and documents use none that was retired."""
+
+from __future__ import annotations
+
+import pytest
+
+from style import words
+
+
+def test_no_retired_word_is_used() -> None:
+    assert [str(place) for place in words.places()] == []
+
+
+def test_every_exception_is_needed_and_says_why() -> None:
+    unused = []
+    for allowed in words.ALLOWED:
+        assert allowed.reason, allowed
+        path = words.ROOT / allowed.path
+        if not any(allowed.covers(place) for place in words.places([path], allowed=())):
+            unused.append(allowed)
+    assert unused == []
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("def f(guardian_pid: int) -> None: ...", "guardian"),
+        ("class WorkerVerdict: ...", "verdict"),
+        ("def f() -> None:\n    found = 1", "found"),
+        ("def look() -> None: ...", "look"),
+        ("raise ValueError('x is no number at all')", "is no number"),
+        ('def f() -> None:\n    """Ends it, whoever asked."""', "whoever"),
+        ("# the heir of a worker", "heir"),
+    ],
+)
+def test_a_planted_word_is_seen(text: str, word: str) -> None:
+    assert [place.word for place in words.in_python("planted.py", text)] == [word]
