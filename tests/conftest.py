@@ -34,7 +34,11 @@ def pytest_configure(config: pytest.Config) -> None:
     folder.chmod(0o1777)  # tests have programs of other users, too
     os.environ["TMPDIR"] = str(folder)
     tempfile.tempdir = None
-    config.add_cleanup(lambda: files.remove(folder))
+
+    def remove_folder() -> None:
+        files.remove(folder)
+
+    config.add_cleanup(remove_folder)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

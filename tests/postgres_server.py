@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,7 +58,7 @@ class PostgresServer:
         self._durable = durable
         self._process: subprocess.Popen[bytes] | None = None
         self._made = 0
-        setup = [programs / "initdb", "--no-sync", "--auth=trust", f"--username={USER}"]
+        setup = [str(programs / "initdb"), "--no-sync", "--auth=trust", f"--username={USER}"]
         setup += ["--encoding=UTF8", "--locale=C.UTF-8", f"--pgdata={self.data}"]
         subprocess.run(setup, check=True, stdout=subprocess.DEVNULL, **self._as_owner())
         self.start()
@@ -157,7 +158,7 @@ class PostgresServer:
             return False
         return True
 
-    def _as_owner(self) -> dict[str, object]:
+    def _as_owner(self) -> dict[str, Any]:
         if self._owner is None:
             return {"cwd": self.folder}
         return {

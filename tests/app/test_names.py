@@ -62,7 +62,7 @@ GOOD = {
     "job's environment": "python",
 }
 # These name what must exist, or lie elsewhere; the good name is not looked for here.
-ONLY_REFUSED = ("data", "data's version", "model", "model's version", "datastore")
+ONLY_REFUSED: tuple[str, ...] = ("data", "data's version", "model", "model's version", "datastore")
 ONLY_REFUSED += ("job's environment",)
 
 

@@ -124,7 +124,7 @@ def ask(api: Api, method: str, target: str, content: bytes = b"") -> tuple[int, 
         elif message["type"] == "http.response.body":
             body += message.get("body", b"")
 
-    asyncio.run(api.app(scope, receive, send))  # type: ignore[arg-type]
+    asyncio.run(api.app(scope, receive, send))
     return status, body
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import Connection
 
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
@@ -32,6 +34,12 @@ def hold(db: Database, clock: FakeClock, attempt: str, count: int, **more: Any) 
 def release(db: Database, clock: FakeClock, attempt: str) -> None:
     with db.write() as connection:
         actions.release(connection, attempt, clock.now())
+
+
+def demand_of(
+    nodes: dict[tuple[str, str], int], connection: Connection
+) -> dict[tuple[str, str], int]:
+    return nodes
 
 
 def look(db: Database, clock: FakeClock, wanted: int = 0) -> None:
@@ -326,7 +334,7 @@ def test_scaling_under_a_random_load(db: Database, clock: FakeClock, seed: int) 
             running.append((attempt, clock.now() + timedelta(seconds=length_s)))
         wanted = sum(count for _, count, _ in queue)
         before = actions.use(db, made).counts["idle"]
-        scaling.look(db, clock, lambda connection, wanted=wanted: {(HERE, name): wanted})
+        scaling.look(db, clock, partial(demand_of, {(HERE, name): wanted}))
         use = actions.use(db, made)
         assert use.current <= most
         assert use.current >= least

@@ -59,7 +59,7 @@ def no_container_is_left(machine: Machine) -> None:
 
 
 def rootfs_of(machine: Machine, name: str) -> Path:
-    hash = machine.yard.job(name)["environment_hash"]
+    hash: str = machine.yard.job(name)["environment_hash"]
     return machine.yard.home / "environments" / hash / "rootfs"
 
 
@@ -90,8 +90,8 @@ def test_a_dockerfile_over_a_named_environment_trains_two_ranks(
     history = machine.podman("history", "--no-trunc", "--format", "{{.CreatedBy}}",
                              f"localhost/torchyard:{root.parent.name[:24]}")  # fmt: skip
     assert str(machine.wheels) not in history
-    log = build_log(machine, name)
-    assert "STEP" in log and "RUN pip install greeting" in log
+    build = build_log(machine, name)
+    assert "STEP" in build and "RUN pip install greeting" in build
     shown = machine.yard("environment", "list", "-o", "json")
     assert any(one["name"].startswith("inline-") for one in json.loads(shown))
 
@@ -146,7 +146,7 @@ def test_a_cancelled_build_leaves_nothing(machine: Machine, write_job: WriteJob)
     machine.yard("job", "cancel", "-n", name)
     assert machine.yard.wait(name)["status"] == "Canceled"
     wait_until(lambda: not _runs(sleeping), 60, "nothing of the build runs")
-    hash = machine.yard.job(name)["environment_hash"]
+    hash: str = machine.yard.job(name)["environment_hash"]
     folder = machine.yard.home / "environments"
     wait_until(lambda: not list(folder.glob(f".building-{hash}*")), 60, "nothing is left of it")
     assert not (folder / hash).exists()

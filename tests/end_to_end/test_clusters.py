@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from conftest import remove
-from end_to_end.yard_under_test import Yard, wait_until
+from end_to_end.yard_under_test import Yard, remove, wait_until
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(1200)]
 

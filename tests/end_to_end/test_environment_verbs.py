@@ -122,8 +122,7 @@ def test_a_killed_shell_leaves_nothing_to_the_next(yard: Yard, small: str, shell
 
 def test_ones_own_shell_at_a_terminal(yard: Yard, small: str, shells: Path) -> None:
     terminal, other = pty.openpty()
-    ends = {"stdin": other, "stdout": other, "stderr": other}
-    shell = start(yard, shells, start_new_session=True, **ends)
+    shell = start(yard, shells, start_new_session=True, stdin=other, stdout=other, stderr=other)
     os.close(other)
     said = b""
 
@@ -171,9 +170,11 @@ def test_a_package_that_does_not_exist_fails_in_preparing_with_its_name(
     assert done["error"]["message"].startswith(f"package `{package}` can't be installed")
     stages = {stage["name"]: stage for stage in done["stages"]}
     assert set(stages) == {"Preparing"}, stages
-    words = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with yard.start("job", "stream", "-n", "not-there", **words) as stream:
-        _, err = stream.communicate(timeout=60)
+    with yard.start(
+        "job", "stream", "-n", "not-there", stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as stream:
+        _, output = stream.communicate(timeout=60)
+    err = output.decode()
     # The build's log is part of the job's, and its end names the package, too.
     assert stream.returncode != 0 and f"Because {package} was not found" in err
     assert err.rstrip().splitlines()[-2].startswith(f"error: package `{package}`")

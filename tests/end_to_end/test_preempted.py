@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,7 @@ pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 STEPS = 60
 TRAIN = """
 import json, os, signal, sys, time, urllib.request
+from functools import partial
 from pathlib import Path
 
 STEPS = 60
@@ -57,7 +60,7 @@ print(f"attempt {attempt} is done", flush=True)
 
 
 @pytest.fixture(scope="module")
-def yard(new_url) -> Iterator[Yard]:
+def yard(new_url: Callable[[], str]) -> Iterator[Yard]:
     """A server whose machine has room for one node at a time, over all its clusters."""
     with running_yard("preempted", new_url(), machine="nodes: 1\n") as yard:
         yard("compute", "create", "-n", "spare", "--tier", "low_priority", "--max-instances", "2")
@@ -95,7 +98,13 @@ def trained(yard: Yard, job: str) -> None:
     assert 10 <= int(ended_at) < STEPS
 
 
-def test_a_low_priority_training_is_preempted_and_goes_on(yard, write_job):
+def has_status(yard: Yard, job: str, status: str) -> bool:
+    return bool(yard.job(job)["status"] == status)
+
+
+def test_a_low_priority_training_is_preempted_and_goes_on(
+    yard: Yard, write_job: Callable[..., str]
+) -> None:
     training = write_job(
         {"name": "training", "command": "python train.py", "compute": "spare"}, train=TRAIN
     )
@@ -121,7 +130,7 @@ def test_a_low_priority_training_is_preempted_and_goes_on(yard, write_job):
     assert "was preempted" in shown and "Priority" in shown
 
 
-def test_a_person_tries_how_a_job_goes_on(yard, write_job):
+def test_a_person_tries_how_a_job_goes_on(yard: Yard, write_job: Callable[..., str]) -> None:
     yard(
         "job",
         "create",
@@ -137,7 +146,9 @@ def test_a_person_tries_how_a_job_goes_on(yard, write_job):
     assert said == ""
 
 
-def test_jobs_of_one_cluster_start_by_priority(yard, write_job, tmp_path):
+def test_jobs_of_one_cluster_start_by_priority(
+    yard: Yard, write_job: Callable[..., str], tmp_path: Path
+) -> None:
     """The machine has one node, so the order is that of the starts."""
     go = tmp_path / "go"
     waits = f"until [ -e {go} ]; do sleep 0.1; done"
@@ -149,7 +160,7 @@ def test_jobs_of_one_cluster_start_by_priority(yard, write_job, tmp_path):
         job = {"name": name, "command": "true", "queue_settings": settings}
         yard("job", "create", "-f", write_job(job))
     for name in names:
-        wait_until(lambda name=name: yard.job(name)["status"] == "Queued", 60, f"{name} waits")
+        wait_until(partial(has_status, yard, name, "Queued"), 60, f"{name} waits")
     assert "it is 3rd in the queue, behind job `p-medium`" in yard.job("p-low")["waiting"]
     go.touch()
     ended = [yard.completed(name) for name in reversed(names)]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
+
+from end_to_end.yard_under_test import Yard
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(900)]
 
@@ -21,7 +24,9 @@ dist.destroy_process_group()
 """
 
 
-def test_eight_ranks_on_two_nodes_reduce_together(yard, write_job, torch_environment):
+def test_eight_ranks_on_two_nodes_reduce_together(
+    yard: Yard, write_job: Callable[..., str], torch_environment: dict[str, str]
+) -> None:
     job = {
         "name": "eight-ranks",
         "command": "python show_rank.py",
@@ -45,7 +50,9 @@ def test_eight_ranks_on_two_nodes_reduce_together(yard, write_job, torch_environ
         assert "sum=[28.0, 8.0]" in log.decode()
 
 
-def test_two_torchrun_jobs_at_once_do_not_collide(yard, torch_environment):
+def test_two_torchrun_jobs_at_once_do_not_collide(
+    yard: Yard, torch_environment: dict[str, str]
+) -> None:
     names = ["torchrun-a", "torchrun-b"]
     files = ["examples/torchrun/job.yml", "examples/torchrun/launch.yml"]
     for name, file in zip(names, files, strict=True):

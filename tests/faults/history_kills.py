@@ -196,7 +196,8 @@ def run(kills: int, seed: int, database: str, pause_s: float = 3.0) -> Counts:
     chance = random.Random(seed)
     counts = Counts()
     with contextlib.ExitStack() as stack:
-        postgres, options = None, ()
+        postgres: PostgresServer | None = None
+        options: tuple[str, ...] = ()
         if database == "postgres":
             # What is told to be written is on its disk: without that its own kill loses some.
             postgres = stack.enter_context(contextlib.closing(PostgresServer(durable=True)))

@@ -112,7 +112,9 @@ def run(rounds: int, seed: int, at_once: int = 4, faults: Sequence[str] = FAULTS
             cluster = {"name": "faulty", "type": "amlcompute", "max_instances": 2 * at_once}
             site.ask("PUT", "computes/faulty", cluster)
             with ThreadPoolExecutor(at_once) as pool:
-                list(pool.map(lambda plan: _round(site, *plan, counts, lock), plans))
+                rounds_done = [pool.submit(_round, site, *plan, counts, lock) for plan in plans]
+            for done in rounds_done:
+                done.result()
             counts.cgroups_left = _cgroups_left(site)
         counts.decoys_killed = decoys.dead()
     finally:

@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path += [str(HERE), str(HERE.parent), str(HERE.parent / "contracts_azure")]
+sys.path += [str(HERE), str(HERE.parent / "end_to_end"), str(HERE.parent / "contracts_azure")]
 
 import client_venvs  # noqa: E402
 import validate  # noqa: E402
+from yard_under_test import ENDED, Yard, remove  # noqa: E402
 
-from end_to_end.yard_under_test import ENDED, Yard, remove  # noqa: E402
 from torchyard import Client  # noqa: E402
 from torchyard.base.settings import Settings  # noqa: E402
 
@@ -132,23 +132,26 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="what lies in the examples' container `datasets`")
     parser.add_argument("--only", default="", help="files whose name has this word")
     parser.add_argument("--limit-s", type=float, default=900)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     files = [
-        file for file in validate.command_jobs(asked.folder.resolve()) if asked.only in file.name
+        file
+        for file in validate.command_jobs(options.folder.resolve())
+        if options.only in file.name
     ]
     home = Path(tempfile.mkdtemp(prefix="torchyard-examples-"))
     yard = Yard(home)
     try:
         with tempfile.TemporaryDirectory() as folder:
-            set_up(yard, files, Path(folder), asked.data)
-            asked_for = (by_client(yard, asked.client, files, Path(folder)), by_yard(yard, files))
+            set_up(yard, files, Path(folder), options.data)
+            by_sdk = by_client(yard, options.client, files, Path(folder))
+            by_command = by_yard(yard, files)
             alike = 0
             for file in files:
                 ends = []
-                for way in asked_for:
-                    named = way.get(str(file), End("not asked", None, ()))
+                for results in (by_sdk, by_command):
+                    result = results.get(str(file), End("not submitted", None, ()))
                     ends.append(
-                        named if isinstance(named, End) else end_of(yard, named, asked.limit_s)
+                        result if isinstance(result, End) else end_of(yard, result, options.limit_s)
                     )
                 same = ends[0].alike == ends[1].alike
                 alike += same

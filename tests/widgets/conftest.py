@@ -82,7 +82,8 @@ def address(yard: Yard, client: str, folder: Path) -> Iterator[str]:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(chosen))
     port = _free_port()
-    lab = [client_venvs.python(client), "-m", "jupyterlab", "--no-browser", "--allow-root"]
+    lab: list[str | Path] = [client_venvs.python(client), "-m", "jupyterlab"]
+    lab += ["--no-browser", "--allow-root"]
     lab += ["--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0"]
     lab += [f"--IdentityProvider.token={_TOKEN}", "--MappingKernelManager.kernel_info_timeout=300"]
     places = {"JUPYTER_CONFIG_DIR": top, "JUPYTER_DATA_DIR": top / "data", "IPYTHONDIR": top}
@@ -112,7 +113,8 @@ def address(yard: Yard, client: str, folder: Path) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def seen(address: str, client: str, folder: Path) -> dict[str, Any]:
     """What was on the screen; see watch_notebook.py."""
-    command = [client_venvs.python(client), HERE / "watch_notebook.py", address, folder]
+    command: list[str | Path] = [client_venvs.python(client), HERE / "watch_notebook.py"]
+    command += [address, folder]
     log = folder / "watch.log"
     with log.open("wb") as opened:
         # A group of its own: the browser's processes are in it.

@@ -77,4 +77,5 @@ def test_screenshots_are_pictures(seen: dict[str, Any], folder: Path) -> None:
 
 
 def _run_of(shown: dict[str, Any]) -> str:
-    return urlsplit(shown["links"]["View run details"]).path.rpartition("/")[2]
+    address: str = shown["links"]["View run details"]
+    return urlsplit(address).path.rpartition("/")[2]

@@ -151,7 +151,7 @@ def _until(condition: Callable[[], bool], what: str) -> None:
 
 
 def _place(request: Request) -> str:
-    return request.url.partition("?")[0]
+    return str(request.url).partition("?")[0]
 
 
 if __name__ == "__main__":

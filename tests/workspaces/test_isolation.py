@@ -141,7 +141,8 @@ def test_nothing_of_one_workspace_is_seen_or_changed_from_another(
             filled = dict(zip([part for part in parameters if part != "workspace"], values,
                               strict=True))  # fmt: skip
             url = _filled(path, {**filled, "workspace": "speech"})
-            query = {**{key: found[0] for key, found in names.items()}, "max_results": 10}
+            query: dict[str, str | int] = {key: values[0] for key, values in names.items()}
+            query["max_results"] = 10
             query.pop("name")  # a filter that is not a name of the path
             bodies: list[Any] = [None] if method == "get" else [query, {**query, **filled}]
             for body in bodies:

@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute
 from torchyard.azureml.common.containers import container
 from torchyard.base import lazy_routes
 from torchyard.workspaces import path_permissions
-from torchyard.workspaces.guarded_routes import GuardedRoute, needs
+from torchyard.workspaces.guarded_routes import GuardedRoute, Needs, needs
 from torchyard.workspaces.permissions import LEAST_ROLE, NEVER_A_JOB, SERVER_WIDE, Permission
 from torchyard.workspaces.types import Role, role_named
 from workspaces.served import HERE, JOB, MLFLOW, PEOPLE, Served, served
@@ -49,7 +49,7 @@ def every_permission(site: Served) -> dict[tuple[str, str], Permission | None]:
 
 
 def _permission_of(route: BaseRoute, method: str, path: str) -> Permission | None:
-    declared = getattr(route, "needs", None)
+    declared: Needs | None = getattr(route, "needs", None)
     if declared is not None:
         return declared.permission
     found = path_permissions.of(method, filled(path))

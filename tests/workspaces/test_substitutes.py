@@ -112,5 +112,6 @@ def test_only_an_owner_allows_them(shared: Served) -> None:
     shared.job_token("any", "olga")
     assert allow(shared, True, "job of olga")["code"] == "forbidden"
     assert shared.ok("carl", "PATCH", HERE, {"description": "x"})["allow_substitutes"] is None
-    for wrong in ("yes", 1, []):
+    wrong_values: tuple[Any, ...] = ("yes", 1, [])
+    for wrong in wrong_values:
         assert "true or false" in allow(shared, wrong)["hint"]
