@@ -20,6 +20,7 @@ from typing import Any
 from torchyard.executors.executor import Handle
 from torchyard.executors.local import LocalExecutor
 from torchyard.shared.plan import LaunchPlan
+from torchyard.shared.processes import Process, read, send
 from torchyard.worker.system import processes
 from worker.stub_server import StubServer, running
 
@@ -89,7 +90,7 @@ class Bench:
     def worker_log(self, plan: LaunchPlan, node: int = 0) -> str:
         return (self.node(plan, node) / "worker.log").read_text()
 
-    def left(self, plan: LaunchPlan) -> list[processes.Process]:
+    def left(self, plan: LaunchPlan) -> list[Process]:
         """Processes that carry the mark of the plan's attempt."""
         found = []
         for node in range(plan.node_count):
@@ -103,20 +104,20 @@ class Bench:
         """End what still runs; ranks that were left behind by then are an error."""
         left = [process for plan in self.plans for process in self.left(plan)]
         for process in [*left, *self._workers()]:
-            processes.send(process, signal.SIGKILL)
+            send(process.pid, process.start_time, signal.SIGKILL)
         deadline = time.monotonic() + 30.0
         # A guardian whose worker is gone tidies up; one that never split is simply killed.
         while guardians := self._programs():
             if time.monotonic() > deadline or not any(map(self._split, guardians)):
                 for process in guardians:
-                    processes.send(process, signal.SIGKILL)
+                    send(process.pid, process.start_time, signal.SIGKILL)
             time.sleep(0.02)
         assert not left, f"left behind: {left}"
 
-    def _workers(self) -> list[processes.Process]:
+    def _workers(self) -> list[Process]:
         return [process for process in self._programs() if self._is_worker(process)]
 
-    def _programs(self) -> list[processes.Process]:
+    def _programs(self) -> list[Process]:
         """Workers and guardians of this bench's plans, known by the plan they were given."""
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
@@ -124,15 +125,15 @@ class Bench:
                 words = (folder / "cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
-            process = processes.read(int(folder.name))
+            process = read(int(folder.name))
             if process and any(f"{self.home}/scratch/" in os.fsdecode(word) for word in words):
                 found += [] if process.ended else [process]
         return found
 
-    def _is_worker(self, process: processes.Process) -> bool:
+    def _is_worker(self, process: Process) -> bool:
         return any(process.pid == who["pid"] for who in self._recorded())
 
-    def _split(self, process: processes.Process) -> bool:
+    def _split(self, process: Process) -> bool:
         return any(process.pid == who["guardian"]["pid"] for who in self._recorded())
 
     def _recorded(self) -> list[dict[str, Any]]:
@@ -151,5 +152,5 @@ def bench_in(home: Path) -> Iterator[Bench]:
 
 
 def is_alive(pid: int) -> bool:
-    found = processes.read(pid)
+    found = read(pid)
     return found is not None and not found.ended

@@ -317,7 +317,7 @@ def _ended(running: Running, limit_s: float) -> bool:
 def _locked(settings: Settings) -> Iterator[None]:
     """Hold `server.lock`: one command at a time starts or stops the server."""
     try:
-        import fcntl
+        from torchyard.shared import locks
     except ImportError:
         raise InvalidInput(
             "the server runs on Linux only", "set TORCHYARD_URL to a server on another machine"
@@ -325,7 +325,7 @@ def _locked(settings: Settings) -> Iterator[None]:
     lock_file = settings.home / "server.lock"
     try:
         _make_home(settings.home)
-        lock = os.open(lock_file, os.O_RDWR | os.O_CREAT, 0o600)
+        lock = locks.open_lock(lock_file)
     except OSError as error:
         raise InvalidInput(
             f"`{error.filename}` can't be written ({error.strerror})",
@@ -333,7 +333,7 @@ def _locked(settings: Settings) -> Iterator[None]:
         ) from error
     try:
         # Whoever holds it has a limit of its own, so this wait ends.
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        locks.lock(lock)
         yield
     finally:
         os.close(lock)

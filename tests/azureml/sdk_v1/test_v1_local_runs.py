@@ -265,7 +265,7 @@ def test_the_user_s_token_goes_to_its_own_server_only() -> None:
 def test_a_package_that_the_user_s_own_python_lacks() -> None:
     hint = causes.of_text("ModuleNotFoundError: No module named 'sklearn'", together=False)
     assert hint is not None
-    told = program.own_python_hint(hint.hint, "/usr/bin/python3")
+    told = program.install_hint(hint.hint, "/usr/bin/python3")
     assert told == "install it: `/usr/bin/python3 -m pip install scikit-learn`"
 
 

@@ -15,8 +15,11 @@ from pathlib import Path
 import pytest
 
 from ordinary_user import as_an_ordinary_user
+from torchyard.shared import processes, temporary
+from torchyard.shared.connection import Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import InputPlan, LaunchPlan
+from torchyard.shared.server_address import ServerAddress
 from torchyard.worker.files.blobs import Blobs, inside
 from torchyard.worker.files.layout import Folders, Layout, clean, fill_in, lay_out, make_folders
 from torchyard.worker.files.uploads import files_below
@@ -24,8 +27,6 @@ from torchyard.worker.launch import variables
 from torchyard.worker.launch.ranks import plan_ranks
 from torchyard.worker.launch.variables import Surroundings
 from torchyard.worker.preflight.rendezvous import Meeting
-from torchyard.worker.server.connection import Link
-from torchyard.worker.system import processes, temporary
 
 PLAN = LaunchPlan(
     attempt_id="att",
@@ -180,12 +181,12 @@ def test_a_number_that_passed_to_another_process_is_not_signalled() -> None:
     with subprocess.Popen(["sleep", "320"]) as child:
         found = processes.read(child.pid)
         assert found is not None and not found.ended
-        processes.send(replace(found, start_time=found.start_time - 1), signal.SIGKILL)
+        processes.send(child.pid, found.start_time - 1, signal.SIGKILL)
         with pytest.raises(subprocess.TimeoutExpired):
             child.wait(0.1)
-        processes.send(found, signal.SIGKILL)
+        processes.send(child.pid, found.start_time, signal.SIGKILL)
         assert child.wait(5) == -signal.SIGKILL
-    processes.send(found, signal.SIGKILL)
+    processes.send(child.pid, found.start_time, signal.SIGKILL)
 
 
 def test_a_process_name_full_of_brackets() -> None:
@@ -196,7 +197,7 @@ def test_a_process_name_full_of_brackets() -> None:
         child.stdout.readline()
         found = processes.read(child.pid)
         assert found is not None and found.parent == os.getpid()
-        processes.send(found, signal.SIGKILL)
+        processes.send(child.pid, found.start_time, signal.SIGKILL)
 
 
 def test_a_long_temporary_folder_gets_a_short_name(tmp_path: Path) -> None:
@@ -254,7 +255,7 @@ def test_read_only_inputs_can_not_be_written_and_can_be_removed() -> None:
         plan = replace(PLAN, code=snapshot, inputs=given)
         folders = Folders(home / "node-0")
         make_folders(folders)
-        link = Link("http://127.0.0.1:1", "", "att")
+        link = Connection.of_attempt(ServerAddress("http://127.0.0.1:1"), "", "att")
         layout = lay_out(plan, folders, Blobs(link, str(home / "blobs"), lambda: False))
         read_only = Path(layout.inputs["ro"])
         assert (read_only / "a" / "b.txt").read_bytes() == content
@@ -286,7 +287,11 @@ def test_roots_inputs_are_copies() -> None:
         plan = replace(PLAN, inputs={"ro": InputPlan("uri_file", snapshot=snapshot)})
         folders = Folders(home / "node-0")
         make_folders(folders)
-        blobs = Blobs(Link("http://127.0.0.1:1", "", "att"), str(home / "blobs"), lambda: False)
+        blobs = Blobs(
+            Connection.of_attempt(ServerAddress("http://127.0.0.1:1"), "", "att"),
+            str(home / "blobs"),
+            lambda: False,
+        )
         Path(lay_out(plan, folders, blobs).inputs["ro"]).write_bytes(b"spoilt")
         assert (home / "blobs" / blob[:2] / blob).read_bytes() == b"precious"
 

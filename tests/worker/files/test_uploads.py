@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from ordinary_user import as_an_ordinary_user
+from torchyard.shared.connection import Connection, Refused
 from torchyard.shared.failures import Failure
+from torchyard.shared.server_address import ServerAddress
 from torchyard.worker.files import layout
 from torchyard.worker.files.layout import Folders
 from torchyard.worker.files.uploads import files_below, upload_folder
-from torchyard.worker.server.connection import Link, Refused
 from torchyard.worker.system import temporary
 from worker.bench import Bench
 from worker.stub_server import StubServer, running
@@ -30,8 +31,8 @@ def stub() -> Iterator[StubServer]:
 
 
 @pytest.fixture
-def link(stub: StubServer) -> Iterator[Link]:
-    made = Link(stub.url, "yard_a_test", "a1")
+def link(stub: StubServer) -> Iterator[Connection]:
+    made = Connection.of_attempt(ServerAddress(stub.url), "yard_a_test", "a1")
     yield made
     made.close()
 
@@ -43,7 +44,7 @@ def _write(folder: Path, *names: str) -> None:
 
 
 def test_one_that_is_refused_keeps_none_of_the_others(
-    stub: StubServer, link: Link, tmp_path: Path
+    stub: StubServer, link: Connection, tmp_path: Path
 ) -> None:
     _write(tmp_path, "a", "b", "c")
 
@@ -60,7 +61,7 @@ def test_one_that_is_refused_keeps_none_of_the_others(
 
 
 def test_a_disk_that_fails_is_no_server_that_is_away(
-    stub: StubServer, link: Link, tmp_path: Path
+    stub: StubServer, link: Connection, tmp_path: Path
 ) -> None:
     _write(tmp_path, "a", "z")
     (tmp_path / "m").symlink_to("/proc/self/mem")  # opens well, and reading it is an EIO
@@ -71,7 +72,7 @@ def test_a_disk_that_fails_is_no_server_that_is_away(
     assert sorted(stub.files) == ["outputs/a", "outputs/z"]
 
 
-def test_what_an_ordinary_user_may_not_read_is_told(stub: StubServer, link: Link) -> None:
+def test_what_an_ordinary_user_may_not_read_is_told(stub: StubServer, link: Connection) -> None:
     with as_an_ordinary_user() as folder:
         _write(folder, "a", "closed/b", "secret", "z")
         os.chmod(folder / "secret", 0)
@@ -152,7 +153,9 @@ def test_a_refusal_that_comes_before_all_was_sent(tmp_path: Path) -> None:
 
         thread = threading.Thread(target=refuse)
         thread.start()
-        link = Link(f"http://127.0.0.1:{listener.getsockname()[1]}", "token", "a")
+        link = Connection.of_attempt(
+            ServerAddress(f"http://127.0.0.1:{listener.getsockname()[1]}"), "token", "a"
+        )
         blocks = (b"x" * (1 << 20) for _ in range(64))
         with pytest.raises(Refused, match=r"413.*big"):
             link.send("PUT", "/files/outputs/large", blocks)

@@ -18,9 +18,10 @@ import pytest
 
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import LaunchPlan
+from torchyard.shared.processes import Process
 from torchyard.worker.launch import mpi, mpi_programs, mpi_remote_start
 from torchyard.worker.preflight.rendezvous import Meeting
-from torchyard.worker.system import processes, temporary
+from torchyard.worker.system import temporary
 from worker import fake_open_mpi
 from worker.bench import Bench
 
@@ -245,4 +246,4 @@ def test_no_other_process_of_this_user_is_taken_for_a_rank(bench: Bench, tmp_pat
     bench.run(plan)
     error = bench.exit()["error"]
     assert error["message"] == "Open MPI started rank 9 on node 0"
-    assert not [one for one in bench.left(plan) if isinstance(one, processes.Process)]
+    assert not [one for one in bench.left(plan) if isinstance(one, Process)]

@@ -8,7 +8,6 @@ delays is waited for.
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import threading
@@ -17,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from torchyard.shared.connection import Connection, Refused
 from torchyard.shared.failures import Failure
-from torchyard.shared.retry_delays import patiently
-from torchyard.worker.server.connection import Link, Refused
+from torchyard.shared.retry_delays import retry
 
 _BLOCK = 1 << 20
 _FETCHERS = 4
@@ -50,7 +49,7 @@ class Placement:
 class Blobs:
     """Blobs from the server's folder when this node can see it, else over HTTP."""
 
-    def __init__(self, link: Link, folder: str, give_up: Callable[[], bool]) -> None:
+    def __init__(self, link: Connection, folder: str, give_up: Callable[[], bool]) -> None:
         self._link = link
         self._folder = Path(folder) if folder else None
         self._give_up = give_up
@@ -131,21 +130,17 @@ class Blobs:
         def once() -> None:
             again()
             digest = hashlib.sha256()
-            try:
-                answer = self._link.open(f"/blobs/{sha256}")
-                while True:
-                    block = answer.read(_BLOCK)
-                    if not block:
-                        break
-                    digest.update(block)
-                    write(block)
-            except http.client.HTTPException as error:
-                raise OSError(f"blob cut off: {error!r}") from error
+
+            def keep(block: bytes) -> None:
+                digest.update(block)
+                write(block)
+
+            self._link.download(f"/blobs/{sha256}", keep)
             if digest.hexdigest() != sha256:
                 raise OSError(f"blob {sha256} arrived damaged")
 
         try:
-            patiently(once, self._give_up)
+            retry(once, self._give_up)
         except Refused as error:
             raise _missing(sha256) from error
 

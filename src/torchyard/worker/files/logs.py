@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 
 from torchyard.shared import masking
+from torchyard.shared.connection import AttemptOver, Connection, Refused
 from torchyard.shared.failures import Failure
 from torchyard.worker.files.uploads import in_utf8, refused
-from torchyard.worker.server.connection import AttemptOver, Link, Refused
 
 _CHUNK_BYTES = 1 << 20
 # A log's first lines are waited for by a person; later ones may come in larger pieces.
@@ -54,7 +54,9 @@ class LogShipper:
         masker: replaces what must not leave the node; this server's tokens unless told more.
     """
 
-    def __init__(self, link: Link, folder: Path, masker: masking.Masker = masking.TOKENS) -> None:
+    def __init__(
+        self, link: Connection, folder: Path, masker: masking.Masker = masking.TOKENS
+    ) -> None:
         self._link = link
         self._folder = folder
         self._masker = masker

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import quote
 
+from torchyard.shared.connection import Connection, Refused
 from torchyard.shared.failures import Failure
-from torchyard.shared.retry_delays import patiently
+from torchyard.shared.retry_delays import retry
 from torchyard.worker.files.blobs import inside
 from torchyard.worker.files.inputs import plain_name
 from torchyard.worker.files.layout import Folders
 from torchyard.worker.files.remote_inputs import fetch
-from torchyard.worker.server.connection import Link, Refused
 
 
-def bring(link: Link, folders: Folders, give_up: Callable[[], bool]) -> int:
+def bring(link: Connection, folders: Folders, give_up: Callable[[], bool]) -> int:
     """Write the files below `./outputs` and the folders of the named outputs; returns how many.
 
     Raises:
@@ -27,7 +27,7 @@ def bring(link: Link, folders: Folders, give_up: Callable[[], bool]) -> int:
         OSError: it is away, and `give_up` said so.
     """
     try:
-        told = patiently(lambda: link.call("GET", "/earlier"), give_up)
+        told = retry(lambda: link.call("GET", "/earlier"), give_up)
         for file in told["files"]:
             output, path = str(file["output"]), str(file["path"])
             below = folders.outputs / plain_name(output) if output else folders.work / "outputs"
@@ -35,7 +35,7 @@ def bring(link: Link, folders: Folders, give_up: Callable[[], bool]) -> int:
             target.parent.mkdir(parents=True, exist_ok=True)
             at = f"/earlier/{quote(output, safe='') or '-'}/{quote(path)}"
             size = int(file["size_bytes"])
-            patiently(lambda: fetch(link, at, target, size), give_up)  # noqa: B023
+            retry(lambda: fetch(link, at, target, size), give_up)  # noqa: B023
     except Refused as refusal:
         error = refusal.body.get("error") or {}
         raise Failure(

@@ -8,34 +8,31 @@ for.
 
 from __future__ import annotations
 
-import http.client
 import os
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
+from torchyard.shared.connection import Connection, Refused
 from torchyard.shared.failures import Failure
-from torchyard.shared.retry_delays import patiently
+from torchyard.shared.retry_delays import retry
 from torchyard.worker.files.blobs import inside
-from torchyard.worker.server.connection import Link, Refused
-
-_BLOCK = 1 << 20
 
 
-def bring(link: Link, name: str, folder: Path, give_up: Callable[[], bool]) -> Path:
+def bring(link: Connection, name: str, folder: Path, give_up: Callable[[], bool]) -> Path:
     """Write the input's files below `folder`; returns the file, or the folder of several.
 
     Raises:
         Failure: the server has none of that name.
     """
     try:
-        told = patiently(lambda: link.call("GET", f"/inputs/{quote(name)}"), give_up)
+        told = retry(lambda: link.call("GET", f"/inputs/{quote(name)}"), give_up)
         for file in told["files"]:
             target = folder / inside(str(file["path"]))
             target.parent.mkdir(parents=True, exist_ok=True)
             at = f"/inputs/{quote(name)}/files/{quote(str(file['path']))}"
             size = int(file["size_bytes"])
-            patiently(lambda: fetch(link, at, target, size), give_up)  # noqa: B023
+            retry(lambda: fetch(link, at, target, size), give_up)  # noqa: B023
             os.chmod(target, int(str(file["mode"]), 8) & 0o777)
     except Refused as refusal:
         error = refusal.body.get("error") or {}
@@ -48,7 +45,7 @@ def bring(link: Link, name: str, folder: Path, give_up: Callable[[], bool]) -> P
     return folder / told["files"][0]["path"] if told["single"] else folder
 
 
-def fetch(link: Link, at: str, target: Path, size: int) -> None:
+def fetch(link: Connection, at: str, target: Path, size: int) -> None:
     """One file.
 
     Raises:
@@ -56,14 +53,6 @@ def fetch(link: Link, at: str, target: Path, size: int) -> None:
         Refused: there is none.
     """
     with open(target, "wb") as file:
-        try:
-            answer = link.open(at)
-            while True:
-                block = answer.read(_BLOCK)
-                if not block:
-                    break
-                file.write(block)
-        except http.client.HTTPException as error:
-            raise OSError(f"input cut off: {error!r}") from error
+        link.download(at, file.write)
         if file.tell() != size:
             raise OSError(f"{file.tell()} of {size} bytes came")

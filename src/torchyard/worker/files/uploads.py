@@ -18,9 +18,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 from torchyard.shared import disk
+from torchyard.shared.connection import Connection, Refused
 from torchyard.shared.failures import Failure
-from torchyard.shared.retry_delays import patiently
-from torchyard.worker.server.connection import Link, Refused
+from torchyard.shared.retry_delays import retry
 
 _BLOCK = 1 << 20
 _SHOWN = 300
@@ -36,7 +36,7 @@ class _Unreadable(Exception):
     """The file itself, so that trying again is in vain; the cause says why."""
 
 
-def upload_folder(link: Link, folder: Path, target: str, give_up: Callable[[], bool]) -> int:
+def upload_folder(link: Connection, folder: Path, target: str, give_up: Callable[[], bool]) -> int:
     """Send every file below `folder` to `target` (`/files/outputs` for example).
 
     Returns how many were sent.
@@ -56,7 +56,7 @@ def upload_folder(link: Link, folder: Path, target: str, give_up: Callable[[], b
         path = file.relative_to(folder)
         relative = quote(in_utf8(path))
         try:
-            sent += patiently(lambda: _upload(link, file, f"{target}/{relative}"), give_up)  # noqa: B023
+            sent += retry(lambda: _upload(link, file, f"{target}/{relative}"), give_up)  # noqa: B023
         except Refused as refusal:
             failures.append(refused(f"output `{_shown(path)}`", refusal))
             print(failures[-1].message, file=sys.stderr, flush=True)
@@ -108,7 +108,7 @@ def files_below(folder: Path, unread: Unread = lambda *_: None) -> Iterator[Path
         path = None
 
 
-def _upload(link: Link, file: Path, target: str) -> int:
+def _upload(link: Connection, file: Path, target: str) -> int:
     try:
         reader = open(file, "rb")
     except FileNotFoundError:

@@ -9,7 +9,6 @@ removed by the next; as long as a shell is open, nobody removes the shared envir
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import signal
@@ -20,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from torchyard.shared import locks
 from torchyard.worker.files import thin_environment
 
 _PREFIX = "yard-shell-"
@@ -41,11 +41,11 @@ def main(arguments: Sequence[str]) -> int:
     name, shared, lock, *command = arguments
     # Held until this process ends; a file that is not ours to open is nobody's of ours to remove.
     with suppress(OSError):
-        kept = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
-        fcntl.flock(kept, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        locks.share_until_exit(Path(lock))
     _sweep()
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-    held = _lock(folder / _HELD)
+    held = locks.open_lock(folder / _HELD)
+    locks.lock(held)
     try:
         programs = thin_environment.create(Path(shared), folder / "environment")
         variables = _variables(os.environ, name, programs)
@@ -105,20 +105,14 @@ def _as_before() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
 
 
-def _lock(file: Path) -> int:
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return descriptor
-
-
 def _sweep() -> None:
     """Remove what shells left that were killed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError):
             if folder.stat().st_uid == os.getuid() and (folder / _HELD).exists():
-                descriptor = _lock(folder / _HELD)
-                shutil.rmtree(folder, ignore_errors=True)
-                os.close(descriptor)
+                with locks.held_if_free(folder / _HELD) as is_free:
+                    if is_free:
+                        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

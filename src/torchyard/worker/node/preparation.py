@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchyard.shared import disk
+from torchyard.shared.connection import Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import LaunchPlan
 from torchyard.worker.files.blobs import Blobs
@@ -27,7 +28,6 @@ from torchyard.worker.preflight import ports, rendezvous
 from torchyard.worker.preflight.ports import HeldPort
 from torchyard.worker.preflight.rendezvous import Meeting
 from torchyard.worker.relay.relay import Relay
-from torchyard.worker.server.connection import Link
 from torchyard.worker.server.control import Orders
 from torchyard.worker.system import temporary
 from torchyard.worker.system.mounts import Mount
@@ -49,7 +49,7 @@ class Prepared:
 
 
 def prepare(
-    link: Link,
+    link: Connection,
     plan: LaunchPlan,
     node: int,
     folders: Folders,
@@ -75,7 +75,7 @@ def prepare(
 
 
 def _prepare(
-    link: Link,
+    link: Connection,
     plan: LaunchPlan,
     node: int,
     folders: Folders,
@@ -116,7 +116,7 @@ def _prepare(
 
 
 def _lay_out(
-    link: Link,
+    link: Connection,
     plan: LaunchPlan,
     folders: Folders,
     blobs: Blobs,
@@ -143,7 +143,7 @@ def _with_environment(plan: LaunchPlan, layout: Layout) -> Layout:
     return replace(layout, mounts=(*layout.mounts, own))
 
 
-def _bringing(link: Link, orders: Orders) -> Callable[[str, Path], Path]:
+def _bringing(link: Connection, orders: Orders) -> Callable[[str, Path], Path]:
     """For a node that does not see the server's disk."""
     from torchyard.worker.files import remote_inputs  # Not needed where it does.
 

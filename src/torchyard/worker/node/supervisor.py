@@ -10,7 +10,6 @@ takes that for a stop order.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
@@ -19,6 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchyard.shared import locks
+from torchyard.shared.processes import start_time
 from torchyard.worker.system import cgroups, processes, temporary
 
 _WAIT_FOR_OTHER_S = 5.0
@@ -43,10 +44,7 @@ def claim(folder: Path) -> str:
         worker and guardian died, and nobody has told of it.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    if not locks.try_lock(locks.open_lock(folder / "lock")):
         _wait_for(folder / "worker.json")
         return TAKEN
     # The lock of a worker that ended is free again, but an attempt's node runs only once.
@@ -87,8 +85,7 @@ def record(folder: Path) -> None:
     """Write who the worker is and who guards it."""
     who = {}
     for key, pid in (("worker", os.getpid()), ("guardian", os.getppid())):
-        found = processes.read(pid)
-        who[key] = {"pid": pid, "start_time": found.start_time if found else 0}
+        who[key] = {"pid": pid, "start_time": start_time(pid)}
     text = json.dumps({**who["worker"], "guardian": who["guardian"]})
     temporary = folder / f"worker.json.{os.getpid()}"
     temporary.write_text(text)

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from torchyard.shared.connection import Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import LaunchPlan
-from torchyard.shared.retry_delays import patiently
+from torchyard.shared.retry_delays import retry
 from torchyard.worker.preflight.ports import HeldPort
 from torchyard.worker.preflight.preflight import Preflight
-from torchyard.worker.server.connection import Link
 from torchyard.worker.server.control import Orders
 from torchyard.worker.system import networks
 
@@ -41,7 +41,7 @@ class Meeting:
 
 
 def meet(
-    link: Link,
+    link: Connection,
     plan: LaunchPlan,
     node: int,
     port: HeldPort | None,
@@ -98,17 +98,17 @@ class _Come:
     facts: list[dict[str, Any]]
 
 
-def _gather(link: Link, plan: LaunchPlan, node: int, own: _Come, orders: Orders) -> _Come:
+def _gather(link: Connection, plan: LaunchPlan, node: int, own: _Come, orders: Orders) -> _Come:
     mine = {"node": node, "address": own.hosts[0], "port": own.port if node == 0 else None}
     if own.facts:
         mine["facts"] = own.facts[0]
-    patiently(lambda: link.call("POST", "/meeting", mine), lambda: orders.stopped)
+    retry(lambda: link.call("POST", "/meeting", mine), lambda: orders.stopped)
     waited_s = 0.0
     while True:
         wait_s = min(_POLL_S, max(1.0, plan.meeting_timeout_s - waited_s))
         query = {"wait_s": f"{wait_s:g}"}
         asked_at = time.monotonic()
-        answer = patiently(
+        answer = retry(
             lambda: link.call("GET", "/meeting", query=query, timeout_s=wait_s + 10),  # noqa: B023
             lambda: orders.stopped,
         )
