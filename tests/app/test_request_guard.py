@@ -56,7 +56,7 @@ def test_bodies_are_bounded(client: TestClient, api: Api) -> None:
     mlflow = client.post("/api/2.0/mlflow/runs/log-batch", content=large)
     assert mlflow.status_code == 413 and mlflow.json()["error_code"]
     worker = {"Authorization": f"Bearer {api.worker}"}
-    logs = f"/v1/attempts/{api.known['attempt_id']}/logs?path=a&offset=0"
+    logs = f"/v1/attempts/{api.names['attempt_id']}/logs?path=a&offset=0"
     assert client.put(logs, content=b"x" * (1 << 20), headers=worker).json() == {"size": 1 << 20}
     _refused(client.put(logs, content=b"x" * (5 << 20), headers=worker), 413, "4096 KiB")
 
@@ -64,7 +64,7 @@ def test_bodies_are_bounded(client: TestClient, api: Api) -> None:
 def test_uploads_are_of_any_size(client: TestClient, api: Api) -> None:
     worker = {"Authorization": f"Bearer {api.worker}"}
     content = (b"x" * (1 << 20) for _ in range(20))
-    path = f"/v1/attempts/{api.known['attempt_id']}/files/outputs/large"
+    path = f"/v1/attempts/{api.names['attempt_id']}/files/outputs/large"
     assert client.put(path, content=content, headers=worker).json()["size_bytes"] == 20 << 20
 
 
@@ -75,7 +75,7 @@ def test_a_file_of_a_bundle_is_bounded(client: TestClient) -> None:
 
 def test_records_and_events_are_bounded(client: TestClient, api: Api) -> None:
     worker = {"Authorization": f"Bearer {api.worker}"}
-    base = f"/v1/attempts/{api.known['attempt_id']}"
+    base = f"/v1/attempts/{api.names['attempt_id']}"
     event = {"seq": 0, "at": "2026-01-01T00:00:00Z", "kind": "notice", "body": {"message": "x"}}
     many = {"node": 0, "events": [event] * 1001}
     _refused(client.post(f"{base}/report", json=many, headers=worker), 413, "1001 events")
@@ -93,7 +93,7 @@ def test_what_is_no_event_is_refused(event: Any, client: TestClient, api: Api) -
     whole = {"seq": 0, "at": "2026-01-01T00:00:00Z", "kind": "node_exited", **event}
     body = {"node": 0, "events": [whole if event else {}]}
     worker = {"Authorization": f"Bearer {api.worker}"}
-    url = f"/v1/attempts/{api.known['attempt_id']}/report"
+    url = f"/v1/attempts/{api.names['attempt_id']}/report"
     answer = client.post(url, json=body, headers=worker)
     assert answer.status_code == (200 if event == {"kind": "notice"} else 400), answer.text
 
@@ -197,7 +197,7 @@ def _worker_routes(api: Api) -> list[tuple[str, str]]:
     found = []
     for path, methods in api.app.openapi()["paths"].items():
         if path.startswith("/v1/attempts/"):
-            for key, value in {**api.known, "name": "data"}.items():
+            for key, value in {**api.names, "name": "data"}.items():
                 path = path.replace(f"{{{key}}}", value)
             found += [(method.upper(), path) for method in methods]
     assert len(found) >= 10
@@ -216,7 +216,7 @@ def test_workers_know_their_server_by_every_answer(client: TestClient, api: Api)
     own = api.parts.services.server_id
     for path, token in (("orders", api.worker), ("blobs/none", api.worker), ("orders", "wrong")):
         answer = client.get(
-            f"/v1/attempts/{api.known['attempt_id']}/{path}",
+            f"/v1/attempts/{api.names['attempt_id']}/{path}",
             headers={"Authorization": f"Bearer {token}"},
         )
         assert answer.headers["X-Torchyard-Server"] == own, answer.text
@@ -239,7 +239,7 @@ def test_an_attempts_token_is_good_for_it_alone_and_until_its_end(tmp_path: Path
         for name, token in strangers.items():
             assert _ask(client, method, path, token) == 401, (name, method, path)
         assert _ask(client, method, path, api.worker) not in (401, 403), (method, path)
-    attempt_id = api.known["attempt_id"]
+    attempt_id = api.names["attempt_id"]
     actions.cancel(services, "default", "running")
     error = {"code": "canceled", "message": "canceled"}
     events = [
@@ -315,9 +315,9 @@ def test_wrong_tokens_are_bounded_and_harm_nobody_else(tmp_path: Path, clock: Fa
 
 def test_a_file_and_a_folder_of_one_path_are_no_failure(client: TestClient, api: Api) -> None:
     worker = {"Authorization": f"Bearer {api.worker}"}
-    mine = f"/v1/attempts/{api.known['attempt_id']}/files/way"
+    mine = f"/v1/attempts/{api.names['attempt_id']}/files/way"
     run = "/api/2.0/mlflow-artifacts/artifacts/1/running/artifacts/way"
-    logs = f"/v1/attempts/{api.known['attempt_id']}/logs?offset=0&path=way"
+    logs = f"/v1/attempts/{api.names['attempt_id']}/logs?offset=0&path=way"
     assert client.put(f"{mine}/a", content=b"x", headers=worker).status_code == 200
     assert client.put(f"{run}/a", content=b"x").status_code == 200
     assert client.put(f"{logs}/a", content=b"x", headers=worker).status_code == 200

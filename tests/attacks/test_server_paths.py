@@ -181,7 +181,7 @@ def test_no_name_leads_out(names: list[str], services: tuple[Api, Path]) -> None
 
     for name in names:
         for method, template in IN_PATH:
-            target = template.replace("ATTEMPT", api.known["attempt_id"])
+            target = template.replace("ATTEMPT", api.names["attempt_id"])
             content = b"ATTACK" if method == "PUT" else b""
             text = name.encode("utf-8", "surrogatepass")
             for written in {

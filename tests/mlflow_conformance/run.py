@@ -128,10 +128,14 @@ def reasons(results: list[Any]) -> str:
         for result in results:
             if result["outcome"] == outcome:
                 counts[
-                    f"{result['test']}: {result['reason']}" if outcome == "failed" else result["reason"]
+                    f"{result['test']}: {result['reason']}"
+                    if outcome == "failed"
+                    else result["reason"]
                 ] += 1
         lines += ["", f"{outcome}:"] if counts else []
-        lines += [f"- {reason}" + (f" ({n})" if n > 1 else "") for reason, n in counts.most_common()]
+        lines += [
+            f"- {reason}" + (f" ({n})" if n > 1 else "") for reason, n in counts.most_common()
+        ]
     return "\n".join(lines)
 
 
