@@ -171,8 +171,8 @@ def test_a_web_page_can_not_borrow_the_server(host: str, status: int, api: Api) 
 
 
 def test_a_page_of_another_origin_gets_no_leave(client: TestClient) -> None:
-    asked = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
-    answer = client.options(f"{W}/jobs", headers=asked)
+    headers = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
+    answer = client.options(f"{W}/jobs", headers=headers)
     assert answer.status_code >= 400
     assert not [name for name in answer.headers if name.startswith("access-control")]
 
@@ -194,14 +194,14 @@ def test_other_scopes_pass() -> None:
 
 def _worker_routes(api: Api) -> list[tuple[str, str]]:
     """Every route of workers, with names that exist."""
-    found = []
+    routes = []
     for path, methods in api.app.openapi()["paths"].items():
         if path.startswith("/v1/attempts/"):
             for key, value in {**api.names, "name": "data"}.items():
                 path = path.replace(f"{{{key}}}", value)
-            found += [(method.upper(), path) for method in methods]
-    assert len(found) >= 10
-    return found
+            routes += [(method.upper(), path) for method in methods]
+    assert len(routes) >= 10
+    return routes
 
 
 def _ask(client: TestClient, method: str, path: str, token: str) -> int:
@@ -213,13 +213,13 @@ def _ask(client: TestClient, method: str, path: str, token: str) -> int:
 
 
 def test_workers_know_their_server_by_every_answer(client: TestClient, api: Api) -> None:
-    own = api.parts.services.server_id
+    server_id = api.parts.services.server_id
     for path, token in (("orders", api.worker), ("blobs/none", api.worker), ("orders", "wrong")):
         answer = client.get(
             f"/v1/attempts/{api.names['attempt_id']}/{path}",
             headers={"Authorization": f"Bearer {token}"},
         )
-        assert answer.headers["X-Torchyard-Server"] == own, answer.text
+        assert answer.headers["X-Torchyard-Server"] == server_id, answer.text
     assert "X-Torchyard-Server" not in client.get(f"{W}/jobs").headers
 
 
@@ -271,7 +271,7 @@ def test_a_runs_token_opens_its_workspace_alone(client: TestClient, api: Api) ->
     assert _ask(client, "POST", "/v1/workspaces", token) == 403
     assert _ask(client, "DELETE", "/v1/workspaces/default", token) == 403
     listed = client.get("/v1/workspaces", headers={"Authorization": f"Bearer {token}"}).json()
-    assert [one["name"] for one in listed["value"]] == ["default"]
+    assert [workspace["name"] for workspace in listed["value"]] == ["default"]
 
 
 def test_tokens_end_and_are_kept_as_hashes(tmp_path: Path, clock: FakeClock) -> None:
@@ -315,13 +315,13 @@ def test_wrong_tokens_are_bounded_and_harm_nobody_else(tmp_path: Path, clock: Fa
 
 def test_a_file_and_a_folder_of_one_path_are_no_failure(client: TestClient, api: Api) -> None:
     worker = {"Authorization": f"Bearer {api.worker}"}
-    mine = f"/v1/attempts/{api.names['attempt_id']}/files/way"
+    output = f"/v1/attempts/{api.names['attempt_id']}/files/way"
     run = "/api/2.0/mlflow-artifacts/artifacts/1/running/artifacts/way"
     logs = f"/v1/attempts/{api.names['attempt_id']}/logs?offset=0&path=way"
-    assert client.put(f"{mine}/a", content=b"x", headers=worker).status_code == 200
+    assert client.put(f"{output}/a", content=b"x", headers=worker).status_code == 200
     assert client.put(f"{run}/a", content=b"x").status_code == 200
     assert client.put(f"{logs}/a", content=b"x", headers=worker).status_code == 200
-    for path in (f"{mine}/a/b", mine, f"{logs}/a/b"):
+    for path in (f"{output}/a/b", output, f"{logs}/a/b"):
         assert client.put(path, content=b"x", headers=worker).status_code == 409, path
     for path in (f"{run}/a/b", run):
         assert client.put(path, content=b"x").status_code == 409, path

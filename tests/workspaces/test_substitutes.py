@@ -93,7 +93,10 @@ def test_what_was_registered_is_shown_though_it_is_refused_now(shared: Served) -
     allow(shared, None)
     assert submit(shared, "azureml:mine:1")["code"] == "substitute_refused"
     assert shared.ok("rita", "GET", f"{HERE}/environments/mine/versions/1")["image"] == BASE
-    names = [one["name"] for one in shared.ok("rita", "GET", f"{HERE}/environments")["value"]]
+    names = [
+        environment["name"]
+        for environment in shared.ok("rita", "GET", f"{HERE}/environments")["value"]
+    ]
     assert "mine" in names
 
 
