@@ -42,9 +42,9 @@ def python(
     command = 'python -c "import mlflow; print(mlflow.__file__)"'
     file.write_text(json.dumps({"command": command, "environment": environment}))
     printed = yard("job", "create", "-f", str(file), "--stream", timeout_s=420)
-    found = [line for line in printed.splitlines() if line.endswith("mlflow/__init__.py")]
-    assert found, printed
-    return Path(found[-1]).parents[4] / "bin" / "python"
+    paths = [line for line in printed.splitlines() if line.endswith("mlflow/__init__.py")]
+    assert paths, printed
+    return Path(paths[-1]).parents[4] / "bin" / "python"
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         process.communicate()
 
 
-def said(process: subprocess.Popen[str]) -> str:
+def output_of(process: subprocess.Popen[str]) -> str:
     out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     return out
@@ -98,16 +98,16 @@ def test_a_job_records_what_mlflow_would(
     (tmp_path / "job.yml").write_text(json.dumps(job))
     yard("job", "create", "-f", str(tmp_path / "job.yml"))
     yard.completed(job["name"], timeout_s=420)
-    said(by_hand)
+    output_of(by_hand)
 
     server = json.loads((yard.home / "server.json").read_text())
-    ours = {
+    server_store = {
         "MLFLOW_TRACKING_URI": server["url"],
         "MLFLOW_TRACKING_TOKEN": (yard.home / "token").read_text().strip(),
     }
     reader = (python, recorded_runs.__file__, script, FEATURES)
-    readings = [start(*reader, **place) for place in (ours, theirs)]
-    recorded, expected = (json.loads(said(reading)) for reading in readings)
+    readings = [start(*reader, **place) for place in (server_store, theirs)]
+    recorded, expected = (json.loads(output_of(reading)) for reading in readings)
     counts = recorded_runs.counts(expected)
     assert counts["params"] and counts["points"] and counts["files"] and counts["models"]
     assert any(run["logged_models"] for run in expected)

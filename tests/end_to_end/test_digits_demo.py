@@ -49,7 +49,7 @@ def test_digits_reaches_its_accuracy_and_its_model_is_registered(
 def test_a_job_outlives_its_server(yard: Yard) -> None:
     yard("job", "create", "-f", JOB_FILE, "--set", "name=orphan", "--set", "inputs.epochs=12")
     wait_until(
-        lambda: "loss" in [one["key"] for one in yard.get("jobs/orphan/metrics")["value"]],
+        lambda: "loss" in [metric["key"] for metric in yard.get("jobs/orphan/metrics")["value"]],
         420,
         "the first epoch is logged",
     )
@@ -57,5 +57,5 @@ def test_a_job_outlives_its_server(yard: Yard) -> None:
     yard("server", "start")
     yard.completed("orphan")
     assert_every_metric(yard, "orphan")
-    said = b"".join(yard.logs("orphan").values()).decode()
-    assert said.count("epoch ") == EPOCHS and said.count("test accuracy") == 1
+    log = b"".join(yard.logs("orphan").values()).decode()
+    assert log.count("epoch ") == EPOCHS and log.count("test accuracy") == 1

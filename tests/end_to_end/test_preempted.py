@@ -78,8 +78,8 @@ def points(yard: Yard, job: str) -> list[tuple[int, float]]:
         headers={"Authorization": f"Bearer {token}"},
     )
     with urllib.request.urlopen(request, timeout=60) as answer:
-        found = json.load(answer).get("metrics", [])
-    return [(int(one["step"]), float(one["value"])) for one in found]
+        metrics = json.load(answer).get("metrics", [])
+    return [(int(metric["step"]), float(metric["value"])) for metric in metrics]
 
 
 def trained(yard: Yard, job: str) -> None:
@@ -90,10 +90,10 @@ def trained(yard: Yard, job: str) -> None:
         expected.append((step, loss))
     assert points(yard, job) == expected
     first, second = yard.logs_of_attempts(job)
-    begun, told = first.splitlines()
+    begun, stopped = first.splitlines()
     assert begun == "attempt 1 begins at step 0"
-    ended_at = told.rpartition(" ")[2]
-    assert told == f"attempt 1 was told SIGTERM and ends at step {ended_at}"
+    ended_at = stopped.rpartition(" ")[2]
+    assert stopped == f"attempt 1 was told SIGTERM and ends at step {ended_at}"
     assert second == f"attempt 2 begins at step {ended_at}\nattempt 2 is done\n"
     assert 10 <= int(ended_at) < STEPS
 
@@ -123,8 +123,10 @@ def test_a_low_priority_training_is_preempted_and_goes_on(
     spans = [(stage["name"], stage["waited_for"]) for stage in done["stages"]]
     assert ("Scaling", "attempt 1 was preempted") in spans
     # Never both at once: the urgent one's nodes were held between the training's attempts.
-    runs = [(one["start"], one["end"]) for one in done["stages"] if one["name"] == "Running"]
-    (held,) = [one["start"] for one in urgent["stages"] if one["name"] == "Running"]
+    runs = [
+        (stage["start"], stage["end"]) for stage in done["stages"] if stage["name"] == "Running"
+    ]
+    (held,) = [stage["start"] for stage in urgent["stages"] if stage["name"] == "Running"]
     assert runs[0][1] <= held < urgent["ended_at"] <= runs[1][0]
     shown = yard("job", "show", "-n", "training")
     assert "was preempted" in shown and "Priority" in shown
@@ -142,8 +144,8 @@ def test_a_person_tries_how_a_job_goes_on(yard: Yard, write_job: Callable[..., s
     done = yard.completed("tried")
     trained(yard, "tried")
     assert done["attempt"] == 2
-    said = yard("job", "preempt", "-n", "tried", "-o", "json", expect=2)
-    assert said == ""
+    output = yard("job", "preempt", "-n", "tried", "-o", "json", expect=2)
+    assert output == ""
 
 
 def test_jobs_of_one_cluster_start_by_priority(

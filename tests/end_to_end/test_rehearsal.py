@@ -47,9 +47,11 @@ def test_the_losses_are_those_of_the_script_written_for_the_cpu(
 
     losses = {name: losses_of(yard.logs(name)) for name in ("rehearsed", "twin")}
     assert losses["rehearsed"] == losses["twin"]
-    assert len(losses["twin"]) == 2 and all(len(one) == 25 for one in losses["twin"])
-    for one in losses["twin"]:
-        values = [float.fromhex(value) for value in one]
+    assert len(losses["twin"]) == 2 and all(
+        len(rank_losses) == 25 for rank_losses in losses["twin"]
+    )
+    for rank_losses in losses["twin"]:
+        values = [float.fromhex(value) for value in rank_losses]
         assert sum(values[-5:]) < sum(values[:5])
 
     for log in yard.logs("rehearsed").values():
@@ -72,9 +74,9 @@ def test_what_needs_a_gpu_is_refused_by_name(
     lines = [line for line in log.decode().splitlines() if line.startswith("asked for ")]
     assert len(lines) > 20
     for line in lines:
-        asked, _, answer = line.removeprefix("asked for ").partition(": ")
+        feature, _, answer = line.removeprefix("asked for ").partition(": ")
         assert answer.startswith("cannot be rehearsed on CPU: "), line
-        assert asked.split("(")[0].split(" ")[0] in answer, line
+        assert feature.split("(")[0].split(" ")[0] in answer, line
     assert "factories without a rehearsal: []" in log.decode()
 
 

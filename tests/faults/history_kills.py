@@ -94,7 +94,7 @@ class Writer:
         key = self._chance.choice(("all of them", f"of {self._number} @1 %"))
         # The number makes the point unique, whatever other writers write to this key.
         timestamp = 1000 * self._written + self._number
-        return {"key": key, "value": said(value), "timestamp": timestamp, "step": step}
+        return {"key": key, "value": json_number(value), "timestamp": timestamp, "step": step}
 
     def _kept(self, run: str, point: dict[str, Any]) -> None:
         written = (point["step"], point["timestamp"], str(point["value"]))
@@ -179,7 +179,7 @@ class Writer:
         return answer.status, answer.read()
 
 
-def said(value: float) -> float | str:
+def json_number(value: float) -> float | str:
     """A float as JSON can say it."""
     if math.isfinite(value):
         return value

@@ -77,17 +77,19 @@ def by_client(yard: Yard, client: str, files: list[Path], folder: Path) -> dict[
         text=True,
         timeout=1800,
     )
-    found: dict[str, str | End] = {}
+    results: dict[str, str | End] = {}
     for line in done.stdout.splitlines():
         if line.startswith("=> "):
-            said = json.loads(line[3:])
-            refused = said.get("refused")
-            found[said["file"]] = End("refused", None, (), refused) if refused else said["name"]
-    return found
+            result = json.loads(line[3:])
+            refused = result.get("refused")
+            results[result["file"]] = (
+                End("refused", None, (), refused) if refused else result["name"]
+            )
+    return results
 
 
 def by_yard(yard: Yard, files: list[Path]) -> dict[str, str | End]:
-    found: dict[str, str | End] = {}
+    results: dict[str, str | End] = {}
     for file in files:
         process = yard.start(
             *("job", "create", "-f", str(file), "-o", "json"),
@@ -96,10 +98,10 @@ def by_yard(yard: Yard, files: list[Path]) -> dict[str, str | End]:
         )
         out, err = process.communicate(timeout=600)
         if process.returncode:
-            found[str(file)] = End("refused", None, (), err.decode()[:400])
+            results[str(file)] = End("refused", None, (), err.decode()[:400])
         else:
-            found[str(file)] = json.loads(out)["name"]
-    return found
+            results[str(file)] = json.loads(out)["name"]
+    return results
 
 
 def end_of(yard: Yard, name: str, limit_s: float) -> End:
@@ -110,14 +112,14 @@ def end_of(yard: Yard, name: str, limit_s: float) -> End:
     if job["status"] not in ENDED:
         yard.post(f"jobs/{name}/cancel", {})
         return End("still running", None, (), f"after {limit_s:.0f} s")
-    files = [one["path"] for one in yard.get(f"jobs/{name}/files")["value"]]
+    files = [entry["path"] for entry in yard.get(f"jobs/{name}/files")["value"]]
     left = tuple(sorted(path for path in files if not path.startswith("system_logs")))
     return End(job["status"], job.get("exit_code"), left, str(job.get("error") or "")[:400])
 
 
 def set_up(yard: Yard, files: list[Path], sample: Path, data: Path | None) -> None:
     (sample / "sample.csv").write_text("a,b\n1,2\n")
-    client = Client("default", settings=Settings(yard.home))
+    client = Client(workspace="default", settings=Settings(yard.home))
     validate.set_up(client, files, sample, yard.home)
     if data is not None:
         yard("datastore", "create", "-n", "examples", "--type", "local", "--path", str(data))

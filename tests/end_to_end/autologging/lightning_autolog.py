@@ -33,9 +33,9 @@ class Digits(lightning.LightningModule):
 
 
 lightning.seed_everything(7)
-found = load_digits()
+dataset = load_digits()
 everything = TensorDataset(
-    torch.tensor(found.data / 16, dtype=torch.float32), torch.tensor(found.target)
+    torch.tensor(dataset.data / 16, dtype=torch.float32), torch.tensor(dataset.target)
 )
 training, testing = torch.utils.data.random_split(everything, [1500, 297])
 mlflow.pytorch.autolog()

@@ -148,7 +148,7 @@ def reduce(loss: float, device: torch.device, local_rank: int) -> float:
     dist.all_reduce(mean, op=dist.ReduceOp.AVG, group=together)
     everyone = [torch.empty_like(mean, device="cuda") for _ in range(dist.get_world_size())]
     dist.all_gather(everyone, mean)
-    assert len({one.item() for one in everyone}) == 1
+    assert len({value.item() for value in everyone}) == 1
     return float(mean.item())
 
 

@@ -1,4 +1,4 @@
-"""Asks for everything that can't be rehearsed on a CPU, and prints what it is told each time."""
+"""Call everything that can't be rehearsed on a CPU, and print each answer."""
 
 import re
 from collections.abc import Callable
@@ -61,8 +61,8 @@ def main() -> None:
 def forgotten() -> list[str]:
     """Functions of this torch that take a device and were not changed for the rehearsal."""
     declared = (Path(torch.__file__).parent / "_C" / "_VariableFunctions.pyi").read_text()
-    found = re.findall(r"^def ([a-z]\w*)\((.*?)\) -> ", declared, re.DOTALL | re.MULTILINE)
-    named = {name for name, arguments in found if re.search(r"\bdevice:", arguments)}
+    signatures = re.findall(r"^def ([a-z]\w*)\((.*?)\) -> ", declared, re.DOTALL | re.MULTILINE)
+    named = {name for name, arguments in signatures if re.search(r"\bdevice:", arguments)}
     return sorted(name for name in named if not hasattr(getattr(torch, name), "__wrapped__"))
 
 
