@@ -92,7 +92,7 @@ class ExecutorContract:
         _wait(lambda: site.executor.status(handle).nodes[1] == "lost")
         assert site.executor.status(handle).state == "lost"
         assert site.executor.status(handle).nodes[0] == "running"
-        heir = site.executor.inherit(plan)
+        heir = site.executor.recover(plan)
         _wait(lambda: site.executor.status(heir).nodes[1] != "ending")
         assert site.starts(plan) == 2, "the script does not run again"
         site.executor.stop(heir, 5.0)

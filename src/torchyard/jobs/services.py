@@ -30,8 +30,8 @@ from torchyard.servers.lease import Membership, SingleServer
 @dataclass(frozen=True)
 class Services:
     """`bell` is rung when there may be something for the scheduler to do; `server_id` stays as long
-    as the home does, whichever of several servers it is; `membership` tells these apart. `machine` is
-    what clusters share and is bounded (see admission/machine.py), `devices` are its GPUs.
+    as the home does, whichever of several servers it is; `membership` tells these apart. `machine`
+    is what clusters share and is bounded (see admission/machine.py), `devices` are its GPUs.
     """
 
     home: Path

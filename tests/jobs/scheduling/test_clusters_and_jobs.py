@@ -72,7 +72,7 @@ def test_a_launch_that_loses_the_race_goes_back_into_the_queue(
     services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
     job = submit(services)
-    executor.launch_error = DevicesTaken("needs 1 GPUs of this machine, and others were faster")
+    executor.launch_error = DevicesTaken("needs 1 GPUs of this machine, and others took them first")
     scheduler.look()
     back = again(services, job)
     assert (back.status, back.attempt, back.error) == (Status.QUEUED, 0, None)
