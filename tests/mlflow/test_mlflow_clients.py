@@ -126,15 +126,15 @@ def relay_to(server: Server, url: str, folder: Path, job: Job) -> Iterator[str]:
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-@pytest.mark.parametrize("way", ["default workspace", "by name", "relay"])
-def test_an_unmodified_script_logs_into_its_own_job(
-    server: Server, url: str, way: str, client_python: Path, tmp_path: Path
+@pytest.mark.parametrize("route", ["default workspace", "by name", "relay"])
+def test_an_unmodified_script_logs_to_its_own_job(
+    server: Server, url: str, route: str, client_python: Path, tmp_path: Path
 ) -> None:
     experiment = runs.create_experiment(server.services, "default", "Default", {})
     job = add_job(server, "default", "lucky_job", experiment.id)
     with ExitStack() as stack:
-        address = url if way == "default workspace" else url + "/mlflow/default"
-        if way == "relay":
+        address = url if route == "default workspace" else url + "/mlflow/default"
+        if route == "relay":
             address = stack.enter_context(relay_to(server, url, tmp_path, job))
         variables = {
             "MLFLOW_TRACKING_URI": address,
@@ -142,7 +142,7 @@ def test_an_unmodified_script_logs_into_its_own_job(
             "MLFLOW_RUN_ID": job.name,
             "HOME": str(tmp_path),
         }
-        ended = subprocess.run(
+        process = subprocess.run(
             [client_python, "-c", SCRIPT],
             env={
                 "PATH": os.environ["PATH"],
@@ -154,7 +154,7 @@ def test_an_unmodified_script_logs_into_its_own_job(
             text=True,
             timeout=100,
         )
-        assert ended.returncode == 0, ended.stderr
+        assert process.returncode == 0, process.stderr
 
     assert server.services.history.keys(job.id) == ["a@b %/x-y", "b", "far", "loss"]
     assert server.services.history.params(job.id) == {"lr": "0.1", "é": "ü"}

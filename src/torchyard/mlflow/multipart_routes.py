@@ -1,7 +1,7 @@
 """Uploads of large artifacts in parts, as MLflow's clients send them.
 
 Owns: the three endpoints of `mlflow-artifacts/mpu` and the one that takes a part.
-Leaves: where the complete file lies to artifact_repositories.py.
+Leaves: where the complete file is stored to artifact_repositories.py.
 Always: a part is written to disk as it arrives; the file appears complete or not at all; parts of
 an upload that nobody completes are deleted after a week. An upload is completed once: a client
 that lost the response repeats the request and gets the same one.
