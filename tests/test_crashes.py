@@ -290,7 +290,7 @@ def test_postgresql_is_killed(server: Server, durable: PostgresServer) -> None:
     finally:
         writing.end()
     refusals = set[tuple[int, str]]().union(*(one.refusals for one in writing.writers))
-    assert refusals <= {(503, "TEMPORARILY_UNAVAILABLE"), (503, "database_away")}
+    assert refusals <= {(503, "TEMPORARILY_UNAVAILABLE"), (503, "database_unreachable")}
     writing.check()
     assert "Traceback" not in server.log()
     server.kill()

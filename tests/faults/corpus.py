@@ -68,17 +68,17 @@ def run(
 
     code = home / "code"
     write_scripts(code, scripts)
-    with Client("default", settings=replace(Settings(home), url="", token="")) as client:
+    with Client(workspace="default", settings=replace(Settings(home), url="", token="")) as client:
         client.computes.create({"name": "faults", "type": "amlcompute", "max_instances": _NODES})
         for fault in faults:
             client.jobs.create({**document(fault), "environment": environment}, home)
         deadline = time.monotonic() + _PATIENCE_S
         waited: dict[str, dict[str, Any]] = {}
         while len(waited) < len(faults) and time.monotonic() < deadline:
-            listed = {job["name"]: job["status"] for job in client.jobs.list(max_results=None)}
+            listed = {job.name: job.status for job in client.jobs.list(max_results=None)}
             for name in [fault.name for fault in faults if fault.name not in waited]:
                 if listed[name] in _ENDED:
-                    waited[name] = dict(client.jobs.get(name))
+                    waited[name] = client.jobs.get(name).raw
             time.sleep(0.5)
     return [_answer(fault, waited.get(fault.name, {"status": "not ended"})) for fault in faults]
 

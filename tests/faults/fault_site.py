@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from torchyard.worker.system import processes
+from torchyard.shared.processes import Process, read, send
 
 ENDED = ("Completed", "Failed", "Canceled")
 
@@ -147,7 +147,7 @@ class Site:
             self.server.terminate()
             self.server.wait(30)
         for process in having(str(self.home)):
-            processes.send(process, signal.SIGKILL)
+            send(process.pid, process.start_time, signal.SIGKILL)
         if self.server is not None:
             self.server.wait(30)
 
@@ -180,13 +180,13 @@ def kept(site: AnySite) -> Iterator[AnySite]:
         shutil.rmtree(site.home, ignore_errors=True)
 
 
-def having(word: str) -> list[processes.Process]:
+def having(word: str) -> list[Process]:
     """Living processes with the word in their arguments or their environment."""
     found = []
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
-        process = processes.read(int(name))
+        process = read(int(name))
         if process is None or process.ended:
             continue
         for file in ("cmdline", "environ"):

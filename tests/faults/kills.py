@@ -29,7 +29,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from faults.fault_site import ENDED, Site, having, made, percentile, until
-from torchyard.worker.system import processes
+from torchyard.shared.processes import Process, send
 
 GRACE_S = 10.0
 AFTER_GRACE_S = 5.0
@@ -91,7 +91,7 @@ class Decoys:
     def end(self) -> None:
         for number, process in enumerate(self._processes):
             for child in having(_decoy(number)):
-                processes.send(child, signal.SIGKILL)
+                send(child.pid, child.start_time, signal.SIGKILL)
             process.wait()
 
 
@@ -173,7 +173,7 @@ def _round(
         if alive:
             counts.left.append(f"{name} {fault}{' deaf' if deaf else ''}: {len(alive)} left")
             for process in alive:
-                processes.send(process, signal.SIGKILL)
+                send(process.pid, process.start_time, signal.SIGKILL)
         if ended["status"] not in expected:
             counts.wrong.append(f"{name} {fault}: {ended['status']}, {ended['error']}")
 
@@ -184,7 +184,8 @@ def _do(site: Site, name: str, fault: str, mark: str, chance: random.Random) -> 
         return
     if fault == "kill_rank":
         victims = having(mark)
-        processes.send(chance.choice(_ranks(victims)), signal.SIGKILL)
+        victim = chance.choice(_ranks(victims))
+        send(victim.pid, victim.start_time, signal.SIGKILL)
         return
     if fault in ("exit", "signal", "timeout"):
         return
@@ -206,7 +207,7 @@ def _do(site: Site, name: str, fault: str, mark: str, chance: random.Random) -> 
             os.kill(guardian, signal.SIGKILL)
 
 
-def _ranks(found: list[processes.Process]) -> list[processes.Process]:
+def _ranks(found: list[Process]) -> list[Process]:
     """Those whose death is a rank's: the shells that the worker started itself."""
     parents = {process.pid: process.parent for process in found}
     return [
@@ -214,7 +215,7 @@ def _ranks(found: list[processes.Process]) -> list[processes.Process]:
     ]
 
 
-def _is_shell(process: processes.Process) -> bool:
+def _is_shell(process: Process) -> bool:
     with contextlib.suppress(OSError):
         environment = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
         arguments = Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")

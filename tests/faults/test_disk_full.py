@@ -23,7 +23,7 @@ import pytest
 from faults import fault_site
 from faults.fault_site import Site
 from torchyard.base import disk
-from torchyard.worker.system import processes
+from torchyard.shared.processes import send
 
 pytestmark = [
     pytest.mark.slow,
@@ -96,7 +96,7 @@ def _served(home: Path) -> Iterator[Site]:
         deadline = time.monotonic() + 30
         while fault_site.having(str(home)) and time.monotonic() < deadline:
             for process in fault_site.having(str(home)):
-                processes.send(process, 9)
+                send(process.pid, process.start_time, 9)
             time.sleep(0.1)
 
 

@@ -177,7 +177,7 @@ class Bench:
             SystemExit: it did not complete.
         """
         said = run_job(self.client, document, folder)
-        status = self.client.jobs.get(document["name"])["status"]
+        status = self.client.jobs.get(document["name"]).status
         if status != "Completed":
             raise SystemExit(f"the job is {status}: {said[-1500:]}")
 
@@ -186,7 +186,7 @@ def run_job(client: Client, document: dict[str, Any], folder: Path) -> str:
     """What the job printed; it has ended."""
     job = client.jobs.create(document, folder)
     said = io.BytesIO()
-    client.jobs.stream(job["name"], out=said)
+    job.stream(out=said)
     return said.getvalue().decode(errors="replace")
 
 
@@ -263,7 +263,7 @@ def compare(asked: argparse.Namespace, home: Path, progress: Callable[[str], Non
     requirements = [*PACKAGES, f"mlflow=={asked.mlflow}"]
     suffix = time.strftime("%H%M%S")
     try:
-        client = Client("default", settings=settings)
+        client = Client(workspace="default", settings=settings)
         progress("building the environment")
         python = environment_python(client, requirements, suffix)
         outcomes = []

@@ -117,7 +117,7 @@ def end_of(yard: Yard, name: str, limit_s: float) -> End:
 
 def set_up(yard: Yard, files: list[Path], sample: Path, data: Path | None) -> None:
     (sample / "sample.csv").write_text("a,b\n1,2\n")
-    client = Client("default", settings=Settings(yard.home))
+    client = Client(workspace="default", settings=Settings(yard.home))
     validate.set_up(client, files, sample, yard.home)
     if data is not None:
         yard("datastore", "create", "-n", "examples", "--type", "local", "--path", str(data))

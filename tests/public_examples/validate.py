@@ -127,7 +127,7 @@ def main(arguments: list[str] | None = None) -> Any:
     with tempfile.TemporaryDirectory() as home:
         settings = Settings(Path(home))
         try:
-            client = Client("default", settings=settings)
+            client = Client(workspace="default", settings=settings)
             print(report(validate(client, asked.folder.resolve(), Path(home)), asked.markdown))
         finally:
             embedded.stop(settings)

@@ -20,6 +20,7 @@ from typing import Any
 from torchyard.executors.executor import Handle
 from torchyard.executors.local import LocalExecutor
 from torchyard.shared.plan import LaunchPlan
+from torchyard.shared.processes import Process, send
 from torchyard.worker.system import processes
 from worker.stub_server import StubServer, running
 
@@ -89,7 +90,7 @@ class Bench:
     def worker_log(self, plan: LaunchPlan, node: int = 0) -> str:
         return (self.node(plan, node) / "worker.log").read_text()
 
-    def left(self, plan: LaunchPlan) -> list[processes.Process]:
+    def left(self, plan: LaunchPlan) -> list[Process]:
         """Processes that carry the mark of the plan's attempt."""
         matching = []
         for node in range(plan.node_count):
@@ -103,20 +104,20 @@ class Bench:
         """Stop what still runs; ranks that are left over are an error."""
         left = [process for plan in self.plans for process in self.left(plan)]
         for process in [*left, *self._workers()]:
-            processes.send(process, signal.SIGKILL)
+            send(process.pid, process.start_time, signal.SIGKILL)
         deadline = time.monotonic() + 30.0
         # A supervisor whose worker is dead cleans up; one that never forked is simply killed.
         while supervisors := self._programs():
             if time.monotonic() > deadline or not any(map(self._is_supervisor, supervisors)):
                 for process in supervisors:
-                    processes.send(process, signal.SIGKILL)
+                    send(process.pid, process.start_time, signal.SIGKILL)
             time.sleep(0.02)
         assert not left, f"left behind: {left}"
 
-    def _workers(self) -> list[processes.Process]:
+    def _workers(self) -> list[Process]:
         return [process for process in self._programs() if self._is_worker(process)]
 
-    def _programs(self) -> list[processes.Process]:
+    def _programs(self) -> list[Process]:
         """Workers and supervisors of this bench's plans, identified by their arguments."""
         matching = []
         for folder in Path("/proc").glob("[0-9]*"):
@@ -129,10 +130,10 @@ class Bench:
                 matching += [] if process.ended else [process]
         return matching
 
-    def _is_worker(self, process: processes.Process) -> bool:
+    def _is_worker(self, process: Process) -> bool:
         return any(process.pid == who["pid"] for who in self._recorded())
 
-    def _is_supervisor(self, process: processes.Process) -> bool:
+    def _is_supervisor(self, process: Process) -> bool:
         return any(process.pid == who["guardian"]["pid"] for who in self._recorded())
 
     def _recorded(self) -> list[dict[str, Any]]:

@@ -52,7 +52,7 @@ from torchyard.jobs.records.signals import Signals
 from torchyard.jobs.requests import runs, workspace_lifecycle
 from torchyard.jobs.services import Services, open_history
 from torchyard.servers import sharing as sharing_of
-from torchyard.servers.lease import Alone
+from torchyard.servers.lease import SingleServer
 from torchyard.servers.sharing import Sharing
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.access import Access
@@ -99,15 +99,15 @@ def build(
     clock = clock or SystemClock()
     chosen = home_database.chosen(home, database)
     if shared:
-        sharing_of.refuse_unshareable(home, chosen)
+        sharing_of.check_shareable(home, chosen)
     db = home_database.open_for(home, chosen, shared)
     signals, bell = Signals(), threading.Event()
     sharing = None
     if shared:
-        sharing = sharing_of.made(db, home, url, bell.set, signals.heard, signals.missed)
-        signals.share(sharing.wire.tell)
+        sharing = sharing_of.share(db, home, url, bell.set, signals.heard, signals.missed)
+        signals.share(sharing.notifier.notify)
     else:
-        sharing_of.be_alone(db, home)
+        sharing_of.claim_alone(db, home)
     default = workspaces.ensure_default(db, clock)
     computes.ensure_local(db, clock, default.name)
     devices = Machine(environ)
@@ -125,7 +125,7 @@ def build(
         server_id=_id_of(home),
         machine=machine.read(home),
         devices=devices,
-        standing=sharing.lease if sharing else Alone(),
+        membership=sharing.lease if sharing else SingleServer(),
     )
     here = machines.here() if shared else ""
     local = executor or LocalExecutor(home, environ, devices=devices, machine=here)

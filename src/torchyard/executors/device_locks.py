@@ -9,8 +9,6 @@ truncated that is not a plain file of that folder.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -24,6 +22,7 @@ from typing import Any
 
 from torchyard.base.errors import Conflict
 from torchyard.executors.devices import Device
+from torchyard.shared import locks
 
 VARIABLE = "TORCHYARD_DEVICE_LOCKS"
 _NAME = "torchyard-devices"
@@ -112,13 +111,11 @@ class DeviceLocks:
         if opened is None:
             return None
         try:
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_still(opened, self._place / _file_name(device)):
+            if locks.try_lock(opened) and _is_still(opened, self._place / _file_name(device)):
                 return opened
-        except OSError as error:
-            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES, errno.EINTR):
-                os.close(opened)
-                raise
+        except OSError:
+            os.close(opened)
+            raise
         os.close(opened)
         return None
 

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.base import machine as machines
-from torchyard.executors import processes
 from torchyard.executors.bundle import worker_zip
 from torchyard.executors.device_locks import Held, give_back
 from torchyard.executors.executor import Capacity, DevicesTaken, Handle, State, Status
 from torchyard.executors.machine import Machine
+from torchyard.shared import processes
 from torchyard.shared.plan import DevicePlan, LaunchPlan
 
 NAME = "local"
@@ -221,7 +221,7 @@ class LocalExecutor:
         )
         with self._lock:
             self._children.add(pid)
-        return {"pid": pid, "start_time": processes.start_time(pid) or 0}
+        return {"pid": pid, "start_time": processes.start_time(pid)}
 
     def _worker_zip(self) -> Path:
         if self._zip is None or not self._zip.exists():
@@ -282,7 +282,7 @@ def _receipt(who: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _lives(who: Mapping[str, Any]) -> bool:
-    return processes.lives(int(who.get("pid", 0)), int(who.get("start_time", 0)))
+    return processes.is_running(int(who.get("pid", 0)), int(who.get("start_time", 0)))
 
 
 def _signal(handle: Handle, signum: int) -> None:

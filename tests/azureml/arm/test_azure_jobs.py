@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
+from sqlalchemy import Engine, event
 
 from azureml.azure_server import WORKSPACE, Azure
 from postgres_server import NewDatabase
 from torchyard.azureml.history.followers import Followers
 from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE
+from torchyard.jobs import actions
 from torchyard.jobs.records import progress, store
 from torchyard.jobs.records.types import JobError, Status
+from torchyard.jobs.requests import submission
+from torchyard.workspaces.types import Identity, TokenKind
 from workspaces.served import HERE, Served, served
 
 HISTORY = f"/history/v1.0{WORKSPACE}"
@@ -119,6 +124,42 @@ def test_a_create_that_is_repeated_is_the_job_it_made(azure: Azure) -> None:
     again = azure.answer("PUT", "jobs/repeated", {"properties": body()})
     assert (first.status_code, again.status_code) == (201, 200)
     assert first.json()["properties"] == again.json()["properties"]
+
+
+@contextmanager
+def row_reads() -> Iterator[list[str]]:
+    """The statements that read a job's row meanwhile."""
+    statements: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        if "FROM jobs JOIN experiments" in " ".join(statement.split()):
+            statements.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        yield statements
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+
+
+def test_a_put_reads_the_job_once(azure: Azure) -> None:
+    azure.put("jobs/read", body())
+    with row_reads() as statements:
+        azure.put("jobs/read", body())
+    assert len(statements) == 1
+    with row_reads() as statements:
+        shown = azure.put("jobs/read", body(displayName="other", tags={}))["properties"]
+    assert (shown["displayName"], shown["tags"]) == ("other", {})
+    assert len(statements) == 2, "tags are merged with those there are when they are written"
+
+
+def test_a_new_job_has_the_spec_that_parsing_its_row_gives(azure: Azure) -> None:
+    services = azure.site.parts.services
+    document = {"command": "true", "environment": "azureml:python@latest", "inputs": {"lr": 0.1}}
+    identity = Identity("dan", TokenKind.PERSON)
+    job, _ = submission.create(services, "default", document, identity)
+    assert job.document["environment"] != document["environment"]
+    assert job.parsed_spec == actions.get(services, "default", job.name).spec
 
 
 def test_a_name_that_is_taken_is_refused(azure: Azure) -> None:

@@ -245,13 +245,13 @@ def test_a_dataset_s_place_is_put_in_where_it_stands() -> None:
         dataReferences={"ref": {"mode": "download"}},
     )
     asked["arguments"].append("$AZUREML_DATAREFERENCE_ref")
-    task = local_configs.task(asked, dataset, lambda one: ("azureml://x", "uri_folder"))
-    assert task["arguments"] == ["${{inputs.birds}}", "--x=7", "$HOME", "${{inputs.ref}}"]
-    assert set(task["inputs"]) == {"birds", "to", "ref"}
-    assert task["inputs"]["to"]["path_on_compute"] == "/d"
-    assert task["input_variables"]["birds"] == "${{inputs.birds}}"
+    spec = local_configs.spec_of(asked, dataset, lambda one: ("azureml://x", "uri_folder"))
+    assert spec.arguments == ["${{inputs.birds}}", "--x=7", "$HOME", "${{inputs.ref}}"]
+    assert set(spec.inputs) == {"birds", "to", "ref"}
+    assert spec.inputs["to"]["path_on_compute"] == "/d"
+    assert spec.input_variables["birds"] == "${{inputs.birds}}"
     with pytest.raises(NotServed):
-        local_configs.task(configured(nodeCount=2), dataset, dataset)
+        local_configs.spec_of(configured(nodeCount=2), dataset, dataset)
 
 
 def test_the_user_s_token_goes_to_its_own_server_only() -> None:
@@ -265,7 +265,7 @@ def test_the_user_s_token_goes_to_its_own_server_only() -> None:
 def test_a_package_that_the_user_s_own_python_lacks() -> None:
     hint = causes.match_text("ModuleNotFoundError: No module named 'sklearn'", has_peers=False)
     assert hint is not None
-    told = program.own_python_hint(hint.hint, "/usr/bin/python3")
+    told = program.install_hint(hint.hint, "/usr/bin/python3")
     assert told == "install it: `/usr/bin/python3 -m pip install scikit-learn`"
 
 

@@ -186,7 +186,7 @@ def test_a_run_is_a_job_with_the_client_s_name(v1: Services, cluster: str) -> No
     assert again == told
     job = actions.get(v1.site.parts.services, "default", "birds_1")
     assert job.experiment_name == "birds" and job.compute == cluster
-    assert job.spec["command"] == "python train.py --epochs 3"
+    assert job.document["command"] == "python train.py --epochs 3"
     assert job.properties["ContentSnapshotId"] == asked["SnapshotId"]
     details = v1.of("history", "GET", "experiments/birds/runs/birds_1/details")
     definition = details["runDefinition"]

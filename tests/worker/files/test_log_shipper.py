@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from torchyard.shared.connection import AttemptOver, Connection
 from torchyard.shared.failures import Failure
+from torchyard.shared.server_address import ServerAddress
 from torchyard.worker.files.logs import LogShipper
-from torchyard.worker.server.connection import AttemptOver, Link
 from worker.stub_server import StubServer, running
 
 TOKEN = b"yard_r_" + b"k" * 43
@@ -27,22 +28,22 @@ def server() -> Iterator[StubServer]:
         yield stub
 
 
-class TidyLink(Link):
+class TidyConnection(Connection):
     """A link whose connections are closed, since the threads that use them have ended."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(url, "yard_a_test", "a1")
+        super().__init__(ServerAddress(url), "yard_a_test", "/v1/attempts/a1")
         self.connections: list[http.client.HTTPConnection] = []
 
-    def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
-        connection = super()._connection(timeout_s)
+    def _kept(self, timeout_s: float) -> http.client.HTTPConnection:
+        connection = super()._kept(timeout_s)
         self.connections.append(connection)
         return connection
 
 
 @pytest.fixture
 def shipper(server: StubServer, tmp_path: Path) -> Iterator[LogShipper]:
-    link = TidyLink(server.url)
+    link = TidyConnection(server.url)
     yield LogShipper(link, tmp_path)
     for connection in link.connections:
         connection.close()

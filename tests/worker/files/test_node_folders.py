@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 
 from ordinary_user import as_an_ordinary_user
+from torchyard.shared.connection import Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import InputPlan, LaunchPlan
+from torchyard.shared.server_address import ServerAddress
 from torchyard.worker.files.blobs import Blobs, relative_path
 from torchyard.worker.files.node_folders import (
     Layout,
@@ -31,7 +33,6 @@ from torchyard.worker.launch import variables
 from torchyard.worker.launch.node_setup import NodeSetup
 from torchyard.worker.launch.ranks import plan_ranks
 from torchyard.worker.preflight.rendezvous import Rendezvous
-from torchyard.worker.server.connection import Link
 from torchyard.worker.system import processes, temporary
 
 PLAN = LaunchPlan(
@@ -195,12 +196,12 @@ def test_a_reused_pid_is_not_signalled() -> None:
     with subprocess.Popen(["sleep", "320"]) as child:
         process = processes.read(child.pid)
         assert process is not None and not process.ended
-        processes.send(replace(process, start_time=process.start_time - 1), signal.SIGKILL)
+        processes.send(process.pid, process.start_time - 1, signal.SIGKILL)
         with pytest.raises(subprocess.TimeoutExpired):
             child.wait(0.1)
-        processes.send(process, signal.SIGKILL)
+        processes.send(process.pid, process.start_time, signal.SIGKILL)
         assert child.wait(5) == -signal.SIGKILL
-    processes.send(process, signal.SIGKILL)
+    processes.send(process.pid, process.start_time, signal.SIGKILL)
 
 
 def test_process_names_may_contain_brackets() -> None:
@@ -211,7 +212,7 @@ def test_process_names_may_contain_brackets() -> None:
         child.stdout.readline()
         process = processes.read(child.pid)
         assert process is not None and process.parent == os.getpid()
-        processes.send(process, signal.SIGKILL)
+        processes.send(process.pid, process.start_time, signal.SIGKILL)
 
 
 def test_a_long_temporary_folder_gets_a_short_name(tmp_path: Path) -> None:
@@ -269,7 +270,7 @@ def test_read_only_inputs_cannot_be_written_but_can_be_removed() -> None:
         plan = replace(PLAN, code=snapshot, inputs=input_plans)
         folders = NodeFolders(home / "node-0")
         make_folders(folders)
-        link = Link("http://127.0.0.1:1", "", "att")
+        link = Connection.of_attempt(ServerAddress("http://127.0.0.1:1"), "", "att")
         layout = lay_out(plan, folders, Blobs(link, str(home / "blobs"), lambda: False))
         read_only = Path(layout.inputs["ro"])
         assert (read_only / "a" / "b.txt").read_bytes() == content
@@ -301,7 +302,11 @@ def test_inputs_of_root_are_copies() -> None:
         plan = replace(PLAN, inputs={"ro": InputPlan("uri_file", snapshot=snapshot)})
         folders = NodeFolders(home / "node-0")
         make_folders(folders)
-        blobs = Blobs(Link("http://127.0.0.1:1", "", "att"), str(home / "blobs"), lambda: False)
+        blobs = Blobs(
+            Connection.of_attempt(ServerAddress("http://127.0.0.1:1"), "", "att"),
+            str(home / "blobs"),
+            lambda: False,
+        )
         Path(lay_out(plan, folders, blobs).inputs["ro"]).write_bytes(b"spoilt")
         assert (home / "blobs" / blob[:2] / blob).read_bytes() == b"precious"
 

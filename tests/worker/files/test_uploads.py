@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from ordinary_user import as_an_ordinary_user
+from torchyard.shared.connection import Connection, Refused
 from torchyard.shared.failures import Failure
+from torchyard.shared.server_address import ServerAddress
 from torchyard.worker.files import node_folders
 from torchyard.worker.files.node_folders import NodeFolders
 from torchyard.worker.files.uploads import files_below, upload_folder
-from torchyard.worker.server.connection import Link, Refused
 from torchyard.worker.system import temporary
 from worker.bench import Bench
 from worker.stub_server import StubServer, running
@@ -30,10 +31,10 @@ def stub() -> Iterator[StubServer]:
 
 
 @pytest.fixture
-def link(stub: StubServer) -> Iterator[Link]:
-    created = Link(stub.url, "yard_a_test", "a1")
-    yield created
-    created.close()
+def link(stub: StubServer) -> Iterator[Connection]:
+    connection = Connection.of_attempt(ServerAddress(stub.url), "yard_a_test", "a1")
+    yield connection
+    connection.close()
 
 
 def _write(folder: Path, *names: str) -> None:
@@ -43,7 +44,7 @@ def _write(folder: Path, *names: str) -> None:
 
 
 def test_a_refused_file_does_not_affect_the_others(
-    stub: StubServer, link: Link, tmp_path: Path
+    stub: StubServer, link: Connection, tmp_path: Path
 ) -> None:
     _write(tmp_path, "a", "b", "c")
 
@@ -60,7 +61,7 @@ def test_a_refused_file_does_not_affect_the_others(
 
 
 def test_a_failing_disk_is_not_mistaken_for_an_unreachable_server(
-    stub: StubServer, link: Link, tmp_path: Path
+    stub: StubServer, link: Connection, tmp_path: Path
 ) -> None:
     _write(tmp_path, "a", "z")
     (tmp_path / "m").symlink_to("/proc/self/mem")  # opens well, and reading it is an EIO
@@ -71,7 +72,7 @@ def test_a_failing_disk_is_not_mistaken_for_an_unreachable_server(
     assert sorted(stub.files) == ["outputs/a", "outputs/z"]
 
 
-def test_a_file_without_read_permission_is_reported(stub: StubServer, link: Link) -> None:
+def test_a_file_without_read_permission_is_reported(stub: StubServer, link: Connection) -> None:
     with as_an_ordinary_user() as folder:
         _write(folder, "a", "closed/b", "secret", "z")
         os.chmod(folder / "secret", 0)
@@ -152,7 +153,9 @@ def test_a_refusal_before_the_end_of_the_upload_is_read(tmp_path: Path) -> None:
 
         thread = threading.Thread(target=refuse)
         thread.start()
-        link = Link(f"http://127.0.0.1:{listener.getsockname()[1]}", "token", "a")
+        link = Connection.of_attempt(
+            ServerAddress(f"http://127.0.0.1:{listener.getsockname()[1]}"), "token", "a"
+        )
         blocks = (b"x" * (1 << 20) for _ in range(64))
         with pytest.raises(Refused, match=r"413.*big"):
             link.send("PUT", "/files/outputs/large", blocks)

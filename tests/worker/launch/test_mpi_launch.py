@@ -17,9 +17,10 @@ import pytest
 
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import LaunchPlan
+from torchyard.shared.processes import Process
 from torchyard.worker.launch import mpi, mpi_programs, mpi_remote_start
 from torchyard.worker.preflight.rendezvous import Rendezvous
-from torchyard.worker.system import processes, temporary
+from torchyard.worker.system import temporary
 from worker import fake_open_mpi
 from worker.bench import Bench
 
@@ -253,8 +254,4 @@ def test_an_unexpected_rank_fails_the_node(bench: Bench, tmp_path: Path) -> None
     bench.run(plan)
     error = bench.exit()["error"]
     assert error["message"] == "Open MPI started rank 9 on node 0"
-    assert not [
-        environment
-        for environment in bench.left(plan)
-        if isinstance(environment, processes.Process)
-    ]
+    assert not [process for process in bench.left(plan) if isinstance(process, Process)]

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from torchyard.shared import disk
+from torchyard.shared.connection import Connection
 from torchyard.shared.failures import Failure
-from torchyard.shared.retry_delays import patiently
-from torchyard.worker.server.connection import Link
+from torchyard.shared.retry_delays import retry
+from torchyard.shared.server_address import ServerAddress
 from torchyard.worker.server.control import Orders
 from torchyard.worker.server.events import Events
 
@@ -26,7 +27,7 @@ def test_a_full_disk_is_not_mistaken_for_an_unreachable_server() -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "/x/node-0/work/big")
 
     with pytest.raises(OSError) as caught:
-        patiently(write, lambda: False)
+        retry(write, lambda: False)
     failure = disk.failure(caught.value)
     assert failure is not None and failure.code == "disk_full"
     assert failure.message == "no space left on `scratch`, in the node's folder `work`"
@@ -45,7 +46,9 @@ def test_a_known_cause_is_not_replaced(tmp_path: Path) -> None:
 
 
 def test_an_event_is_stored_once_there_is_space(tmp_path: Path) -> None:
-    events = Events(Link("http://127.0.0.1:9", "t", "a"), 0, tmp_path, Orders())
+    events = Events(
+        Connection.of_attempt(ServerAddress("http://127.0.0.1:9"), "t", "a"), 0, tmp_path, Orders()
+    )
     kept = events._spool
     events._spool = open("/dev/full", "ab", buffering=0)
     events.post("notice", message="first")

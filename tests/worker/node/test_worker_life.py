@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import other_pythons
 from torchyard.executors.bundle import worker_zip
 from torchyard.shared.history_spool import HistorySpool
 from torchyard.shared.plan import InputPlan, OutputPlan
@@ -346,11 +346,8 @@ def test_a_refused_output_fails_the_job(bench: Bench) -> None:
     assert bench.exit()["exit_code"] == 1
 
 
-def test_the_worker_runs_under_another_python(bench: Bench) -> None:
-    spool_file = sorted(Path.home().glob(".pyenv/versions/3.9*/bin/python"))
-    python = str(spool_file[0]) if spool_file else shutil.which("python3.9")
-    if python is None:
-        pytest.skip("no Python 3.9 here")
+def test_the_worker_runs_under_the_oldest_python(bench: Bench) -> None:
+    python = other_pythons.python(other_pythons.WORKER)
     plan = bench.plan("echo $RANK", node_count=2, processes_per_node=2)
     Path(plan.scratch).mkdir(parents=True)
     plan_file = Path(plan.scratch) / "plan.json"

@@ -18,9 +18,11 @@ from torchyard.azureml.common.calls import Call
 from torchyard.base import refs
 from torchyard.base.errors import InvalidInput
 from torchyard.data.types import MODEL_TYPES
+from torchyard.jobs.records import job_masking
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.spec import job_spec, secrets
+from torchyard.jobs.spec import secrets
 from torchyard.jobs.spec.inputs import LITERAL, Input, Output
+from torchyard.jobs.spec.job_spec import JobSpec
 
 ANONYMOUS = "CliV2AnonymousEnvironment"
 """What Azure's clients call an environment that has no name."""
@@ -57,7 +59,7 @@ def to_resource(
     """
     properties = _command(call, job, environment_hash) if job.type == "command" else None
     if properties is not None and params:
-        properties["parameters"] = secrets.without(job, dict(params))
+        properties["parameters"] = job_masking.masked(job, dict(params))
     return Resource(
         ("jobs", job.name),
         # A run that is no job: clients read it from the run history then.
@@ -95,9 +97,9 @@ def services(call: Call, job: Job) -> dict[str, Any]:
 
 
 def _command(call: Call, job: Job, environment_hash: str) -> dict[str, Any]:
-    read = job_spec.read(job.spec)
-    shown = secrets.spec_without(job)
-    said: dict[str, Any] = secrets.without(
+    read = job.spec
+    shown = secrets.masked_document(job.document)
+    said: dict[str, Any] = job_masking.masked(
         job,
         {
             "command": read.command,
@@ -120,10 +122,10 @@ def _command(call: Call, job: Job, environment_hash: str) -> dict[str, Any]:
         "distribution": _distribution(read),
         "inputs": _inputs(call, job, read.inputs),
         "outputs": {name: _output(call, one) for name, one in read.outputs.items()},
-        "resources": _resources(read, job.spec),
+        "resources": _resources(read, job.document),
         "limits": _limits(read),
-        "identity": _identity(job.spec),
-        "queueSettings": _queue(read, job.spec),
+        "identity": _identity(job.document),
+        "queueSettings": _queue(read, job.document),
         "parentJobName": read.parent_job_name or None,
         "services": services(call, job),
         "parameters": {},
@@ -154,7 +156,7 @@ def _by_id(call: Call, type: str, reference: str) -> str:
 
 def _inputs(call: Call, job: Job, inputs: Mapping[str, Input]) -> dict[str, Any]:
     found = {name: _input(call, one) for name, one in inputs.items()}
-    return dict(secrets.without(job, found))
+    return dict(job_masking.masked(job, found))
 
 
 def _input(call: Call, given: Input) -> dict[str, Any]:
@@ -177,7 +179,7 @@ def _output(call: Call, given: Output) -> dict[str, Any]:
     }
 
 
-def _distribution(read: job_spec.JobSpec) -> dict[str, Any] | None:
+def _distribution(read: JobSpec) -> dict[str, Any] | None:
     kind = _DISTRIBUTIONS.get(read.distribution)
     if kind is None:
         return None
@@ -193,13 +195,13 @@ def _distribution(read: job_spec.JobSpec) -> dict[str, Any] | None:
     return found
 
 
-def _resources(read: job_spec.JobSpec, document: Mapping[str, Any]) -> dict[str, Any]:
+def _resources(read: JobSpec, document: Mapping[str, Any]) -> dict[str, Any]:
     written = document.get("resources") or {}
     said = {key: written[ours] for ours, key in _RESOURCES.items() if written.get(ours)}
     return {"instanceCount": read.instance_count, **said, "properties": {}}
 
 
-def _limits(read: job_spec.JobSpec) -> dict[str, Any] | None:
+def _limits(read: JobSpec) -> dict[str, Any] | None:
     if not read.timeout_s:
         return None
     return {"jobLimitsType": "Command", "timeout": duration(read.timeout_s)}
@@ -211,7 +213,7 @@ def _identity(document: Mapping[str, Any]) -> dict[str, Any] | None:
     return None if kind is None else {"identityType": kind}
 
 
-def _queue(read: job_spec.JobSpec, document: Mapping[str, Any]) -> dict[str, Any] | None:
+def _queue(read: JobSpec, document: Mapping[str, Any]) -> dict[str, Any] | None:
     """Told where the job says something of it: clients of 1.12 know no priority."""
     if not document.get("queue_settings"):
         return None

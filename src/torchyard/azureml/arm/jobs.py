@@ -16,6 +16,7 @@ from torchyard.azureml.arm import assets, job_resources
 from torchyard.azureml.arm.job_documents import NOT_SERVED, Reader
 from torchyard.azureml.arm.resources import Ask, Made, Page, Resource, Verb, mark_of
 from torchyard.azureml.common.calls import Call
+from torchyard.base.blobs import SNAPSHOT_PREFIX
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs import actions
 from torchyard.jobs.cleanup import deletion, removal
@@ -76,21 +77,23 @@ class Jobs:
 
     def put(self, call: Call, name: str) -> Made:
         workspace = call.workspace.name
-        job = actions.named(self.services, workspace, name)
         if call.method == "PATCH":
-            return Made(self._resource(call, self._changed(call, self._own(call, name))), new=False)
-        properties = call.properties
+            job = actions.get(self.services, workspace, name)
+            return Made(self._resource(call, self._changed(call, job)), new=False)
         _matches(call, name)
-        reader = Reader(workspace, lambda code_id: self._snapshot(call, job, code_id))
-        document = reader.read(name, properties)
-        if job is None:
-            job, new = submission.create(self.services, workspace, document, call.identity)
-            if new:
+        job_if_any = actions.named(self.services, workspace, name)
+        reader = Reader(workspace, lambda code_id: self._snapshot(call, job_if_any, code_id))
+        document = reader.read(name, call.properties)
+        if job_if_any is None:
+            job, is_new = submission.create_new(self.services, workspace, document, call.identity)
+            if is_new:
                 return Made(self._resource(call, job))
-        if document.get("environment") == job_resources.anonymous(self._environment_hash(job)):
-            document["environment"] = job.spec.get("environment")
+        else:
+            job = job_if_any
+        if self._is_anonymous_environment(job, document.get("environment")):
+            document["environment"] = job.spec.environment
         resubmission.require_same(self.services, job, document)
-        return Made(self._resource(call, self._changed(call, self._own(call, name))), new=False)
+        return Made(self._resource(call, self._changed(call, job)), new=False)
 
     def delete(self, call: Call, name: str) -> None:
         choice = deletion.Choice(names=[name])
@@ -101,53 +104,54 @@ class Jobs:
     def _cancel(self, call: Call, name: str) -> None:
         actions.cancel(self.services, call.workspace.name, name)
 
-    def _own(self, call: Call, name: str) -> Job:
-        """The job, if who asks may change it; the right to submit says nothing of others' jobs."""
-        job = actions.get(self.services, call.workspace.name, name)
-        who = replace(call.identity, own_only=call.identity.role is Role.DATA_SCIENTIST)
-        refuse_foreign(who, job.owner, f"job `{name}`")
-        return job
-
     def _changed(self, call: Call, job: Job) -> Job:
         """The job with the words of the call's body; a PUT says all tags, a PATCH some."""
-        asked, workspace = call.properties, call.workspace.name
+        # The permission to submit says nothing of others' jobs.
+        identity = replace(call.identity, own_only=call.identity.role is Role.DATA_SCIENTIST)
+        refuse_foreign(identity, job.owner, f"job `{job.name}`")
+        properties = call.properties
         if job.type != _COMMAND:
             raise InvalidInput(f"`{job.name}` is a run that was started outside any job")
-        changes: dict[str, Any] = {
-            ours: asked[key]
-            for key, ours in _WORDS.items()
-            if asked.get(key) is not None and asked[key] != getattr(job, ours)
+        words: dict[str, Any] = {
+            field: properties[key]
+            for key, field in _WORDS.items()
+            if properties.get(key) is not None
         }
-        tags = asked.get("tags")
+        tags = properties.get("tags")
         if isinstance(tags, Mapping):
-            gone = {} if call.method == "PATCH" else {key: None for key in job.tags}
-            changes["tags"] = {**gone, **tags}
+            removed = {} if call.method == "PATCH" else {key: None for key in job.tags}
+            words["tags"] = {**removed, **tags}
         elif tags is not None:
             raise InvalidInput("`tags` of the job is no JSON object", at=["properties", "tags"])
-        archived = assets.archived_asked(call)
-        if archived is not None and archived != job.archived:
-            actions.archive(self.services, workspace, job.name, archived)
-        if isinstance(asked.get("properties"), Mapping):
-            actions.add_properties(self.services, workspace, job.name, asked["properties"])
-        if changes and changes != {"tags": job.tags}:
-            actions.update(self.services, workspace, job.name, changes)
-        return actions.get(self.services, workspace, job.name)
+        changes = replace(actions.read_changes(words), archived=assets.archived_asked(call))
+        if isinstance(properties.get("properties"), Mapping):
+            new_properties = actions.read_properties(properties["properties"])
+            changes = replace(changes, properties=new_properties)
+        return actions.change(self.services, job, changes)
 
     def _snapshot(self, call: Call, job: Job | None, code_id: str) -> str:
         """A job's own code is known by its snapshot, which clients are told as the code's name."""
-        own = str((job.spec if job else {}).get("code") or "").removeprefix("snapshot:")
-        if own and code_id.endswith(f"/codes/{own}/versions/1"):
-            return own
+        if job is not None and job.type == _COMMAND:
+            snapshot = job.spec.code.removeprefix(SNAPSHOT_PREFIX)
+            if snapshot and code_id.endswith(f"/codes/{snapshot}/versions/1"):
+                return snapshot
         return self.snapshot_of(call, code_id)
+
+    def _is_anonymous_environment(self, job: Job, reference: Any) -> bool:
+        """Whether it is the name that clients are shown for the job's environment without one."""
+        prefix = job_resources.anonymous("")
+        if not isinstance(reference, str) or not reference.startswith(prefix):
+            return False
+        return reference == prefix + self._environment_hash(job)
 
     def _environment_hash(self, job: Job) -> str:
         with self.services.db.read() as connection:
             return store.environment_hash_of(connection, job.id)
 
     def _resource(self, call: Call, job: Job, params: Mapping[str, str] | None = None) -> Resource:
-        nameless = not isinstance(job.spec.get("environment"), str)
-        found = self._environment_hash(job) if nameless else ""
-        return job_resources.to_resource(call, job, found, params)
+        is_nameless = job.type == _COMMAND and not isinstance(job.spec.environment, str)
+        environment_hash = self._environment_hash(job) if is_nameless else ""
+        return job_resources.to_resource(call, job, environment_hash, params)
 
 
 def _view(call: Call) -> bool | None:

@@ -24,7 +24,6 @@ from torchyard.data.uris import DatastoreUri
 from torchyard.jobs import actions
 from torchyard.jobs.files import outputs
 from torchyard.jobs.services import Services
-from torchyard.jobs.spec import job_spec
 from torchyard.models import actions as models
 
 _MOST = 200
@@ -79,7 +78,7 @@ def _place(services: Services, call: Call, asset_id: str) -> tuple[str, str]:
         place = outputs.places(job).get(named.output)
         if place is None:
             raise NotFound(f"job `{named.job}` has no output `{named.output}`")
-        return place.uri, job_spec.read(job.spec).outputs[named.output].type
+        return place.uri, job.spec.outputs[named.output].type
     reader = Reader(workspace, lambda code_id: "")
     model = reader.reference(asset_id, "models")
     if model != asset_id:

@@ -23,10 +23,10 @@ from torchyard.data.datastores import ARTIFACT_STORE, artifacts_of
 from torchyard.data.types import DATA_TYPES
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts
+from torchyard.jobs.records import job_masking
 from torchyard.jobs.records.types import Job, JobError
 from torchyard.jobs.requests import local_runs
 from torchyard.jobs.services import Services
-from torchyard.jobs.spec import job_spec, secrets
 
 Link = Callable[[Call, str, str], str]
 """A signed link to a file of a datastore: (call, datastore, path)."""
@@ -184,7 +184,7 @@ def outputs(job: Job, agent: str = "") -> dict[str, Any]:
     version = _AGENT.search(agent)
     plain = version is not None and (int(version[1]), int(version[2])) >= _PLAIN_TYPES_FROM
     found = {}
-    for name, output in job_spec.read(job.spec).outputs.items():
+    for name, output in job.spec.outputs.items():
         type = _ASSET_TYPES[output.type]
         if plain:
             # Its way to ask for a model's place fails before it asks; files are found as data.
@@ -219,7 +219,7 @@ def _info(error: JobError) -> dict[str, Any]:
 
 
 def _masked(job: Job, body: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = secrets.without(job, body)
+    found: dict[str, Any] = job_masking.masked(job, body)
     # Names are not words: one that holds a secret by chance stays what it is called.
     return {**found, "runId": job.name}
 

@@ -14,18 +14,16 @@ from typing import Any
 from torchyard.azureml.common.errors import NotServed
 from torchyard.azureml.sdk_v1 import run_configs as configs
 from torchyard.azureml.sdk_v1.run_configs import FindData
+from torchyard.jobs.requests.local_runs import LocalRunSpec
 
 _REFERENCE = re.compile(r"\$\{?(AZUREML_DATAREFERENCE_\w+)\}?", re.ASCII)
 _CLUSTER = "name a compute target: `local-cluster`, which is the server's machine, or a cluster"
 
 
-def task(
+def spec_of(
     configuration: Mapping[str, Any], find_dataset: FindData, find_reference: FindData
-) -> dict[str, Any]:
-    """What the program on the user's machine has to do, as JSON.
-
-    `${{inputs.NAME}}` in `arguments` and `input_variables` stands for where the input lies there;
-    `interpreter` is empty where the environment is to be built.
+) -> LocalRunSpec:
+    """What the program on the user's machine has to do, but for the environment that is built.
 
     Raises:
         InvalidInput: a part contradicts another.
@@ -39,21 +37,24 @@ def task(
     interpreter = ""
     if python.get("userManagedDependencies"):
         interpreter = str(python.get("interpreterPath") or "python")
-    return {
-        "script": script,
-        "command": _placed(command, variables, ids),
-        "arguments": [
-            _placed(str(one), variables, ids) for one in configs.listed(configuration, "arguments")
+    history = configs.mapping(configuration, "history")
+    return LocalRunSpec(
+        script=script,
+        command=_placed(command, variables, ids),
+        arguments=[
+            _placed(str(argument), variables, ids)
+            for argument in configs.listed(configuration, "arguments")
         ],
-        "interpreter": interpreter,
-        "inputs": {name: one for name, one in inputs.items() if one["mode"] != "direct"},
-        "input_variables": variables,
-        "limit_s": configs.count(
+        interpreter=interpreter,
+        inputs={
+            name: job_input for name, job_input in inputs.items() if job_input["mode"] != "direct"
+        },
+        input_variables=variables,
+        limit_s=configs.count(
             configuration, "maxRunDurationSeconds", "max_run_duration_seconds", 0
         ),
-        "keeps_outputs": configs.mapping(configuration, "history").get("outputCollection", True)
-        is not False,
-    }
+        keeps_outputs=history.get("outputCollection", True) is not False,
+    )
 
 
 def is_user_managed(configuration: Mapping[str, Any]) -> bool:

@@ -16,6 +16,7 @@ import email.policy
 import ipaddress
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -71,7 +72,7 @@ def routes(
             "server": call.base,
             "path": f"/execution/v1.0{call.workspace_id}/experiments/{experiment}/runs/{job.name}"
             "/local",
-            **local_runs.asked(job),
+            **local_runs.spec_of(job).to_json(),
         }
         return Response(local_archive.content(services.home, task), media_type="application/zip")
 
@@ -120,17 +121,20 @@ def routes(
 
     @found.get(f"{below}/inputs")
     def inputs(call: the_call, name: str) -> JSONResponse:
-        asked = local_runs.asked(_run(services, call, name))["inputs"]
+        spec = local_runs.spec_of(_run(services, call, name))
         return JSONResponse(
-            {"inputs": {key: _input(services, links, call, one) for key, one in asked.items()}}
+            {
+                "inputs": {
+                    input_name: _input(services, links, call, job_input["path"])
+                    for input_name, job_input in spec.inputs.items()
+                }
+            }
         )
 
     @found.post(f"{below}/environment")
     def environment(call: the_call, name: str) -> JSONResponse:
-        asked = local_runs.asked(_run(services, call, name))["environment"]
-        return JSONResponse(
-            _environment(services, builds, call, asked, call.document.get("offset"))
-        )
+        spec, offset = local_runs.spec_of(_run(services, call, name)), call.document.get("offset")
+        return JSONResponse(_environment(services, builds, call, spec.environment, offset))
 
     return found
 
@@ -157,20 +161,19 @@ def submitted(
     if not configuration or not values.NAME.match(name):
         raise InvalidInput("the request has no `Configuration`, or no `runId` that is a run's name")
     local_configs.refuse_machine(run_configs.mapping(definition, "TelemetryValues"))
-    task = local_configs.task(
+    spec = local_configs.spec_of(
         configuration,
         partial(datasets.of_configuration, workspace),
         partial(datasets.of_reference, workspace),
     )
-    for key, one in task["inputs"].items():
-        if not data.locate(services.db, services.datastores, workspace, one["path"]).store:
+    for key, job_input in spec.inputs.items():
+        if not data.locate(services.db, services.datastores, workspace, job_input["path"]).store:
             raise NotServed(
                 f"input `{key}` of a run on the target `local` lies in no datastore",
                 "upload it to one, or download it in the script",
             )
-    asked = None
     if not local_configs.is_user_managed(configuration):
-        asked = _for_build(services, call, configuration, is_here)
+        spec = replace(spec, environment=_for_build(services, call, configuration, is_here))
     with services.db.write() as connection:
         place = actions.ensure_experiment(connection, services, workspace, experiment)
     return local_runs.create(
@@ -181,7 +184,7 @@ def submitted(
         owner=call.identity.user,
         parent=str(definition.get("ParentRunId") or ""),
         variables=run_configs.variables_of(configuration),
-        asked={**task, "environment": asked},
+        spec=spec,
     )
 
 
@@ -228,11 +231,9 @@ def _environment(
     return {**told, "status": "building"}
 
 
-def _input(
-    services: Services, links: Links, call: Call, asked: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Its files, each with its address."""
-    place = data.locate(services.db, services.datastores, call.workspace.name, asked["path"])
+def _input(services: Services, links: Links, call: Call, path: str) -> dict[str, Any]:
+    """The files of an input, each with its address."""
+    place = data.locate(services.db, services.datastores, call.workspace.name, path)
     single = place.files.entry(place.path) if place.path else None
     if single is not None:
         entries = {place.path.rpartition("/")[2]: place.path}
@@ -274,7 +275,7 @@ def _variables(services: Services, call: Call, job: Job, token: str) -> dict[str
         "AZUREML_TARGET_TYPE": local_runs.TARGET,
         "MLFLOW_TRACKING_URI": f"{call.base}/mlflow/{workspace.name}",
         "MLFLOW_TRACKING_TOKEN": signed,
-        **job.spec["environment_variables"],
+        **local_runs.variables_of(job),
     }
 
 

@@ -25,9 +25,10 @@ from torchyard.azureml.common.calls import Call, Caller
 from torchyard.azureml.common.errors import AzureRoute
 from torchyard.base.errors import InvalidInput
 from torchyard.jobs import actions
-from torchyard.jobs.history import history_records, metric_rows
+from torchyard.jobs.history import metric_rows
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import Services
+from torchyard.shared import record_rules
 
 _SCALAR = "azureml.v1.scalar"
 _ARTIFACT = "aml://artifactId/"
@@ -173,7 +174,7 @@ def _numbers(
         seen[point] += 1
         if after is None or at > after:
             id = f"{point}/{seen[point]}"
-            cells = {key: history_records.number_json(one.value)}
+            cells = {key: record_rules.number_json(one.value)}
             yield _json(job, key, id, _SCALAR, at, {key: "double"}, cells)
 
 

@@ -25,8 +25,8 @@ from torchyard.jobs.history.history_records import Record
 from torchyard.jobs.history.metric_rows import Row
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import Services
-from torchyard.shared import sdk_v1_records
-from torchyard.shared.relay_records import Invalid
+from torchyard.shared import record_rules, sdk_v1_records
+from torchyard.shared.record_rules import InvalidRecord
 
 _SCALAR = "azureml.v1.scalar"
 _FLOATS = ("float", "double")
@@ -42,7 +42,7 @@ def routes(services: Services, caller: Caller) -> APIRouter:
         job = actions.get(services, call.workspace.name, name)
         try:
             told = sdk_v1_records.logged(name, call.document)
-        except Invalid as error:
+        except InvalidRecord as error:
             raise InvalidInput(str(error)) from error
         records, errors = _valid(told)
         services.history.append(job.id, records)
@@ -136,7 +136,7 @@ def _numbers(services: Services, job: Job, key: str) -> dict[str, Any] | None:
             "metricId": f"{key}-{place}",
             "createdUtc": timestamp(datetime.fromtimestamp(one.timestamp / 1000, timezone.utc)),
             "step": one.step,
-            "data": {key: history_records.number_json(one.value)},
+            "data": {key: record_rules.number_json(one.value)},
         }
         for place, one in enumerate(points)
     ]

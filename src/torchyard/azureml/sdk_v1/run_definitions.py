@@ -37,21 +37,22 @@ def of(services: Environments, job: Job) -> dict[str, Any] | None:
     if job.type != "command":
         return None
     spec = job.spec
-    distribution = spec.get("distribution") or {}
+    # As it was written: MPI with one process is started without mpirun, and is told as MPI.
+    distribution = job.document.get("distribution") or {}
     kind = distribution.get("type", "")
-    script, arguments = script_of(str(spec.get("command") or ""))
+    script, arguments = script_of(spec.command)
     each = distribution.get("process_count_per_instance", 1)
     return {
         "script": script,
-        "command": "" if script else spec.get("command"),
+        "command": "" if script else spec.command,
         "useAbsolutePath": False,
         "arguments": arguments,
         "framework": {"pytorch": "PyTorch", "tensorflow": "TensorFlow"}.get(kind, "Python"),
         "communicator": _communicator(kind, distribution),
         "target": LOCAL_CLUSTER if job.compute == LOCAL else job.compute,
         "nodeCount": job.node_count,
-        "maxRunDurationSeconds": (spec.get("limits") or {}).get("timeout"),
-        "environmentVariables": spec.get("environment_variables") or {},
+        "maxRunDurationSeconds": int(spec.timeout_s) or None,
+        "environmentVariables": spec.environment_variables,
         "environment": _environment(services, job),
         "pytorch": {
             "communicationBackend": distribution.get("communication_backend"),
@@ -61,27 +62,27 @@ def of(services: Environments, job: Job) -> dict[str, Any] | None:
         "history": {
             "outputCollection": True,
             "directoriesToWatch": ["logs"],
-            "snapshotProject": bool(spec.get("code")),
+            "snapshotProject": bool(spec.code),
         },
         "docker": {"useDocker": False, "sharedVolumes": True, "arguments": [], "shmSize": "2g"},
     }
 
 
 def _of_local(job: Job) -> dict[str, Any]:
-    asked = local_runs.asked(job)
+    spec = local_runs.spec_of(job)
     return {
-        "script": asked["script"],
-        "command": asked["command"],
+        "script": spec.script,
+        "command": spec.command,
         "useAbsolutePath": False,
-        "arguments": asked["arguments"],
+        "arguments": spec.arguments,
         "framework": "Python",
         "communicator": "None",
         "target": local_runs.TARGET,
         "nodeCount": 1,
-        "maxRunDurationSeconds": asked["limit_s"] or None,
-        "environmentVariables": job.spec["environment_variables"],
+        "maxRunDurationSeconds": spec.limit_s or None,
+        "environmentVariables": local_runs.variables_of(job),
         "history": {
-            "outputCollection": asked["keeps_outputs"],
+            "outputCollection": spec.keeps_outputs,
             "directoriesToWatch": ["logs"],
             "snapshotProject": True,
         },
@@ -115,11 +116,11 @@ def script_of(command: str) -> tuple[str | None, list[str]]:
 
 
 def _environment(services: Environments, job: Job) -> dict[str, Any] | None:
-    asked = job.spec.get("environment")
+    environment = job.spec.environment
     try:
-        if isinstance(asked, Mapping):
-            return environments.to_json(services, "", "", asked)
-        ref = refs.parse(str(asked))
+        if isinstance(environment, Mapping):
+            return environments.to_json(services, "", "", environment)
+        ref = refs.parse(environment)
         return environments.shown(services, job.workspace, ref.name, ref.version or "latest")
     except TorchyardError:
         return None

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchyard.shared.processes import Process, send
 from torchyard.worker.diagnosis import artifacts
 from torchyard.worker.diagnosis.artifacts import Frame
 from torchyard.worker.in_rank.rank_hook import STACKS_SIGNAL
 from torchyard.worker.system import processes
-from torchyard.worker.system.processes import Process
 
 _ANSWER_S = 1.0
 _POLL_EVERY_S = 0.02
@@ -66,7 +66,7 @@ def _python_stack(process: Process, errors: Path) -> str:
     # A forked child writes to its parent's file.
     files = list(errors.glob("*.stack"))
     initial_sizes = {file: _size(file) for file in files}
-    processes.send(process, STACKS_SIGNAL)
+    send(process.pid, process.start_time, STACKS_SIGNAL)
     deadline = time.monotonic() + _ANSWER_S
     previous_sizes: dict[Path, int] = {}
     while time.monotonic() < deadline:

@@ -7,7 +7,6 @@ Always: a file fetched over HTTP is verified by its hash; an unreachable server 
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import threading
@@ -16,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from torchyard.shared.connection import Connection, Refused
 from torchyard.shared.failures import Failure
-from torchyard.shared.retry_delays import patiently
-from torchyard.worker.server.connection import Link, Refused
+from torchyard.shared.retry_delays import retry
 
 _BLOCK = 1 << 20
 _FETCHERS = 4
@@ -49,7 +48,7 @@ class Placement:
 class Blobs:
     """Read blobs from the server's folder if this node can access it, otherwise over HTTP."""
 
-    def __init__(self, link: Link, folder: str, give_up: Callable[[], bool]) -> None:
+    def __init__(self, link: Connection, folder: str, give_up: Callable[[], bool]) -> None:
         self._link = link
         self._folder = Path(folder) if folder else None
         self._give_up = give_up
@@ -132,21 +131,17 @@ class Blobs:
         def once() -> None:
             restart()
             digest = hashlib.sha256()
-            try:
-                response = self._link.open(f"/blobs/{sha256}")
-                while True:
-                    block = response.read(_BLOCK)
-                    if not block:
-                        break
-                    digest.update(block)
-                    write(block)
-            except http.client.HTTPException as error:
-                raise OSError(f"the response for the blob was cut off: {error!r}") from error
+
+            def keep(block: bytes) -> None:
+                digest.update(block)
+                write(block)
+
+            self._link.download(f"/blobs/{sha256}", keep)
             if digest.hexdigest() != sha256:
                 raise OSError(f"blob {sha256} was damaged in transit")
 
         try:
-            patiently(once, self._give_up)
+            retry(once, self._give_up)
         except Refused as error:
             raise _missing(sha256) from error
 

@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 
 from torchyard.shared import masking
+from torchyard.shared.connection import AttemptOver, Connection, Refused
 from torchyard.shared.failures import Failure
 from torchyard.worker.files.uploads import refusal_failure, utf8_path
-from torchyard.worker.server.connection import AttemptOver, Link, Refused
 
 _CHUNK_BYTES = 1 << 20
 # Someone may be waiting for a log's first lines; later ones can be sent in larger chunks.
@@ -54,7 +54,9 @@ class LogShipper:
         masker: replaces secrets; by default only this server's tokens.
     """
 
-    def __init__(self, link: Link, folder: Path, masker: masking.Masker = masking.TOKENS) -> None:
+    def __init__(
+        self, link: Connection, folder: Path, masker: masking.Masker = masking.TOKENS
+    ) -> None:
         self._link = link
         self._folder = folder
         self._masker = masker

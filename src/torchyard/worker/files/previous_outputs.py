@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import quote
 
+from torchyard.shared.connection import Connection, Refused
 from torchyard.shared.failures import Failure
-from torchyard.shared.retry_delays import patiently
+from torchyard.shared.retry_delays import retry
 from torchyard.worker.files.blobs import relative_path
 from torchyard.worker.files.inputs import checked_name
 from torchyard.worker.files.node_folders import NodeFolders
 from torchyard.worker.files.remote_inputs import fetch_file
-from torchyard.worker.server.connection import Link, Refused
 
 
-def fetch_previous_outputs(link: Link, folders: NodeFolders, give_up: Callable[[], bool]) -> int:
+def fetch_previous_outputs(
+    link: Connection, folders: NodeFolders, give_up: Callable[[], bool]
+) -> int:
     """Write the files below `./outputs` and the folders of the named outputs.
 
     Returns:
@@ -30,7 +32,7 @@ def fetch_previous_outputs(link: Link, folders: NodeFolders, give_up: Callable[[
         OSError: the server is unreachable and `give_up` returned True.
     """
     try:
-        listing = patiently(lambda: link.call("GET", "/earlier"), give_up)
+        listing = retry(lambda: link.call("GET", "/earlier"), give_up)
         for file in listing["files"]:
             output, path = str(file["output"]), str(file["path"])
             folder = folders.outputs / checked_name(output) if output else folders.work / "outputs"
@@ -38,7 +40,7 @@ def fetch_previous_outputs(link: Link, folders: NodeFolders, give_up: Callable[[
             target.parent.mkdir(parents=True, exist_ok=True)
             url_path = f"/earlier/{quote(output, safe='') or '-'}/{quote(path)}"
             size = int(file["size_bytes"])
-            patiently(lambda: fetch_file(link, url_path, target, size), give_up)  # noqa: B023
+            retry(lambda: fetch_file(link, url_path, target, size), give_up)  # noqa: B023
     except Refused as refusal:
         error = refusal.body.get("error") or {}
         raise Failure(

@@ -7,34 +7,33 @@ Always: every file has the announced size, or the node fails; an unreachable ser
 
 from __future__ import annotations
 
-import http.client
 import os
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
+from torchyard.shared.connection import Connection, Refused
 from torchyard.shared.failures import Failure
-from torchyard.shared.retry_delays import patiently
+from torchyard.shared.retry_delays import retry
 from torchyard.worker.files.blobs import relative_path
-from torchyard.worker.server.connection import Link, Refused
 
 _BLOCK = 1 << 20
 
 
-def fetch_input(link: Link, name: str, folder: Path, give_up: Callable[[], bool]) -> Path:
+def fetch_input(link: Connection, name: str, folder: Path, give_up: Callable[[], bool]) -> Path:
     """Write the input's files below `folder`; return the file, or the folder if there are several.
 
     Raises:
         Failure: the server has no input of that name.
     """
     try:
-        listing = patiently(lambda: link.call("GET", f"/inputs/{quote(name)}"), give_up)
+        listing = retry(lambda: link.call("GET", f"/inputs/{quote(name)}"), give_up)
         for file in listing["files"]:
             target = folder / relative_path(str(file["path"]))
             target.parent.mkdir(parents=True, exist_ok=True)
             url_path = f"/inputs/{quote(name)}/files/{quote(str(file['path']))}"
             size = int(file["size_bytes"])
-            patiently(lambda: fetch_file(link, url_path, target, size), give_up)  # noqa: B023
+            retry(lambda: fetch_file(link, url_path, target, size), give_up)  # noqa: B023
             os.chmod(target, int(str(file["mode"]), 8) & 0o777)
     except Refused as refusal:
         error = refusal.body.get("error") or {}
@@ -47,7 +46,7 @@ def fetch_input(link: Link, name: str, folder: Path, give_up: Callable[[], bool]
     return folder / listing["files"][0]["path"] if listing["single"] else folder
 
 
-def fetch_file(link: Link, url_path: str, target: Path, size: int) -> None:
+def fetch_file(link: Connection, url_path: str, target: Path, size: int) -> None:
     """Download one file.
 
     Raises:
@@ -55,14 +54,6 @@ def fetch_file(link: Link, url_path: str, target: Path, size: int) -> None:
         Refused: the file does not exist.
     """
     with open(target, "wb") as file:
-        try:
-            response = link.open(url_path)
-            while True:
-                block = response.read(_BLOCK)
-                if not block:
-                    break
-                file.write(block)
-        except http.client.HTTPException as error:
-            raise OSError(f"the response for the input was cut off: {error!r}") from error
+        link.download(url_path, file.write)
         if file.tell() != size:
             raise OSError(f"received {file.tell()} of {size} bytes")

@@ -18,9 +18,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 from torchyard.shared import disk
+from torchyard.shared.connection import Connection, Refused
 from torchyard.shared.failures import Failure
-from torchyard.shared.retry_delays import patiently
-from torchyard.worker.server.connection import Link, Refused
+from torchyard.shared.retry_delays import retry
 
 _BLOCK = 1 << 20
 _MAX_DISPLAY_LENGTH = 300
@@ -36,7 +36,7 @@ class _Unreadable(Exception):
     """The file itself can't be read, so retrying is useless; the cause says why."""
 
 
-def upload_folder(link: Link, folder: Path, target: str, give_up: Callable[[], bool]) -> int:
+def upload_folder(link: Connection, folder: Path, target: str, give_up: Callable[[], bool]) -> int:
     """Upload every file below `folder` to `target`, for example `/files/outputs`.
 
     Returns:
@@ -57,7 +57,7 @@ def upload_folder(link: Link, folder: Path, target: str, give_up: Callable[[], b
         path = file.relative_to(folder)
         relative = quote(utf8_path(path))
         try:
-            sent += patiently(lambda: _upload(link, file, f"{target}/{relative}"), give_up)  # noqa: B023
+            sent += retry(lambda: _upload(link, file, f"{target}/{relative}"), give_up)  # noqa: B023
         except Refused as refusal:
             failures.append(refusal_failure(f"output `{_display_path(path)}`", refusal))
             print(failures[-1].message, file=sys.stderr, flush=True)
@@ -109,7 +109,7 @@ def files_below(folder: Path, on_unreadable: OnUnreadable = lambda *_: None) -> 
         path = None
 
 
-def _upload(link: Link, file: Path, target: str) -> int:
+def _upload(link: Connection, file: Path, target: str) -> int:
     try:
         reader = open(file, "rb")
     except FileNotFoundError:

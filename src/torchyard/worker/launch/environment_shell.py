@@ -8,7 +8,6 @@ removed by the next one; the shared environment is not removed while a shell is 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import signal
@@ -19,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from torchyard.shared import locks
 from torchyard.worker.files import thin_environment
 
 _PREFIX = "yard-shell-"
@@ -41,11 +41,11 @@ def main(arguments: Sequence[str]) -> int:
     # Held until this process ends. If this user can't open the lock, they can't remove the
     # environment either.
     with suppress(OSError):
-        lock_descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
-        fcntl.flock(lock_descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        locks.share_until_exit(Path(lock))
     _remove_stale_folders()
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-    folder_lock = _lock(folder / _LOCK_FILE)
+    folder_lock = locks.open_lock(folder / _LOCK_FILE)
+    locks.lock(folder_lock)
     try:
         programs = thin_environment.create(Path(shared), folder / "environment")
         variables = _variables(os.environ, name, programs)
@@ -105,20 +105,14 @@ def _restore_signals() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED_SIGNALS)
 
 
-def _lock(file: Path) -> int:
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return descriptor
-
-
 def _remove_stale_folders() -> None:
     """Remove the folders of shells that were killed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError):
             if folder.stat().st_uid == os.getuid() and (folder / _LOCK_FILE).exists():
-                descriptor = _lock(folder / _LOCK_FILE)
-                shutil.rmtree(folder, ignore_errors=True)
-                os.close(descriptor)
+                with locks.held_if_free(folder / _LOCK_FILE) as is_free:
+                    if is_free:
+                        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from torchyard.shared.failures import Failure
+from torchyard.shared.processes import Process
 from torchyard.worker.server.control import PEER_LOST, TIMEOUT, Orders
 from torchyard.worker.system import cgroups, processes
 from torchyard.worker.system import mounts as mounts_of
@@ -235,7 +236,7 @@ class Gang:
             return False
         return bool(self._running) or bool(self._launcher and self.launcher_status is None)
 
-    def _without_launcher(self) -> list[processes.Process]:
+    def _without_launcher(self) -> list[Process]:
         launcher_pids = {process.pid for process in processes.below(self._launcher)}
         family = processes.family(os.getpid(), self._mark)
         return [process for process in family if process.pid not in launcher_pids]

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Protocol
 
 from torchyard.shared import disk
+from torchyard.shared.connection import Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import LaunchPlan
 from torchyard.worker.files.node_folders import NodeFolders
 from torchyard.worker.files.steps import Step
 from torchyard.worker.files.uploads import upload_folder
-from torchyard.worker.server.connection import Link
 from torchyard.worker.server.control import Orders
 
 LIMIT_AFTER_FAILURE_S = 120.0
@@ -40,7 +40,7 @@ class Shipper(Protocol):
 
 
 def deliver(
-    link: Link,
+    link: Connection,
     plan: LaunchPlan,
     folders: NodeFolders,
     shippers: tuple[Shipper, ...],

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchyard.shared import secret_values
+from torchyard.shared.connection import AttemptOver, Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.masking import Masker
 from torchyard.shared.plan import LaunchPlan
@@ -35,8 +36,6 @@ from torchyard.worker.launch.ranks import Gang, Rank, RankExit
 from torchyard.worker.node import delivery, supervisor
 from torchyard.worker.node.preparation import Prepared, prepare
 from torchyard.worker.relay.relay import Relay
-from torchyard.worker.server import server_address
-from torchyard.worker.server.connection import AttemptOver, Link
 from torchyard.worker.server.control import HANG, OVER, PEER_LOST, SERVED, TIMEOUT, Orders
 from torchyard.worker.server.events import Events
 from torchyard.worker.system import cgroups, networks, processes, temporary
@@ -59,9 +58,7 @@ class Node:
         self._base = base
         self._folders = NodeFolders(folder)
         self._control = Orders()
-        self._link = Link(
-            plan.server_url, plan.report_token, plan.attempt_id, server_address.of_plan(plan)
-        )
+        self._link = Connection.of_plan(plan)
         self._gang = Gang(
             processes.mark(plan.attempt_id, node), plan.grace_s, self._rank_exited, self._stopping
         )

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchyard.shared import disk
+from torchyard.shared.connection import Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import LaunchPlan
 from torchyard.worker.files.blobs import Blobs
@@ -26,7 +27,6 @@ from torchyard.worker.preflight import ports
 from torchyard.worker.preflight.ports import HeldPort
 from torchyard.worker.preflight.rendezvous import Rendezvous, join_rendezvous
 from torchyard.worker.relay.relay import Relay
-from torchyard.worker.server.connection import Link
 from torchyard.worker.server.control import Orders
 from torchyard.worker.system import temporary
 from torchyard.worker.system.mounts import Mount
@@ -48,7 +48,7 @@ class Prepared:
 
 
 def prepare(
-    link: Link,
+    link: Connection,
     plan: LaunchPlan,
     node: int,
     folders: NodeFolders,
@@ -76,7 +76,7 @@ def prepare(
 
 
 def _prepare(
-    link: Link,
+    link: Connection,
     plan: LaunchPlan,
     node: int,
     folders: NodeFolders,
@@ -121,7 +121,7 @@ def _prepare(
 
 
 def _lay_out(
-    link: Link,
+    link: Connection,
     plan: LaunchPlan,
     folders: NodeFolders,
     blobs: Blobs,
@@ -148,7 +148,7 @@ def _with_environment(plan: LaunchPlan, layout: Layout) -> Layout:
     return replace(layout, mounts=(*layout.mounts, environment_mount))
 
 
-def _input_fetcher(link: Link, control: Orders) -> Callable[[str, Path], Path]:
+def _input_fetcher(link: Connection, control: Orders) -> Callable[[str, Path], Path]:
     """Download inputs, on a node that can't access the server's disk."""
     from torchyard.worker.files import remote_inputs  # Not needed on other nodes.
 

@@ -10,7 +10,6 @@ worker treats that as a stop request.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
@@ -19,6 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchyard.shared import locks
+from torchyard.shared.processes import start_time
 from torchyard.worker.system import cgroups, processes, temporary
 
 _WAIT_FOR_OTHER_S = 5.0
@@ -43,10 +44,7 @@ def claim(folder: Path) -> str:
         ABANDONED: worker and supervisor both died, and nobody has reported it.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    if not locks.try_lock(locks.open_lock(folder / "lock")):
         _wait_for(folder / "worker.json")
         return TAKEN
     # A worker that ended has released the lock, but an attempt runs only once on a node.
@@ -89,8 +87,7 @@ def record_pids(folder: Path) -> None:
     """Record the processes of the worker and its supervisor in `worker.json`."""
     body = {}
     for key, pid in (("worker", os.getpid()), ("guardian", os.getppid())):
-        process = processes.read(pid)
-        body[key] = {"pid": pid, "start_time": process.start_time if process else 0}
+        body[key] = {"pid": pid, "start_time": start_time(pid)}
     text = json.dumps({**body["worker"], "guardian": body["guardian"]})
     temporary = folder / f"worker.json.{os.getpid()}"
     temporary.write_text(text)

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from torchyard.shared.connection import Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import LaunchPlan
-from torchyard.shared.retry_delays import patiently
+from torchyard.shared.retry_delays import retry
 from torchyard.worker.preflight.ports import HeldPort
 from torchyard.worker.preflight.preflight import Preflight
-from torchyard.worker.server.connection import Link
 from torchyard.worker.server.control import Orders
 from torchyard.worker.system import networks
 
@@ -42,7 +42,7 @@ class Rendezvous:
 
 
 def join_rendezvous(
-    link: Link,
+    link: Connection,
     plan: LaunchPlan,
     node: int,
     port: HeldPort | None,
@@ -102,7 +102,7 @@ class _Members:
 
 
 def _wait_for_nodes(
-    link: Link, plan: LaunchPlan, node: int, this_node: _Members, control: Orders
+    link: Connection, plan: LaunchPlan, node: int, this_node: _Members, control: Orders
 ) -> _Members:
     body = {
         "node": node,
@@ -111,13 +111,13 @@ def _wait_for_nodes(
     }
     if this_node.facts:
         body["facts"] = this_node.facts[0]
-    patiently(lambda: link.call("POST", "/meeting", body), lambda: control.stopped)
+    retry(lambda: link.call("POST", "/meeting", body), lambda: control.stopped)
     waited_s = 0.0
     while True:
         wait_s = min(_POLL_S, max(1.0, plan.meeting_timeout_s - waited_s))
         query = {"wait_s": f"{wait_s:g}"}
         request_sent_at = time.monotonic()
-        response = patiently(
+        response = retry(
             lambda: link.call("GET", "/meeting", query=query, timeout_s=wait_s + 10),  # noqa: B023
             lambda: control.stopped,
         )

@@ -15,7 +15,7 @@ from torchyard.app import application
 from torchyard.base.db import Database
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs.records.signals import Signals
-from torchyard.servers.wire import Wire
+from torchyard.servers.notifications import Notifier
 
 pytestmark = pytest.mark.postgres
 
@@ -27,15 +27,15 @@ class Ear:
         self.db = Database(url, shared=True)
         self.heard: list[str] = []
         self.missed = 0
-        self.wire = Wire(self.db, self.heard.append, self._missed)
-        self.wire.start()
+        self.notifier = Notifier(self.db, self.heard.append, self._missed)
+        self.notifier.start()
         until(lambda: self.missed == 1)
 
     def _missed(self) -> None:
         self.missed += 1
 
     def close(self) -> None:
-        self.wire.stop()
+        self.notifier.stop()
         self.db.close()
 
 
@@ -58,9 +58,9 @@ def ears(postgres: PostgresServer) -> Iterator[tuple[Ear, Ear]]:
 def test_the_other_server_hears_and_the_teller_does_not(ears: tuple[Ear, Ear]) -> None:
     one, other = ears
     for number in range(100):
-        one.wire.tell(f"job/{number % 10}")
+        one.notifier.notify(f"job/{number % 10}")
     until(lambda: set(other.heard) == {f"job/{number}" for number in range(10)})
-    other.wire.tell("job/x")
+    other.notifier.notify("job/x")
     until(lambda: bool(one.heard))
     assert one.heard == ["job/x"]
 
@@ -73,7 +73,7 @@ def test_after_a_break_everyone_looks_again(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
     )
     until(lambda: one.missed == 2 and other.missed == 2)
-    one.wire.tell("job/1")
+    one.notifier.notify("job/1")
     until(lambda: other.heard == ["job/1"])
 
 
