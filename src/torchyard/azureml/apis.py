@@ -3,7 +3,7 @@
 Owns: the groups of routes below `/azureml`, `/azureml-above` and `/azureml-blob`, which
 common/paths.py makes of Azure's paths; the response to requests for which there is no route.
 Leaves: the routes to the modules that declare them.
-Always: what Azure ML has and torchyard has not is refused by name, in Azure's envelope; a group is
+Always: what Azure ML has and torchyard does not is refused by name, in Azure's envelope; a group is
 made, and its modules are imported, when the first request comes for it.
 """
 

@@ -206,6 +206,7 @@ def test_a_put_creates_a_workspace(azure: Azure) -> None:
 
 def test_other_templates_and_kinds_are_refused(azure: Azure) -> None:
     azure.user = "home"
+    wrong: Any
     path, body = deployment("Vision", kind="hub")
     assert "kind `hub`" in azure.refused(501, "PUT", path, body)["message"]
     for wrong in (None, [], {}, {"properties": {"parameters": {"workspaceName": {"value": 1}}}}):
