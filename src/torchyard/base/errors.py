@@ -1,7 +1,7 @@
 """The one error tree.
 
     TorchyardError
-    ├── InvalidInput          what was asked is wrong (400)
+    ├── InvalidInput          the request is wrong (400)
     │   └── InvalidSpec       a job, environment or compute document is wrong (400)
     ├── NotAuthenticated      no token, or one that is not good (401)
     ├── Forbidden             a good token without the right (403)
@@ -12,7 +12,7 @@
     ├── BuildFailed           an environment could not be built (422)
     ├── Unreachable           the server does not answer (503)
     │   └── DatabaseAway      the server's database does not answer (503)
-    │       ├── DiskFull      no room for what was to be written (507)
+    │       ├── DiskFull      no space left for what was to be written (507)
     │       └── DiskFailed    the disk does not take it (503)
     └── Internal              torchyard's own fault (500)
 
@@ -111,7 +111,7 @@ class DatabaseAway(Unreachable):
 
 
 class DiskFull(DatabaseAway):
-    """Whatever waits for a database waits for room on a disk, too."""
+    """Whatever waits for a database waits for space on a disk, too."""
 
     code = "disk_full"
     http_status = 507

@@ -206,7 +206,7 @@ def _transport(settings: Settings, on_start: Callable[[], None] | None) -> Trans
     if settings.url:
         if not settings.url.startswith(("http://", "https://")):
             raise InvalidInput(
-                f"`{settings.url}` is no server's address", "write `https://host:8766`"
+                f"`{settings.url}` is not a server's address", "write `https://host:8766`"
             )
         if not settings.token:
             raise NotAuthenticated(

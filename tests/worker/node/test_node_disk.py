@@ -35,7 +35,7 @@ def test_it_is_no_server_that_is_away() -> None:
 
 
 def test_words_that_do_not_fit_harm_nobody() -> None:
-    print("traceback", file=disk.Words(_Full()), flush=True)
+    print("traceback", file=disk.LogStream(_Full()), flush=True)
 
 
 def test_a_cause_that_is_known_stays(tmp_path: Path) -> None:
