@@ -24,7 +24,7 @@ from torchyard.jobs.history.history import History
 from torchyard.jobs.records import store
 from torchyard.jobs.records.logs import Logs
 from torchyard.jobs.records.signals import Signals
-from torchyard.jobs.records.types import Job, Status
+from torchyard.jobs.records.types import Job, NewJob, Status
 from torchyard.jobs.requests import runs
 from torchyard.jobs.services import Services
 from torchyard.mlflow import PATHS
@@ -104,33 +104,23 @@ def add_job(
     """Make what a client can't: a run that is a job's own."""
     services = server.services
     now = services.clock.now()
-    values: dict[str, Any] = {
-        "workspace": workspace,
-        "name": name,
-        "type": "command",
-        "experiment_id": runs.experiment(services, workspace, experiment_id).id,
-        "status": status.value,
-        "owner": "someone",
-        "display_name": name,
-        "spec": {"command": "python train.py"},
-        "spec_hash": "",
-        "environment": None,
-        "environment_hash": "",
-        "compute": "local",
-        "node_count": 1,
-        "processes_per_node": 1,
-        "created_at": now,
-        "started_at": now,
-        "tags": {},
-        "properties": {},
-        "parent": "",
-        "attempt": 1,
-        "deleted": False,
-        "archived": False,
-        "description": "",
-    }
+    new = NewJob(
+        workspace=workspace,
+        name=name,
+        type="command",
+        experiment_id=runs.experiment(services, workspace, experiment_id).id,
+        status=status,
+        owner="someone",
+        display_name=name,
+        document={"command": "python train.py"},
+        created_at=now,
+        compute="local",
+        node_count=1,
+        processes_per_node=1,
+        started_at=now,
+    )
     with services.db.write() as connection:
-        return store.job_by_id(connection, store.add_job(connection, values))
+        return store.add_job(connection, new)
 
 
 def services_in(folder: Path, db: Database) -> Services:

@@ -149,8 +149,8 @@ def test_a_page_of_runs_omits_their_specs(server: Server) -> None:
     experiment = job_runs.create_experiment(server.services, "default", "jobs", {})
     add_job(server, "default", "lucky_job", experiment.id)
     page = job_runs.find_runs(server.services, [experiment.id], View(), {})
-    assert [(item.name, item.spec) for item in page] == [("lucky_job", {})]
-    assert actions.get(server.services, "default", "lucky_job").spec == {
+    assert [(item.name, item.document) for item in page] == [("lucky_job", {})]
+    assert actions.get(server.services, "default", "lucky_job").document == {
         "command": "python train.py"
     }
 

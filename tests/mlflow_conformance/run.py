@@ -127,11 +127,11 @@ def reasons(results: list[Any]) -> str:
         counts: Counter[str] = Counter()
         for result in results:
             if result["outcome"] == outcome:
-                counts[
-                    f"{result['test']}: {result['reason']}" if outcome == "failed" else result["reason"]
-                ] += 1
+                test = f"{result['test']}: " if outcome == "failed" else ""
+                counts[test + result["reason"]] += 1
         lines += ["", f"{outcome}:"] if counts else []
-        lines += [f"- {reason}" + (f" ({n})" if n > 1 else "") for reason, n in counts.most_common()]
+        for reason, count in counts.most_common():
+            lines.append(f"- {reason}" + (f" ({count})" if count > 1 else ""))
     return "\n".join(lines)
 
 

@@ -29,9 +29,11 @@ from torchyard.servers.lease import Membership, SingleServer
 
 @dataclass(frozen=True)
 class Services:
-    """`bell` is rung when there may be something for the scheduler to do; `server_id` stays as long
-    as the home does, whichever of several servers it is; `membership` tells these apart. `machine`
-    is what clusters share and is bounded (see admission/machine.py), `devices` are its GPUs.
+    """What the functions of this package use.
+
+    `bell` wakes the scheduler; `server_id` is the home's, the same for all of its servers, and
+    `membership` tells these apart. `machine` is what the clusters share and what limits them (see
+    admission/machine.py); `devices` are its GPUs.
     """
 
     home: Path

@@ -22,8 +22,8 @@ from torchyard.base import request_bodies
 from torchyard.base.errors import Forbidden, InvalidInput
 from torchyard.base.request_bodies import STRANGERS_LIMIT_BYTES
 from torchyard.base.settings import DEFAULT_WORKSPACE
+from torchyard.jobs.records import job_masking
 from torchyard.jobs.services import Services
-from torchyard.jobs.spec import secrets
 from torchyard.mlflow import plugin_uris
 from torchyard.mlflow.errors import Handler, MlflowRoute, with_mlflow_errors
 from torchyard.shared.masking import Masker
@@ -238,7 +238,7 @@ def _read_call(request: Request, content: bytes) -> Call:
     identity = identity_of(request)
     fields = plugin_uris.translate_fields(read_fields(request, content))
     services: Services = request.app.state.services
-    masker = secrets.masker_of_script(services.db, identity)
+    masker = job_masking.masker_of_script(services.db, identity)
     return Call(
         workspace_of(request, identity),
         identity,

@@ -146,7 +146,7 @@ def test_a_mapped_url_is_read_at_home_and_told(yard: Yard, services: Services) -
         services.db, services.clock, services.datastores, WORKSPACE, "https://far/x", f"{NAS}/sets"
     )
     job = submit(services, inputs={"data": {"type": "uri_file", "path": "https://far/x/a.csv"}})
-    assert job.spec["inputs"]["data"]["path"] == f"{NAS}/sets/a.csv"
+    assert job.document["inputs"]["data"]["path"] == f"{NAS}/sets/a.csv"
     assert yard.plan(job).inputs["data"].source.endswith("nas/sets/a.csv")
 
 

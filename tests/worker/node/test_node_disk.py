@@ -22,7 +22,7 @@ class _Full(io.StringIO):
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_it_is_no_server_that_is_away() -> None:
+def test_a_full_disk_is_not_mistaken_for_an_unreachable_server() -> None:
     def write() -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "/x/node-0/work/big")
 
@@ -34,18 +34,18 @@ def test_it_is_no_server_that_is_away() -> None:
     assert disk.failure(OSError("server not reached")) is None
 
 
-def test_words_that_do_not_fit_harm_nobody() -> None:
+def test_messages_that_cannot_be_written_are_ignored() -> None:
     print("traceback", file=disk.LogStream(_Full()), flush=True)
 
 
-def test_a_cause_that_is_known_stays(tmp_path: Path) -> None:
-    known = Failure("import_failed", "no module")
-    assert disk.suspected(known, tmp_path) is known
+def test_a_known_cause_is_not_replaced(tmp_path: Path) -> None:
+    known_failure = Failure("import_failed", "no module")
+    assert disk.suspected(known_failure, tmp_path) is known_failure
     unknown = Failure("rank_failed", "rank 0 exited")
     assert disk.suspected(unknown, tmp_path) is unknown  # this disk has room
 
 
-def test_an_event_is_kept_once_there_is_room(tmp_path: Path) -> None:
+def test_an_event_is_stored_once_there_is_space(tmp_path: Path) -> None:
     events = Events(
         Connection.of_attempt(ServerAddress("http://127.0.0.1:9"), "t", "a"), 0, tmp_path, Orders()
     )

@@ -51,7 +51,7 @@ def _allowed(tmp_path: Path) -> None:
         pytest.skip(f"this machine allows no mounts: {why_not}")
 
 
-def _placed(source: Path, folder: Path, **plan: str) -> inputs.Placed:
+def _placed(source: Path, folder: Path, **plan: str) -> inputs.PlacedInputs:
     folder.mkdir()
     given = InputPlan(**{"kind": "uri_folder", "source": str(source), **plan})
     blobs = Blobs(
@@ -60,7 +60,7 @@ def _placed(source: Path, folder: Path, **plan: str) -> inputs.Placed:
     return inputs.place({"data": given}, folder, blobs)
 
 
-def _run(placed: inputs.Placed, script: str) -> subprocess.CompletedProcess[str]:
+def _run(placed: inputs.PlacedInputs, script: str) -> subprocess.CompletedProcess[str]:
     words = mounts.command(placed.mounts, ["/bin/sh", "-c", script])
     return subprocess.run(words, capture_output=True, text=True, timeout=20)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from torchyard.base import files
-from torchyard.base.errors import DatabaseAway, TorchyardError
+from torchyard.base.errors import DatabaseUnreachable, TorchyardError
 from torchyard.data import actions as data
 from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE, artifacts_of, output_of
 from torchyard.jobs.cleanup import deletion
@@ -100,7 +100,7 @@ def _remove_all(
         try:
             if _remove(services, mark, mark.name in needed[mark.workspace]):
                 gone.append(mark.name)
-        except DatabaseAway:
+        except DatabaseUnreachable:
             raise
         except (OSError, TorchyardError) as error:
             _log.warning("job %s can't be deleted whole, tried again later: %s", mark.name, error)

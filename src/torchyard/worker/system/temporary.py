@@ -1,7 +1,7 @@
 """A short name for a node's temporary folder, and a folder of its own in shared memory.
 
 Owns: the link to it in /tmp, the folder in /dev/shm.
-Leaves: the folder itself to files/layout.py.
+Leaves: the folder itself to files/node_folders.py.
 Always: the link belongs to this user and is removed with the node; one that can't be removed
 stays, which is harmless. It exists because a Unix socket's path is at most 107
 bytes, and multiprocessing puts sockets two names below TMPDIR: with a long TMPDIR, DataLoader
