@@ -13,7 +13,7 @@ from torchyard.shared.connection import Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.retry_delays import retry
 from torchyard.shared.server_address import ServerAddress
-from torchyard.worker.server.control import Orders
+from torchyard.worker.server.control import Control
 from torchyard.worker.server.events import Events
 
 
@@ -47,7 +47,7 @@ def test_a_known_cause_is_not_replaced(tmp_path: Path) -> None:
 
 def test_an_event_is_stored_once_there_is_space(tmp_path: Path) -> None:
     events = Events(
-        Connection.of_attempt(ServerAddress("http://127.0.0.1:9"), "t", "a"), 0, tmp_path, Orders()
+        Connection.of_attempt(ServerAddress("http://127.0.0.1:9"), "t", "a"), 0, tmp_path, Control()
     )
     kept = events._spool
     events._spool = open("/dev/full", "ab", buffering=0)
