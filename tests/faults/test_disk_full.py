@@ -31,7 +31,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root"),
 ]
 
-_HINT = "make room: `yard gc --explain` says what can go; the server goes on by itself then"
+_HINT = "free some space: `yard gc --explain` lists what can be removed; the server then continues"
 # Prints, logs metrics and writes results, each after the file that it is told to wait for.
 _SCRIPT = """
 import json, os, pathlib, sys, time, urllib.request
