@@ -92,7 +92,7 @@ class ExecutorContract:
         _wait(lambda: site.executor.status(handle).nodes[1] == "lost")
         assert site.executor.status(handle).state == "lost"
         assert site.executor.status(handle).nodes[0] == "running"
-        recovery_worker = site.executor.inherit(plan)
+        recovery_worker = site.executor.recover(plan)
         _wait(lambda: site.executor.status(recovery_worker).nodes[1] != "ending")
         assert site.starts(plan) == 2, "the script does not run again"
         site.executor.stop(recovery_worker, 5.0)

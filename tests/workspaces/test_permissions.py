@@ -12,7 +12,6 @@ from starlette.routing import BaseRoute
 
 from torchyard.azureml.common.containers import container
 from torchyard.base import lazy_routes
-from torchyard.workspaces import path_permissions
 from torchyard.workspaces.guarded_routes import GuardedRoute, Needs, needs
 from torchyard.workspaces.permissions import LEAST_ROLE, NEVER_A_JOB, SERVER_WIDE, Permission
 from torchyard.workspaces.types import Role, role_named
@@ -42,18 +41,15 @@ def every_permission(site: Served) -> dict[tuple[str, str], Permission | None]:
     """What each (method, path) needs, MLflow's with and without a workspace."""
     app: Any = site.client.app
     return {
-        (method, path): _permission_of(route, method, path)
+        (method, path): _permission_of(route)
         for path, route in lazy_routes.every_route(app.routes)
         for method in getattr(route, "methods", None) or ()
     }
 
 
-def _permission_of(route: BaseRoute, method: str, path: str) -> Permission | None:
+def _permission_of(route: BaseRoute) -> Permission | None:
     declared: Needs | None = getattr(route, "needs", None)
-    if declared is not None:
-        return declared.permission
-    permission = path_permissions.of(method, filled(path))
-    return None if permission is Permission.UNKNOWN else permission
+    return None if declared is None else declared.permission
 
 
 def every_route(site: Served) -> list[tuple[str, str]]:
