@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -302,6 +303,14 @@ def test_responses_equal_azures(sides: tuple[Side, Side]) -> None:
     assert not differ, json.dumps(differ, indent=1, default=str)
 
 
+def upload_parts(blob: Any, content: bytes) -> bool:
+    return bool(blob.upload_blob(iter([content])))
+
+
+def download_size(blob: Any) -> int:
+    return len(blob.download_blob().readall())
+
+
 def by_sdk(side: Side) -> list[Any]:
     """What azure-storage-blob, which azure-ai-ml uses, reads of a container."""
     from azure.core.exceptions import AzureError
@@ -354,8 +363,8 @@ def by_sdk(side: Side) -> list[Any]:
     note("told", told)
     for number, content in enumerate((b"", b"x", b"y" * (1 << 20), b"z" * ((1 << 20) + 1))):
         small = client.get_blob_client(f"sdk/small/{number}")
-        note(f"up {number}", lambda s=small, c=content: bool(s.upload_blob(iter([c]))))
-        note(f"down {number}", lambda s=small: len(s.download_blob().readall()))
+        note(f"up {number}", partial(upload_parts, small, content))
+        note(f"down {number}", partial(download_size, small))
     staged = client.get_blob_client("sdk/staged")
     note("stage", lambda: bool(staged.stage_block("one", b"1")))
     note("and another", lambda: bool(staged.stage_block("two", b"2")))

@@ -18,6 +18,7 @@ from ordinary_user import as_an_ordinary_user
 from torchyard.shared.connection import Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import InputPlan, LaunchPlan
+from torchyard.shared.processes import read, send
 from torchyard.shared.server_address import ServerAddress
 from torchyard.worker.files.blobs import Blobs, relative_path
 from torchyard.worker.files.node_folders import (
@@ -33,7 +34,7 @@ from torchyard.worker.launch import variables
 from torchyard.worker.launch.node_setup import NodeSetup
 from torchyard.worker.launch.ranks import plan_ranks
 from torchyard.worker.preflight.rendezvous import Rendezvous
-from torchyard.worker.system import processes, temporary
+from torchyard.worker.system import temporary
 
 PLAN = LaunchPlan(
     attempt_id="att",
@@ -194,14 +195,14 @@ def test_variables_override_each_other_in_order() -> None:
 
 def test_a_reused_pid_is_not_signalled() -> None:
     with subprocess.Popen(["sleep", "320"]) as child:
-        process = processes.read(child.pid)
+        process = read(child.pid)
         assert process is not None and not process.ended
-        processes.send(process.pid, process.start_time - 1, signal.SIGKILL)
+        send(process.pid, process.start_time - 1, signal.SIGKILL)
         with pytest.raises(subprocess.TimeoutExpired):
             child.wait(0.1)
-        processes.send(process.pid, process.start_time, signal.SIGKILL)
+        send(process.pid, process.start_time, signal.SIGKILL)
         assert child.wait(5) == -signal.SIGKILL
-    processes.send(process.pid, process.start_time, signal.SIGKILL)
+    send(process.pid, process.start_time, signal.SIGKILL)
 
 
 def test_process_names_may_contain_brackets() -> None:
@@ -210,9 +211,9 @@ def test_process_names_may_contain_brackets() -> None:
     with subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        process = processes.read(child.pid)
+        process = read(child.pid)
         assert process is not None and process.parent == os.getpid()
-        processes.send(process.pid, process.start_time, signal.SIGKILL)
+        send(process.pid, process.start_time, signal.SIGKILL)
 
 
 def test_a_long_temporary_folder_gets_a_short_name(tmp_path: Path) -> None:
