@@ -31,7 +31,8 @@ def runs(server: Server) -> dict[str, str]:
     run_ids = {}
     for index, (name, records) in enumerate(records_by_name.items()):
         run_ids[name] = server.new_run(run_name=name, start_time=1000 + index)
-        server.post("runs/log-batch", run_id=run_ids[name], **records)
+        fields: dict[str, Any] = {"run_id": run_ids[name], **records}
+        server.post("runs/log-batch", **fields)
     return run_ids
 
 
