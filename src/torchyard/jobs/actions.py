@@ -16,7 +16,8 @@ from sqlalchemy import Connection
 
 from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound, nearest
 from torchyard.jobs.records import attempt_store, experiment_store, job_masking, progress, store
-from torchyard.jobs.records.types import ENDED, Event, Experiment, Job, JobError, Status
+from torchyard.jobs.records.job_events import Event
+from torchyard.jobs.records.types import ENDED, Experiment, Job, JobError, Status
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import own_properties, secrets
 from torchyard.jobs.spec import values as spec_values
@@ -49,6 +50,12 @@ def get(services: Services, workspace: str, name: str) -> Job:
     raise NotFound(
         f"job `{name}` does not exist in workspace `{workspace}`", hint, code="job_not_found"
     )
+
+
+def environment_hash(services: Services, job: Job) -> str:
+    """Of the environment as it was pinned; empty for a run that was started outside any job."""
+    with services.db.read() as connection:
+        return store.environment_hash_of(connection, job.id)
 
 
 def named(services: Services, workspace: str, name: str) -> Job | None:

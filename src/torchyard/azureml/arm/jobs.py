@@ -20,7 +20,6 @@ from torchyard.base.blobs import SNAPSHOT_PREFIX
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs import actions
 from torchyard.jobs.cleanup import deletion, removal
-from torchyard.jobs.records import store
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import resubmission, submission
 from torchyard.jobs.services import Services
@@ -142,15 +141,11 @@ class Jobs:
         prefix = job_resources.anonymous("")
         if not isinstance(reference, str) or not reference.startswith(prefix):
             return False
-        return reference == prefix + self._environment_hash(job)
-
-    def _environment_hash(self, job: Job) -> str:
-        with self.services.db.read() as connection:
-            return store.environment_hash_of(connection, job.id)
+        return reference == prefix + actions.environment_hash(self.services, job)
 
     def _resource(self, call: Call, job: Job, params: Mapping[str, str] | None = None) -> Resource:
         is_nameless = job.type == _COMMAND and not isinstance(job.spec.environment, str)
-        environment_hash = self._environment_hash(job) if is_nameless else ""
+        environment_hash = actions.environment_hash(self.services, job) if is_nameless else ""
         return job_resources.to_resource(call, job, environment_hash, params)
 
 
