@@ -1,4 +1,4 @@
-"""One MLflow server over a real database, answering without a socket."""
+"""An MLflow server with a real database and without a socket."""
 
 from __future__ import annotations
 
@@ -51,32 +51,32 @@ class TokenAccess:
 
 @dataclass
 class Server:
-    """Answers without a socket."""
+    """Runs requests without a socket."""
 
     app: FastAPI
     services: Services
 
     def call(
-        self, method: str, path: str, expect: int = 200, token: str = "yard_p_ada", **what: Any
+        self, method: str, path: str, expect: int = 200, token: str = "yard_p_ada", **options: Any
     ) -> Any:
-        answer = self.ask(method, f"/api/2.0/mlflow/{path}", token, **what)
-        assert answer.status_code == expect, answer.text
-        return answer.json()
+        response = self.request(method, f"/api/2.0/mlflow/{path}", token, **options)
+        assert response.status_code == expect, response.text
+        return response.json()
 
-    def ask(
+    def request(
         self,
         method: str,
         path: str,
         token: str = "yard_p_ada",
-        more_headers: Mapping[str, str] | None = None,
-        **what: Any,
+        extra_headers: Mapping[str, str] | None = None,
+        **options: Any,
     ) -> httpx2.Response:
         async def once() -> httpx2.Response:
             transport = httpx2.ASGITransport(self.app)
             async with httpx2.AsyncClient(transport=transport, base_url="http://yard") as client:
                 headers = {"Authorization": f"Bearer {token}"} if token else {}
-                headers |= more_headers or {}
-                return await client.request(method, path, headers=headers, **what)
+                headers |= extra_headers or {}
+                return await client.request(method, path, headers=headers, **options)
 
         return asyncio.run(once())
 
@@ -89,8 +89,8 @@ class Server:
         return self.call("GET", path, expect, token, params=fields)
 
     def new_run(self, experiment_id: str = "0", **fields: Any) -> str:
-        made = self.post("runs/create", experiment_id=experiment_id, **fields)
-        run_id: str = made["run"]["info"]["run_id"]
+        run = self.post("runs/create", experiment_id=experiment_id, **fields)
+        run_id: str = run["run"]["info"]["run_id"]
         return run_id
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from torchyard.base import disk, locks
+from torchyard.base import disk
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import BuildFailed, DiskFull, TorchyardError
@@ -42,7 +42,7 @@ from torchyard.environments.types import (
     Platform,
     this_platform,
 )
-from torchyard.shared import secret_values
+from torchyard.shared import locks, secret_values
 from torchyard.shared.masking import Masker
 from torchyard.shared.plan import ImagePlan
 from torchyard.worker.system import mounts

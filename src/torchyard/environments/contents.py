@@ -88,11 +88,9 @@ def main() -> None:
     parser.add_argument("names", nargs="+")
     parser.add_argument("--check", action="store_true", help="only say what differs")
     asked = parser.parse_args()
-    from torchyard.environments.standalone import built
-
     wrong = False
     for name in asked.names:
-        found = read(built(asked.home, name))
+        found = read(_build(asked.home, name))
         known = curated_environments.named(name)
         assert known is not None
         told = differences(known.contents, found)
@@ -104,6 +102,21 @@ def main() -> None:
             curated_environments.contents_file(known.name).write_text(text, encoding="utf-8")
         print(f"{name}: {len(found['packages'])} packages, {found['size_bytes'] >> 20} MiB")
     raise SystemExit(2 if wrong else 0)
+
+
+def _build(home: Path, name: str) -> Path:
+    """The folder of an environment, built now unless it is there; where a server finds it, too."""
+    from torchyard.base import home_database
+    from torchyard.base.clock import SystemClock
+    from torchyard.environments.actions import Environments
+
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    db = home_database.open_for(home, home_database.chosen(home, ""))
+    try:
+        environments = Environments(home, db, SystemClock(), os.environ)
+        return environments.build(environments.resolve(name))
+    finally:
+        db.close()
 
 
 if __name__ == "__main__":

@@ -52,12 +52,6 @@ def get(services: Services, workspace: str, name: str) -> Job:
     )
 
 
-def environment_hash(services: Services, job: Job) -> str:
-    """Of the environment as it was pinned; empty for a run that was started outside any job."""
-    with services.db.read() as connection:
-        return store.environment_hash_of(connection, job.id)
-
-
 def named(services: Services, workspace: str, name: str) -> Job | None:
     """As `get`, and None where there is none."""
     with services.db.read() as connection:
@@ -292,6 +286,12 @@ def read_properties(properties: Any) -> dict[str, str]:
 def _merged(old: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
     values = {**old, **changes}
     return {key: value for key, value in values.items() if value is not None}
+
+
+def environment_hash(services: Services, job: Job) -> str:
+    """The hash of the environment as it was pinned; empty for a run that is not a job."""
+    with services.db.read() as connection:
+        return store.environment_hash_of(connection, job.id)
 
 
 def events(services: Services, job: Job, after: int = 0) -> list[Event]:

@@ -11,7 +11,6 @@ import pytest
 
 from data.conftest import Web, web  # noqa: F401
 from jobs.rooms import WORKSPACE, Worker, again, attempt_of, make, submit
-from torchyard.base import locks
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidSpec
@@ -26,6 +25,7 @@ from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.services import Services
 from torchyard.models import actions as models
+from torchyard.shared import locks
 from torchyard.shared.plan import LaunchPlan
 
 NAS = "azureml://datastores/nas/paths"

@@ -1,7 +1,7 @@
-"""Our command job as Azure's resource.
+"""Our command job as an Azure resource.
 
 Owns: the translation from a job and its document to Azure's JSON, key by key.
-Leaves: the way in to job_documents.py, runs as the run history tells them to history/runs.py.
+Leaves: the opposite direction to job_documents.py, runs in the run history to history/runs.py.
 Always: what a client reads and puts again means the same job; no secret is shown.
 """
 
@@ -25,7 +25,7 @@ from torchyard.jobs.spec.inputs import LITERAL, Input, Output
 from torchyard.jobs.spec.job_spec import JobSpec
 
 ANONYMOUS = "CliV2AnonymousEnvironment"
-"""What Azure's clients call an environment that has no name."""
+"""Azure's clients' name for an environment without a name."""
 
 _SNAPSHOT = "snapshot:"
 _DISTRIBUTIONS = {"pytorch": "PyTorch", "mpi": "Mpi", "tensorflow": "TensorFlow"}
@@ -54,7 +54,7 @@ def to_resource(
 ) -> Resource:
     """
     Args:
-        environment_hash: of the job's environment; needed where that has no name.
+        environment_hash: of the job's environment; needed if that has no name.
         params: what the job's script logged as its parameters.
     """
     properties = _command(call, job, environment_hash) if job.type == "command" else None
@@ -62,7 +62,7 @@ def to_resource(
         properties["parameters"] = job_masking.masked(job, dict(params))
     return Resource(
         ("jobs", job.name),
-        # A run that is no job: clients read it from the run history then.
+        # Not a job but a run: clients read it from the run history.
         properties,
         job.created_at,
         job.owner,
@@ -71,16 +71,18 @@ def to_resource(
 
 
 def anonymous(environment_hash: str) -> str:
-    """The reference that an environment without a name is shown by."""
+    """The reference of an environment without a name."""
     return f"azureml:{ANONYMOUS}:{environment_hash}"
 
 
 def duration(seconds: float) -> str:
     """Seconds as an ISO 8601 duration: `PT1H30M`, `PT45S`."""
-    hours, rest = divmod(round(seconds), 3600)
-    minutes, left = divmod(rest, 60)
-    found = "".join(f"{n}{unit}" for n, unit in ((hours, "H"), (minutes, "M"), (left, "S")) if n)
-    return f"PT{found or '0S'}"
+    hours, remainder = divmod(round(seconds), 3600)
+    minutes, seconds_left = divmod(remainder, 60)
+    text = "".join(
+        f"{n}{unit}" for n, unit in ((hours, "H"), (minutes, "M"), (seconds_left, "S")) if n
+    )
+    return f"PT{text or '0S'}"
 
 
 def services(call: Call, job: Job) -> dict[str, Any]:
@@ -133,7 +135,7 @@ def _command(call: Call, job: Job, environment_hash: str) -> dict[str, Any]:
 
 
 def _code(call: Call, code: str) -> str | None:
-    """A snapshot is a code whose name is the snapshot's own."""
+    """A snapshot is a code with the snapshot's id as its name."""
     snapshot = code.removeprefix(_SNAPSHOT)
     return call.id("codes", snapshot, "versions", "1") if snapshot else None
 
@@ -144,7 +146,7 @@ def _environment(call: Call, written: str | dict[str, Any], environment_hash: st
 
 
 def _by_id(call: Call, type: str, reference: str) -> str:
-    """The resource path of `azureml:name:version`; anything else as it is."""
+    """The resource path of `azureml:name:version`; any other reference unchanged."""
     try:
         ref = refs.parse(reference)
     except InvalidInput:
@@ -214,7 +216,7 @@ def _identity(document: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _queue(read: JobSpec, document: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Told where the job says something of it: clients of 1.12 know no priority."""
+    """Only if the job has queue settings: clients of 1.12 do not know `priority`."""
     if not document.get("queue_settings"):
         return None
     numbers = {name: number for number, name in PRIORITIES.items()}

@@ -13,7 +13,7 @@ import logging
 from sqlalchemy import Connection
 
 from torchyard.base import disk
-from torchyard.base.errors import DatabaseAway
+from torchyard.base.errors import DatabaseUnreachable
 from torchyard.environments.types import from_json as environment_from_json
 from torchyard.executors.executor import DevicesTaken, Executor, Handle
 from torchyard.jobs.attempts import endings, planner, worker_reports
@@ -43,9 +43,9 @@ class Launcher:
         """Also one that a killed server was about to launch."""
         try:
             plan = self._plan(attempt)
-            self._services.standing.confirm()
+            self._services.membership.confirm()
             handle = self._executor.launch(plan)
-        except (DatabaseAway, LeaseLost):
+        except (DatabaseUnreachable, LeaseLost):
             raise  # it is still to be launched, and the next round does
         except DevicesTaken as error:
             # Where some nodes run, the next round tries again to start the others.
@@ -68,8 +68,8 @@ class Launcher:
     def inherit(self, attempt: Attempt) -> Handle:
         """Have what workers that died left delivered; that needs neither environment nor inputs."""
         plan = self._plan(attempt, of_heir=True)
-        self._services.standing.confirm()
-        handle = self._executor.inherit(plan)
+        self._services.membership.confirm()
+        handle = self._executor.recover(plan)
         self._keep(attempt, handle)
         return handle
 
@@ -99,10 +99,10 @@ class Launcher:
         Raises:
             LeaseLost: another server looks after the attempt, and may have brought it to its end.
         """
-        standing = self._services.standing
-        standing.check(connection)
+        membership = self._services.membership
+        membership.check(connection)
         current = attempt_store.attempt_by_id(connection, attempt.id)
-        if current is None or current.ended_at is not None or not standing.owns(current.server):
+        if current is None or current.ended_at is not None or not membership.owns(current.server):
             raise LeaseLost(
                 f"attempt `{attempt.id}` is no longer this server's", "nothing is to be done"
             )

@@ -18,7 +18,7 @@ from torchyard.jobs.records import job_masking, progress, store
 from torchyard.jobs.records.types import Attempt
 from torchyard.jobs.services import Services
 from torchyard.shared.history_spool import HistorySpool
-from torchyard.worker.files.layout import Folders
+from torchyard.worker.files.node_folders import NodeFolders
 from torchyard.worker.relay.relay import spool_folder
 
 _BATCH_RECORDS = 5_000
@@ -52,7 +52,7 @@ def receive(
 
 def take_left(services: Services, attempt: Attempt, node: int) -> None:
     """Store what a worker that is gone has not delivered; most often there is nothing."""
-    folder = spool_folder(Folders(scratch.node_folder(services, attempt.id, node)).spool)
+    folder = spool_folder(NodeFolders(scratch.node_folder(services, attempt.id, node)).spool)
     if not folder.is_dir():
         return
     spool = HistorySpool(folder)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 
-from torchyard.base import locks
 from torchyard.base.errors import TorchyardError
 from torchyard.data import assets
 from torchyard.data.types import MODEL_TYPES
@@ -22,6 +21,7 @@ from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec.inputs import Output
 from torchyard.models import actions as models
+from torchyard.shared import locks
 
 _log = logging.getLogger(__name__)
 _LOCKS = 16

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
-from torchyard.base.errors import Conflict, DatabaseAway, InvalidSpec, TorchyardError
+from torchyard.base.errors import Conflict, DatabaseUnreachable, InvalidSpec, TorchyardError
 from torchyard.compute import actions as computes
 from torchyard.environments.types import EnvironmentSpec
 from torchyard.jobs import actions
@@ -305,7 +305,7 @@ def _at(place: tuple[str | int, ...], act: Callable[[], _Result]) -> _Result:
     """Run `act`; an error of it is told as one at that place of the document."""
     try:
         return act()
-    except DatabaseAway:
+    except DatabaseUnreachable:
         raise  # nothing in the document is wrong
     except TorchyardError as error:
         at = error.at if error.at[: len(place)] == place else (*place, *error.at)

@@ -8,13 +8,13 @@ from typing import Any
 from torchyard.base.clock import to_text
 from torchyard.jobs import actions
 from torchyard.jobs.admission import queue, waiting_reasons
-from torchyard.jobs.history.history_records import number_json
 from torchyard.jobs.records import job_masking, progress, store
 from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job, JobError
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import rehearsal, secrets
 from torchyard.models import actions as models
+from torchyard.shared.record_rules import number_json
 
 
 def job_json(services: Services, job: Job) -> dict[str, Any]:

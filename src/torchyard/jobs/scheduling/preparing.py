@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
-from torchyard.base.errors import DatabaseAway, TorchyardError
+from torchyard.base.errors import DatabaseUnreachable, TorchyardError
 from torchyard.data import datastores, remote
 from torchyard.data.fetching import FetchCanceled
 from torchyard.environments.types import BuildCanceled, EnvironmentSpec
@@ -156,7 +156,7 @@ class Preparer:
             )
         except BuildCanceled:
             pass  # nobody wanted it; who has come since is looked after by the next round
-        except DatabaseAway:
+        except DatabaseUnreachable:
             pass  # the next round begins anew
         except TorchyardError as error:
             self._build_failed(environment, error)
@@ -242,7 +242,7 @@ class Preparer:
             )
         except FetchCanceled:
             pass
-        except DatabaseAway:
+        except DatabaseUnreachable:
             pass  # the next round begins anew
         except TorchyardError as error:
             self._fail(job, error)

@@ -1,6 +1,6 @@
 """The folders of a node: code, inputs, outputs.
 
-Owns: which folder is where, the placeholders of the command.
+Owns: where each folder is, the placeholders of the command.
 Leaves: inputs to inputs.py, file contents to blobs.py, uploading to uploads.py.
 Always: the code is a writable copy; nothing is placed outside the node's folder.
 """
@@ -23,13 +23,13 @@ from torchyard.worker.system.mounts import Mount
 
 _PLACEHOLDER = re.compile(r"\$\{\{\s*(inputs|outputs)\.([\w.-]+?)\s*\}\}")
 _OPTIONAL = re.compile(r"\$\[\[(.*?)\]\]", re.DOTALL)
-# What a node keeps when its attempt has ended.
+# What a node keeps after its attempt has ended.
 _KEPT = ("worker.json", "worker.log", "exit.json", "lock")
 
 
 @dataclass(frozen=True)
-class Folders:
-    """`work` is the ranks' current folder; `user_logs` holds what they print."""
+class NodeFolders:
+    """`work` is the ranks' working directory; `user_logs` holds their output."""
 
     node: Path
 
@@ -43,7 +43,7 @@ class Folders:
 
     @property
     def fetched(self) -> Path:
-        """Inputs that came over HTTP, before the ranks get to see them."""
+        """Inputs fetched over HTTP, from where they are placed for the ranks."""
         return self.node / "inputs-fetched"
 
     @property
@@ -56,7 +56,7 @@ class Folders:
 
     @property
     def hooks(self) -> Path:
-        """What Pythons of an image get beside their own packages."""
+        """Modules that the Pythons of an image get in addition to their packages."""
         return self.node / "hooks"
 
     @property
@@ -69,7 +69,7 @@ class Folders:
 
     @property
     def errors(self) -> Path:
-        """Records that the ranks' Pythons leave of a bad end."""
+        """Records of failures that the ranks' Pythons leave."""
         return self.node / "errors"
 
     @property
@@ -79,9 +79,9 @@ class Folders:
 
 @dataclass(frozen=True)
 class Layout:
-    """What the command's placeholders stand for, and the command without them.
+    """The values of the command's placeholders, and the command with them filled in.
 
-    Inputs in `mounts` are there for the ranks alone; `notices` are for the user.
+    Inputs in `mounts` exist for the ranks only; `notices` are for the user.
     """
 
     inputs: Mapping[str, str]
@@ -91,15 +91,15 @@ class Layout:
     notices: tuple[str, ...] = ()
 
 
-def make_folders(folders: Folders) -> None:
-    """The folders that every node has, whatever its job."""
+def make_folders(folders: NodeFolders) -> None:
+    """Make the folders that every node has."""
     for folder in (
         folders.work / "outputs",
         folders.work / "logs",
         folders.inputs,
         folders.outputs,
         folders.temporary,
-        # AZURE_CONFIG_DIR, see launch/variables.py; azureml-core before 1.50 does not make it.
+        # AZURE_CONFIG_DIR, see launch/variables.py; azureml-core before 1.50 does not create it.
         folders.temporary / "azure",
         folders.user_logs,
         folders.spool,
@@ -109,61 +109,61 @@ def make_folders(folders: Folders) -> None:
 
 def lay_out(
     plan: LaunchPlan,
-    folders: Folders,
+    folders: NodeFolders,
     blobs: Blobs,
-    bring: Callable[[str, Path], Path] | None = None,
+    fetch_input: Callable[[str, Path], Path] | None = None,
 ) -> Layout:
-    """Place code and inputs, make the outputs' folders, fill in the command.
+    """Place code and inputs, make the outputs' folders and fill in the command.
 
     Args:
-        bring: fetches an input into a folder, where this node does not see the server's disk.
+        fetch_input: downloads an input into a folder, if this node can't access the server's disk.
     """
     if plan.code:
         files = blobs.manifest(plan.code)
         blobs.place(
             [Placement(file.sha256, folders.work / file.path, file.mode | 0o600) for file in files]
         )
-    fetch = None if bring is None else lambda name: bring(name, folders.fetched / name)
-    placed = inputs_of.place(plan.inputs, folders.inputs, blobs, fetch)
+    fetch = None if fetch_input is None else lambda name: fetch_input(name, folders.fetched / name)
+    inputs = inputs_of.place(plan.inputs, folders.inputs, blobs, fetch)
     outputs = {
-        name: _make_output(name, wanted, folders.outputs) for name, wanted in plan.outputs.items()
+        name: _make_output(name, output, folders.outputs) for name, output in plan.outputs.items()
     }
-    command = fill_in(plan.command, placed.values, outputs)
-    return Layout(placed.values, outputs, command, placed.mounts, placed.notices)
+    command = fill_in(plan.command, inputs.values, outputs)
+    return Layout(inputs.values, outputs, command, inputs.mounts, inputs.notices)
 
 
 def fill_in(command: str, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
     """Replace `${{inputs.x}}` and `${{outputs.x}}`; drop `$[[ … ]]` where its input is absent.
 
     Raises:
-        Failure: a placeholder names what the job does not have.
+        Failure: a placeholder names an input or output that the job does not have.
     """
-    known = {"inputs": inputs, "outputs": outputs}
+    values_by_kind = {"inputs": inputs, "outputs": outputs}
 
     def look_up(kind: str, name: str) -> str | None:
-        values = known[kind]
+        values = values_by_kind[kind]
         return values.get(name, values.get(name[:-5]) if name.endswith(".path") else None)
 
     def optional(match: re.Match[str]) -> str:
-        named = _PLACEHOLDER.findall(match.group(1))
-        absent = any(look_up(kind, name) is None for kind, name in named)
+        placeholders = _PLACEHOLDER.findall(match.group(1))
+        absent = any(look_up(kind, name) is None for kind, name in placeholders)
         return "" if absent else match.group(1)
 
     def value(match: re.Match[str]) -> str:
-        found = look_up(match.group(1), match.group(2))
-        if found is None:
+        value = look_up(match.group(1), match.group(2))
+        if value is None:
             raise Failure(
                 "unknown_placeholder",
-                f"the command names `{match.group(0)}`, which the job does not have",
-                f"declare `{match.group(2)}` below `{match.group(1)}`",
+                f"the command uses `{match.group(0)}`, but the job does not define it",
+                f"add `{match.group(2)}` under `{match.group(1)}`",
             )
-        return found
+        return value
 
     return _PLACEHOLDER.sub(value, _OPTIONAL.sub(optional, command))
 
 
-def clean(folders: Folders, keep_spool: bool = False) -> None:
-    """Remove all that a node no longer needs; its worker's log and exit stay."""
+def clean(folders: NodeFolders, keep_spool: bool = False) -> None:
+    """Remove everything that a node no longer needs; its worker's log and exit stay."""
     os.chdir("/")
     for entry in list(folders.node.iterdir()):
         if entry.name in _KEPT or (keep_spool and entry == folders.spool):
@@ -171,45 +171,45 @@ def clean(folders: Folders, keep_spool: bool = False) -> None:
         try:
             _remove(entry)
         except RecursionError:
-            # Deeper than what Python removes.
+            # Too deep for Python's rmtree.
             os.spawnlp(os.P_WAIT, "rm", "rm", "-rf", "--", str(entry))
         except OSError as error:
-            # What a script left there must not keep the node from its end.
+            # Files that a script left must not keep the node from ending.
             print(f"`{entry.name}` not removed: {error}", file=sys.stderr, flush=True)
 
 
-def _make_output(name: str, wanted: OutputPlan, folder: Path) -> str:
-    if wanted.mode == "direct":
-        return wanted.value
-    here = folder / inputs_of.plain_name(name)
-    here.mkdir(exist_ok=True)
-    if wanted.kind != "uri_file":
-        return str(here)
-    return str(here / (inputs_of.plain_name(wanted.file) if wanted.file else name))
+def _make_output(name: str, output: OutputPlan, folder: Path) -> str:
+    if output.mode == "direct":
+        return output.value
+    folder_path = folder / inputs_of.checked_name(name)
+    folder_path.mkdir(exist_ok=True)
+    if output.kind != "uri_file":
+        return str(folder_path)
+    return str(folder_path / (inputs_of.checked_name(output.file) if output.file else name))
 
 
 def _remove(entry: Path) -> None:
-    import shutil  # Here because it costs more to import than a node has to start its ranks.
+    import shutil  # Imported here because it would delay the start of the ranks.
 
     if entry.is_dir() and not entry.is_symlink():
-        _make_removable(entry)
+        _make_tree_removable(entry)
         shutil.rmtree(entry, ignore_errors=True)
     else:
         entry.unlink()
 
 
-def _make_removable(folder: Path) -> None:
-    _open_up(str(folder))
-    for current, inner, _ in os.walk(folder):
-        # Before they are looked into: a walk leaves out what it can't read.
-        for name in inner:
-            _open_up(os.path.join(current, name))
+def _make_tree_removable(folder: Path) -> None:
+    _make_writable(str(folder))
+    for parent, subfolders, _ in os.walk(folder):
+        # Before they are listed: a walk skips folders that it can't read.
+        for name in subfolders:
+            _make_writable(os.path.join(parent, name))
 
 
-def _open_up(folder: str) -> None:
+def _make_writable(folder: str) -> None:
     try:
         mode = os.lstat(folder).st_mode
         if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
             os.chmod(folder, 0o700)
     except OSError:
-        pass  # Not ours: rmtree will say so by leaving it.
+        pass  # another user's: rmtree leaves it

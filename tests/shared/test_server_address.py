@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from torchyard.shared.connection import AttemptOver, Connection
 from torchyard.shared.plan import LaunchPlan
-from torchyard.worker.relay.proxy import Away, Proxy
-from torchyard.worker.server.connection import AttemptOver, Link
-from torchyard.worker.server.server_address import Whereabouts
+from torchyard.shared.server_address import ServerAddress
+from torchyard.worker.relay.proxy import Proxy, ServerUnreachable
 
 
 @contextmanager
@@ -47,23 +47,23 @@ def _server(status: int, server_id: str = "", body: bytes = b"") -> Iterator[str
 
 def test_only_the_own_server_disowns_an_attempt() -> None:
     with _server(401, "ours") as url, pytest.raises(AttemptOver):
-        Link(url, "token", "a", Whereabouts(url, "ours")).call("GET", "/orders")
+        Connection.of_attempt(ServerAddress(url, "ours"), "token", "a").call("GET", "/orders")
     for stranger in ("theirs", ""):
         with _server(401, stranger) as url, pytest.raises(OSError, match="another server"):
-            Link(url, "token", "a", Whereabouts(url, "ours")).call("GET", "/orders")
+            Connection.of_attempt(ServerAddress(url, "ours"), "token", "a").call("GET", "/orders")
 
 
 @pytest.mark.parametrize("status", [200, 404, 409])
 def test_a_stranger_neither_takes_nor_refuses_anything(status: int) -> None:
     with _server(status, "theirs") as url, pytest.raises(OSError, match="another server"):
-        Link(url, "token", "a", Whereabouts(url, "ours")).call("GET", "/orders")
+        Connection.of_attempt(ServerAddress(url, "ours"), "token", "a").call("GET", "/orders")
 
 
 @pytest.mark.parametrize("body", [b"<html>hello</html>", b"[1]", b"null"])
 def test_what_is_no_answer_of_a_server_is_a_lost_one(body: bytes) -> None:
     # A worker's thread that died of it would neither hear orders nor report any more.
-    with _server(200, body=body) as url, pytest.raises(OSError, match="no answer of a torchyard"):
-        Link(url, "token", "a").call("GET", "/orders")
+    with _server(200, body=body) as url, pytest.raises(OSError, match="not a torchyard server"):
+        Connection.of_attempt(ServerAddress(url), "token", "a").call("GET", "/orders")
 
 
 def test_another_server_of_the_home_is_asked_when_one_is_away(tmp_path: Path) -> None:
@@ -75,7 +75,9 @@ def test_another_server_of_the_home_is_asked_when_one_is_away(tmp_path: Path) ->
         (tmp_path / "servers" / "d.json").write_text("{")
         # The file still names the one that was killed.
         told.write_text(json.dumps({"url": "http://127.0.0.1:9"}))
-        link = Link("x", "token", "a", Whereabouts("http://127.0.0.1:9", "ours", str(told)))
+        link = Connection.of_attempt(
+            ServerAddress("http://127.0.0.1:9", "ours", str(told)), "token", "a"
+        )
         with pytest.raises(OSError):
             link.call("GET", "/orders")
         assert link.call("GET", "/orders") == {"who": "ours"}
@@ -96,8 +98,8 @@ def test_another_server_of_the_home_is_asked_when_one_is_away(tmp_path: Path) ->
 def test_the_server_is_found_where_it_listens_now(tmp_path: Path) -> None:
     told = tmp_path / "server.json"
     with _server(401, "theirs") as stranger, _server(200, "ours") as ours:
-        whereabouts = Whereabouts(stranger, "ours", str(told))
-        link = Link(stranger, "token", "a", whereabouts)
+        whereabouts = ServerAddress(stranger, "ours", str(told))
+        link = Connection.of_attempt(whereabouts, "token", "a")
         with pytest.raises(OSError, match="another server"):
             link.call("GET", "/orders")
         told.write_text("{ half a fi")
@@ -123,8 +125,8 @@ def test_a_script_is_not_turned_away_by_a_stranger(tmp_path: Path) -> None:
             server_id="ours",
             server_file=str(told),
         )
-        with pytest.raises(Away):
-            Proxy(plan).ask("GET", "/api/2.0/mlflow/runs/get", {}, b"", patience_s=0.0)
+        with pytest.raises(ServerUnreachable):
+            Proxy(plan).ask("GET", "/api/2.0/mlflow/runs/get", {}, b"", wait_s=0.0)
         told.write_text(json.dumps({"url": ours}))
-        answer = Proxy(plan).ask("GET", "/api/2.0/mlflow/runs/get", {}, b"", patience_s=10.0)
+        answer = Proxy(plan).ask("GET", "/api/2.0/mlflow/runs/get", {}, b"", wait_s=10.0)
         assert (answer.status, answer.content) == (200, b'{"who": "ours"}')
