@@ -21,6 +21,7 @@ from end_to_end.shared_torch import SharedTorch
 from torchyard.app.application import Parts
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts
+from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests import preflights, submission
 from torchyard.jobs.services import Services
@@ -110,9 +111,7 @@ def logs_of(services: Services, job: Job) -> dict[str, str]:
 
 
 def notices(services: Services, job: Job) -> list[str]:
-    messages = [
-        event.body["message"] for event in actions.events(services, job) if event.kind == "notice"
-    ]
+    messages = notices_of(actions.events(services, job))
     return [message for message in messages if message.startswith("preflight:")]
 
 
