@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 import yaml
+
 from end_to_end.shared_torch import SharedTorch
 from end_to_end.yard_under_test import Yard, remove, running_yard
-
 from postgres_server import PostgresServer
 
 

@@ -12,8 +12,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from end_to_end.yard_under_test import REPOSITORY
 
+from end_to_end.yard_under_test import REPOSITORY
 from public_examples import recorded_runs
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(480)]

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from end_to_end.yard_under_test import Yard, wait_until
 
 from conftest import remove
+from end_to_end.yard_under_test import Yard, wait_until
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(1200)]
 

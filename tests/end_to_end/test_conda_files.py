@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from end_to_end.yard_under_test import Yard
 
 # Each brings torch and a hundred packages of Azure's, on a disk that may be slow.

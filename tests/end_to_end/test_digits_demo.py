@@ -6,6 +6,7 @@ import hashlib
 import re
 
 import pytest
+
 from end_to_end.yard_under_test import wait_until
 
 pytestmark = [

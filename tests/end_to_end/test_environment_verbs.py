@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from end_to_end.yard_under_test import Yard, wait_until
 
+from end_to_end.yard_under_test import Yard, wait_until
 from environments import wheels
 from torchyard.client import environment_folders
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from end_to_end.shared_torch import SharedTorch
 
+from end_to_end.shared_torch import SharedTorch
 from faults import corpus
 from faults.with_torch import TORCH_FAULTS, TORCH_SCRIPTS
 

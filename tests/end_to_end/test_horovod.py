@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from end_to_end.yard_under_test import REPOSITORY, Yard
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]

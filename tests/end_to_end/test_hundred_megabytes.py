@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+
 from end_to_end.yard_under_test import REPOSITORY, wait_until
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from end_to_end import namespaces
 import pytest
+
+from end_to_end import namespaces
 from end_to_end.namespaces import Site
 from end_to_end.yard_under_test import REPOSITORY, Yard, wait_until
-
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts
 from torchyard.jobs.records.types import Status

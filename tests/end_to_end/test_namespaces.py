@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from end_to_end import namespaces
 import pytest
+
+from end_to_end import namespaces
 from end_to_end.namespaces import INTERFACE, Site
 from end_to_end.shared_torch import SharedTorch
-
 from torchyard.app.application import Parts
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts

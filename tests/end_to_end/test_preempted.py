@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Iterator
 
 import pytest
+
 from end_to_end.yard_under_test import Yard, running_yard, wait_until
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]

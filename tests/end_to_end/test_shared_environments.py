@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from end_to_end.yard_under_test import Yard, wait_until
 
+from end_to_end.yard_under_test import Yard, wait_until
 from environments import conda_channel, wheels
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(600)]

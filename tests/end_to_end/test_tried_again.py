@@ -6,6 +6,7 @@ import os
 import signal
 
 import pytest
+
 from end_to_end.yard_under_test import wait_until
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(240)]

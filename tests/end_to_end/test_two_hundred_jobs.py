@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from end_to_end.yard_under_test import wait_until
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(400)]

@@ -15,13 +15,13 @@ import os, sys
 from pathlib import Path
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
-from torchyard.environments.actions import Environments
+from torchyard.environments.services import Environments
 from torchyard.environments.types import Platform
 home, database = Path(sys.argv[1]), Database(sys.argv[2])
-room = Environments(
+environments = Environments(
     home, database, SystemClock(), dict(os.environ), Platform("linux", "x86_64", "cpu")
 )
-spec = room.resolve({"pip_requirements": sys.argv[3:]})
+spec = environments.resolver.resolve({"pip_requirements": sys.argv[3:]})
 """
 
 
@@ -30,10 +30,10 @@ def start(
     database: str,
     variables: Mapping[str, str],
     *requirements: str,
-    then: str = "print(room.build(spec))",
+    then: str = "print(environments.builds.run(spec))",
     may_mount: bool = True,
 ) -> subprocess.Popen[str]:
-    """Builds, or does what `then` says with `room` and `spec`.
+    """Builds, or does what `then` says with `environments` and `spec`.
 
     Args:
         may_mount: False takes from root the right to mount, as most containers do.

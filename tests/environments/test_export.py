@@ -9,12 +9,12 @@ import pytest
 import yaml
 
 from environments import wheels
-from environments.conftest import Machine, MakeRoom
+from environments.conftest import Machine, MakeEnvironments
 from torchyard.base.errors import InvalidInput
 from torchyard.environments import definition
-from torchyard.environments.actions import Environments
 from torchyard.environments.export import Exported, export
 from torchyard.environments.packages import lock
+from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec, Platform
 
 LINUX = Platform("linux", "x86_64", "cpu")
@@ -144,21 +144,21 @@ def test_built_again_it_is_the_same(
     for version in ("1.0", "1.5", "2.0"):
         wheels.put(machine.wheels, "alpha", version, ("beta",))
         wheels.put(machine.wheels, "beta", version)
-    first = environments.resolve({"pip_requirements": ["alpha<2"]})
-    environments.build(first)
-    build = environments.last_build(first)
+    first = environments.resolver.resolve({"pip_requirements": ["alpha<2"]})
+    environments.builds.run(first)
+    build = environments.records.last(first.hash)
     assert build is not None and lock.pins(build.lock) == {"alpha": "1.5", "beta": "2.0"}
     wheels.put(machine.wheels, "beta", "3.0")
     exported = export(first, build.lock, "3.11", form, "first")
     key, said = "pip_requirements", exported.text
-    again = environments.resolve(
+    again = environments.resolver.resolve(
         {key: said} if form == key[4:] else {"conda_file": yaml.safe_load(said)}
     )
-    environments.build(again)
-    rebuilt = environments.last_build(again)
+    environments.builds.run(again)
+    rebuilt = environments.records.last(again.hash)
     assert rebuilt is not None and lock.pins(rebuilt.lock) == lock.pins(build.lock)
 
 
-def test_the_lock_says_which_torch(make_room: MakeRoom) -> None:
-    spec = make_room("cuda").resolve({"pip_requirements": ["torch"]})
+def test_the_lock_says_which_torch(make_environments: MakeEnvironments) -> None:
+    spec = make_environments("cuda").resolver.resolve({"pip_requirements": ["torch"]})
     assert "linux-x86_64-cuda" in export(spec, "torch==2.13.0\n", "3.11.7", "dockerfile", "x").text

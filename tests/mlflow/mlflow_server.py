@@ -21,7 +21,7 @@ from torchyard.base.errors import NotAuthenticated, NotFound
 from torchyard.base.lazy_routes import LazyRoutes
 from torchyard.data import uris
 from torchyard.data.datastores import Datastores
-from torchyard.environments.actions import Environments
+from torchyard.environments.services import Environments
 from torchyard.jobs.history import logged_metrics
 from torchyard.jobs.history.history import History
 from torchyard.jobs.records import store

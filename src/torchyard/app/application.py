@@ -41,8 +41,8 @@ from torchyard.data import asset_routes
 from torchyard.data import routes as data_routes
 from torchyard.data.datastores import Datastores
 from torchyard.environments import routes as environment_routes
-from torchyard.environments.actions import Environments
-from torchyard.environments.requested_builds import Builds
+from torchyard.environments.requested_builds import RequestedBuilds
+from torchyard.environments.services import Environments
 from torchyard.executors.executor import Executor
 from torchyard.executors.local import LocalExecutor
 from torchyard.executors.machine import Machine
@@ -175,7 +175,7 @@ def create_app(
         open_tls: see azureml/entry_routes.py, as `storage_domain`.
     """
     services = parts.services
-    builds = Builds(services.environments, parts.scheduler.preparer.secrets)
+    builds = RequestedBuilds(services.environments, parts.scheduler.preparer.secrets)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -243,7 +243,7 @@ class _App(FastAPI):
 
 def _groups(
     parts: Parts,
-    builds: Builds,
+    builds: RequestedBuilds,
     audit: Audit,
     open_tls: entry_routes.OpenTls | None,
     storage_domain: str,

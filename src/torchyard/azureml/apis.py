@@ -27,7 +27,7 @@ from torchyard.azureml.sdk_v1.services import services as v1
 from torchyard.base.lazy_routes import add_routes
 from torchyard.data.blocks import Blocks
 from torchyard.data.codes import Places
-from torchyard.environments.requested_builds import Builds
+from torchyard.environments.requested_builds import RequestedBuilds
 from torchyard.jobs.files import run_files
 from torchyard.jobs.requests import workspace_lifecycle
 from torchyard.jobs.services import Services
@@ -40,7 +40,7 @@ def router(
     services: Services,
     access: Access,
     find_model: FindSource,
-    builds: Builds,
+    builds: RequestedBuilds,
     storage_domain: str = "",
 ) -> APIRouter:
     """Everything that common/paths.py makes of Azure's paths.

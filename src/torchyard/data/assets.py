@@ -16,12 +16,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from torchyard.assets import versions
+from torchyard.assets.versioned_assets import VersionedAssets
 from torchyard.base import fields, files
 from torchyard.base.blobs import Blobs, Snapshot
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.errors import Conflict, InvalidSpec, nearest
-from torchyard.data import datastores, documents, store, versions
+from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.data import datastores, documents, store
 from torchyard.data.datastores import BLOB_STORE, BUILT_IN, Datastores, upload_folder
 from torchyard.data.types import DATA_TYPES, DataAsset
 from torchyard.data.uris import DatastoreUri
@@ -31,6 +33,12 @@ _KEYS = (
 )  # fmt: skip
 _SNAPSHOT = "snapshot:"
 LATEST = versions.LATEST
+
+_assets = VersionedAssets("data", store.asset_versions)
+get = _assets.get
+list_in = _assets.list_in
+list_versions = _assets.list_versions
+archive = _assets.archive
 
 # From an asset's `path` to a pinned URI; actions.py and jobs/ know how.
 Resolve = Callable[[str, str, str], str]
@@ -104,18 +112,14 @@ def register(
         Conflict: the version it asks for exists.
     """
     with db.write() as connection:
-        known = store.list_assets(connection, workspace, asked.name)
-        for asset in known:
+        existing = store.asset_versions.list_in(connection, workspace, asked.name)
+        for asset in existing:
             if asked.job and asset.job == asked.job and asset.uri == uri:
                 return asset
-        taken = {asset.version for asset in known}
-        version = asked.version or versions.next_of(taken)
-        if version in taken:
-            raise Conflict(
-                f"data `{asked.name}` has a version `{version}` already",
-                "leave `version` out to get the next one",
-                at=["version"],
-            )
+        numbers = {asset.version for asset in existing}
+        version = asked.version or versions.next_of(numbers)
+        if version in numbers:
+            raise versions.taken("data", asked.name, version)
         asset = DataAsset(
             workspace=workspace,
             name=asked.name,
@@ -129,7 +133,7 @@ def register(
             properties=asked.properties,
             job=asked.job,
         )
-        store.add_asset(connection, asset)
+        store.asset_versions.add(connection, asset)
     return asset
 
 
@@ -147,62 +151,24 @@ def describe(
     Raises:
         NotFound: there is no such version.
     """
-    found = get(db, workspace, name, version)
-    said = replace(found, description=description, tags=dict(tags), properties=dict(properties))
+    asset = replace(
+        get(db, workspace, name, version),
+        description=description,
+        tags=dict(tags),
+        properties=dict(properties),
+    )
     with db.write() as connection:
-        store.describe_asset(connection, said)
-    return said
-
-
-def get(db: Database, workspace: str, name: str, version: str = LATEST) -> DataAsset:
-    """The newest that is not archived for `latest`.
-
-    Raises:
-        NotFound: with the nearest name, or the versions there are.
-    """
-    with db.read() as connection:
-        known = store.list_assets(connection, workspace, name)
-        names = [] if known else [one.name for one in store.list_assets(connection, workspace)]
-    if not known:
-        raise versions.no_such_name("data", workspace, name, names)
-    return versions.pick("data", name, version, known)
-
-
-def list_in(
-    db: Database, workspace: str, name: str = "", archived: bool | None = False
-) -> list[DataAsset]:
-    """The newest of each name, or all versions of one; `archived` None takes both kinds."""
-    with db.read() as connection:
-        found = store.list_assets(connection, workspace, name)
-    found = [asset for asset in found if archived is None or asset.archived is archived]
-    if name:
-        return found
-    return versions.newest_of_each(found)
-
-
-def list_versions(db: Database, workspace: str) -> list[DataAsset]:
-    """All versions of all names, archived ones too."""
-    with db.read() as connection:
-        return store.list_assets(connection, workspace)
+        store.asset_versions.describe(connection, asset)
+    return asset
 
 
 def of_job(db: Database, workspace: str, job: str) -> list[DataAsset]:
     with db.read() as connection:
-        return [asset for asset in store.list_assets(connection, workspace) if asset.job == job]
-
-
-def archive(
-    db: Database, workspace: str, name: str, version: str = "", archived: bool = True
-) -> DataAsset:
-    """Hide a version from lists, or all versions; `archived` False shows them again.
-
-    Raises:
-        NotFound: there is none.
-    """
-    get(db, workspace, name, version or LATEST)
-    with db.write() as connection:
-        store.set_archived(connection, workspace, name, version, archived)
-    return get(db, workspace, name, version or LATEST)
+        return [
+            asset
+            for asset in store.asset_versions.list_in(connection, workspace)
+            if asset.job == job
+        ]
 
 
 def _keep(

@@ -20,8 +20,8 @@ from sqlalchemy import (
     select,
 )
 
+from torchyard.assets.version_table import VersionTable
 from torchyard.base.db import Instant, metadata
-from torchyard.data import version_rows
 from torchyard.data.types import DataAsset, Datastore, UrlMap
 
 datastores = Table(
@@ -55,6 +55,7 @@ data_assets = Table(
     Column("job", String(256), nullable=False, index=True),
     Column("archived", Boolean, nullable=False),
 )
+asset_versions = VersionTable(data_assets, DataAsset)
 
 url_maps = Table(
     "url_maps",
@@ -93,27 +94,6 @@ def list_datastores(connection: Connection, workspace: str) -> list[Datastore]:
         select(datastores).where(datastores.c.workspace == workspace).order_by(datastores.c.name)
     )
     return [Datastore(**row._mapping) for row in rows]
-
-
-def add_asset(connection: Connection, asset: DataAsset) -> None:
-    connection.execute(insert(data_assets).values(**vars(asset)))
-
-
-def list_assets(connection: Connection, workspace: str, name: str = "") -> list[DataAsset]:
-    """Newest first."""
-    wanted = version_rows.of_name(data_assets, workspace, name)
-    return [DataAsset(**row) for row in version_rows.newest_first(connection, data_assets, *wanted)]
-
-
-def describe_asset(connection: Connection, asset: DataAsset) -> None:
-    version_rows.describe(connection, data_assets, asset)
-
-
-def set_archived(
-    connection: Connection, workspace: str, name: str, version: str, archived: bool
-) -> None:
-    """One version, or all when `version` is empty."""
-    version_rows.set_archived(connection, data_assets, workspace, name, version, archived)
 
 
 def put_url_map(connection: Connection, made: UrlMap) -> None:

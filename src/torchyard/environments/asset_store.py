@@ -6,18 +6,15 @@ from sqlalchemy import (
     JSON,
     Boolean,
     Column,
-    Connection,
     Integer,
     String,
     Table,
     Text,
     UniqueConstraint,
-    delete,
-    insert,
 )
 
+from torchyard.assets.version_table import VersionTable
 from torchyard.base.db import Instant, metadata
-from torchyard.data import version_rows
 from torchyard.environments.types import EnvironmentAsset
 
 environment_assets = Table(
@@ -37,31 +34,9 @@ environment_assets = Table(
     UniqueConstraint("workspace", "name", "version"),
 )
 
+# Below this name Azure ML's clients keep the environments of jobs that name none.
+ANONYMOUS = "CliV2AnonymousEnvironment"
 
-def add(connection: Connection, asset: EnvironmentAsset) -> None:
-    connection.execute(insert(environment_assets).values(**vars(asset)))
-
-
-def list_in(connection: Connection, workspace: str, name: str = "") -> list[EnvironmentAsset]:
-    """Newest first."""
-    wanted = version_rows.of_name(environment_assets, workspace, name)
-    rows = version_rows.newest_first(connection, environment_assets, *wanted)
-    return [EnvironmentAsset(**row) for row in rows]
-
-
-def describe(connection: Connection, asset: EnvironmentAsset) -> None:
-    version_rows.describe(connection, environment_assets, asset)
-
-
-def set_archived(
-    connection: Connection, workspace: str, name: str, version: str, archived: bool
-) -> None:
-    """One version, or all when `version` is empty."""
-    version_rows.set_archived(connection, environment_assets, workspace, name, version, archived)
-
-
-def forget_all(connection: Connection, workspace: str) -> None:
-    """Every environment of a workspace that is going."""
-    connection.execute(
-        delete(environment_assets).where(environment_assets.c.workspace == workspace)
-    )
+versions = VersionTable(
+    environment_assets, EnvironmentAsset, is_listed=environment_assets.c.name != ANONYMOUS
+)

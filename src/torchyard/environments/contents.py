@@ -1,7 +1,7 @@
 """What a built environment really holds.
 
 Owns: reading it off the folder; `contents.json` of the curated environments (`make curated`).
-Leaves: building to actions.py.
+Leaves: building to build/builds.py.
 Always: what is told was found on the disk, never asked for; nothing of the environment is run but
 its Python's own version.
 """

@@ -15,9 +15,9 @@ from typing import Any
 from torchyard.base.clock import Clock
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.environments import assets, export
-from torchyard.environments.actions import Environments
 from torchyard.environments.names import catalogue, substitutes
 from torchyard.environments.names.curated_environments import Curated
+from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentAsset
 
 
@@ -33,25 +33,25 @@ class Named:
     notices: tuple[str, ...]
 
 
-def named(services: Environments, workspace: str, reference: str) -> Named:
+def named(environments: Environments, workspace: str, reference: str) -> Named:
     """
     Raises:
         InvalidSpec: it is no reference.
         NotFound: no environment has the name.
     """
-    owned = assets.owned(services.db, workspace)
-    found = catalogue.find(reference, services.platform, owned, (), substitutes.taken)
+    owned = assets.owned(environments.db, workspace)
+    found = catalogue.find(reference, environments.resolver.platform, owned, (), substitutes.taken)
     name, _, version = found.ref.rpartition(":")
     notices = (found.notice,) if found.notice else ()
     if found.curated is not None:
         description = found.curated.description
         return Named(name, version, _definition(found.curated), description, {}, notices)
-    asset = assets.get(services.db, workspace, name, version)
+    asset = assets.get(environments.db, workspace, name, version)
     return Named(name, version, asset.definition, asset.description, asset.tags, notices)
 
 
 def clone(
-    services: Environments, clock: Clock, workspace: str, source: Named, name: str, owner: str
+    environments: Environments, clock: Clock, workspace: str, source: Named, name: str, owner: str
 ) -> EnvironmentAsset:
     """Register the next version of `name` with the content of another environment.
 
@@ -61,19 +61,19 @@ def clone(
     words = {"description": source.description} if source.description else {}
     asked = assets.read_document({"name": name, **source.definition, **words})
     return assets.register(
-        services.db,
+        environments.db,
         clock,
         workspace,
         asked,
         owner,
-        lambda found: services.resolve(found, workspace),
+        lambda found: environments.resolver.resolve(found, workspace),
     )
 
 
-def exported(services: Environments, workspace: str, asked: Any, form: str) -> dict[str, Any]:
+def exported(environments: Environments, workspace: str, asked: Any, form: str) -> dict[str, Any]:
     """The environment as a file for elsewhere: its name, text and where its packages are from."""
-    spec = services.resolve(asked, workspace, is_judged=False)
-    last, folder = services.last_build(spec), services.is_built(spec)
+    spec = environments.resolver.resolve(asked, workspace, is_judged=False)
+    last, folder = environments.records.last(spec.hash), environments.folders.find(spec)
     python = ""
     if folder is not None and (folder / "pyvenv.cfg").exists():
         python = export.python_of((folder / "pyvenv.cfg").read_text("utf-8").splitlines())
@@ -82,14 +82,14 @@ def exported(services: Environments, workspace: str, asked: Any, form: str) -> d
     return {**vars(made), "name": name, "notices": [*spec.notices, *made.notices]}
 
 
-def in_use(services: Environments, workspace: str, asked: Any) -> dict[str, Any]:
+def in_use(environments: Environments, workspace: str, asked: Any) -> dict[str, Any]:
     """Where a built environment lies on the server's machine, for a shell of somebody there.
 
     Raises:
         NotFound: it is not built.
         InvalidInput: it is a root file system, which needs a container.
     """
-    spec = services.resolve(asked, workspace)
+    spec = environments.resolver.resolve(asked, workspace)
     name = spec.ref or "inline"
     if spec.image is not None:
         raise InvalidInput(
@@ -97,12 +97,12 @@ def in_use(services: Environments, workspace: str, asked: Any) -> dict[str, Any]
             "`yard environment export --format dockerfile` writes what builds it, then "
             "`podman run -it`",
         )
-    folder = services.use(spec)
+    folder = environments.builds.use(spec)
     if folder is None:
         raise NotFound(
             f"environment `{name}` is not built", f"build it: `yard environment build {name}`"
         )
-    lock = services.shells_file(spec)
+    lock = environments.folders.shells_file(spec)
     return {"ref": spec.ref, "hash": spec.hash, "folder": str(folder), "lock": str(lock)}
 
 

@@ -15,14 +15,14 @@ from fastapi import APIRouter, Body
 from torchyard.base import fields
 from torchyard.base.clock import Clock
 from torchyard.environments import assets, copying, to_json
-from torchyard.environments.actions import Environments
-from torchyard.environments.requested_builds import Builds
+from torchyard.environments.requested_builds import RequestedBuilds
+from torchyard.environments.services import Environments
 from torchyard.workspaces.access import Person
 
 
 def router(
     services: Environments,
-    builds: Builds,
+    builds: RequestedBuilds,
     clock: Clock,
     asked_for: Callable[[str], Collection[str]],
 ) -> APIRouter:
@@ -65,7 +65,7 @@ def _asset_routes(
             workspace,
             asked,
             identity.user,
-            lambda found: services.resolve(found, workspace),
+            lambda found: services.resolver.resolve(found, workspace),
         )
         return to_json.one(services, workspace, made.name, made.version)
 
@@ -92,7 +92,7 @@ def _asset_routes(
         return to_json.one(services, workspace, name, version)
 
 
-def _build_routes(routes: APIRouter, services: Environments, builds: Builds) -> None:
+def _build_routes(routes: APIRouter, services: Environments, builds: RequestedBuilds) -> None:
     @routes.post("/resolve")
     def resolve(
         workspace: str, identity: Person, environment: Annotated[Any, Body(embed=True)]
@@ -103,7 +103,7 @@ def _build_routes(routes: APIRouter, services: Environments, builds: Builds) -> 
     def build(
         workspace: str, identity: Person, environment: Annotated[Any, Body(embed=True)]
     ) -> dict[str, Any]:
-        return builds.begin(services.resolve(environment, workspace))
+        return builds.begin(services.resolver.resolve(environment, workspace))
 
     @routes.post("/use")
     def use(

@@ -1,7 +1,7 @@
 """Building an environment without a server, as `make curated` does.
 
 Owns: a room of one process over a home folder.
-Leaves: everything else to actions.py.
+Leaves: everything else to services.py.
 Always: what is built lies where a server of that home finds it.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from torchyard.base import home_database
 from torchyard.base.clock import SystemClock
-from torchyard.environments.actions import Environments
+from torchyard.environments.services import Environments
 
 
 def built(home: Path, asked: Any) -> Path:
@@ -21,7 +21,7 @@ def built(home: Path, asked: Any) -> Path:
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     db = home_database.open_for(home, home_database.chosen(home, ""))
     try:
-        services = Environments(home, db, SystemClock(), os.environ)
-        return services.build(services.resolve(asked))
+        environments = Environments(home, db, SystemClock(), os.environ)
+        return environments.builds.run(environments.resolver.resolve(asked))
     finally:
         db.close()

@@ -1,7 +1,7 @@
 """The table of builds.
 
 Owns: rows of `environment_builds`.
-Leaves: when a row is written to actions.py.
+Leaves: when a row is written to build/records.py.
 Always: one row for each hash, of its last build; `number` counts the builds begun.
 """
 

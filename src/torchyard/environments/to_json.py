@@ -1,7 +1,7 @@
 """How environments look over HTTP.
 
 Owns: the JSON of curated ones, of a workspace's own, of inline ones that were built.
-Leaves: finding them to assets.py, names/curated_environments.py and actions.py.
+Leaves: finding them to assets.py, names/curated_environments.py, builds to build/records.py.
 Always: packages are those of a build where there was one, else those that are asked for.
 """
 
@@ -11,20 +11,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from torchyard.assets import versions
 from torchyard.base.clock import to_text
 from torchyard.base.errors import BuildFailed, InvalidSpec
-from torchyard.data import versions
 from torchyard.environments import assets
-from torchyard.environments.actions import Environments
 from torchyard.environments.conda import conda_packages
 from torchyard.environments.names import curated_environments
 from torchyard.environments.names.curated_environments import Curated
 from torchyard.environments.packages import lock
+from torchyard.environments.services import Environments
 from torchyard.environments.types import Build, EnvironmentAsset, EnvironmentSpec
 
 
 def every(
-    services: Environments,
+    environments: Environments,
     workspace: str,
     asked_for: Collection[str],
     name: str = "",
@@ -36,47 +36,53 @@ def every(
         name: all versions of this one only.
         archived: None takes archived ones too.
     """
-    own = assets.list_in(services.db, workspace, name, archived)
+    own = assets.list_in(environments.db, workspace, name, archived)
     shown = [curated_to_json(one) for one in curated_environments.every() if name in ("", one.name)]
     shown += [asset_to_json(one) for one in own]
-    named = set(_hashes(services, workspace, own))
-    for known in services.builds():
+    named = set(_hashes(environments, workspace, own))
+    for known in environments.records.all():
         if known.hash in asked_for and known.hash not in named and not name:
             shown.append(_inline(known))
     return shown
 
 
 def _hashes(
-    services: Environments, workspace: str, own: Iterable[EnvironmentAsset]
+    environments: Environments, workspace: str, own: Iterable[EnvironmentAsset]
 ) -> Iterator[str]:
     for one in own:
         # What could be had when it was registered may need something that is not here now.
         with suppress(InvalidSpec):
-            yield _spec_of(services, workspace, one).hash
+            yield _spec_of(environments, workspace, one).hash
 
 
-def one(services: Environments, workspace: str, name: str, version: str) -> dict[str, Any]:
+def one(environments: Environments, workspace: str, name: str, version: str) -> dict[str, Any]:
     """
     Raises:
         NotFound: there is none of that name and version, with the nearest.
     """
     known = curated_environments.named(name.removeprefix("azureml:"))
     if known is not None and version in (versions.LATEST, known.version):
-        return {**curated_to_json(known), **_build_of(services, services.resolve(known.name))}
-    asset = assets.get(services.db, workspace, name, version)
-    return {**asset_to_json(asset), **_build_of(services, _spec_of(services, workspace, asset))}
+        return {
+            **curated_to_json(known),
+            **_build_of(environments, environments.resolver.resolve(known.name)),
+        }
+    asset = assets.get(environments.db, workspace, name, version)
+    return {
+        **asset_to_json(asset),
+        **_build_of(environments, _spec_of(environments, workspace, asset)),
+    }
 
 
-def resolved(services: Environments, workspace: str, asked: Any) -> dict[str, Any]:
+def resolved(environments: Environments, workspace: str, asked: Any) -> dict[str, Any]:
     """What a reference or an inline definition means here, in all detail.
 
     `refused` says why no job may use it, `hint` what to do; both are absent where one may.
     """
-    spec = services.resolve(asked, workspace, is_judged=False)
+    spec = environments.resolver.resolve(asked, workspace, is_judged=False)
     refusal: dict[str, str] = {}
     try:
-        services.resolve(asked, workspace)
-        services.refuse_impossible(spec)
+        environments.resolver.resolve(asked, workspace)
+        environments.builds.refuse_impossible(spec)
     except (InvalidSpec, BuildFailed) as error:
         refusal = {"refused": error.message, "hint": error.hint}
     return {
@@ -86,7 +92,7 @@ def resolved(services: Environments, workspace: str, asked: Any) -> dict[str, An
         "requirements": list(spec.requirements),
         "platform": spec.platform,
         "notices": list(spec.notices),
-        **_build_of(services, spec),
+        **_build_of(environments, spec),
     }
 
 
@@ -117,15 +123,19 @@ def asset_to_json(asset: EnvironmentAsset) -> dict[str, Any]:
     }
 
 
-def _spec_of(services: Environments, workspace: str, asset: EnvironmentAsset) -> EnvironmentSpec:
+def _spec_of(
+    environments: Environments, workspace: str, asset: EnvironmentAsset
+) -> EnvironmentSpec:
     """Of one that is registered, whether or not jobs may use it today."""
-    return services.resolve(f"{asset.name}:{asset.version}", workspace, is_judged=False)
+    return environments.resolver.resolve(
+        f"{asset.name}:{asset.version}", workspace, is_judged=False
+    )
 
 
-def _build_of(services: Environments, spec: EnvironmentSpec) -> dict[str, Any]:
+def _build_of(environments: Environments, spec: EnvironmentSpec) -> dict[str, Any]:
     """What is known of its build: the locked packages, where the folder is."""
-    last = services.last_build(spec)
-    folder = services.is_built(spec)
+    last = environments.records.last(spec.hash)
+    folder = environments.folders.find(spec)
     found: dict[str, Any] = {
         "hash": spec.hash,
         "build": "ready" if folder else last.status if last else "not built",
@@ -134,7 +144,7 @@ def _build_of(services: Environments, spec: EnvironmentSpec) -> dict[str, Any]:
     if last is not None and last.error:
         found["error"] = last.error
     if spec.image:
-        found |= services.images.shown(spec.image, folder)
+        found |= environments.images.shown(spec.image, folder)
     pins = lock.pins(last.lock) if last else {}
     if spec.conda:
         known = conda_packages.versions(last.lock) if last else {}

@@ -12,7 +12,7 @@ from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.data.datastores import Datastores
 from torchyard.data.fetching import Fetcher
-from torchyard.environments.actions import Environments
+from torchyard.environments.services import Environments
 from torchyard.executors.machine import Machine
 from torchyard.jobs.history.history import History
 from torchyard.jobs.records.client_endpoints import ClientDoor

@@ -14,11 +14,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from torchyard.assets import versions
+from torchyard.assets.versioned_assets import VersionedAssets
 from torchyard.base import fields, files
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.errors import Conflict, InvalidSpec, NotFound, nearest
-from torchyard.data import versions
+from torchyard.base.errors import InvalidSpec, NotFound, nearest
 from torchyard.data.datastores import BLOB_STORE, Datastores, model_folder
 from torchyard.models import documents, registry, store
 from torchyard.models.documents import Request
@@ -27,6 +28,37 @@ from torchyard.models.types import FindSource, Model, ModelFile, Source
 _CHANGES = ("description", "tags", "properties", "stage")
 LATEST = versions.LATEST
 _TOP = model_folder("name", "unique").count("/") + 1
+
+
+class _Models(VersionedAssets[Model]):
+    """A version may be named by an alias, and a name may be registered without a version."""
+
+    def get(self, db: Database, workspace: str, name: str, version: str = LATEST) -> Model:
+        """
+        Raises:
+            NotFound: with the nearest name, or the versions there are.
+        """
+        with db.read() as connection:
+            models = store.versions.list_in(connection, workspace, name)
+            registered = store.name_row(connection, workspace, name)
+            all_names = [] if models else store.names_in(connection, workspace)
+        if not models:
+            if registered is not None:
+                raise NotFound(
+                    f"model `{name}` has no version", "register one: `yard model create`"
+                )
+            names = [other.name for other in all_names]
+            raise versions.no_such_name("model", workspace, name, names)
+        if registered is not None and not version.isdecimal():
+            version = str(registered.aliases.get(version, version))
+        return versions.pick("model", name, version, models)
+
+
+_models = _Models("model", store.versions)
+get = _models.get
+list_in = _models.list_in
+list_versions = _models.list_versions
+archive = _models.archive
 
 
 def register(
@@ -95,8 +127,8 @@ def _written(
     with db.write() as connection:
         name = registry.ensure(connection, workspace, asked.name, now)
         version = asked.version or name.last_version + 1
-        if store.get(connection, workspace, asked.name, version) is not None:
-            raise _has_version(asked.name, version)
+        if store.versions.get(connection, workspace, asked.name, version) is not None:
+            raise versions.taken("model", asked.name, version)
         model = Model(
             workspace=workspace,
             name=asked.name,
@@ -116,7 +148,7 @@ def _written(
             run_link=asked.run_link,
             model_id=asked.model_id,
         )
-        store.add(connection, model)
+        store.versions.add(connection, model)
         store.change_name(
             connection,
             workspace,
@@ -125,57 +157,6 @@ def _written(
             updated_at=now,
         )
     return model
-
-
-def get(db: Database, workspace: str, name: str, version: str = LATEST) -> Model:
-    """The one made last that is not archived for `latest`; `version` may be an alias.
-
-    Raises:
-        NotFound: with the nearest name, or the versions there are.
-    """
-    with db.read() as connection:
-        known = store.list_all(connection, workspace, name)
-        named = store.name_row(connection, workspace, name)
-        names = [] if known else [one.name for one in store.names_in(connection, workspace)]
-    if not known:
-        if named is not None:
-            raise NotFound(f"model `{name}` has no version", "register one: `yard model create`")
-        raise versions.no_such_name("model", workspace, name, names)
-    if named is not None and not version.isdecimal():
-        version = str(named.aliases.get(version, version))
-    return versions.pick("model", name, version, known)
-
-
-def list_in(
-    db: Database, workspace: str, name: str = "", archived: bool | None = False
-) -> list[Model]:
-    """The newest of each name, or all versions of one; `archived` None takes both kinds."""
-    found = list_versions(db, workspace, name)
-    found = [model for model in found if archived is None or model.archived is archived]
-    if name:
-        return found
-    return versions.newest_of_each(found)
-
-
-def list_versions(db: Database, workspace: str, name: str = "") -> list[Model]:
-    """All versions of all names or of one, archived ones too; newest first."""
-    with db.read() as connection:
-        return store.list_all(connection, workspace, name)
-
-
-def archive(
-    db: Database, workspace: str, name: str, version: str = "", archived: bool = True
-) -> Model:
-    """Leave a version, or all of them, out of lists; `archived` False shows them again.
-
-    Raises:
-        NotFound: there is none.
-    """
-    found = get(db, workspace, name, version or LATEST)
-    with db.write() as connection:
-        number = found.version if version else None
-        store.change(connection, workspace, name, number, archived=archived)
-    return get(db, workspace, name, str(found.version))
 
 
 def update(
@@ -203,7 +184,7 @@ def update(
     fields.text(changes, "description")
     number = get(db, workspace, name, version).version
     with db.write() as connection:
-        found = store.get(connection, workspace, name, number)
+        found = store.versions.get(connection, workspace, name, number)
         assert found is not None
         values: dict[str, Any] = {}
         if "description" in changes:
@@ -214,7 +195,9 @@ def update(
             properties = documents.merged(found.properties, changes, "properties")
             values["properties"] = documents.with_stage(properties, changes)
         if values:
-            store.change(connection, workspace, name, number, updated_at=clock.now(), **values)
+            store.versions.change(
+                connection, workspace, name, number, updated_at=clock.now(), **values
+            )
     return get(db, workspace, name, str(number))
 
 
@@ -228,7 +211,7 @@ def delete(
     """
     model = get(db, workspace, name, str(version))
     with db.write() as connection:
-        store.drop(connection, workspace, name, model.version)
+        store.versions.delete(connection, workspace, name, model.version)
         registry.forget_version(connection, workspace, name, model.version, clock.now())
     _delete_files(datastores, model)
 
@@ -241,8 +224,8 @@ def delete_all(db: Database, datastores: Datastores, workspace: str, name: str) 
     """
     registry.get(db, workspace, name)
     with db.write() as connection:
-        gone = store.list_all(connection, workspace, name)
-        store.drop(connection, workspace, name, None)
+        gone = store.versions.list_in(connection, workspace, name)
+        store.versions.delete(connection, workspace, name, None)
         store.drop_name(connection, workspace, name)
     for model in gone:
         _delete_files(datastores, model)
@@ -284,16 +267,8 @@ def _version_is_free(db: Database, workspace: str, asked: Request) -> None:
     if asked.version is None:
         return
     with db.read() as connection:
-        if store.get(connection, workspace, asked.name, asked.version) is not None:
-            raise _has_version(asked.name, asked.version)
-
-
-def _has_version(name: str, version: int) -> Conflict:
-    return Conflict(
-        f"model `{name}` has a version {version} already",
-        "leave `version` out to get the next one",
-        at=["version"],
-    )
+        if store.versions.get(connection, workspace, asked.name, asked.version) is not None:
+            raise versions.taken("model", asked.name, asked.version)
 
 
 def _delete_files(datastores: Datastores, model: Model) -> None:

@@ -81,7 +81,7 @@ def whole(db: Database, workspace: str, name: str) -> Whole:
     """
     with db.read() as connection:
         found = _there(connection, workspace, name)
-        known = store.list_all(connection, workspace, name)
+        known = store.versions.list_in(connection, workspace, name)
     return Whole(found, tuple(model for model in known if not model.archived))
 
 
@@ -102,7 +102,9 @@ def aliases_of(db: Database, model: Model) -> list[str]:
 def all_versions(db: Database, workspace: str) -> Sequence[Model]:
     """Newest first, archived ones left out."""
     with db.read() as connection:
-        return [model for model in store.list_all(connection, workspace) if not model.archived]
+        return [
+            model for model in store.versions.list_in(connection, workspace) if not model.archived
+        ]
 
 
 def change(
@@ -160,7 +162,7 @@ def set_alias(
         found = _there(connection, workspace, name)
         aliases = {key: number for key, number in found.aliases.items() if key != alias}
         if version is not None:
-            if store.get(connection, workspace, name, version) is None:
+            if store.versions.get(connection, workspace, name, version) is None:
                 raise NotFound(f"model `{name}` has no version `{version}`")
             aliases[alias] = version
         _write(connection, replace(found, aliases=aliases, updated_at=clock.now()))
@@ -191,22 +193,24 @@ def move(
     """
     now = clock.now()
     with db.write() as connection:
-        found = store.get(connection, workspace, name, version)
+        found = store.versions.get(connection, workspace, name, version)
         if found is None:
             raise NotFound(f"model `{name}` has no version `{version}`")
         moved = {version: stage}
         if archive_others:
-            for other in store.list_all(connection, workspace, name):
+            for other in store.versions.list_in(connection, workspace, name):
                 if other.version != version and other.stage == stage:
                     moved[other.version] = ARCHIVED
         for number, new in moved.items():
-            other = store.get(connection, workspace, name, number) or found
+            other = store.versions.get(connection, workspace, name, number) or found
             properties = {key: text for key, text in other.properties.items() if key != "stage"}
             if new != NO_STAGE:
                 properties["stage"] = new
-            store.change(connection, workspace, name, number, properties=properties, updated_at=now)
+            store.versions.change(
+                connection, workspace, name, number, properties=properties, updated_at=now
+            )
         store.change_name(connection, workspace, name, updated_at=now)
-        changed = store.get(connection, workspace, name, version)
+        changed = store.versions.get(connection, workspace, name, version)
     assert changed is not None
     return changed
 

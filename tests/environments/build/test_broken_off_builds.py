@@ -13,11 +13,11 @@ from torchyard.base import locks
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.environments import store
-from torchyard.environments.actions import Environments
-from torchyard.environments.build.builder import Places
+from torchyard.environments.build.builder import EnvironmentPaths
 from torchyard.environments.packages import machine_config
 from torchyard.environments.packages.uv import Uv
-from torchyard.environments.requested_builds import Builds
+from torchyard.environments.requested_builds import RequestedBuilds
+from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec, Platform
 
 
@@ -30,9 +30,11 @@ def test_a_build_that_ended_with_its_server(environments: Environments, clock: F
     spec = EnvironmentSpec("3.11", ("numpy",), "test")
     with environments.db.write() as connection:
         store.begin(connection, spec, clock.now())
-    builds = Builds(environments, lambda spec: {})
+    builds = RequestedBuilds(environments, lambda spec: {})
     assert builds.show(spec.hash, 0)["status"] == "canceled"
-    with locks.held(Places(environments.log_path(spec).parent, spec.hash).mutex):
+    with locks.held(
+        EnvironmentPaths(environments.folders.log_path(spec.hash).parent, spec.hash).mutex
+    ):
         assert builds.show(spec.hash, 0)["status"] == "building"
     builds.close()
 

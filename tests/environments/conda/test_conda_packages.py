@@ -14,12 +14,12 @@ import pytest
 
 from environments import builders, conda_channel, wheels
 from environments.conda_channel import PREFIX
-from environments.conftest import Machine, MakeRoom
+from environments.conftest import Machine, MakeEnvironments
 from torchyard.base.errors import BuildFailed, InvalidSpec
 from torchyard.environments import to_json
-from torchyard.environments.actions import Environments
 from torchyard.environments.images import image_folder
 from torchyard.environments.packages import conda_channels
+from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec
 from torchyard.worker.files import thin_environment
 
@@ -38,15 +38,15 @@ def channels(machine: Machine) -> Path:
 
 
 @pytest.fixture
-def environments(channels: Path, make_room: MakeRoom) -> Environments:
+def environments(channels: Path, make_environments: MakeEnvironments) -> Environments:
     """Reads the variables after the channels are known."""
-    return make_room()
+    return make_environments()
 
 
 def asked(
     environments: Environments, *dependencies: object, channels: Sequence[str] = ("tools",)
 ) -> EnvironmentSpec:
-    return environments.resolve(document(*dependencies, channels=channels))
+    return environments.resolver.resolve(document(*dependencies, channels=channels))
 
 
 def document(*dependencies: object, channels: Sequence[str] = ("tools",)) -> dict[str, object]:
@@ -77,7 +77,7 @@ def test_a_tool_stands_beside_pips_packages_and_is_locked(
     put_greet(channels, form=form)
     wheels.put(machine.wheels, "alpha", "1.0", script="alpha-says")
     spec = asked(environments, "greet", {"pip": ["alpha"]})
-    folder = environments.build(spec)
+    folder = environments.builds.run(spec)
     # The paths in its files are those of where it lies, not of where it was built.
     assert said(folder / "bin" / "greet") == f"greet 1.0 in {folder}"
     assert said(folder / "bin" / "alpha-says") == str(folder / "bin" / "python")
@@ -86,7 +86,7 @@ def test_a_tool_stands_beside_pips_packages_and_is_locked(
     assert (tmp_path / "thin" / "share" / "greet" / "words.txt").read_text() == "hello\n"
     lock = (machine.home / "environments" / f"{spec.hash}.lock.txt").read_text()
     assert '"name": "greet"' in lock and '"sha256"' in lock and "alpha==1.0" in lock
-    for text in (lock, environments.log_path(spec).read_text()):
+    for text in (lock, environments.folders.log_path(spec.hash).read_text()):
         assert str(channels) not in text and str(machine.wheels) not in text
     found = to_json.resolved(environments, "", document("greet", {"pip": ["alpha"]}))
     assert (found["conda_packages"], found["packages"]) == (["greet=1.0"], ["alpha==1.0"])
@@ -98,11 +98,11 @@ def test_what_the_lock_says_wins_over_what_the_channel_has_later(
 ) -> None:
     put_greet(channels)
     spec = asked(environments, "greet")
-    image_folder.remove(environments.build(spec))
+    image_folder.remove(environments.builds.run(spec))
     put_greet(channels, "2.0")
-    assert said(environments.build(spec) / "bin" / "greet").startswith("greet 1.0")
+    assert said(environments.builds.run(spec) / "bin" / "greet").startswith("greet 1.0")
     newer = asked(environments, "greet>=1")
-    assert said(environments.build(newer) / "bin" / "greet").startswith("greet 2.0")
+    assert said(environments.builds.run(newer) / "bin" / "greet").startswith("greet 2.0")
 
 
 def test_a_package_that_is_another_than_the_locks_is_refused(
@@ -110,12 +110,12 @@ def test_a_package_that_is_another_than_the_locks_is_refused(
 ) -> None:
     put_greet(channels)
     spec = asked(environments, "greet")
-    image_folder.remove(environments.build(spec))
+    image_folder.remove(environments.builds.run(spec))
     shutil.rmtree(machine.variables["RATTLER_CACHE_DIR"])
     conda_channel.put(channels / "tools", "greet", "1.0", {"bin/greet": "#!/bin/sh\necho evil\n"})
     with pytest.raises(BuildFailed, match="`greet` is not what the lock says"):
-        environments.build(spec)
-    assert environments.is_built(spec) is None
+        environments.builds.run(spec)
+    assert environments.folders.find(spec) is None
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_package_that_no_channel_has_is_named(
 ) -> None:
     put_greet(channels)
     with pytest.raises(BuildFailed, match=f"conda package {words}") as caught:
-        environments.build(
+        environments.builds.run(
             asked(environments, "greet", dependency)
             if dependency[0] == "n"
             else asked(environments, dependency)
@@ -137,7 +137,7 @@ def test_a_package_that_no_channel_has_is_named(
 
 def test_a_channel_that_is_not_there_is_named(environments: Environments) -> None:
     with pytest.raises(BuildFailed, match="conda channel `elsewhere`") as caught:
-        environments.build(asked(environments, "greet", channels=["elsewhere"]))
+        environments.builds.run(asked(environments, "greet", channels=["elsewhere"]))
     assert "configuration" in caught.value.hint
 
 
@@ -148,16 +148,18 @@ def test_each_package_comes_from_the_first_channel_or_the_one_it_names(
     put_greet(channels)
     conda_channel.put(channels / "other", "greet", "3.0", {"bin/greet": "#!/bin/sh\necho other\n"})
     both = ("tools", "other")
-    first = environments.build(asked(environments, "greet", channels=both))
+    first = environments.builds.run(asked(environments, "greet", channels=both))
     assert said(first / "bin" / "greet").startswith("greet 1.0")
     assert (
         said(
-            environments.build(asked(environments, "other::greet", channels=both)) / "bin" / "greet"
+            environments.builds.run(asked(environments, "other::greet", channels=both))
+            / "bin"
+            / "greet"
         )
         == "other"
     )
     # As conda has it, a channel that only a package names is asked, too.
-    alone = environments.build(asked(environments, "other::greet", channels=()))
+    alone = environments.builds.run(asked(environments, "other::greet", channels=()))
     assert said(alone / "bin" / "greet") == "other"
 
 
@@ -171,14 +173,14 @@ def test_mirrors_and_the_machines_own_channels_are_honoured(
     mirrors = f"[{channels.as_uri()}/gone, {channels.as_uri()}/mirror]"
     condarc.write_text(f"mirrored_channels:\n  tools: {mirrors}\nchannels: [tools]\n")
     named = asked(environments, "greet")
-    assert said(environments.build(named) / "bin" / "greet").startswith("greet 1.0")
+    assert said(environments.builds.run(named) / "bin" / "greet").startswith("greet 1.0")
     unnamed = asked(environments, "greet", channels=())
     assert unnamed.hash != named.hash and unnamed.channels == ()
-    assert said(environments.build(unnamed) / "bin" / "greet").startswith("greet 1.0")
+    assert said(environments.builds.run(unnamed) / "bin" / "greet").startswith("greet 1.0")
     for spec in (named, unnamed):
-        (build,) = [one for one in environments.builds() if one.hash == spec.hash]
+        (build,) = [one for one in environments.records.all() if one.hash == spec.hash]
         assert "mirror" not in build.lock
-        assert str(channels) not in environments.log_path(spec).read_text()
+        assert str(channels) not in environments.folders.log_path(spec.hash).read_text()
 
 
 def test_condarc_says_where_names_lead(tmp_path: Path) -> None:
@@ -206,10 +208,10 @@ def test_condarc_says_where_names_lead(tmp_path: Path) -> None:
 
 
 def test_without_the_extra_the_error_names_the_packages(
-    make_room: MakeRoom, monkeypatch: pytest.MonkeyPatch
+    make_environments: MakeEnvironments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "rattler", None)
-    environments = make_room()
+    environments = make_environments()
     with pytest.raises(InvalidSpec, match="`git`, `ffmpeg=6`") as caught:
         asked(environments, "python=3.11", "numpy", "git", "conda-forge::ffmpeg=6")
     assert "torchyard[conda]" in caught.value.hint and "`pip:`" in caught.value.hint
@@ -220,7 +222,9 @@ def test_without_the_extra_the_error_names_the_packages(
 @pytest.mark.parametrize("channels", ["conda-forge", [7], ["a b"], ["../here"]])
 def test_channels_that_are_none_are_refused(environments: Environments, channels: object) -> None:
     with pytest.raises(InvalidSpec, match="channel"):
-        environments.resolve({"conda_file": {"channels": channels, "dependencies": ["greet"]}})
+        environments.resolver.resolve(
+            {"conda_file": {"channels": channels, "dependencies": ["greet"]}}
+        )
 
 
 @pytest.mark.slow
@@ -251,7 +255,7 @@ def test_python_is_condas_where_a_channel_has_it(
     wheels.put(machine.wheels, "alpha", "1.0", requires=("beta",), script="alpha-says")
     short = ".".join(version.split(".")[:2])
     spec = asked(environments, f"python={short}", "beta", "greet", {"pip": ["alpha"]})
-    folder = environments.build(spec)
+    folder = environments.builds.run(spec)
     asks = "import sys, alpha, beta; print(sys.base_prefix, beta.__file__, sep='\\n')"
     base, beta = said(folder / "bin" / "python", "-c", asks).splitlines()
     assert base == str(folder) and beta.startswith(str(folder))
@@ -262,7 +266,7 @@ def test_python_is_condas_where_a_channel_has_it(
     assert said(thin / "beta-says") == str(own)
     assert said(thin / "alpha-says") == str(own / "bin" / "python")
     assert said(thin / "python", "-c", "import sys, alpha, beta; print(sys.prefix)") == str(own)
-    (build,) = environments.builds()
+    (build,) = environments.records.all()
     assert "beta==1.0" in build.lock and f'"version": "{version}"' in build.lock
 
 
@@ -275,17 +279,19 @@ def test_builders_killed_while_conda_packages_come(
     put_greet(channels)
     conda_channel.put_python(channels / "tools")
     asks = document("greet", f"python={sys.version_info[0]}.{sys.version_info[1]}")
-    spec, chance = environments.resolve(asks), random.Random(7)
+    spec, chance = environments.resolver.resolve(asks), random.Random(7)
     for _ in range(8):
-        then = f"spec = room.resolve({asks!r}); print(room.build(spec))"
+        then = (
+            f"spec = environments.resolver.resolve({asks!r}); print(environments.builds.run(spec))"
+        )
         builder = builders.start(machine.home, machine.database, machine.variables, then=then)
         time.sleep(chance.uniform(0.8, 4.0))
         builder.kill()
         builder.communicate()
-        if environments.is_built(spec) is not None:
-            environments.remove(spec.hash, lambda _: False)
+        if environments.folders.find(spec) is not None:
+            environments.folders.remove(spec.hash, lambda _: False)
         # What was cut off in the cache of packages is not taken for whole later.
-    folder = environments.build(spec)
+    folder = environments.builds.run(spec)
     assert said(folder / "bin" / "greet").startswith("greet 1.0")
     imports = "import ctypes, email, json, sqlite3, ssl, unittest, xml.dom; print(1)"
     assert said(folder / "bin" / "python", "-c", imports) == "1"

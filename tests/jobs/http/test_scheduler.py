@@ -117,7 +117,7 @@ def test_an_environment_is_built_before_nodes_are_held(
     assert [again(services, job).status for job in jobs] == [Status.PREPARING] * 3
     services.environments.go_on.set()  # type: ignore[attr-defined]
     scheduler.preparer._builders.shutdown()
-    assert services.environments.builds == ["slow"]  # type: ignore[attr-defined]
+    assert services.environments.built == ["slow"]  # type: ignore[attr-defined]
     assert _busy(services) == 0
     scheduler.look()
     assert [again(services, job).status for job in jobs] == [Status.STARTING] * 3

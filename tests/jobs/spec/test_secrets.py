@@ -45,7 +45,7 @@ def built(tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase) -
     """The folder of environments of a home where `python` is built."""
     home = tmp_path_factory.mktemp("built")
     parts = _parts(home, new_database(home))
-    parts.services.environments.build(parts.services.environments.resolve("python"))
+    parts.services.environments.builds.run(parts.services.environments.resolver.resolve("python"))
     parts.services.db.close()
     return home / "environments"
 

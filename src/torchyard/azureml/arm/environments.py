@@ -16,17 +16,18 @@ from typing import Any
 
 import yaml
 
+from torchyard.assets import versions
 from torchyard.azureml.arm import assets as arm
 from torchyard.azureml.arm.assets import OfBlob, Version
 from torchyard.azureml.common.calls import Call
 from torchyard.base.clock import Clock
 from torchyard.base.errors import InvalidInput, NotFound
-from torchyard.data import codes, versions
+from torchyard.data import codes
 from torchyard.data.codes import Places
 from torchyard.environments import assets
-from torchyard.environments.actions import Environments
 from torchyard.environments.names import catalogue, curated_environments
 from torchyard.environments.names.curated_environments import Curated
+from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentAsset
 
 WORD = "environment"
@@ -46,9 +47,9 @@ class Noun:
     type, word = "environments", WORD
 
     def __init__(
-        self, services: Environments, clock: Clock, places: Places, of_blob: OfBlob
+        self, environments: Environments, clock: Clock, places: Places, of_blob: OfBlob
     ) -> None:
-        self._environments = services
+        self._environments = environments
         self._clock = clock
         self._places = places
         self._of_blob = of_blob
@@ -92,7 +93,7 @@ class Noun:
             call.workspace.name,
             asked,
             call.identity.user,
-            lambda definition: self._environments.resolve(definition, call.workspace.name),
+            lambda definition: self._environments.resolver.resolve(definition, call.workspace.name),
         )
         return _own(call, made), there is None
 
@@ -125,7 +126,7 @@ class Noun:
         try:
             found = catalogue.find(
                 reference,
-                self._environments.platform,
+                self._environments.resolver.platform,
                 assets.owned(self._environments.db, call.workspace.name),
                 (),
             )

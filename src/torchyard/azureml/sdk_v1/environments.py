@@ -13,17 +13,17 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse
 
+from torchyard.assets import versions
 from torchyard.azureml.common.calls import Call, Caller
 from torchyard.azureml.common.errors import AzureRoute, NotServed
 from torchyard.base import azureml_environment
 from torchyard.base.blobs import SNAPSHOT_PREFIX
 from torchyard.base.clock import Clock
 from torchyard.base.errors import InvalidInput, NotFound, TorchyardError
-from torchyard.data import versions
 from torchyard.environments import assets
 from torchyard.environments import to_json as showing
-from torchyard.environments.actions import Environments
 from torchyard.environments.names import catalogue, curated_environments
+from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentAsset
 
 # What CondaDependencies writes for PyPI itself, which is the machine's default or its stand-in.
@@ -117,7 +117,7 @@ def registered(
         workspace,
         request,
         call.identity.user,
-        lambda definition: services.resolve(definition, workspace),
+        lambda definition: services.resolver.resolve(definition, workspace),
     )
 
 
@@ -228,7 +228,7 @@ def _is_published(services: Environments, workspace: str, name: str) -> bool:
     if not name or assets.owned(services.db, workspace)(name):
         return False
     try:
-        services.resolve(f"azureml:{name}", workspace)
+        services.resolver.resolve(f"azureml:{name}", workspace)
     except TorchyardError:
         return name.lower().startswith("azureml")
     return True

@@ -39,7 +39,7 @@ from torchyard.base import files
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.data import actions as data
 from torchyard.data.datastores import ARTIFACT_STORE, artifacts_of
-from torchyard.environments.requested_builds import Builds
+from torchyard.environments.requested_builds import RequestedBuilds
 from torchyard.jobs import actions
 from torchyard.jobs.attempts import planner
 from torchyard.jobs.files import log_quota
@@ -56,7 +56,7 @@ _LOGS = ("user_logs/", "azureml-logs/", "logs/")
 
 
 def routes(
-    services: Services, datasets: Datasets, links: Links, builds: Builds, caller: Caller
+    services: Services, datasets: Datasets, links: Links, builds: RequestedBuilds, caller: Caller
 ) -> APIRouter:
     """What Experiment.submit asks for the target `local`, and what comes of it."""
     found = APIRouter(prefix="/execution/experiments/{experiment}", route_class=AzureRoute)
@@ -199,23 +199,23 @@ def _for_build(
     environments = services.environments
     environment = run_configs.mapping(configuration, "environment")
     asked = v1_environments.for_job(environments, services.clock, call, environment)
-    spec = environments.resolve(asked, call.workspace.name)
+    spec = environments.resolver.resolve(asked, call.workspace.name)
     if spec.image is not None:
         raise NotServed(
             "the environment of a run on the target `local` can't be an image",
             f"{own}, or name a compute target: images run there without Docker",
         )
-    environments.refuse_impossible(spec)
+    environments.builds.refuse_impossible(spec)
     return asked
 
 
 def _environment(
-    services: Services, builds: Builds, call: Call, asked: Any, offset: Any
+    services: Services, builds: RequestedBuilds, call: Call, asked: Any, offset: Any
 ) -> Mapping[str, Any]:
-    spec = services.environments.resolve(asked, call.workspace.name)
-    folder = services.environments.use(spec)
+    spec = services.environments.resolver.resolve(asked, call.workspace.name)
+    folder = services.environments.builds.use(spec)
     if folder is not None:
-        lock = services.environments.shells_file(spec)
+        lock = services.environments.folders.shells_file(spec)
         return {"status": "ready", "folder": str(folder), "lock": str(lock)}
     if not isinstance(offset, int):
         return builds.begin(spec)

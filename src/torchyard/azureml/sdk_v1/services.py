@@ -32,12 +32,12 @@ from torchyard.azureml.sdk_v1 import (
 )
 from torchyard.azureml.sdk_v1.datasets import Datasets
 from torchyard.azureml.sdk_v1.snapshots import Snapshots
-from torchyard.environments.requested_builds import Builds
+from torchyard.environments.requested_builds import RequestedBuilds
 from torchyard.jobs.services import Services
 
 
 def services(
-    services: Services, links: Links, builds: Builds
+    services: Services, links: Links, builds: RequestedBuilds
 ) -> list[Callable[[Caller], APIRouter]]:
     """Makers of the routes of every service of SDK v1."""
     snapshots, datasets = Snapshots(services.blobs, services.datastores), Datasets(services)

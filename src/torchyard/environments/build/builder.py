@@ -1,7 +1,7 @@
 """Make the folder of one environment.
 
 Owns: the steps of a build: venv, lock, install, hooks, rename; which Python; leftovers.
-Leaves: that only one builds to environments/actions.py, the resolver to packages/lock.py.
+Leaves: that only one builds to builds.py, the resolver to packages/lock.py.
 Always: the caller holds the environment's lock; the final folder appears whole, by one rename.
 """
 
@@ -24,7 +24,7 @@ from torchyard.environments.types import EnvironmentSpec, platform_python
 
 
 @dataclass(frozen=True)
-class Places:
+class EnvironmentPaths:
     """Where an environment's files are, below `<home>/environments`."""
 
     root: Path
@@ -58,7 +58,7 @@ class Places:
         return any(os.path.exists(self.folder / name) for name in ("bin/python", "image.json"))
 
 
-def run(spec: EnvironmentSpec, places: Places, known_lock: str, uv: Uv) -> str:
+def run(spec: EnvironmentSpec, paths: EnvironmentPaths, known_lock: str, uv: Uv) -> str:
     """Build into a folder of another name, rename it, return the lock.
 
     Args:
@@ -68,19 +68,19 @@ def run(spec: EnvironmentSpec, places: Places, known_lock: str, uv: Uv) -> str:
         BuildFailed: names the package at fault.
         BuildCanceled: nobody wants it any more.
     """
-    _remove_leftovers(places)
-    working = places.root / f".building-{spec.hash}-{os.getpid()}"
+    _remove_leftovers(paths)
+    working = paths.root / f".building-{spec.hash}-{os.getpid()}"
     working.mkdir()
     try:
-        conda = conda_packages.resolve(spec, known_lock, uv, working, places.folder)
+        conda = conda_packages.resolve(spec, known_lock, uv, working, paths.folder)
         python = "" if conda.has_python else _make_venv(spec, uv, working)
         if conda.records:
-            conda_packages.install(spec, conda, uv, working, places.folder)
+            conda_packages.install(spec, conda, uv, working, paths.folder)
             python = python or _python_version(working / "venv")
         text = _install_packages(spec, known_lock, python, uv, working)
-        conda_packages.settle(working, places.folder, conda)
+        conda_packages.settle(working, paths.folder, conda)
         text = conda.lock + text
-        _publish(working, places, text)
+        _publish(working, paths, text)
     finally:
         image_folder.remove(working)
     return text
@@ -205,23 +205,23 @@ def _install_lock(text: str, python: str, uv: Uv, working: Path) -> None:
     _install(arguments, uv, working, " ".join(words))
 
 
-def _publish(working: Path, places: Places, text: str) -> None:
+def _publish(working: Path, paths: EnvironmentPaths, text: str) -> None:
     if text:
         new = working / "kept-lock.txt"
         new.write_text(text, encoding="utf-8")
-        new.rename(places.lock)
+        new.rename(paths.lock)
     venv = working / "venv"
     mark = working / "mark"
     mark.write_text(sealed.close(venv), encoding="utf-8")
-    mark.rename(places.mark)
-    if places.folder.exists():
+    mark.rename(paths.mark)
+    if paths.folder.exists():
         # Here, but not whole or not what it was. Who still runs in it finds the same packages.
-        sealed.exchange(venv, places.folder)
+        sealed.exchange(venv, paths.folder)
     else:
-        venv.rename(places.folder)
-    places.folder.chmod(0o555)
+        venv.rename(paths.folder)
+    paths.folder.chmod(0o555)
 
 
-def _remove_leftovers(places: Places) -> None:
-    for folder in places.root.glob(f".building-{places.hash}-*"):
+def _remove_leftovers(paths: EnvironmentPaths) -> None:
+    for folder in paths.root.glob(f".building-{paths.hash}-*"):
         image_folder.remove(folder)

@@ -1,7 +1,7 @@
 """Make the folder of an environment that is an image.
 
 Owns: the steps: base images, an environment put into one, the Dockerfile, unpacking, rename.
-Leaves: images to an Engine, the environments that go into them to environments/actions.py.
+Leaves: images to an Engine, the environments that go into them to builds.py.
 Always: the caller holds the environment's lock; the folder appears whole, by one rename; package
 sources and certificates of this machine are lent to a build and left in none of its files.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from torchyard.base.blobs import Blobs
 from torchyard.base.errors import BuildFailed
-from torchyard.environments.build.builder import Places
+from torchyard.environments.build.builder import EnvironmentPaths
 from torchyard.environments.images import containers, dockerfile, image_folder
 from torchyard.environments.images.engine import (
     FROM_NAME,
@@ -47,7 +47,12 @@ Inner = Callable[[EnvironmentSpec], Path]
 
 
 def run(
-    spec: EnvironmentSpec, places: Places, engine: Engine, inner: Inner, blobs: Blobs, log: Uv
+    spec: EnvironmentSpec,
+    paths: EnvironmentPaths,
+    engine: Engine,
+    inner: Inner,
+    blobs: Blobs,
+    log: Uv,
 ) -> str:
     """Build, unpack, rename; the answer is what the build was made of, as a lock.
 
@@ -56,11 +61,11 @@ def run(
         BuildCanceled: nobody wants it any more.
     """
     assert spec.image is not None
-    for folder in places.root.glob(f".building-{spec.hash}-*"):
+    for folder in paths.root.glob(f".building-{spec.hash}-*"):
         image_folder.remove(folder)
-    working = places.root / f".building-{spec.hash}-{os.getpid()}"
+    working = paths.root / f".building-{spec.hash}-{os.getpid()}"
     working.mkdir()
-    mark = hashlib.sha256(f"{places.root} {spec.hash}".encode()).hexdigest()[:24]
+    mark = hashlib.sha256(f"{paths.root} {spec.hash}".encode()).hexdigest()[:24]
     lent = containers.machine_files(log.config, working)
     made = _Making(engine, inner, log, working, lent, mark)
     engine.sweep(mark)
@@ -72,11 +77,11 @@ def run(
         facts = engine.facts(tag)
         if facts is None:
             raise BuildFailed(f"image `{tag}` is gone again", "submit the job again")
-        _unpack(tag, facts, made, places)
+        _unpack(tag, facts, made, paths)
     finally:
         engine.sweep(mark)
         image_folder.remove(working)
-    return "".join(made.lock) + image_folder.packages_as_lock(places.folder)
+    return "".join(made.lock) + image_folder.packages_as_lock(paths.folder)
 
 
 class _Making:
@@ -197,7 +202,7 @@ class _Making:
         return tag
 
 
-def _unpack(tag: str, facts: ImageFacts, made: _Making, places: Places) -> None:
+def _unpack(tag: str, facts: ImageFacts, made: _Making, paths: EnvironmentPaths) -> None:
     ready = made.working / "ready"
     rootfs = ready / image_folder.ROOT
     rootfs.mkdir(parents=True)
@@ -206,9 +211,9 @@ def _unpack(tag: str, facts: ImageFacts, made: _Making, places: Places) -> None:
     image_folder.write(ready, facts, made.tags, made.engine.name)
     if facts.user not in ("", "root", "0"):
         made.log.say(f"the image's USER {facts.user} is not kept: jobs run as its root")
-    if places.folder.exists():
-        places.folder.rename(made.working / "old")
-    ready.rename(places.folder)
+    if paths.folder.exists():
+        paths.folder.rename(made.working / "old")
+    ready.rename(paths.folder)
 
 
 def _tidy(rootfs: Path, lent: Mapping[str, Path]) -> None:

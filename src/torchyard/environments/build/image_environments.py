@@ -1,7 +1,7 @@
 """The room's verbs for environments that are images.
 
 Owns: which engine is used, what the server's owner has set, what a job in an image sees.
-Leaves: the steps of a build to image_builder.py, its lock and record to environments/actions.py.
+Leaves: the steps of a build to image_builder.py, its lock and record to builds.py.
 Always: a machine without an engine still runs what is built.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 from torchyard.base.blobs import Blobs
 from torchyard.base.errors import InvalidSpec, NotFound
 from torchyard.environments.build import image_builder
-from torchyard.environments.build.builder import Places
+from torchyard.environments.build.builder import EnvironmentPaths
 from torchyard.environments.build.image_builder import Inner
 from torchyard.environments.images import containers, image_folder
 from torchyard.environments.images.containers import ContainerSettings, Found
@@ -90,12 +90,12 @@ class Images:
             if found.engine is None:
                 raise containers.missing(_what(spec), found)
 
-    def build(self, spec: EnvironmentSpec, places: Places, inner: Inner, log: Uv) -> str:
+    def build(self, spec: EnvironmentSpec, paths: EnvironmentPaths, inner: Inner, log: Uv) -> str:
         """As `image_build.run`, with the engine there is."""
         self.refuse(spec)
         engine = self.engine().engine
         assert engine is not None
-        return image_builder.run(spec, places, engine, inner, self._blobs, log)
+        return image_builder.run(spec, paths, engine, inner, self._blobs, log)
 
     def remove(self, folder: Path) -> None:
         """The folder, and what an engine keeps for it."""

@@ -1,7 +1,7 @@
 """An environment's folder, once it is whole: nobody writes to it any more.
 
 Owns: taking its write bits away, the mark of what it held then, one folder in another's place.
-Leaves: when that is compared to environments/actions.py, holding back root to the ranks' mounts.
+Leaves: when that is compared to folders.py and builds.py, holding back root to the ranks' mounts.
 Always: compiled modules are no part of the mark: root's Python writes them where it likes.
 """
 

@@ -62,10 +62,10 @@ def packages_as_lock(folder: Path) -> str:
     """`name==version` a line, of the Python that is first on the image's PATH."""
     known = read(folder)
     assert known is not None
-    places = _site_packages(folder / ROOT, known["variables"])
+    paths = _site_packages(folder / ROOT, known["variables"])
     found = {
         normal(one.metadata["Name"]): one.version
-        for one in distributions(path=[str(place) for place in places])
+        for one in distributions(path=[str(place) for place in paths])
         if one.metadata["Name"]
     }
     return "".join(f"{name}=={version}\n" for name, version in sorted(found.items()))

@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from torchyard.assets import versions
 from torchyard.base import refs
 from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound, nearest
 from torchyard.base.refs import Ref
-from torchyard.data import versions
 from torchyard.environments.names import curated_environments, published, substitutes
 from torchyard.environments.names.curated_environments import Curated
 from torchyard.environments.names.substitutes import Judge, Substitute

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from torchyard.data import versions
+from torchyard.assets import versions
 from torchyard.environments.names import catalogue, curated_environments, published
 from torchyard.environments.names.substitutes import Substitute
 from torchyard.environments.types import Platform, platform_python

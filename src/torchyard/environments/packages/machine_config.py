@@ -75,15 +75,15 @@ class MachineConfig:
 
     def _private(self) -> Iterable[tuple[str, str]]:
         found = {*self.indexes, *self.find_links, *self.conda.private()}
-        places = sorted(found, key=len, reverse=True)
-        for place in places:
+        paths = sorted(found, key=len, reverse=True)
+        for place in paths:
             parts = urlsplit(place)
             bare = place.replace(f"{parts.username}:{parts.password}@", "").rstrip("/")
             yield place.rstrip("/"), "<index>"
             yield bare, "<index>"
             if parts.scheme == "file" and parts.path not in ("", "/"):
                 yield parts.path.rstrip("/"), "<index>"
-        for place in places:
+        for place in paths:
             host = urlsplit(place).hostname
             if host:
                 yield host, "<index>"

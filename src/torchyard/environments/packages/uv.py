@@ -107,7 +107,7 @@ class Uv:
         self._cache = cache
         self._find_masker = masker
         self._masker = masker()
-        self._log = log
+        self.log = log
         self._cancelled = cancelled
         self._variables = dict(config.variables)
         self.may_link = may_link
@@ -123,8 +123,8 @@ class Uv:
 
     def say(self, line: str) -> None:
         """Write a line of our own into the log."""
-        self._log.write((self.clean(line) + "\n").encode())
-        self._log.flush()
+        self.log.write((self.clean(line) + "\n").encode())
+        self.log.flush()
 
     def clean(self, words: str) -> str:
         """The words without what nobody who waits for the build may read."""

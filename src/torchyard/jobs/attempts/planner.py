@@ -48,7 +48,7 @@ def plan(
     document = job_spec.read(job.spec)
     report_token = workspaces.new_token(TokenKind.ATTEMPT)
     run_token = workspaces.new_token(TokenKind.RUN)
-    image = services.environments.image_plan(environment) if environment else None
+    image = services.environments.images.plan(environment) if environment else None
     now = services.clock.now()
     for token, kind, subject in (
         (report_token, TokenKind.ATTEMPT, attempt.id),

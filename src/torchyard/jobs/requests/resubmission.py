@@ -87,7 +87,7 @@ def _input(services: Services, job: Job, asked: Input, known: Input | None) -> I
 
 def _same_environment(services: Services, job: Job, asked: str | dict[str, Any]) -> bool:
     try:
-        wanted = services.environments.resolve(asked, job.workspace).hash
+        wanted = services.environments.resolver.resolve(asked, job.workspace).hash
     except TorchyardError:
         return False
     with services.db.read() as connection:

@@ -231,8 +231,8 @@ def _existing(services: Services, workspace: str, name: str, digest: str) -> Job
 
 def _environment(services: Services, workspace: str, job: job_spec.JobSpec) -> EnvironmentSpec:
     """What the job will have, if it can be had here."""
-    environment = services.environments.resolve(job.environment, workspace)
-    services.environments.refuse_impossible(environment)
+    environment = services.environments.resolver.resolve(job.environment, workspace)
+    services.environments.builds.refuse_impossible(environment)
     if environment.image is None:
         return environment
     processes = job.instance_count * job.process_count_per_instance
