@@ -28,7 +28,7 @@ def test_parts_are_told_and_read(tmp_path: Path) -> None:
     assert blocks.list("c/file")["a"].size_bytes == 5
     blocks.drop("c/file")
     assert blocks.list("c/file") == {} and blocks.list("c/other")
-    with pytest.raises(NotFound, match="no block `a`"):
+    with pytest.raises(NotFound, match="block `a` does not exist"):
         blocks.read("c/file", "a")
 
 

@@ -48,7 +48,7 @@ def document(
 def lake(
     document: dict[str, Any], db: Database, clock: FakeClock, stores: Datastores
 ) -> Iterator[Files]:
-    made = datastores.opened(datastores.put(db, clock, stores, WORKSPACE, document))
+    made = datastores.open_files(datastores.put(db, clock, stores, WORKSPACE, document))
     yield made
     for entry in list(made.walk("")):
         made.delete(entry.path)
@@ -148,7 +148,7 @@ def test_bytes_that_changed_on_the_way_are_refused(
     with lake.writing("x.bin") as writing:
         writing.write(b"precious")
     wrong = type(writing.stored)("0" * 64, 8)
-    actions.record(db, WORKSPACE, "lake", lake, "x.bin", wrong)
+    actions.record_checksum(db, WORKSPACE, "lake", lake, "x.bin", wrong)
     fetcher = Fetcher(tmp_path / "home", db, stores)
     uri = "azureml://datastores/lake/paths/x.bin"
     with pytest.raises(Unreachable, match="arrived damaged"):
@@ -166,6 +166,6 @@ def test_wrong_credentials_are_told(
     if document["type"] not in wrong:
         pytest.skip("moto takes any key")
     document = {**document, "credentials": wrong[document["type"]]}
-    opened = datastores.opened(datastores.put(db, clock, stores, WORKSPACE, document))
+    opened = datastores.open_files(datastores.put(db, clock, stores, WORKSPACE, document))
     with pytest.raises(TorchyardError, match="datastore `lake`"):
         list(opened.walk(""))

@@ -1,9 +1,9 @@
 """Data assets: data with a name and versions.
 
 Owns: the asset's document, versions, archiving, where uploaded files are put.
-Leaves: what a path means to actions.py, what a job left to whoever passes a `FindOutput`.
-Always: a version once given never changes but for what is said of it; uploaded files are in the
-datastore before the version exists.
+Leaves: what a path means to actions.py, finding a job's outputs to the caller's `Resolve`.
+Always: of an existing version only description, tags and properties change; uploaded files are in
+the datastore before the version exists.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ list_in = _assets.list_in
 list_versions = _assets.list_versions
 archive = _assets.archive
 
-# From an asset's `path` to a pinned URI; actions.py and jobs/ know how.
+# (workspace, type, path of an asset) to a pinned URI.
 Resolve = Callable[[str, str, str], str]
 
 
@@ -85,53 +85,53 @@ def create(
     blobs: Blobs,
     resolve: Resolve,
     workspace: str,
-    asked: Request,
+    request: Request,
     owner: str,
 ) -> DataAsset:
-    """Give data a version of a name.
+    """Register the next version of a name, or the version that the document names.
 
     Raises:
-        InvalidSpec: there is data of another kind at its path.
+        InvalidSpec: the data at its path is of another type.
         NotFound: there is nothing at its path.
-        Conflict: the version it asks for exists.
+        Conflict: the version that it names exists.
     """
-    if asked.path.startswith(_SNAPSHOT):
-        snapshot = blobs.snapshot(asked.path.removeprefix(_SNAPSHOT))
-        uri = _keep(db, stores, blobs, workspace, asked, snapshot)
+    if request.path.startswith(_SNAPSHOT):
+        snapshot = blobs.snapshot(request.path.removeprefix(_SNAPSHOT))
+        uri = _store_files(db, stores, blobs, workspace, request, snapshot)
     else:
-        uri = resolve(workspace, asked.type, asked.path)
-    return register(db, clock, workspace, asked, uri, owner)
+        uri = resolve(workspace, request.type, request.path)
+    return register(db, clock, workspace, request, uri, owner)
 
 
 def register(
-    db: Database, clock: Clock, workspace: str, asked: Request, uri: str, owner: str
+    db: Database, clock: Clock, workspace: str, request: Request, uri: str, owner: str
 ) -> DataAsset:
-    """Write the version down. A job's output that has its version already keeps it.
+    """Add the version. An output of a job that is registered already keeps its version.
 
     Raises:
-        Conflict: the version it asks for exists.
+        Conflict: the version that it names exists.
     """
     with db.write() as connection:
-        existing = store.asset_versions.list_in(connection, workspace, asked.name)
+        existing = store.asset_versions.list_in(connection, workspace, request.name)
         for asset in existing:
-            if asked.job and asset.job == asked.job and asset.uri == uri:
+            if request.job and asset.job == request.job and asset.uri == uri:
                 return asset
         numbers = {asset.version for asset in existing}
-        version = asked.version or versions.next_of(numbers)
+        version = request.version or versions.next_of(numbers)
         if version in numbers:
-            raise versions.taken("data", asked.name, version)
+            raise versions.taken("data", request.name, version)
         asset = DataAsset(
             workspace=workspace,
-            name=asked.name,
+            name=request.name,
             version=version,
-            type=asked.type,
+            type=request.type,
             uri=uri,
             created_at=clock.now(),
             owner=owner,
-            description=asked.description,
-            tags=asked.tags,
-            properties=asked.properties,
-            job=asked.job,
+            description=request.description,
+            tags=request.tags,
+            properties=request.properties,
+            job=request.job,
         )
         store.asset_versions.add(connection, asset)
     return asset
@@ -146,10 +146,10 @@ def describe(
     tags: Mapping[str, str],
     properties: Mapping[str, str],
 ) -> DataAsset:
-    """Say something else of a version.
+    """Replace a version's description, tags and properties.
 
     Raises:
-        NotFound: there is no such version.
+        NotFound: the version does not exist.
     """
     asset = replace(
         get(db, workspace, name, version),
@@ -171,36 +171,36 @@ def of_job(db: Database, workspace: str, job: str) -> list[DataAsset]:
         ]
 
 
-def _keep(
+def _store_files(
     db: Database,
     stores: Datastores,
     blobs: Blobs,
     workspace: str,
-    asked: Request,
+    request: Request,
     snapshot: Snapshot,
 ) -> str:
-    """Put what was uploaded into its datastore; what is there already stays."""
-    found = datastores.get(db, stores, workspace, asked.datastore or BLOB_STORE)
-    _suits(asked, snapshot)
-    place = datastores.opened(found)
+    """Copy uploaded files into their datastore, unless they are there already."""
+    datastore = datastores.get(db, stores, workspace, request.datastore or BLOB_STORE)
+    _check_files(request, snapshot)
+    destination = datastores.open_files(datastore)
     folder = upload_folder(snapshot.id)
-    there = {entry.path: entry.size_bytes for entry in place.walk(folder)}
+    existing = {entry.path: entry.size_bytes for entry in destination.walk(folder)}
     rows = []
     for file in snapshot.files:
         path = f"{folder}/{file.path}"
-        if there.get(file.path) != file.size:
-            source, target = blobs.path(file.sha256), place.local(path)
-            if target is not None and found.name in BUILT_IN:
+        if existing.get(file.path) != file.size:
+            source, target = blobs.path(file.sha256), destination.local(path)
+            if target is not None and datastore.name in BUILT_IN:
                 _link(source, target)
             else:
-                with place.writing(path) as writing, open(source, "rb") as reader:
+                with destination.writing(path) as writing, open(source, "rb") as reader:
                     while chunk := reader.read(1 << 20):
                         writing.write(chunk)
-        entry = place.entry(path)
+        entry = destination.entry(path)
         rows.append(
             {
                 "workspace": workspace,
-                "datastore": found.name,
+                "datastore": datastore.name,
                 "path": path,
                 "sha256": file.sha256,
                 "size_bytes": file.size,
@@ -209,27 +209,27 @@ def _keep(
         )
     with db.write() as connection:
         store.put_checksums(connection, rows)
-    single = snapshot.files[0].path if asked.type == "uri_file" else ""
-    return str(DatastoreUri(found.name, f"{folder}/{single}"))
+    single = snapshot.files[0].path if request.type == "uri_file" else ""
+    return str(DatastoreUri(datastore.name, f"{folder}/{single}"))
 
 
-def _suits(asked: Request, snapshot: Snapshot) -> None:
-    if asked.type == "uri_file" and len(snapshot.files) != 1:
+def _check_files(request: Request, snapshot: Snapshot) -> None:
+    if request.type == "uri_file" and len(snapshot.files) != 1:
         raise InvalidSpec(
-            f"`type: uri_file` is one file, and {len(snapshot.files)} were uploaded",
+            f"`type: uri_file` takes one file, but {len(snapshot.files)} were uploaded",
             "write `type: uri_folder`",
             at=["type"],
         )
-    if asked.type == "mltable" and not any(file.path == "MLTable" for file in snapshot.files):
+    if request.type == "mltable" and not any(file.path == "MLTable" for file in snapshot.files):
         raise InvalidSpec(
-            "the folder of an mltable holds a file `MLTable`, and this one has none",
+            "the folder of an mltable must hold a file `MLTable`, and this one does not",
             "write `type: uri_folder`, or add the file",
             at=["path"],
         )
 
 
 def _link(source: Path, target: Path) -> None:
-    """One file under two names; nobody changes files of a built-in datastore in place."""
+    """A hard link where possible: files of a built-in datastore are never changed in place."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         target.unlink(missing_ok=True)
@@ -246,7 +246,7 @@ def _type(document: Mapping[str, Any]) -> str:
     if plain not in DATA_TYPES:
         near = nearest(plain, DATA_TYPES)
         raise InvalidSpec(
-            f"`{written}` is no type of data",
+            f"`{written}` is not a data type",
             f"did you mean `{near}`?" if near else f"use one of: {', '.join(DATA_TYPES)}",
             at=["type"],
         )

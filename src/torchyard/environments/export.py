@@ -64,7 +64,7 @@ def export(spec: EnvironmentSpec, text: str, python: str, form: str, name: str) 
         name: how the file calls it.
 
     Raises:
-        InvalidInput: there is no such form, or it can't hold what is in the environment.
+        InvalidInput: the form does not exist, or it can't hold what is in the environment.
     """
     if form not in FILES:
         near = nearest(form, list(FILES))

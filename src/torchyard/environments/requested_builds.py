@@ -56,7 +56,7 @@ class RequestedBuilds:
         """Its state, and what its log says from `offset` on.
 
         Raises:
-            NotFound: there is no such build.
+            NotFound: the build does not exist.
         """
         if not _HASH.fullmatch(hash):
             raise NotFound(f"there is no environment `{hash[:80]}`")

@@ -171,7 +171,7 @@ def update(
 
     Raises:
         InvalidSpec: another key, or a value of the wrong kind.
-        NotFound: there is no such version.
+        NotFound: the version does not exist.
     """
     for key in changes:
         if key not in _CHANGES:
@@ -207,7 +207,7 @@ def delete(
     """Delete a version and its files; its number is not given again.
 
     Raises:
-        NotFound: there is no such version.
+        NotFound: the version does not exist.
     """
     model = get(db, workspace, name, str(version))
     with db.write() as connection:
@@ -220,7 +220,7 @@ def delete_all(db: Database, datastores: Datastores, workspace: str, name: str) 
     """Delete a name with all its versions and their files.
 
     Raises:
-        NotFound: there is no such name.
+        NotFound: the name does not exist.
     """
     registry.get(db, workspace, name)
     with db.write() as connection:

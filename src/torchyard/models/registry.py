@@ -67,7 +67,7 @@ def ensure(connection: Connection, workspace: str, name: str, now: datetime) -> 
 def get(db: Database, workspace: str, name: str) -> Registered:
     """
     Raises:
-        NotFound: there is no such name.
+        NotFound: the name does not exist.
     """
     with db.read() as connection:
         return _there(connection, workspace, name)
@@ -77,7 +77,7 @@ def whole(db: Database, workspace: str, name: str) -> Whole:
     """The name with its versions that are not archived.
 
     Raises:
-        NotFound: there is no such name.
+        NotFound: the name does not exist.
     """
     with db.read() as connection:
         found = _there(connection, workspace, name)
@@ -119,7 +119,7 @@ def change(
     """Change what is not None; a tag that is None goes, the others are merged.
 
     Raises:
-        NotFound: there is no such name.
+        NotFound: the name does not exist.
     """
     with db.write() as connection:
         found = _there(connection, workspace, name)
@@ -138,7 +138,7 @@ def rename(db: Database, clock: Clock, workspace: str, name: str, new: str) -> R
     """
     Raises:
         InvalidInput: `new` is no name.
-        NotFound: there is no such name.
+        NotFound: the name does not exist.
         Conflict: the new name is taken.
     """
     check_name(new)
@@ -156,7 +156,7 @@ def set_alias(
     """Let the alias mean a version that exists; None takes the alias away.
 
     Raises:
-        NotFound: there is no such name or version.
+        NotFound: the name or version does not exist.
     """
     with db.write() as connection:
         found = _there(connection, workspace, name)
@@ -189,7 +189,7 @@ def move(
     """Put a version into one of `STAGES`; the others that are in it may go to Archived.
 
     Raises:
-        NotFound: there is no such version.
+        NotFound: the version does not exist.
     """
     now = clock.now()
     with db.write() as connection:

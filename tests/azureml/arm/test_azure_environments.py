@@ -137,10 +137,10 @@ BAD: tuple[tuple[str, dict[str, object], str], ...] = (
     ("e/versions/1", {"image": IMAGE, "tags": "x"}, "`tags`"),
     ("e/versions/1", {"image": IMAGE, "isArchived": "yes"}, "`isArchived`"),
     ("e/versions/1", {"build": {"dockerfilePath": "Dockerfile"}}, "contextUri"),
-    ("e/versions/a b", {"image": IMAGE}, "is no version"),
-    (f"e/versions/{'9' * 65}", {"image": IMAGE}, "is no version"),
-    (f"{'e' * 256}/versions/1", {"image": IMAGE}, "is no name"),
-    ("-e/versions/1", {"image": IMAGE}, "is no name"),
+    ("e/versions/a b", {"image": IMAGE}, "is not a valid version"),
+    (f"e/versions/{'9' * 65}", {"image": IMAGE}, "is not a valid version"),
+    (f"{'e' * 256}/versions/1", {"image": IMAGE}, "is not a valid name"),
+    ("-e/versions/1", {"image": IMAGE}, "is not a valid name"),
 )
 
 

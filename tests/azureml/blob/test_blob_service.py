@@ -391,7 +391,7 @@ def test_what_is_said_of_files_goes_with_their_folder(site: Served, key: str) ->
     from torchyard.data import actions
 
     with services.db.write() as connection:
-        actions.forget_checksums(connection, "default", "workspaceblobstore", "azureml-data/one")
+        actions.delete_checksums(connection, "default", "workspaceblobstore", "azureml-data/one")
     path = services.datastores.file("default", "workspaceblobstore", "azureml-data/one/a")
     assert path.exists()
     from torchyard.data.folders import FolderFiles

@@ -24,7 +24,7 @@ from torchyard.environments.build.image_environments import Images
 from torchyard.environments.build.records import BuildRecords
 from torchyard.environments.packages import caches, layers, machine_config
 from torchyard.environments.packages.pythons import Pythons
-from torchyard.environments.packages.uv import Both, Log, Uv, no_room
+from torchyard.environments.packages.uv import Both, Log, Uv, no_space
 from torchyard.environments.types import Build, BuildCanceled, EnvironmentSpec
 from torchyard.shared import secret_values
 from torchyard.shared.masking import Masker
@@ -189,7 +189,7 @@ class Builds:
             raise BuildFailed(message, hint, code=code) from error
         except BaseException as error:
             if isinstance(disk.meaning(error), DiskFull):
-                full = no_room()
+                full = no_space()
                 self._records.end(spec, "failed", full.message, full.hint)
                 raise full from error
             uv.say(f"error: the builder failed: {error!r}")

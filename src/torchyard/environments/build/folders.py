@@ -125,7 +125,7 @@ def locked(file: Path, cancelled: Callable[[], bool]) -> Iterator[None]:
 
 
 def read_text(file: Path) -> str:
-    """Empty when there is no such file."""
+    """Empty when the file does not exist."""
     try:
         return file.read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.base.errors import BuildFailed
-from torchyard.environments.packages.uv import Uv, is_full, is_unreachable, no_room
+from torchyard.environments.packages.uv import Uv, is_full, is_unreachable, no_space
 from torchyard.environments.types import EnvironmentSpec
 
 _MARK = "# conda "
@@ -149,7 +149,7 @@ def _run(verb: str, order: Mapping[str, Any], uv: Uv, working: Path, shown: str)
 
 def _failure(words: str) -> BuildFailed:
     if is_full(words):
-        return no_room()
+        return no_space()
     flat = " ".join(words.partition("error: ")[2].split()) or "py-rattler ended without a word"
     flat = flat.removeprefix("Cannot solve the request because of: ")
     reason = flat if len(flat) <= _LONGEST else flat[:_LONGEST].rstrip() + "…"

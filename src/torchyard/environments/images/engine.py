@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from torchyard.base.errors import BuildFailed
 from torchyard.environments.images import dockerfile
-from torchyard.environments.packages.uv import Outcome, Uv, is_full, no_room
+from torchyard.environments.packages.uv import Outcome, Uv, is_full, no_space
 
 _ASK_S = 60.0
 # Gigabytes of small files on a busy disk.
@@ -177,7 +177,7 @@ class Command:
         finally:
             self._ask("rm", "--force", container)
         if is_full(outcome.words):
-            raise no_room()
+            raise no_space()
         if outcome.code or not any(folder.iterdir()):
             raise BuildFailed(
                 f"the files of image `{image}` can't be unpacked: {_last(outcome.words)}",
@@ -258,7 +258,7 @@ _ENGINES = re.compile(
 def _build_failure(engine: str, outcome: Outcome) -> BuildFailed:
     words = outcome.words
     if is_full(words):
-        return no_room()
+        return no_space()
     if _NOT_PULLED.search(words):
         named = _PULLED_FROM.findall(words)
         if named:

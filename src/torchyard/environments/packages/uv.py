@@ -249,14 +249,14 @@ def failure(outcome: Outcome, doing: str) -> BuildFailed:
     """uv's words as one short error that names the package."""
     words = " ".join(_FRAME.sub(" ", outcome.words).split())
     if is_full(words):
-        return no_room()
+        return no_space()
     name = culprit(outcome.words)
     reason = _reason(words)
     message = f"package `{name}` can't be installed: {reason}" if name else f"{doing}: {reason}"
     return BuildFailed(message, _hint(words, name))
 
 
-def no_room() -> BuildFailed:
+def no_space() -> BuildFailed:
     """The disk is full: nothing is wrong with the packages."""
     found = disk.full("`environments`")
     return BuildFailed(

@@ -51,8 +51,8 @@ def delete_empty(services: Services, workspace: str) -> None:
                 code="workspace_not_empty",
             )
         computes.forget_all(connection, workspace)
-        codes.forget_all(connection, workspace)
-        saved_datasets.forget_all(connection, workspace)
+        codes.delete_all(connection, workspace)
+        saved_datasets.delete_all(connection, workspace)
         components.delete_all(connection, workspace)
         environments.delete_all(connection, workspace)
         experiment_store.drop_all(connection, workspace)
