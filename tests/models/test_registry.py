@@ -167,10 +167,10 @@ def test_what_a_job_measures_of_a_model_goes_with_the_job(services: Services) ->
     assert (found[1].value, found[0].value != found[0].value) == (0.7, True)
     assert [one.value for one in kept.series(job.id, "acc")] == [0.5, 0.7, 0.6]
 
-    logged.note(services.db, WORKSPACE, [RunModel(job.name, "output", made.id, 2)] * 2)
+    logged.record_uses(services.db, WORKSPACE, [RunModel(job.name, "output", made.id, 2)] * 2)
     assert len(logged.of_runs(services.db, WORKSPACE, [job.name])[job.name]) == 1
     with services.db.write() as connection:
-        logged.forget_run(connection, WORKSPACE, job.name)
+        logged.delete_of_run(connection, WORKSPACE, job.name)
     assert logged.metrics_of(services.db, WORKSPACE, [made.id]) == {made.id: []}
     assert logged.of_runs(services.db, WORKSPACE, [job.name]) == {}
     with pytest.raises(NotFound):

@@ -140,7 +140,7 @@ def router(services: Registry, runs: Runs, caller: Caller) -> APIRouter:
         job = run_of(runs, call.workspace, call.text("run_id", "run_uuid"), call.identity)
         if job.deleted:
             raise InvalidInput(f"The run {job.name} must be in the 'active' state")
-        logged.note(services.db, call.workspace, run_models(call, job.name, "output"))
+        logged.record_uses(services.db, call.workspace, run_models(call, job.name, "output"))
         return JSONResponse({})
 
     return routes

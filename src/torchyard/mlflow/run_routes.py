@@ -173,7 +173,9 @@ def router(
         job = run_of(runs, call.workspace, name, call.identity)
         _refuse_deleted(job)
         runs.add_datasets(job, given)
-        logged.note(registry.db, call.workspace, translate.run_models(call, job.name, "input"))
+        logged.record_uses(
+            registry.db, call.workspace, translate.run_models(call, job.name, "input")
+        )
         return JSONResponse({})
 
     @routes.post("/runs/log-model")

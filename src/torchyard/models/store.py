@@ -88,7 +88,7 @@ def of_job(connection: Connection, workspace: str, job: str) -> list[Model]:
 
 
 def add_name(connection: Connection, made: Registered) -> None:
-    """Nothing when the name is there."""
+    """Does nothing when the name exists."""
     insert_new(connection, registered_models, [vars(made)])
 
 

@@ -104,14 +104,14 @@ BAD: tuple[tuple[dict[str, Any], str], ...] = (
     ({"componentSpec": None}, "componentSpec"),
     (_body(command=None), "no `command`"),
     (_body(environment=None), "no `environment`"),
-    (_body(type="pipeline", command=None, jobs={}), "`pipeline` are not served yet"),
-    (_body(type="pipelin"), "not served yet"),
+    (_body(type="pipeline", command=None, jobs={}), "`pipeline` are not supported yet"),
+    (_body(type="pipelin"), "not supported yet"),
     (_body(type="strange"), "no type of a component"),
     (_body(inputs={"a": {"type": "intger"}}), "did you mean `integer`?"),
     (_body(inputs={"a": {"type": "uri_file", "default": "x"}}), "`default`"),
     (_body(inputs={"a": "integer"}), "say its `type`"),
     (_body(outputs={"a": {"type": "uri_folder", "pth": 1}}), "did you mean `path`?"),
-    (_body(outputs=[1]), "`outputs` is no mapping"),
+    (_body(outputs=[1]), "`outputs` is not a mapping"),
     (_body(comand="x"), "did you mean `command`?"),
 )
 

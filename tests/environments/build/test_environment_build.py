@@ -126,7 +126,7 @@ def test_an_environment_brings_variables_where_nobody_set_them(
 
 
 def test_the_log_shows_no_secret_of_those_who_wait(
-    environments: Environments, machine: Machine
+    machine: Machine, make_environments: MakeEnvironments
 ) -> None:
     """A package's build program prints what it likes: in parts, in base64, over several lines."""
     secret, own, late = "tr0ub4dor&3-of-ada", "hf_QmZxTnVbKcLp", "late-secret-value"
@@ -146,7 +146,7 @@ def test_the_log_shows_no_secret_of_those_who_wait(
         # Somebody else comes to wait once the build is under way.
         return {secret: 8} if len(asked_for) == 1 else {secret: 8, late: 8}
 
-    environments._variables.update(machine.variables)  # the fixture has read them already
+    environments = make_environments()
     spec = asked(environments, "leaky")
     with pytest.raises(BuildFailed) as caught:
         environments.builds.run(spec, secrets=secrets)
