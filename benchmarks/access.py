@@ -14,7 +14,7 @@ from statistics import median
 
 from sqlalchemy import bindparam, select
 
-import torchyard.app  # noqa: F401  (every room's tables)
+import torchyard.app.application  # noqa: F401  (the tables of every package)
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
 from torchyard.workspaces import actions, audit, lookups, people, rights
@@ -59,11 +59,11 @@ def main() -> None:
             "the right of a route": lambda: rights.of("POST", METRIC),
             "a line of the audit": lambda: lines.write(line),
         }
-        found: dict[str, list[float]] = {name: [] for name in acts}
+        times_of: dict[str, list[float]] = {name: [] for name in acts}
         for _ in range(ROUNDS):
             for name, act in acts.items():
-                found[name].append(microseconds(act))
-        for name, times in found.items():
+                times_of[name].append(microseconds(act))
+        for name, times in times_of.items():
             print(f"{name:<24} {median(times):8.1f} µs (best {min(times):.1f})")
         lines.close()
         db.close()

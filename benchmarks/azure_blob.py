@@ -51,15 +51,15 @@ print(f"https://{store.account_name}.blob.{store.endpoint}/{store.container_name
 
 
 def told(command: list[str | Path], variables: Mapping[str, str]) -> Any:
-    said = subprocess.run(command, env=dict(variables), capture_output=True, text=True)
-    assert said.returncode == 0, f"{said.stdout[-2000:]}\n{said.stderr[-4000:]}"
-    return said.stdout.strip().splitlines()[-1]
+    process = subprocess.run(command, env=dict(variables), capture_output=True, text=True)
+    assert process.returncode == 0, f"{process.stdout[-2000:]}\n{process.stderr[-4000:]}"
+    return process.stdout.strip().splitlines()[-1]
 
 
 def tried(command: list[str | Path], variables: Mapping[str, str]) -> dict[str, float]:
-    found = json.loads(told(command, variables))
-    assert found.pop("same"), "the bytes that came back are others"
-    return dict(found)
+    figures = json.loads(told(command, variables))
+    assert figures.pop("same"), "the bytes that came back are others"
+    return dict(figures)
 
 
 def copied(file: Path) -> dict[str, float]:
@@ -109,36 +109,36 @@ def main() -> None:
     parser.add_argument("--azurite", default="", help="the program azurite-blob")
     parser.add_argument("--mb", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=3)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary, temporary_yard() as variables:
         file = Path(temporary, "large.bin")
         with open(file, "wb") as opened:
-            for _ in range(asked.mb):
+            for _ in range(arguments.mb):
                 opened.write(os.urandom(1 << 20))
-        ours: list[str | Path] = [YARD, "client-env", "--run", "--", asked.client]
-        url = told([*ours, "-c", OURS], variables)
+        prefix: list[str | Path] = [YARD, "client-env", "--run", "--", arguments.client]
+        url = told([*prefix, "-c", OURS], variables)
         cases = [
             Case(
                 "azure-storage-blob to us",
-                partial(tried, [*ours, SCRIPT, "blobs", url, file], variables),
+                partial(tried, [*prefix, SCRIPT, "blobs", url, file], variables),
             ),
-            Case("azure-ai-ml to us", partial(tried, [*ours, SCRIPT, "models", file], variables)),
+            Case("azure-ai-ml to us", partial(tried, [*prefix, SCRIPT, "models", file], variables)),
             Case("cp", partial(copied, file)),
         ]
-        title = f"a file of {asked.mb} MB"
+        title = f"a file of {arguments.mb} MB"
         status = json.loads(
             subprocess.check_output([YARD, "server", "status", "-o", "json"], env=variables)
         )
         print(f"server's memory before: {peak_mb(status['pid']):.0f} MB at the most")
-        if not asked.azurite:
-            compare(title, cases, asked.rounds)
+        if not arguments.azurite:
+            compare(title, cases, arguments.rounds)
         else:
-            with azurite(asked.azurite, Path(temporary, "azurite")) as (account, pid):
-                theirs = told([asked.client, "-c", CONTAINER, account], os.environ)
-                command = [asked.client, SCRIPT, "blobs", theirs, file]
+            with azurite(arguments.azurite, Path(temporary, "azurite")) as (account, pid):
+                theirs = told([arguments.client, "-c", CONTAINER, account], os.environ)
+                command = [arguments.client, SCRIPT, "blobs", theirs, file]
                 name = "azure-storage-blob to Azurite"
                 cases.insert(1, Case(name, partial(tried, command, os.environ)))
-                compare(title, cases, asked.rounds)
+                compare(title, cases, arguments.rounds)
                 print(f"Azurite's memory: {peak_mb(pid):.0f} MB at the most")
         print(f"server's memory: {peak_mb(status['pid']):.0f} MB at the most")
 

@@ -48,8 +48,8 @@ def models(file: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(dir=file.parent) as back:
         client.models.download(name, made.version, download_path=back)
         got = time.monotonic()
-        found = next(one for one in Path(back).rglob("*") if one.is_file())
-        same = sha256(found) == sha256(file)
+        copy = next(path for path in Path(back).rglob("*") if path.is_file())
+        same = sha256(copy) == sha256(file)
     return {"up_s": sent - started, "down_s": got - sent, "same": same}
 
 
@@ -60,5 +60,5 @@ def sha256(file: Path) -> str:
 
 if __name__ == "__main__":
     what, *rest = sys.argv[1:]
-    told = blobs(rest[0], Path(rest[1])) if what == "blobs" else models(Path(rest[0]))
-    print(json.dumps(told))
+    seconds = blobs(rest[0], Path(rest[1])) if what == "blobs" else models(Path(rest[0]))
+    print(json.dumps(seconds))

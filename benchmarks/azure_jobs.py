@@ -69,8 +69,8 @@ def by_azure(
     command = [YARD, "client-env", "--run", "--", client, "-W", "ignore", script, code]
     done = subprocess.run(command, env=dict(variables), capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
+    figures: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+    return figures
 
 
 def by_yard(job: Path, variables: Mapping[str, str]) -> dict[str, float]:
@@ -127,7 +127,7 @@ def main() -> None:
     parser.add_argument("--client", required=True, help="a Python that has azure-ai-ml")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=5)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with temporary_yard() as variables, tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
         (here / "src").mkdir()
@@ -140,26 +140,26 @@ def main() -> None:
             "From asking for a job to its end",
             [
                 Case("azure-ai-ml", partial(
-                    by_azure, asked.client, here / "client.py", here / "src", variables
+                    by_azure, arguments.client, here / "client.py", here / "src", variables
                 )),
                 Case("yard job create --stream", partial(by_yard, job, variables)),
             ],
-            asked.rounds,
+            arguments.rounds,
         )  # fmt: skip
         home = Path(variables["TORCHYARD_HOME"])
         server = json.loads((home / "server.json").read_text())
         token = (home / "token").read_text().strip()
-        said = [YARD, "job", "list", "-o", "json"]
-        name = json.loads(subprocess.check_output(said, env=variables))[0]["name"]
+        command = [YARD, "job", "list", "-o", "json"]
+        name = json.loads(subprocess.check_output(command, env=variables))[0]["name"]
         print(f"one job of {os.cpu_count()} cores' server, by plain HTTP")
         compare(
             "Telling one job",
             [
                 Case("Azure's path", partial(
-                    rates, server["url"], token, f"{AZURE}/{name}", asked.seconds
+                    rates, server["url"], token, f"{AZURE}/{name}", arguments.seconds
                 )),
                 Case("our path", partial(
-                    rates, server["url"], token, f"{OURS}/{name}", asked.seconds
+                    rates, server["url"], token, f"{OURS}/{name}", arguments.seconds
                 )),
             ],
             3,

@@ -53,22 +53,24 @@ def make_small(folder: Path, files: int) -> None:
 
 def cpu_s(home: Path) -> float:
     """CPU time of a server's processes so far."""
-    found = 0.0
+    seconds = 0.0
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes()
             if b"torchyard.server" in words and str(home).encode() in words:
                 fields = (process / "stat").read_text().rpartition(")")[2].split()
-                found += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+                seconds += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
         except OSError:
             continue
-    return found
+    return seconds
 
 
-def by_sdk(client: Path, place: Path, folder: Path, target: str, told: Mapping[str, str]) -> float:
+def by_sdk(
+    client: Path, place: Path, folder: Path, target: str, variables: Mapping[str, str]
+) -> float:
     out = subprocess.run(
         [client, "-c", UPLOAD, place, folder, target],
-        env={**os.environ, **told},
+        env={**os.environ, **variables},
         check=True,
         capture_output=True,
         text=True,
@@ -91,7 +93,7 @@ def main() -> None:
         place = top / "config"
         place.mkdir()
         run([YARD, "workspace", "config", "--path", place], variables)
-        told = json.loads(run([YARD, "client-env", "--shell", "json"], variables))
+        client_variables = json.loads(run([YARD, "client-env", "--shell", "json"], variables))
         for number in range(options.rounds):
             for name in ("large", "small"):
                 folder = top / name
@@ -100,7 +102,9 @@ def main() -> None:
                 figures.setdefault(f"{name}: cp -r", []).append(time.monotonic() - started)
                 shutil.rmtree(top / "copy")
                 before = cpu_s(home)
-                took = by_sdk(options.client, place, folder, f"bench/{name}-{number}", told)
+                took = by_sdk(
+                    options.client, place, folder, f"bench/{name}-{number}", client_variables
+                )
                 figures.setdefault(f"{name}: upload_directory", []).append(took)
                 spent = cpu_s(home) - before
                 figures.setdefault(f"{name}: upload_directory, CPU of the server", []).append(spent)

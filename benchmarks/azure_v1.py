@@ -69,7 +69,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--client", required=True, help="a Python that has azureml-core")
     parser.add_argument("--rounds", type=int, default=5)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="azure-v1-") as folder, temporary_yard() as variables:
         place = Path(folder)
         (place / "code").mkdir()
@@ -77,13 +77,13 @@ def main() -> None:
         write = [str(YARD), "workspace", "config", "--path", folder]
         subprocess.run(write, env=variables, check=True, capture_output=True)
         cases = [
-            Case("azureml-core", partial(by_client, asked.client, place, variables)),
+            Case("azureml-core", partial(by_client, arguments.client, place, variables)),
             Case("yard", partial(by_yard, place, variables)),
         ]
         # The first of each makes what later ones find: the environment, the door with TLS.
         for case in cases:
             case.measure()
-        compare("From the workspace to the first line of a run's log", cases, asked.rounds)
+        compare("From the workspace to the first line of a run's log", cases, arguments.rounds)
 
 
 def by_client(python: str, place: Path, variables: Mapping[str, str]) -> Mapping[str, float]:

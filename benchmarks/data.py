@@ -90,8 +90,8 @@ def validate(folder: Path, variables: Mapping[str, str]) -> None:
 
 def memory(variables: Mapping[str, str]) -> None:
     command_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    told = subprocess.check_output([YARD, "server", "status", "-o", "json"], env=variables)
-    status = Path(f"/proc/{json.loads(told)['pid']}/status").read_text()
+    answer = subprocess.check_output([YARD, "server", "status", "-o", "json"], env=variables)
+    status = Path(f"/proc/{json.loads(answer)['pid']}/status").read_text()
     server_mb = int(status.split("VmHWM:")[1].split()[0]) / 1024
     print(f"memory at the most: command {command_mb:.0f} MB, server {server_mb:.0f} MB")
 

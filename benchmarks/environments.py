@@ -50,14 +50,14 @@ def main() -> None:
     parser.add_argument("--name", default="acpt-pytorch-2.13-cpu", help="a curated environment")
     parser.add_argument("--home", type=Path, help="a home where it is built already, for `warm`")
     parser.add_argument("--rounds", type=int, default=1, help="of `cold`")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(
         prefix="torchyard-benchmark-", ignore_cleanup_errors=True
     ) as folder:
         top = Path(folder)
         try:
-            for part in asked.only:
-                _PARTS[part](top, asked)
+            for part in arguments.only:
+                _PARTS[part](top, arguments)
         finally:
             for inner in top.iterdir():
                 figures.remove(inner)
@@ -66,10 +66,10 @@ def main() -> None:
 # Cold
 
 
-def cold(top: Path, asked: argparse.Namespace) -> None:
-    name = asked.name
+def cold(top: Path, arguments: argparse.Namespace) -> None:
+    name = arguments.name
 
-    def ours() -> Mapping[str, float]:
+    def torchyard() -> Mapping[str, float]:
         home = _fresh(top / "home")
         started = time.monotonic()
         _build(home, [name], _fresh(top / "cache"))
@@ -79,20 +79,20 @@ def cold(top: Path, asked: argparse.Namespace) -> None:
         return lambda: {"wall_s": _install(top, _listed(name), _fresh(top / "cache"), *more)}
 
     cases = [
-        Case("torchyard", ours),
+        Case("torchyard", torchyard),
         Case("uv pip install", peer()),
         Case("uv pip install, byte-compiled", peer("--compile-bytecode")),
     ]
-    figures.compare(f"cold build of {name}", cases, asked.rounds)
+    figures.compare(f"cold build of {name}", cases, arguments.rounds)
 
 
 def _listed(name: str) -> list[str]:
     """Every package with its version, as this machine has it; torch in its build for the CPU."""
-    known = curated_environments.named(name)
-    assert known is not None
+    curated = curated_environments.named(name)
+    assert curated is not None
     layers = ("pip", "horovod")
-    found: Mapping[str, str] = known.contents["packages"]
-    return [f"{one}=={version}" for one, version in found.items() if one not in layers]
+    packages: Mapping[str, str] = curated.contents["packages"]
+    return [f"{name}=={version}" for name, version in packages.items() if name not in layers]
 
 
 def _install(top: Path, listed: list[str], cache: Path, *more: str, into: str = "plain") -> float:
@@ -109,10 +109,10 @@ def _install(top: Path, listed: list[str], cache: Path, *more: str, into: str = 
 # Warm
 
 
-def warm(top: Path, asked: argparse.Namespace) -> None:
-    home = asked.home or _fresh(top / "home")
-    built = standalone.built(home, asked.name)
-    own = [Mount(str(built), str(built), for_good=False)]
+def warm(top: Path, arguments: argparse.Namespace) -> None:
+    home = arguments.home or _fresh(top / "home")
+    built = standalone.built(home, arguments.name)
+    read_only = [Mount(str(built), str(built), for_good=False)]
 
     def start(command: list[str]) -> float:
         started = time.monotonic()
@@ -130,8 +130,8 @@ def warm(top: Path, asked: argparse.Namespace) -> None:
         thins.append(time.monotonic() - started)
         plain = ["/bin/sh", "-c", "true"]
         pythons.append(start([sys.executable, "-I", "-S", "-c", "pass"]))
-        ranks.append(start(mounts.command(own, plain)) - start(plain))
-    print(f"\n{asked.name}, warm, medians of 20, in ms")
+        ranks.append(start(mounts.command(read_only, plain)) - start(plain))
+    print(f"\n{arguments.name}, warm, medians of 20, in ms")
     for what, values in (
         ("finding it", looks),
         ("an attempt's own environment over it", thins),
@@ -146,7 +146,7 @@ def warm(top: Path, asked: argparse.Namespace) -> None:
 # Many
 
 
-def many(top: Path, asked: argparse.Namespace) -> None:
+def many(top: Path, arguments: argparse.Namespace) -> None:
     with figures.temporary_yard() as variables:
         home = Path(variables["TORCHYARD_HOME"])
         for count in (1, 16):
@@ -159,8 +159,8 @@ def many(top: Path, asked: argparse.Namespace) -> None:
             while any(_ask(home, f"jobs/{name}")["status"] != "Completed" for name in names):
                 time.sleep(0.2)
             wall_s = time.monotonic() - started
-            told = _ask(home, "environments/resolve", {"environment": new})["hash"]
-            log = (home / "environments" / f"{told}.log").read_text()
+            hash = _ask(home, "environments/resolve", {"environment": new})["hash"]
+            log = (home / "environments" / f"{hash}.log").read_text()
             builds = log.count("Building environment")
             print(f"\n{count} jobs with one new environment: {wall_s:.2f} s, {builds} build(s)")
 
@@ -182,19 +182,19 @@ def _ask(home: Path, path: str, body: Any = None) -> Any:
 # Disk
 
 
-def disk(top: Path, asked: argparse.Namespace) -> None:
+def disk(top: Path, arguments: argparse.Namespace) -> None:
     cache = top / "shared-cache"
     home = _fresh(top / "home")
-    ours = [_build(home, lines, cache) for lines in SHARING]
+    torchyard = [_build(home, lines, cache) for lines in SHARING]
     plain = []
     for number, lines in enumerate(SHARING):
         _install(top, [*lines], cache, "--link-mode", "copy", into=f"plain-{number}")
         plain.append(top / f"plain-{number}")
     print("\nthree environments that share torch, in MB on the disk")
-    for name, folders in (("torchyard", ours), ("three plain ones", plain)):
+    for name, folders in (("torchyard", torchyard), ("three plain ones", plain)):
         each = sum(_blocks([folder]) for folder in folders)
         print(f"  {name:24}added up {each:8.0f}, together {_blocks(folders):8.0f}")
-    print(f"  torchyard with the cache that they share: {_blocks([*ours, cache]):8.0f}")
+    print(f"  torchyard with the cache that they share: {_blocks([*torchyard, cache]):8.0f}")
 
 
 def _blocks(folders: Iterable[Path]) -> float:
@@ -203,22 +203,22 @@ def _blocks(folders: Iterable[Path]) -> float:
     for folder in folders:
         for top, _, names in os.walk(folder):
             for name in names:
-                found = os.lstat(os.path.join(top, name))
-                seen[found.st_dev, found.st_ino] = found.st_blocks * 512
+                packages = os.lstat(os.path.join(top, name))
+                seen[packages.st_dev, packages.st_ino] = packages.st_blocks * 512
     return sum(seen.values()) / 1e6
 
 
-def _build(home: Path, asked: list[str], cache: Path) -> Path:
+def _build(home: Path, arguments: list[str], cache: Path) -> Path:
     """In a process of its own, as a server that just started would."""
-    one = asked[0] if len(asked) == 1 else {"pip_requirements": asked}
+    name = arguments[0] if len(arguments) == 1 else {"pip_requirements": arguments}
     code = (
         "import json, sys; from pathlib import Path\n"
         "from torchyard.environments.standalone import built\n"
         "print(built(Path(sys.argv[1]), json.loads(sys.argv[2])))"
     )
     variables = {**os.environ, "UV_CACHE_DIR": str(cache)}
-    said = figures.run([sys.executable, "-c", code, str(home), json.dumps(one)], variables)
-    return Path(said.strip().splitlines()[-1])
+    output = figures.run([sys.executable, "-c", code, str(home), json.dumps(name)], variables)
+    return Path(output.strip().splitlines()[-1])
 
 
 def _fresh(folder: Path) -> Path:

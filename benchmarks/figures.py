@@ -1,8 +1,8 @@
-"""Measure ours and the peers in turn, and print them side by side.
+"""Measure torchyard and the peers in turn, and print them side by side.
 
 Owns: interleaved rounds, the table, a torchyard of the benchmark's own.
 Leaves: what is measured to the scripts beside this file.
-Always: ours and every peer are measured in the same run, one after the other in each round, so
+Always: torchyard and every peer are measured in the same run, one after the other in each round, so
 that a busy machine slows all of them.
 """
 
@@ -28,7 +28,7 @@ YARD = Path(sys.executable).with_name("yard")
 
 @dataclass(frozen=True)
 class Case:
-    """What is measured; the first case of a table is ours, the others are what it stands beside."""
+    """What is measured; the first case of a table is torchyard's, the others are its peers."""
 
     name: str
     measure: Measure
@@ -45,12 +45,12 @@ def compare(title: str, cases: list[Case], rounds: int) -> None:
     print(f"\n{title}, {rounds} interleaved rounds")
     for figure in tries[cases[0].name][0]:
         print(f"  {figure:34}{'minimum':>10}{'median':>10}{'ours/this':>11}")
-        ours = statistics.median(each[figure] for each in tries[cases[0].name])
+        own_median = statistics.median(each[figure] for each in tries[cases[0].name])
         for case in cases:
             if figure in tries[case.name][0]:
                 values = [each[figure] for each in tries[case.name]]
                 median = statistics.median(values)
-                ratio = f"{ours / median:10.2f}x" if case is not cases[0] and median else ""
+                ratio = f"{own_median / median:10.2f}x" if case is not cases[0] and median else ""
                 print(f"    {case.name:32}{min(values):10.3f}{median:10.3f}{ratio:>11}")
 
 

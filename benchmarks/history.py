@@ -73,14 +73,14 @@ class Peer:
         return int((pages - free) * size)
 
 
-def table(title: str, told: dict[str, dict[str, float]]) -> None:
+def table(title: str, results: dict[str, dict[str, float]]) -> None:
     """Ours first; the ratio is ours over theirs."""
-    ours, theirs = told
-    print(f"\n{title}\n  {'':14}{ours:>14}{theirs:>14}{'ours/theirs':>14}")
-    for figure in told[ours]:
-        mine, other = told[ours][figure], told[theirs].get(figure)
-        beside = "" if other is None else f"{other:14,.2f}{mine / other:13,.3f}x"
-        print(f"  {figure:14}{mine:14,.2f}{beside}", flush=True)
+    own_name, theirs = results
+    print(f"\n{title}\n  {'':14}{own_name:>14}{theirs:>14}{'ours/theirs':>14}")
+    for figure in results[own_name]:
+        value, other = results[own_name][figure], results[theirs].get(figure)
+        beside = "" if other is None else f"{other:14,.2f}{value / other:13,.3f}x"
+        print(f"  {figure:14}{value:14,.2f}{beside}", flush=True)
 
 
 def writing(peers: list[Peer], points: int, singles: int) -> None:
@@ -88,46 +88,46 @@ def writing(peers: list[Peer], points: int, singles: int) -> None:
     for writers in (1, 8):
         for by in ("raw", "client"):
             calls = max(2, points // BATCH // writers)
-            told = {
+            results = {
                 peer.name: peer.ask(
                     "write", by=by, kind="batch", writers=writers, calls=calls, size=BATCH
                 )
                 for peer in peers
             }
-            table(f"log_batch of {BATCH}, {writers} writers, {calls} calls each, {by}", told)
+            table(f"log_batch of {BATCH}, {writers} writers, {calls} calls each, {by}", results)
             calls = max(2, singles // writers)
-            told = {
+            results = {
                 peer.name: peer.ask(
                     "write", by=by, kind="single", writers=writers, calls=calls, size=1
                 )
                 for peer in peers
             }
-            table(f"log_metric, {writers} writers, {calls} calls each, {by}", told)
+            table(f"log_metric, {writers} writers, {calls} calls each, {by}", results)
 
 
 def searching(peers: list[Peer], runs: int, rounds: int) -> None:
-    told = {}
+    results = {}
     for peer in peers:
         made = peer.ask("make_runs", experiment="search", runs=runs, writers=8)
-        found = peer.ask("search", experiment_id=made["experiment_id"], rounds=rounds)
-        told[peer.name] = {"runs_per_s": made["runs_per_s"], **found}
-    table(f"search over {runs} runs, the first 100; median of {rounds}", told)
+        answer = peer.ask("search", experiment_id=made["experiment_id"], rounds=rounds)
+        results[peer.name] = {"runs_per_s": made["runs_per_s"], **answer}
+    table(f"search over {runs} runs, the first 100; median of {rounds}", results)
 
 
 def reading(peers: list[Peer], count: int, rounds: int) -> None:
-    told = {}
+    results = {}
     for peer in peers:
         before = peer.database_bytes()
         loaded = peer.ask("load", count=count)
         used = peer.database_bytes() - before
         chart = peer.chart(loaded["run"])
-        found = peer.ask("read", run=loaded["run"], count=count, chart=chart, rounds=rounds)
-        told[peer.name] = {
+        answer = peer.ask("read", run=loaded["run"], count=count, chart=chart, rounds=rounds)
+        results[peer.name] = {
             "points_per_s": loaded["points_per_s"],
             "bytes_a_point": used / count,
-            **found,
+            **answer,
         }
-    table(f"{count} points of one metric: whole, and for a chart; median of {rounds}", told)
+    table(f"{count} points of one metric: whole, and for a chart; median of {rounds}", results)
 
 
 def our_chart(run: str) -> str:
@@ -148,7 +148,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=500, help="to search in")
     parser.add_argument("--history", type=int, default=100_000, help="points to read back")
     parser.add_argument("--rounds", type=int, default=5, help="of each search and chart")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     # A benchmark that is told to end still ends its servers.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     home = Path(tempfile.mkdtemp(prefix="torchyard-benchmark-"))
@@ -156,11 +156,11 @@ def main() -> None:
         with (
             tempfile.TemporaryDirectory() as folder,
             torchyard_server(home) as (our_url, our_pid, our_start_s),
-            mlflow_server(asked.mlflow_python, Path(folder)) as (url, pid, start_s),
+            mlflow_server(arguments.mlflow_python, Path(folder)) as (url, pid, start_s),
         ):
-            ours = Peer(
+            own_name = Peer(
                 "yard-server",
-                asked.mlflow_python,
+                arguments.mlflow_python,
                 our_url,
                 (home / "token").read_text().strip(),
                 our_pid,
@@ -169,20 +169,20 @@ def main() -> None:
             )
             mlflow = Peer(
                 "mlflow server",
-                asked.mlflow_python,
+                arguments.mlflow_python,
                 url,
                 "",
                 pid,
                 Path(folder, "mlflow.db"),
                 their_chart,
             )
-            peers = [ours, mlflow]
-            starts = {ours.name: our_start_s, mlflow.name: start_s}
-            told = {peer.name: {"start_s": starts[peer.name], **peer.memory()} for peer in peers}
-            table("empty", told)
-            writing(peers, asked.points, asked.singles)
-            reading(peers, asked.history, asked.rounds)
-            searching(peers, asked.runs, asked.rounds)
+            peers = [own_name, mlflow]
+            starts = {own_name.name: our_start_s, mlflow.name: start_s}
+            results = {peer.name: {"start_s": starts[peer.name], **peer.memory()} for peer in peers}
+            table("empty", results)
+            writing(peers, arguments.points, arguments.singles)
+            reading(peers, arguments.history, arguments.rounds)
+            searching(peers, arguments.runs, arguments.rounds)
             table("memory after all that", {peer.name: peer.memory() for peer in peers})
     finally:
         remove(home)

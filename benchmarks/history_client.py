@@ -109,7 +109,7 @@ def client_batches(run: str, calls: int, size: int, keys: int) -> Callable[[int]
 
 def raw_singles(run: str, calls: int, size: int, keys: int) -> Callable[[int], Any]:
     http_ = Http()
-    bodies = [json.dumps({"run_id": run, **one}).encode() for one in points(0, calls, keys)]
+    bodies = [json.dumps({"run_id": run, **point}).encode() for point in points(0, calls, keys)]
     return lambda number: http_.post("runs/log-metric", bodies[number])
 
 
@@ -149,16 +149,16 @@ def write(by: str, kind: str, writers: int, calls: int, size: int) -> dict[str, 
     processes = [multiprocessing.Process(target=one, daemon=True) for _ in range(writers)]
     for process in processes:
         process.start()
-    told: list[tuple[float, float, list[float]]] = []
-    while len(told) < writers:
+    figures: list[tuple[float, float, list[float]]] = []
+    while len(figures) < writers:
         with contextlib.suppress(queue.Empty):
-            told.append(results.get(timeout=1))
+            figures.append(results.get(timeout=1))
         if any(process.exitcode for process in processes):
             raise SystemExit("a writer ended with an error")
     for process in processes:
         process.join()
-    took_s = max(end for _, end, _ in told) - min(start for start, _, _ in told)
-    spans = [span for _, _, spans in told for span in spans]
+    took_s = max(end for _, end, _ in figures) - min(start for start, _, _ in figures)
+    spans = [span for _, _, spans in figures for span in spans]
     rate = "points_per_s" if kind == "batch" else "calls_per_s"
     return {rate: writers * calls * size / took_s, **percentiles(spans)}
 
@@ -203,21 +203,21 @@ def search(experiment_id: str, rounds: int) -> dict[str, float]:
     from mlflow import MlflowClient
 
     client = MlflowClient()
-    asked: dict[str, dict[str, Any]] = {
+    cases: dict[str, dict[str, Any]] = {
         "list": {},
         "filter": {"filter_string": "metrics.score > 0.5 and tags.team = 'team3'"},
         "order": {"order_by": ["metrics.score DESC"]},
     }
-    told: dict[str, float] = {}
-    for name, more in asked.items():
+    figures: dict[str, float] = {}
+    for name, more in cases.items():
         spans = []
         for _ in range(rounds):
             started = time.monotonic()
-            found = client.search_runs([experiment_id], max_results=100, **more)
+            page = client.search_runs([experiment_id], max_results=100, **more)
             spans.append(time.monotonic() - started)
-            assert found, name
-        told[f"{name}_ms"] = statistics.median(spans) * 1000
-    return told
+            assert page, name
+        figures[f"{name}_ms"] = statistics.median(spans) * 1000
+    return figures
 
 
 def load(count: int) -> dict[str, Any]:
@@ -237,7 +237,7 @@ def read(run: str, count: int, chart: str, rounds: int) -> dict[str, float]:
 
     started = time.monotonic()
     history = MlflowClient().get_metric_history(run, "metric0")
-    told = {"history_s": time.monotonic() - started}
+    figures = {"history_s": time.monotonic() - started}
     assert len(history) == count, (len(history), count)
     http_ = Http()
     spans = []
@@ -245,7 +245,7 @@ def read(run: str, count: int, chart: str, rounds: int) -> dict[str, float]:
         started = time.monotonic()
         content = http_.get(chart)
         spans.append(time.monotonic() - started)
-    return {**told, "chart_ms": statistics.median(spans) * 1000, "chart_kb": len(content) / 1000}
+    return {**figures, "chart_ms": statistics.median(spans) * 1000, "chart_kb": len(content) / 1000}
 
 
 def main() -> None:
@@ -256,8 +256,8 @@ def main() -> None:
         "load": load,
         "read": read,
     }
-    asked = json.loads(sys.argv[1])
-    print(json.dumps(cases[asked.pop("case")](**asked)))
+    arguments = json.loads(sys.argv[1])
+    print(json.dumps(cases[arguments.pop("case")](**arguments)))
 
 
 if __name__ == "__main__":

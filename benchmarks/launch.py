@@ -33,8 +33,8 @@ model(torch.ones(2, 4)).sum().backward()
 dist.destroy_process_group()
 """
 
-# What torch 2.13 sometimes says as its last words when a rank ends at once after gloo, whoever
-# launched it; that try says nothing about the launcher.
+# What torch 2.13 sometimes says as its last words when a rank ends at once after gloo, under
+# any launcher; that try says nothing about the launcher.
 ABORTED = "terminate called without an active exception"
 TRIES = 5
 
@@ -131,10 +131,10 @@ def main() -> None:
         (folder / "job.yml").write_text(JOB.format(script="script.py", processes=2))
         # Builds the environment, and tells the peers where its packages are.
         printed = run([YARD, "job", "create", "-f", "where.yml", "--stream"], variables, folder)
-        found = re.search(r"packages at ({.*})", printed)
-        if not found:
+        match = re.search(r"packages at ({.*})", printed)
+        if not match:
             raise SystemExit(f"the first job did not say where its packages are\n{printed}")
-        where = json.loads(found[1])
+        where = json.loads(match[1])
         peer = clean_variables(PYTHONPATH=where["packages"], OMP_NUM_THREADS="1")
         ways: dict[str, Measure] = {
             "torchyard": partial(by_torchyard, folder, variables),

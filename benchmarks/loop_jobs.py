@@ -112,8 +112,8 @@ class Torchyard:
         return None
 
     def _server(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self._home / "server.json").read_text())
-        return found
+        document: dict[str, Any] = json.loads((self._home / "server.json").read_text())
+        return document
 
     def _open(self, path: str) -> Any:
         token = (self._home / "token").read_text().strip()

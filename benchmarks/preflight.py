@@ -4,7 +4,7 @@
 
 Workers are real and the server is the tests' stub. Each round launches the same job with preflight
 `on` and `off`, in turns. Beside it stand what a node says that the checks took it (facts and
-knocking together, by its own clock) and a bare TCP handshake of this machine; a node makes two.
+connecting, by its own clock) and a bare TCP handshake of this machine; a node makes two.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ def handshake_ms() -> float:
 
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 10
-    found: dict[str, list[float]] = {"on": [], "off": []}
-    said: list[float] = []
+    times_of: dict[str, list[float]] = {"on": [], "off": []}
+    checks_ms: list[float] = []
     with tempfile.TemporaryDirectory() as folder, bench_in(Path(folder)) as bench:
         for number in range(rounds + 1):
-            for preflight in found:
+            for preflight in times_of:
                 ms, took_ms = launch_ms(bench, preflight)
                 if number:  # the first one makes the worker's zip
-                    found[preflight].append(ms)
-                    said += [took_ms] if preflight == "on" else []
-    for preflight, times in found.items():
+                    times_of[preflight].append(ms)
+                    checks_ms += [took_ms] if preflight == "on" else []
+    for preflight, times in times_of.items():
         print(f"preflight {preflight:<3}  launch to ranks: {_shown(times)}")
-    print(f"checks of a node, as it says: {_shown(said)}")
+    print(f"checks of a node, as it says: {_shown(checks_ms)}")
     print(f"a bare handshake: {_shown([handshake_ms() for _ in range(50)])}")
 
 

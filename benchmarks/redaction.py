@@ -68,7 +68,7 @@ def ship(file: Path, masker: Masker) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "log")
         make_log(file)
@@ -79,7 +79,7 @@ def main() -> None:
             Case("masked: tokens alone", partial(ship, file, TOKENS)),
             Case("not masked", partial(ship, file, Unmasked())),
         ]
-        compare(f"a log of {SIZE_MB} MB", cases, asked.rounds)
+        compare(f"a log of {SIZE_MB} MB", cases, arguments.rounds)
 
 
 if __name__ == "__main__":

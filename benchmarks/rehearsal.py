@@ -36,7 +36,7 @@ def main() -> None:
     if arguments.case:
         print(json.dumps(measure(arguments.case)))
         return
-    found: dict[str, list[dict[str, float]]] = {case: [] for case in CASES}
+    figures: dict[str, list[dict[str, float]]] = {case: [] for case in CASES}
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder, "_torchyard_rehearsal")
         package.mkdir()
@@ -45,8 +45,8 @@ def main() -> None:
             shutil.copy(file, package)
         for _ in range(arguments.rounds):
             for case in CASES:
-                found[case].append(_child(arguments.python, case, folder))
-    _print(found)
+                figures[case].append(_child(arguments.python, case, folder))
+    _print(figures)
 
 
 def _child(python: str, case: str, folder: str) -> dict[str, float]:
@@ -143,16 +143,16 @@ def _function_mode(torch: Any) -> Any:
     return OnCpu()
 
 
-def _print(found: dict[str, list[dict[str, float]]]) -> None:
+def _print(figures: dict[str, list[dict[str, float]]]) -> None:
     for name in MODELS:
-        losses = {case: tries[0][f"{name} loss"] for case, tries in found.items()}
+        losses = {case: tries[0][f"{name} loss"] for case, tries in figures.items()}
         assert len(set(losses.values())) == 1, losses
     print(f"{'ms of processor time':22}" + "".join(f"{case:>28}" for case in CASES))
     for name in (*MODELS, "import"):
         line = f"{'step of ' + name if name in MODELS else 'import torch':22}"
-        plain = statistics.median(one[name] for one in found["cpu"])
+        plain = statistics.median(run[name] for run in figures["cpu"])
         for case in CASES:
-            values = [one[name] for one in found[case]]
+            values = [run[name] for run in figures[case]]
             middle = statistics.median(values)
             line += f"{middle:9.3f} (least {min(values):8.3f}) {middle / plain:5.2f}x"
         print(line)

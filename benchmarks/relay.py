@@ -99,7 +99,7 @@ def relay_alone(ranks: int) -> dict[str, float]:
             )
             for _ in range(ranks)
         ]
-        taken = [one for each in processes for one in json.loads(each.communicate()[0])]
+        taken = [seconds for each in processes for seconds in json.loads(each.communicate()[0])]
         used_s = processor_s(relay.pid) - before_s
         relay.kill()
         relay.wait()

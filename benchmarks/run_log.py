@@ -57,8 +57,8 @@ class Torchyard:
     def ended(self, name: str) -> dict[str, Any]:
         """What the loop wrote, once the job has ended."""
         run([YARD, "job", "stream", "-n", name], self._variables)
-        found: dict[str, Any] = self.read(f"jobs/{name}/files/outputs/calls.json")
-        return found
+        document: dict[str, Any] = self.read(f"jobs/{name}/files/outputs/calls.json")
+        return document
 
     def kill_server_while(self, name: str) -> float:
         """Until the loop is over; returns since when, in seconds since 1970."""
@@ -74,8 +74,8 @@ class Torchyard:
     def read(self, path: str) -> Any:
         token = (self._home / "token").read_text().strip()
         url = f"{self._server()['url']}/v1/workspaces/default/{path}"
-        asked = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
-        with urllib.request.urlopen(asked, timeout=60) as answer:
+        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return json.load(answer)
 
     def _work(self, name: str) -> Path | None:
@@ -85,17 +85,17 @@ class Torchyard:
         return None
 
     def _server(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self._home / "server.json").read_text())
-        return found
+        document: dict[str, Any] = json.loads((self._home / "server.json").read_text())
+        return document
 
 
-def figures_of(found: dict[str, Any], since: float = 0.0) -> dict[str, float]:
-    calls = [one for one in found["calls"] if one[0] >= since]
+def figures_of(document: dict[str, Any], since: float = 0.0) -> dict[str, float]:
+    calls = [call for call in document["calls"] if call[0] >= since]
     return {
-        **_spread("run_log", [one[1] for one in calls]),
-        **_spread("mlflow_log_metric", [one[2] for one in calls]),
-        "tag_ms": found["tag_s"] * 1000,
-        "flush_ms": found["flush_s"] * 1000,
+        **_spread("run_log", [call[1] for call in calls]),
+        **_spread("mlflow_log_metric", [call[2] for call in calls]),
+        "tag_ms": document["tag_s"] * 1000,
+        "flush_ms": document["flush_s"] * 1000,
     }
 
 

@@ -44,9 +44,9 @@ def main() -> None:
     tagged = time.perf_counter()
     run.flush()
     flushed = time.perf_counter()
-    found = {"calls": calls, "tag_s": tagged - started, "flush_s": flushed - tagged}
+    figures = {"calls": calls, "tag_s": tagged - started, "flush_s": flushed - tagged}
     written = Path("outputs/calls.part")
-    written.write_text(json.dumps(found))
+    written.write_text(json.dumps(figures))
     written.rename("outputs/calls.json")
 
 

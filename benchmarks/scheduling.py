@@ -123,12 +123,12 @@ class Simulation:
     def _report(self, attempt_id: str, node: int, ends: bool) -> None:
         assert self.services is not None
         at = to_text(self.services.clock.now())
-        told: list[tuple[str, dict[str, Any]]] = [("ranks_started", {"ranks": []})]
+        facts: list[tuple[str, dict[str, Any]]] = [("ranks_started", {"ranks": []})]
         if ends:
-            told = [("node_finalizing", {}), ("node_exited", {"exit_code": 0, "error": None})]
+            facts = [("node_finalizing", {}), ("node_exited", {"exit_code": 0, "error": None})]
         events = [
             {"seq": number + (1 if ends else 0), "at": at, "kind": kind, "body": body}
-            for number, (kind, body) in enumerate(told)
+            for number, (kind, body) in enumerate(facts)
         ]
         worker_reports.report(self.services, attempt_id, node, events)
 
@@ -197,7 +197,7 @@ def plainly(services: Services) -> int:
     with services.db.read() as connection:
         every = shares.read(connection, machine.bounds(services))
         jobs = store.jobs_in(connection, [JobStatus.QUEUED])
-        running = [every.running(one, now.timestamp()) for one in queue_store.held(connection)]
+        running = [every.running(job, now.timestamp()) for job in queue_store.held(connection)]
     waiting = [
         Waiting(job.id, job.compute, every.needs(job), job.turn, job.limit_s or 0.0) for job in jobs
     ]
@@ -222,7 +222,7 @@ def growth(jobs: int, nodes: int, new_home: Callable[[], tuple[Path, str]]) -> N
         home, database = new_home()
         parts, simulation = built(home, database, "http://127.0.0.1:1", nodes)
         services, scheduler = parts.services, parts.scheduler
-        # Whoever runs has four nodes, and whoever waits needs eight: four stay free.
+        # Running jobs have four nodes each and waiting ones need eight: four stay free.
         fill(services, nodes // 4 - 1, (4,))
         while median_ms(scheduler.claimer.claim, 1) and simulation.started < nodes // 4 - 1:
             pass
@@ -273,12 +273,12 @@ def one_by_one(parts: apps.Parts, simulation: Simulation, tries: int = 15) -> fl
     took = []
     for number in range(tries):
         with parts.services.db.read() as connection:
-            going = [one for one in queue_store.held(connection) if one.node_count == 4]
-        for one in going[: 1 if not number else 2]:
+            going = [job for job in queue_store.held(connection) if job.node_count == 4]
+        for job in going[: 1 if not number else 2]:
             for node in range(4):
-                simulation._report(one.attempt_id, node, ends=False)
-                simulation._report(one.attempt_id, node, ends=True)
-            simulation._states[one.attempt_id] = ["exited"] * 4
+                simulation._report(job.attempt_id, node, ends=False)
+                simulation._report(job.attempt_id, node, ends=True)
+            simulation._states[job.attempt_id] = ["exited"] * 4
         before = simulation.started
         begun = time.process_time()
         parts.scheduler.claimer.claim()
@@ -316,7 +316,7 @@ def serve(arguments: argparse.Namespace) -> None:
         for line in sys.stdin:
             if line.strip() == "begin":
                 started()
-            told = {
+            events = {
                 "started": simulation.started,
                 "ended": simulation.ended,
                 "memory_mb": _resident_mb(),
@@ -324,7 +324,7 @@ def serve(arguments: argparse.Namespace) -> None:
                 "most_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
                 "trouble": parts.scheduler.trouble,
             }
-            print(json.dumps(told), flush=True)
+            print(json.dumps(events), flush=True)
         stopping.set()
         server.should_exit = True
 
@@ -358,8 +358,8 @@ def whole(arguments: argparse.Namespace, home: Path, database: str) -> None:
             def ask(what: str) -> dict[str, Any]:
                 process.stdin.write(what + "\n")
                 process.stdin.flush()
-                told: dict[str, Any] = json.loads(process.stdout.readline())
-                return told
+                events: dict[str, Any] = json.loads(process.stdout.readline())
+                return events
 
             idle = listed(server, lambda: False, 5.0)
             begun = time.monotonic()
@@ -404,7 +404,7 @@ def tell(
     idle: list[float],
     busy: list[float],
 ) -> None:
-    first_end = next((at for at, told in marks if told["ended"]), marks[-1][0])
+    first_end = next((at for at, events in marks if events["ended"]), marks[-1][0])
     filling = max((mark for mark in marks if mark[0] <= first_end), key=lambda mark: mark[0])
     last_s, last = marks[-1]
     print(f"\nthe whole server, {last_s:.0f} s")

@@ -29,21 +29,21 @@ def loop_killed(yard: Torchyard, steps: int, away_s: float) -> tuple[str, float,
     yard.wait_for_steps(name)
     time.sleep(_BEFORE_S)
     killed = yard.kill_server()
-    progress(f"{name}: the server is away for {away_s:g} s")
+    progress(f"{name}: the server is down for {away_s:g} s")
     time.sleep(away_s)
     return name, killed, yard.start_server()
 
 
 def wrong(yard: Torchyard, name: str, steps: int) -> list[str]:
     """What the server has that it should not have, or the other way."""
-    found = []
+    missing = []
     for number in range(METRICS):
         key = f"m{number:02d}"
         points = yard.points(name, key)
         if points != [(step, step + number / 100) for step in range(steps)]:
             once = len(set(points))
-            found.append(f"{key}: {len(points)} points, {once} different ones, of {steps}")
-    return found
+            missing.append(f"{key}: {len(points)} points, {once} different ones, of {steps}")
+    return missing
 
 
 def tell(title: str, phases: dict[str, list[Step]]) -> None:
@@ -56,9 +56,9 @@ def tell(title: str, phases: dict[str, list[Step]]) -> None:
             **percentiles_ms("step", [step.took for step in steps]),
             **percentiles_ms("log_metric", [call for step in steps for call in step.calls]),
         }
-        told = "".join(f"  {figure} {value:8.3f}" for figure, value in figures.items())
+        line = "".join(f"  {figure} {value:8.3f}" for figure, value in figures.items())
         longest = max(step.took for step in steps) * 1000
-        print(f"  {name:10}{len(steps):6} steps{told}  longest step {longest:.0f} ms")
+        print(f"  {name:10}{len(steps):6} steps{line}  longest step {longest:.0f} ms")
 
 
 def main() -> int:

@@ -34,14 +34,14 @@ def make_files(folder: Path) -> None:
 
 def take(folder: Path, index: Path) -> dict[str, float]:
     started = time.monotonic()
-    found = snapshot.find(folder, NO_LIMITS)
-    snapshot.take(folder, found, index)
-    assert len(found) == FILES
+    files = snapshot.find(folder, NO_LIMITS)
+    snapshot.take(folder, files, index)
+    assert len(files) == FILES
     return {"wall_s": time.monotonic() - started}
 
 
 def walk(folder: Path) -> dict[str, float]:
-    """Every file's status, as whoever wants to know what changed has to read it."""
+    """Every file's status, as anyone who wants to know what changed has to read it."""
     started = time.monotonic()
     count = 0
     for top, _, names in os.walk(folder):

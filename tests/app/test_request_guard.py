@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from fuzz.api_under_fuzz import SHA256, Api, make
 from torchyard.app import application
-from torchyard.app.request_guard import LOOPBACK_NAMES, Doors
+from torchyard.app.request_guard import LOOPBACK_NAMES, RequestGuard
 from torchyard.base.clock import FakeClock
 from torchyard.jobs import actions
 from torchyard.jobs.attempts import worker_reports
@@ -50,7 +50,9 @@ def test_bodies_are_bounded(client: TestClient, api: Api) -> None:
     _refused(client.post(f"{W}/jobs", content=large), 413, "larger than 16384 KiB")
     _refused(client.post(f"{W}/jobs", content=iter([large])), 413, "larger than 16384 KiB")
     stranger = client.post(f"{W}/jobs", content=large[:100_000], headers={"Authorization": ""})
-    _refused(stranger, 413, "larger than 64 KiB")
+    _refused(stranger, 401, "carries no token")
+    secret = client.post("/msi/token", content=large[:100_000], headers={"Authorization": ""})
+    _refused(secret, 413, "larger than 64 KiB")
     mlflow = client.post("/api/2.0/mlflow/runs/log-batch", content=large)
     assert mlflow.status_code == 413 and mlflow.json()["error_code"]
     worker = {"Authorization": f"Bearer {api.worker}"}
@@ -183,7 +185,7 @@ def test_other_scopes_pass() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         seen.append(scope["type"])
 
-    asyncio.run(Doors(app)({"type": "lifespan"}, None, None))  # type: ignore[arg-type]
+    asyncio.run(RequestGuard(app)({"type": "lifespan"}, None, None))  # type: ignore[arg-type]
     assert seen == ["lifespan"]
 
 

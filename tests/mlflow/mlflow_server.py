@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +15,8 @@ from fastapi import FastAPI, Request
 from torchyard.base.blobs import Blobs
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
-from torchyard.base.errors import NotAuthenticated, NotFound
+from torchyard.base.errors import NotAuthenticated
 from torchyard.base.lazy_routes import LazyRoutes
-from torchyard.data import uris
 from torchyard.data.datastores import Datastores
 from torchyard.environments.services import Environments
 from torchyard.jobs.history import logged_metrics
@@ -28,11 +25,11 @@ from torchyard.jobs.records import store
 from torchyard.jobs.records.logs import Logs
 from torchyard.jobs.records.signals import Signals
 from torchyard.jobs.records.types import Job, Status
+from torchyard.jobs.requests import runs
 from torchyard.jobs.services import Services
-from torchyard.mlflow import routes
-from torchyard.mlflow.job_runs import JobRuns
-from torchyard.mlflow.registry import Registry
-from torchyard.models.types import FindSource, Source
+from torchyard.mlflow import PATHS
+from torchyard.mlflow.routes import router
+from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, TokenKind
 
 TOKENS = {
@@ -42,11 +39,14 @@ TOKENS = {
 }
 
 
-def authenticate(request: Request) -> Identity:
-    token = request.headers.get("authorization", "").removeprefix("Bearer ")
-    if token not in TOKENS:
-        raise NotAuthenticated("the request carries no good token")
-    return TOKENS[token]
+class TokenAccess:
+    """Lets in whoever has one of `TOKENS`, whatever the permission."""
+
+    def enforce(self, request: Request, permission: Permission) -> Identity:
+        token = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if token not in TOKENS:
+            raise NotAuthenticated("the request has no valid token")
+        return TOKENS[token]
 
 
 @dataclass
@@ -54,8 +54,7 @@ class Server:
     """Answers without a socket."""
 
     app: FastAPI
-    runs: YardRuns
-    history: History
+    services: Services
 
     def call(
         self, method: str, path: str, expect: int = 200, token: str = "yard_p_ada", **what: Any
@@ -95,47 +94,46 @@ class Server:
         return run_id
 
 
-class YardRuns(JobRuns):
-    """Besides, `add_job` makes what a client can't: a run that is a job's own."""
+def add_job(
+    server: Server,
+    workspace: str,
+    name: str,
+    experiment_id: int,
+    status: Status = Status.RUNNING,
+) -> Job:
+    """Make what a client can't: a run that is a job's own."""
+    services = server.services
+    now = services.clock.now()
+    values: dict[str, Any] = {
+        "workspace": workspace,
+        "name": name,
+        "type": "command",
+        "experiment_id": runs.experiment(services, workspace, experiment_id).id,
+        "status": status.value,
+        "owner": "someone",
+        "display_name": name,
+        "spec": {"command": "python train.py"},
+        "spec_hash": "",
+        "environment": None,
+        "environment_hash": "",
+        "compute": "local",
+        "node_count": 1,
+        "processes_per_node": 1,
+        "created_at": now,
+        "started_at": now,
+        "tags": {},
+        "properties": {},
+        "parent": "",
+        "attempt": 1,
+        "deleted": False,
+        "archived": False,
+        "description": "",
+    }
+    with services.db.write() as connection:
+        return store.job_by_id(connection, store.add_job(connection, values))
 
-    def __init__(self, services: Services) -> None:
-        super().__init__(services)
-        self._yard = services
 
-    def add_job(
-        self, workspace: str, name: str, experiment_id: int, status: Status = Status.RUNNING
-    ) -> Job:
-        now = self._yard.clock.now()
-        values: dict[str, Any] = {
-            "workspace": workspace,
-            "name": name,
-            "type": "command",
-            "experiment_id": self.experiment(workspace, experiment_id).id,
-            "status": status.value,
-            "owner": "someone",
-            "display_name": name,
-            "spec": {"command": "python train.py"},
-            "spec_hash": "",
-            "environment": None,
-            "environment_hash": "",
-            "compute": "local",
-            "node_count": 1,
-            "processes_per_node": 1,
-            "created_at": now,
-            "started_at": now,
-            "tags": {},
-            "properties": {},
-            "parent": "",
-            "attempt": 1,
-            "deleted": False,
-            "archived": False,
-            "description": "",
-        }
-        with self._yard.db.write() as connection:
-            return store.job_by_id(connection, store.add_job(connection, values))
-
-
-def room_in(folder: Path, db: Database) -> Services:
+def services_in(folder: Path, db: Database) -> Services:
     clock = SystemClock()
     return Services(
         home=folder,
@@ -151,35 +149,13 @@ def room_in(folder: Path, db: Database) -> Services:
     )
 
 
-def files_of(runs: YardRuns) -> FindSource:
-    """Finds a run's files by `azureml://jobs/<run>/outputs/artifacts/paths/<path>`."""
-
-    @contextmanager
-    def find(workspace: str, path: str) -> Iterator[Source]:
-        named = uris.job_output(path)
-        assert named is not None
-        above = f"{named.path}/" if named.path else ""
-        found = tuple(
-            (one.path[len(above) :], runs.artifact(workspace, named.job, one.path))
-            for one in runs.artifacts(workspace, named.job)
-            if one.path.startswith(above)
-        )
-        if not found:
-            raise NotFound(f"there is nothing at `{path}`")
-        yield Source(found, named.job)
-
-    return find
-
-
 def server_in(folder: Path, url: str) -> Iterator[Server]:
     db = Database(url)
     db.upgrade()
-    services = room_in(folder, db)
-    runs = YardRuns(services)
-    registry = Registry(db, services.clock, services.datastores, files_of(runs))
     app = FastAPI()
-    mlflow = cache(lambda: routes.router(runs, registry, services.history, authenticate))
-    app.router.routes.append(LazyRoutes([""], mlflow, within="/mlflow/{workspace}"))
-    app.router.routes.append(LazyRoutes(routes.PATHS, mlflow))
-    yield Server(app, runs, services.history)
+    app.state.access = TokenAccess()
+    app.state.services = services_in(folder, db)
+    app.router.routes.append(LazyRoutes([""], lambda: router, within="/mlflow/{workspace}"))
+    app.router.routes.append(LazyRoutes(PATHS, lambda: router))
+    yield Server(app, app.state.services)
     db.close()

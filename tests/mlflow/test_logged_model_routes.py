@@ -140,7 +140,7 @@ def test_metrics_of_a_model_are_the_runs_too(server: Server, experiment: str) ->
         ("loss", None): 1.0, ("acc", None): 0.7, ("acc", "d"): "NaN",
     }  # fmt: skip
     assert {one["run_id"] for one in kept} == {run_id}
-    series = server.history.series(1, "acc")
+    series = server.services.history.series(1, "acc")
     assert [one.value for one in series[:2]] == [0.5, 0.7] and math.isnan(series[2].value)
 
 

@@ -15,12 +15,14 @@ from typing import Annotated, Any
 import pytest
 import uvicorn
 from fastapi import Body
-from mlflow_server import Server
+from mlflow_server import Server, add_job
 
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
 from torchyard.environments.services import Environments
+from torchyard.jobs import actions
 from torchyard.jobs.records.types import Job
+from torchyard.jobs.requests import runs
 from torchyard.shared.plan import LaunchPlan
 from torchyard.worker.relay.relay import Relay
 from torchyard.worker.server.connection import Link
@@ -94,8 +96,8 @@ def relay_to(server: Server, url: str, folder: Path, job: Job) -> Iterator[str]:
 
     @server.app.post("/v1/attempts/att/history")
     def take(body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
-        return server.history.receive(
-            lambda run: server.runs.run("default", run).id,
+        return server.services.history.receive(
+            lambda run: actions.get(server.services, "default", run).id,
             "att",
             body["node"],
             body["seq"],
@@ -124,8 +126,8 @@ def relay_to(server: Server, url: str, folder: Path, job: Job) -> Iterator[str]:
 def test_an_unmodified_script_logs_into_its_own_job(
     server: Server, url: str, way: str, client_python: Path, tmp_path: Path
 ) -> None:
-    experiment = server.runs.create_experiment("default", "Default", {})
-    job = server.runs.add_job("default", "lucky_job", experiment.id)
+    experiment = runs.create_experiment(server.services, "default", "Default", {})
+    job = add_job(server, "default", "lucky_job", experiment.id)
     with ExitStack() as stack:
         address = url if way == "default workspace" else url + "/mlflow/default"
         if way == "relay":
@@ -150,6 +152,6 @@ def test_an_unmodified_script_logs_into_its_own_job(
         )
         assert ended.returncode == 0, ended.stderr
 
-    assert server.history.keys(job.id) == ["a@b %/x-y", "b", "far", "loss"]
-    assert server.history.params(job.id) == {"lr": "0.1", "é": "ü"}
-    assert server.runs.run("default", job.name).tags["t"] == "v"
+    assert server.services.history.keys(job.id) == ["a@b %/x-y", "b", "far", "loss"]
+    assert server.services.history.params(job.id) == {"lr": "0.1", "é": "ü"}
+    assert actions.get(server.services, "default", job.name).tags["t"] == "v"

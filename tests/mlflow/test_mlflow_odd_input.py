@@ -100,7 +100,7 @@ def test_an_upload_never_holds_up_the_loop_for_the_database(server: Server) -> N
             return  # a thread of its own
         on_the_loop.append(statement)
 
-    engine = server.history._db.engine
+    engine = server.services.history._db.engine
     event.listen(engine, "before_cursor_execute", look)
     try:
         base = "/api/2.0/mlflow-artifacts"

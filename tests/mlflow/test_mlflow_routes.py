@@ -6,9 +6,11 @@ import math
 from typing import Any
 
 import pytest
-from mlflow_server import Server
+from mlflow_server import Server, add_job
 
+from torchyard.jobs import actions
 from torchyard.jobs.records.types import Status
+from torchyard.jobs.requests import runs
 
 
 def metric(key: str, value: Any, timestamp: int = 1, step: int = 0) -> dict[str, Any]:
@@ -25,8 +27,8 @@ def data(server: Server, run_id: str) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture
 def job(server: Server) -> str:
-    experiment = server.runs.create_experiment("default", "Default", {})
-    return server.runs.add_job("default", "lucky_job", experiment.id).name
+    experiment = runs.create_experiment(server.services, "default", "Default", {})
+    return add_job(server, "default", "lucky_job", experiment.id).name
 
 
 def test_without_a_token_nothing_answers(server: Server) -> None:
@@ -100,14 +102,14 @@ def test_only_its_job_ends_a_jobs_run(server: Server, job: str) -> None:
     info = server.post("runs/update", run_id=job, status="FINISHED", end_time=5, run_name="mine")
     assert info["run_info"]["status"] == "RUNNING"
     assert info["run_info"]["run_name"] == "mine"
-    assert server.runs.run("default", job).status is Status.RUNNING
+    assert actions.get(server.services, "default", job).status is Status.RUNNING
 
 
 def test_a_run_started_inside_a_job_is_its_child(server: Server, job: str) -> None:
     made = server.post("runs/create", token="yard_r_job", experiment_id="1")["run"]
     tags = {one["key"]: one["value"] for one in made["data"]["tags"]}
     assert tags["mlflow.parentRunId"] == job
-    assert server.runs.run("default", made["info"]["run_id"]).parent == job
+    assert actions.get(server.services, "default", made["info"]["run_id"]).parent == job
 
 
 def test_a_batch_is_stored_whole_or_not(server: Server, job: str) -> None:
@@ -141,7 +143,7 @@ def test_odd_keys_and_numbers_survive(server: Server, job: str) -> None:
     assert data(server, job)["metrics"] == values
     point = server.get("metrics/get-history", run_id=job, metric_key="é 漢")["metrics"]
     assert point == [{"key": "é 漢", "value": "Infinity", "timestamp": 1, "step": 0}]
-    assert server.history.series(1, "none")[0].value is math.nan
+    assert server.services.history.series(1, "none")[0].value is math.nan
 
 
 @pytest.mark.parametrize(

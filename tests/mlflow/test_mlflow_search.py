@@ -24,7 +24,7 @@ def lookup(row: dict[str, Any], kind: str, key: str) -> Any:
 
 
 def found(text: str) -> str:
-    rows = search.select(ROWS, search.read_filter(text, RUNS), lookup)
+    rows = search.filter_items(ROWS, search.parse_filter(text, RUNS), lookup)
     return "".join(row["attribute.run_id"] for row in rows)
 
 
@@ -75,16 +75,16 @@ def test_a_filter_finds(text: str, ids: str) -> None:
 )
 def test_what_is_not_understood_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
-        search.read_filter(text, RUNS)
+        search.parse_filter(text, RUNS)
 
 
 def test_experiments_have_fewer_words() -> None:
-    assert search.read_filter("name = 'x' AND tags.a != 'b'", EXPERIMENTS) == [
+    assert search.parse_filter("name = 'x' AND tags.a != 'b'", EXPERIMENTS) == [
         Condition("attribute", "name", "=", "x"),
         Condition("tag", "a", "!=", "b"),
     ]
     with pytest.raises(InvalidInput):
-        search.read_filter("metrics.acc > 1", EXPERIMENTS)
+        search.parse_filter("metrics.acc > 1", EXPERIMENTS)
 
 
 @pytest.mark.parametrize(
@@ -99,24 +99,24 @@ def test_experiments_have_fewer_words() -> None:
 )
 def test_an_order_puts_what_is_missing_last(orders: list[str], ids: str) -> None:
     rows = list(ROWS)
-    search.arrange(rows, search.read_orders(orders, RUNS), lookup)
+    search.sort_items(rows, search.parse_order_by(orders, RUNS), lookup)
     assert "".join(row["attribute.run_id"] for row in rows) == ids
 
 
 def test_an_order_that_is_none_is_refused() -> None:
-    assert search.read_orders(["tags.`x y` DESC"], RUNS) == [Order("tag", "x y", True)]
+    assert search.parse_order_by(["tags.`x y` DESC"], RUNS) == [Order("tag", "x y", True)]
     for text in ("metrics.acc up", "colour", ""):
         with pytest.raises(InvalidInput):
-            search.read_orders([text], RUNS)
+            search.parse_order_by([text], RUNS)
 
 
 def test_pages_hold_everything_once() -> None:
     items = list(range(10))
     token, seen = "", []
     for _ in range(4):
-        page, token = search.page(items, token, 3)
+        page, token = search.slice_page(items, token, 3)
         seen += page
     assert (seen, token) == (items, "")
-    for bad in ("x", "e30=", search.page_token(-1)):
+    for bad in ("x", "e30=", search.make_page_token(-1)):
         with pytest.raises(InvalidInput):
-            search.page(items, bad, 3)
+            search.slice_page(items, bad, 3)

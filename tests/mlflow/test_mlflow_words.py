@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlflow_server import Server
+from mlflow_server import Server, add_job
+
+from torchyard.jobs import actions
 
 REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("experiments/create", {"name": 123}, "Invalid value 123 for parameter 'name' supplied"),
@@ -16,7 +18,11 @@ REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (
         "Invalid value 9.0 for parameter 'artifact_location'",
     ),
     ("experiments/create", {"name": "n", "tags": "5"}, 'Invalid value "5" for parameter'),
-    ("experiments/create", {"name": "n", "artifact_location": "file:///a/../b"}, "names no"),
+    (
+        "experiments/create",
+        {"name": "n", "artifact_location": "file:///a/../b"},
+        "must name a folder",
+    ),
     ("runs/log-metric", {"run_id": 31}, "Invalid value 31 for parameter 'run_id' supplied"),
     ("runs/log-metric", {"key": 31}, "Invalid value 31 for parameter 'key' supplied"),
     (
@@ -97,9 +103,9 @@ def test_the_tag_of_the_name_renames_the_run(server: Server) -> None:
     run_id = server.new_run(run_name="old")
     batch = [{"key": "mlflow.runName", "value": "by batch"}]
     server.post("runs/log-batch", run_id=run_id, tags=batch)
-    assert server.runs.run("default", run_id).display_name == "by batch"
+    assert actions.get(server.services, "default", run_id).display_name == "by batch"
     server.post("runs/set-tag", run_id=run_id, key="mlflow.runName", value="by tag")
-    assert server.runs.run("default", run_id).display_name == "by tag"
+    assert actions.get(server.services, "default", run_id).display_name == "by tag"
     info = server.get("runs/get", run_id=run_id)["run"]["info"]
     assert info["run_name"] == "by tag"
 
@@ -223,7 +229,7 @@ def test_default_is_0_wherever_it_is_told(server: Server) -> None:
 def test_a_jobs_script_is_told_the_number_that_its_environment_names(server: Server) -> None:
     location = server.get("experiments/get", experiment_id="0")["experiment"]["artifact_location"]
     number = location.removeprefix("mlflow-artifacts:/")
-    server.runs.add_job("default", "lucky_job", int(number))
+    add_job(server, "default", "lucky_job", int(number))
     inside: dict[str, Any] = {"token": "yard_r_job"}
     run = server.get("runs/get", run_id="lucky_job", **inside)["run"]["info"]
     assert run["experiment_id"] == number

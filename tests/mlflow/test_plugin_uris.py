@@ -27,18 +27,20 @@ PAIRS = {
 @pytest.mark.parametrize("ours", PAIRS)
 def test_there_and_back(ours: str) -> None:
     theirs = f"azureml://h:1/{PAIRS[ours]}"
-    assert PLUGIN.shown(ours) == theirs
-    assert plugin_uris.taken({"source": theirs}) == {"source": ours}
+    assert PLUGIN.to_plugin_uri(ours) == theirs
+    assert plugin_uris.translate_fields({"source": theirs}) == {"source": ours}
 
 
 @pytest.mark.parametrize("uri", ["s3://bucket/x", "mlflow-artifacts:/7", "models:/tree/1", ""])
 def test_other_places_stay(uri: str) -> None:
-    assert PLUGIN.shown(uri) == uri
-    assert plugin_uris.taken({"source": uri}) == {"source": uri}
+    assert PLUGIN.to_plugin_uri(uri) == uri
+    assert plugin_uris.translate_fields({"source": uri}) == {"source": uri}
 
 
 def test_what_the_plugin_uploaded_lies_in_the_artifact_store() -> None:
-    taken = plugin_uris.taken({"source": "azureml://artifacts/LocalUpload/x/m", "name": "m"})
+    taken = plugin_uris.translate_fields(
+        {"source": "azureml://artifacts/LocalUpload/x/m", "name": "m"}
+    )
     path = "azureml://datastores/workspaceartifactstore/paths/LocalUpload/x/m"
     assert taken == {"source": path, "name": "m"}
 
@@ -65,8 +67,8 @@ def _request(agent: str, asked: Asked | None) -> Request:
 def test_only_the_plugin_is_told(agent: str, asked: Asked | None, told: bool) -> None:
     uri = "mlflow-artifacts:/7/run/artifacts"
     body = {"run": {"info": {"artifact_uri": uri}, "data": {"tags": [{"value": uri}]}}}
-    answer = plugin_uris.told(_request(agent, asked), JSONResponse(body))
+    answer = plugin_uris.translate_response(_request(agent, asked), JSONResponse(body))
     seen = json.loads(bytes(answer.body))
-    shown = PLUGIN.shown(uri) if told else uri
+    shown = PLUGIN.to_plugin_uri(uri) if told else uri
     # What people wrote themselves is theirs.
     assert seen == {"run": {"info": {"artifact_uri": shown}, "data": {"tags": [{"value": uri}]}}}

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mlflow_server import Server
+from mlflow_server import Server, add_job
 
+from torchyard.jobs import actions
+from torchyard.jobs.requests import runs as job_runs
 from torchyard.jobs.requests.run_search import View
 
 
@@ -144,11 +146,13 @@ def test_a_deleted_experiment_takes_its_runs_with_it(server: Server, runs: dict[
 
 
 def test_a_page_shows_no_specs(server: Server) -> None:
-    experiment = server.runs.create_experiment("default", "jobs", {})
-    server.runs.add_job("default", "lucky_job", experiment.id)
-    page = server.runs.find_runs([experiment.id], View(), {})
+    experiment = job_runs.create_experiment(server.services, "default", "jobs", {})
+    add_job(server, "default", "lucky_job", experiment.id)
+    page = job_runs.find_runs(server.services, [experiment.id], View(), {})
     assert [(one.name, one.spec) for one in page] == [("lucky_job", {})]
-    assert server.runs.run("default", "lucky_job").spec == {"command": "python train.py"}
+    assert actions.get(server.services, "default", "lucky_job").spec == {
+        "command": "python train.py"
+    }
 
 
 def test_experiments_are_found_and_paged(server: Server) -> None:

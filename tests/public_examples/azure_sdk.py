@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path += [str(HERE), str(HERE.parent / "contracts_azure"), str(HERE.parent / "end_to_end")]
+sys.path += [str(HERE), str(HERE.parent), str(HERE.parent / "contracts_azure")]
 
 import client_venvs  # noqa: E402
 import validate  # noqa: E402

@@ -25,7 +25,6 @@ NOT_OURS = {"__pycache__", "node_modules", "style"}
 IN_IDENTIFIERS = {
     "adopt": "take over",
     "adoption": "takeover",
-    "alone": "single",
     "bell": "wakeup",
     "culprit": "failed rank",
     "door": "a name of its own: server, socket, endpoint",
@@ -64,8 +63,9 @@ LOCALS = frozenset(
 )
 # Turns of phrase in docstrings, comments, messages, help and documents.
 PHRASES = {
-    r"\b(?:is|are|was|were) no (?!longer\b|more\b|less\b|fewer\b|later\b|newer\b|older\b|slower\b|"
-    r"faster\b|larger\b|hint\b)[a-z]+": "is not a …",
+    r"(?<!there )\b(?:is|are|was|were) no "
+    r"(?!longer\b|more\b|less\b|fewer\b|later\b|newer\b|older\b|slower\b|faster\b|larger\b|hint\b)"
+    r"[a-z]+": "is not a …",
     r"\bwhoever\b": "anyone who",
     r"\b(?:he|him|his|himself)\b": "they, you",
     r"\binquests?\b": "diagnosis",

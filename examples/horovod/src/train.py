@@ -9,7 +9,7 @@ hvd.init()
 torch.manual_seed(7)
 x = torch.randn(256, 4)
 y = x.sum(1, keepdim=True)
-mine = slice(hvd.rank(), None, hvd.size())
+part = slice(hvd.rank(), None, hvd.size())
 
 torch.manual_seed(hvd.rank())  # every rank begins elsewhere: the broadcast makes them one
 model = torch.nn.Linear(4, 1)
@@ -19,7 +19,7 @@ hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 for _step in range(60):
     optimizer.zero_grad()
-    loss = (model(x[mine]) - y[mine]).pow(2).mean()
+    loss = (model(x[part]) - y[part]).pow(2).mean()
     loss.backward()
     optimizer.step()
 

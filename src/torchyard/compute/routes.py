@@ -3,68 +3,83 @@ jobs/http/cluster_routes.py."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body
+from fastapi import APIRouter, Body, Depends
 
 from torchyard.base import fields
-from torchyard.base.clock import Clock, to_text
+from torchyard.base.clock import to_text
 from torchyard.base.db import Database
+from torchyard.base.dependencies import ClockOf, DatabaseOf, HomeOf, from_state
 from torchyard.compute import actions, promises, sizes
 from torchyard.compute.types import Compute, Use
 from torchyard.executors.machine import Machine
-from torchyard.workspaces.access import Person
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.permissions import Permission
 
 _STATES = ("idle", "running", "preparing", "unusable", "leaving", "preempted")
 
+MachineOf = Annotated[Machine, Depends(from_state("devices"))]
 
-def router(db: Database, clock: Clock, home: Path, machine: Machine) -> APIRouter:
-    routes = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["compute"])
+router = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["compute"], route_class=GuardedRoute)
 
-    def answer(compute: Compute) -> dict[str, Any]:
-        return to_json(compute, actions.use(db, compute))
 
-    @routes.get("/computes")
-    def list_computes(workspace: str, identity: Person) -> dict[str, Any]:
-        return {"value": [to_json(*both) for both in actions.list_in(db, workspace)]}
+@router.get("/computes")
+@needs(Permission.READ)
+def list_computes(db: DatabaseOf, workspace: str) -> dict[str, Any]:
+    return {"value": [to_json(*both) for both in actions.list_in(db, workspace)]}
 
-    @routes.get("/computes/{name}")
-    def show(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        return answer(actions.get(db, workspace, name))
 
-    @routes.put("/computes/{name}")
-    def create(
-        workspace: str, name: str, identity: Person, document: Annotated[Any, Body()]
-    ) -> dict[str, Any]:
-        asked = fields.named(fields.mapping(document, "the compute's document"), name)
-        made = actions.create(db, clock, workspace, asked, home=home, owner=identity.user)
-        return {**answer(made), "notices": promises.notices(made, machine)}
+@router.get("/computes/{name}")
+@needs(Permission.READ)
+def show(db: DatabaseOf, workspace: str, name: str) -> dict[str, Any]:
+    return _with_use(db, actions.get(db, workspace, name))
 
-    @routes.get("/computes/{name}/history")
-    def history(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        compute = actions.get(db, workspace, name)
-        counts = [
-            {**vars(sample), "at": to_text(sample.at)} for sample in actions.samples(db, compute)
-        ]
-        return {"counts": counts, "usage": [vars(day) for day in actions.usage(db, clock, compute)]}
 
-    @routes.get("/compute-sizes")
-    def list_sizes(workspace: str, identity: Person) -> dict[str, Any]:
-        return {
-            "value": [
-                {**vars(size), "fits": promises.fits(size, machine)}
-                for size in sizes.known(home).values()
-            ],
-            "machine": {
-                "cores": machine.cores,
-                "memory_bytes": machine.memory_bytes,
-                "gpus": machine.most_together(),
-                "gpu_kind": ", ".join(dict.fromkeys(gpu.name for gpu in machine.whole)),
-            },
-        }
+@router.put("/computes/{name}")
+@needs(Permission.COMPUTE)
+def create(
+    db: DatabaseOf,
+    clock: ClockOf,
+    home: HomeOf,
+    machine: MachineOf,
+    workspace: str,
+    name: str,
+    identity: Person,
+    document: Annotated[Any, Body()],
+) -> dict[str, Any]:
+    asked = fields.named(fields.mapping(document, "the compute's document"), name)
+    made = actions.create(db, clock, workspace, asked, home=home, owner=identity.user)
+    return {**_with_use(db, made), "notices": promises.notices(made, machine)}
 
-    return routes
+
+@router.get("/computes/{name}/history")
+@needs(Permission.READ)
+def history(db: DatabaseOf, clock: ClockOf, workspace: str, name: str) -> dict[str, Any]:
+    compute = actions.get(db, workspace, name)
+    counts = [{**vars(sample), "at": to_text(sample.at)} for sample in actions.samples(db, compute)]
+    return {"counts": counts, "usage": [vars(day) for day in actions.usage(db, clock, compute)]}
+
+
+@router.get("/compute-sizes")
+@needs(Permission.READ)
+def list_sizes(home: HomeOf, machine: MachineOf, workspace: str) -> dict[str, Any]:
+    return {
+        "value": [
+            {**vars(size), "fits": promises.fits(size, machine)}
+            for size in sizes.known(home).values()
+        ],
+        "machine": {
+            "cores": machine.cores,
+            "memory_bytes": machine.memory_bytes,
+            "gpus": machine.most_together(),
+            "gpu_kind": ", ".join(dict.fromkeys(gpu.name for gpu in machine.whole)),
+        },
+    }
+
+
+def _with_use(db: Database, compute: Compute) -> dict[str, Any]:
+    return to_json(compute, actions.use(db, compute))
 
 
 def to_json(compute: Compute, use: Use) -> dict[str, Any]:

@@ -8,138 +8,167 @@ from fastapi import APIRouter, Body
 from fastapi.responses import FileResponse
 
 from torchyard.base import fields
-from torchyard.base.blobs import Blobs
-from torchyard.base.clock import Clock, to_text
-from torchyard.base.db import Database
+from torchyard.base.clock import to_text
+from torchyard.base.dependencies import BlobsOf, ClockOf, DatabaseOf
 from torchyard.base.errors import NotFound
 from torchyard.data import actions, assets, datastores, url_maps
-from torchyard.data.datastores import BLOB_STORE, BUILT_IN, Datastores
-from torchyard.data.fetching import Fetcher
+from torchyard.data.datastores import BLOB_STORE, BUILT_IN
+from torchyard.data.dependencies import DatastoresOf, FetcherOf, ResolveOf
 from torchyard.data.types import DataAsset, Datastore, UrlMap
-from torchyard.workspaces.access import Person
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.permissions import Permission
+
+router = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["data"], route_class=GuardedRoute)
 
 
-def router(
-    db: Database,
-    clock: Clock,
-    stores: Datastores,
-    blobs: Blobs,
-    fetcher: Fetcher,
-    resolve: assets.Resolve,
-) -> APIRouter:
-    """
-    Args:
-        resolve: from (workspace, type, path) of an asset to the URI to keep; it knows jobs too.
-    """
-    routes = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["data"])
-    _datastore_routes(routes, db, clock, stores)
-    _url_map_routes(routes, db, clock, stores)
-    _asset_routes(routes, db, clock, stores, blobs, fetcher, resolve)
-    return routes
+@router.get("/datastores")
+@needs(Permission.READ)
+def list_datastores(db: DatabaseOf, stores: DatastoresOf, workspace: str) -> dict[str, Any]:
+    found = datastores.list_in(db, stores, workspace)
+    return {"value": [datastore_to_json(one) for one in found]}
 
 
-def _datastore_routes(routes: APIRouter, db: Database, clock: Clock, stores: Datastores) -> None:
-    @routes.get("/datastores")
-    def list_datastores(workspace: str, identity: Person) -> dict[str, Any]:
-        found = datastores.list_in(db, stores, workspace)
-        return {"value": [datastore_to_json(one) for one in found]}
-
-    @routes.get("/datastores/{name}")
-    def show_datastore(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        return datastore_to_json(datastores.get(db, stores, workspace, name))
-
-    @routes.put("/datastores/{name}")
-    def put_datastore(
-        workspace: str, name: str, identity: Person, document: Annotated[Any, Body()]
-    ) -> dict[str, Any]:
-        asked = fields.named(fields.mapping(document, "the datastore's document"), name)
-        return datastore_to_json(datastores.put(db, clock, stores, workspace, asked))
-
-    @routes.delete("/datastores/{name}")
-    def delete_datastore(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        datastores.drop(db, stores, workspace, name)
-        return {}
+@router.get("/datastores/{name}")
+@needs(Permission.READ)
+def show_datastore(
+    db: DatabaseOf, stores: DatastoresOf, workspace: str, name: str
+) -> dict[str, Any]:
+    return datastore_to_json(datastores.get(db, stores, workspace, name))
 
 
-def _url_map_routes(routes: APIRouter, db: Database, clock: Clock, stores: Datastores) -> None:
-    @routes.get("/url-maps")
-    def list_url_maps(workspace: str, identity: Person) -> dict[str, Any]:
-        return {"value": [url_map_to_json(made) for made in url_maps.list_in(db, workspace)]}
-
-    @routes.put("/url-maps")
-    def put_url_map(
-        workspace: str,
-        identity: Person,
-        prefix: Annotated[str, Body()],
-        target: Annotated[str, Body()],
-    ) -> dict[str, Any]:
-        return url_map_to_json(url_maps.put(db, clock, stores, workspace, prefix, target))
-
-    @routes.delete("/url-maps")
-    def delete_url_map(workspace: str, identity: Person, prefix: str) -> dict[str, Any]:
-        url_maps.drop(db, workspace, prefix)
-        return {}
+@router.put("/datastores/{name}")
+@needs(Permission.WRITE)
+def put_datastore(
+    db: DatabaseOf,
+    clock: ClockOf,
+    stores: DatastoresOf,
+    workspace: str,
+    name: str,
+    document: Annotated[Any, Body()],
+) -> dict[str, Any]:
+    asked = fields.named(fields.mapping(document, "the datastore's document"), name)
+    return datastore_to_json(datastores.put(db, clock, stores, workspace, asked))
 
 
-def _asset_routes(
-    routes: APIRouter,
-    db: Database,
-    clock: Clock,
-    stores: Datastores,
-    blobs: Blobs,
-    fetcher: Fetcher,
-    resolve: assets.Resolve,
-) -> None:
-    @routes.post("/data", status_code=201)
-    def create(
-        workspace: str, identity: Person, document: Annotated[Any, Body()]
-    ) -> dict[str, Any]:
-        asked = assets.read_document(fields.mapping(document, "the data asset's document"))
-        made = assets.create(db, clock, stores, blobs, resolve, workspace, asked, identity.user)
-        return asset_to_json(made)
-
-    @routes.get("/data")
-    def list_data(
-        workspace: str, identity: Person, name: str = "", archived: str = ""
-    ) -> dict[str, Any]:
-        found = assets.list_in(db, workspace, name, fields.archived(archived))
-        return {"value": [asset_to_json(asset) for asset in found]}
-
-    @routes.get("/data/{name}/versions/{version}")
-    def show(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
-        return asset_to_json(assets.get(db, workspace, name, version))
-
-    @routes.get("/data/{name}/versions/{version}/files")
-    def list_files(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
-        asset = assets.get(db, workspace, name, version)
-        return {"value": [dict(vars(file)) for file in actions.files_of(db, stores, asset)]}
-
-    @routes.get("/data/{name}/versions/{version}/files/{path:path}")
-    def get_file(
-        workspace: str, name: str, version: str, path: str, identity: Person
-    ) -> FileResponse:
-        asset = assets.get(db, workspace, name, version)
-        place = actions.locate(db, stores, workspace, asset.uri)
-        if asset.type == "uri_file":
-            if path != actions.files_of(db, stores, asset)[0].path:
-                raise NotFound(f"data `{asset.name}:{asset.version}` has no file `{path}`")
-            path = ""
-        found = fetcher.file(workspace, place, path)
-        return FileResponse(found, media_type="application/octet-stream")
-
-    for verb, archived in (("archive", True), ("restore", False)):
-        _archive_routes(routes, db, verb, archived)
+@router.delete("/datastores/{name}")
+@needs(Permission.WRITE)
+def delete_datastore(
+    db: DatabaseOf, stores: DatastoresOf, workspace: str, name: str
+) -> dict[str, Any]:
+    datastores.drop(db, stores, workspace, name)
+    return {}
 
 
-def _archive_routes(routes: APIRouter, db: Database, verb: str, archived: bool) -> None:
-    @routes.post(f"/data/{{name}}/{verb}", name=f"{verb}_data")
-    def all_versions(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        return asset_to_json(assets.archive(db, workspace, name, archived=archived))
+@router.get("/url-maps")
+@needs(Permission.READ)
+def list_url_maps(db: DatabaseOf, workspace: str) -> dict[str, Any]:
+    return {"value": [url_map_to_json(made) for made in url_maps.list_in(db, workspace)]}
 
-    @routes.post(f"/data/{{name}}/versions/{{version}}/{verb}", name=f"{verb}_data_version")
-    def one_version(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
-        exact = assets.get(db, workspace, name, version).version
-        return asset_to_json(assets.archive(db, workspace, name, exact, archived))
+
+@router.put("/url-maps")
+@needs(Permission.SETTINGS)
+def put_url_map(
+    db: DatabaseOf,
+    clock: ClockOf,
+    stores: DatastoresOf,
+    workspace: str,
+    prefix: Annotated[str, Body()],
+    target: Annotated[str, Body()],
+) -> dict[str, Any]:
+    return url_map_to_json(url_maps.put(db, clock, stores, workspace, prefix, target))
+
+
+@router.delete("/url-maps")
+@needs(Permission.SETTINGS)
+def delete_url_map(db: DatabaseOf, workspace: str, prefix: str) -> dict[str, Any]:
+    url_maps.drop(db, workspace, prefix)
+    return {}
+
+
+@router.post("/data", status_code=201)
+@needs(Permission.WRITE)
+def create(
+    db: DatabaseOf,
+    clock: ClockOf,
+    stores: DatastoresOf,
+    blobs: BlobsOf,
+    resolve: ResolveOf,
+    workspace: str,
+    identity: Person,
+    document: Annotated[Any, Body()],
+) -> dict[str, Any]:
+    asked = assets.read_document(fields.mapping(document, "the data asset's document"))
+    made = assets.create(db, clock, stores, blobs, resolve, workspace, asked, identity.user)
+    return asset_to_json(made)
+
+
+@router.get("/data")
+@needs(Permission.READ)
+def list_data(db: DatabaseOf, workspace: str, name: str = "", archived: str = "") -> dict[str, Any]:
+    found = assets.list_in(db, workspace, name, fields.archived(archived))
+    return {"value": [asset_to_json(asset) for asset in found]}
+
+
+@router.get("/data/{name}/versions/{version}")
+@needs(Permission.READ)
+def show(db: DatabaseOf, workspace: str, name: str, version: str) -> dict[str, Any]:
+    return asset_to_json(assets.get(db, workspace, name, version))
+
+
+@router.get("/data/{name}/versions/{version}/files")
+@needs(Permission.READ)
+def list_files(
+    db: DatabaseOf, stores: DatastoresOf, workspace: str, name: str, version: str
+) -> dict[str, Any]:
+    asset = assets.get(db, workspace, name, version)
+    return {"value": [dict(vars(file)) for file in actions.files_of(db, stores, asset)]}
+
+
+@router.get("/data/{name}/versions/{version}/files/{path:path}")
+@needs(Permission.READ)
+def get_file(
+    db: DatabaseOf,
+    stores: DatastoresOf,
+    fetcher: FetcherOf,
+    workspace: str,
+    name: str,
+    version: str,
+    path: str,
+) -> FileResponse:
+    asset = assets.get(db, workspace, name, version)
+    place = actions.locate(db, stores, workspace, asset.uri)
+    if asset.type == "uri_file":
+        if path != actions.files_of(db, stores, asset)[0].path:
+            raise NotFound(f"data `{asset.name}:{asset.version}` has no file `{path}`")
+        path = ""
+    found = fetcher.file(workspace, place, path)
+    return FileResponse(found, media_type="application/octet-stream")
+
+
+@router.post("/data/{name}/archive")
+@needs(Permission.WRITE)
+def archive_data(db: DatabaseOf, workspace: str, name: str) -> dict[str, Any]:
+    return asset_to_json(assets.archive(db, workspace, name, archived=True))
+
+
+@router.post("/data/{name}/versions/{version}/archive")
+@needs(Permission.WRITE)
+def archive_data_version(db: DatabaseOf, workspace: str, name: str, version: str) -> dict[str, Any]:
+    exact = assets.get(db, workspace, name, version).version
+    return asset_to_json(assets.archive(db, workspace, name, exact, archived=True))
+
+
+@router.post("/data/{name}/restore")
+@needs(Permission.WRITE)
+def restore_data(db: DatabaseOf, workspace: str, name: str) -> dict[str, Any]:
+    return asset_to_json(assets.archive(db, workspace, name, archived=False))
+
+
+@router.post("/data/{name}/versions/{version}/restore")
+@needs(Permission.WRITE)
+def restore_data_version(db: DatabaseOf, workspace: str, name: str, version: str) -> dict[str, Any]:
+    exact = assets.get(db, workspace, name, version).version
+    return asset_to_json(assets.archive(db, workspace, name, exact, archived=False))
 
 
 def datastore_to_json(found: Datastore) -> dict[str, Any]:

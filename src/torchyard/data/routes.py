@@ -9,56 +9,69 @@ from fastapi import APIRouter, Body, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse
 
-from torchyard.base.blobs import Blobs
+from torchyard.base.dependencies import BlobsOf
 from torchyard.base.errors import InvalidInput, LimitExceeded, NotFound
-from torchyard.workspaces.access import Person
+from torchyard.workspaces.guarded_routes import UNLIMITED, GuardedRoute, needs
+from torchyard.workspaces.permissions import Permission
 
 _HEADER_LIMIT = 100
 # Each file of a bundle is held in memory; clients put files of 1 MiB into bundles.
 _FRAME_MOST_BYTES = 16 << 20
+# 100,000 files and more: their number has a limit of its own at the client.
+_MANIFEST_LIMIT_BYTES = 64 << 20
+
+router = APIRouter(
+    prefix="/v1/workspaces/{workspace}", tags=["snapshots"], route_class=GuardedRoute
+)
 
 
-def router(blobs: Blobs) -> APIRouter:
-    routes = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["snapshots"])
+@router.post("/blobs/missing")
+@needs(Permission.UPLOAD, body_limit_bytes=_MANIFEST_LIMIT_BYTES)
+def missing(blobs: BlobsOf, sha256: Annotated[list[str], Body(embed=True)]) -> dict[str, Any]:
+    return {"missing": blobs.missing(sha256)}
 
-    @routes.post("/blobs/missing")
-    def missing(identity: Person, sha256: Annotated[list[str], Body(embed=True)]) -> dict[str, Any]:
-        return {"missing": blobs.missing(sha256)}
 
-    @routes.put("/blobs/{sha256}")
-    async def put_blob(identity: Person, sha256: str, request: Request) -> dict[str, Any]:
-        with blobs.writing(sha256) as writing:
-            async for chunk in request.stream():
-                await run_in_threadpool(writing.write, chunk)
-            _same(sha256, writing.stored.sha256)
-        return {}
+@router.put("/blobs/{sha256}")
+@needs(Permission.UPLOAD, body_limit_bytes=UNLIMITED)
+async def put_blob(blobs: BlobsOf, sha256: str, request: Request) -> dict[str, Any]:
+    with blobs.writing(sha256) as writing:
+        async for chunk in request.stream():
+            await run_in_threadpool(writing.write, chunk)
+        _same(sha256, writing.stored.sha256)
+    return {}
 
-    @routes.post("/blobs")
-    async def put_bundle(identity: Person, request: Request) -> dict[str, Any]:
-        stored = 0
-        async for sha256, content in _frames(request.stream()):
-            await run_in_threadpool(blobs.put, sha256, [content])
-            stored += 1
-        return {"stored": stored}
 
-    @routes.put("/snapshots")
-    def put_snapshot(identity: Person, manifest: Annotated[Any, Body()]) -> dict[str, Any]:
-        if not isinstance(manifest, dict):
-            raise InvalidInput("the snapshot's manifest is no JSON object")
-        return {"id": blobs.put_snapshot(manifest).id}
+@router.post("/blobs")
+@needs(Permission.UPLOAD, body_limit_bytes=UNLIMITED)
+async def put_bundle(blobs: BlobsOf, request: Request) -> dict[str, Any]:
+    stored = 0
+    async for sha256, content in _frames(request.stream()):
+        await run_in_threadpool(blobs.put, sha256, [content])
+        stored += 1
+    return {"stored": stored}
 
-    @routes.get("/snapshots/{snapshot_id}")
-    def get_snapshot(identity: Person, snapshot_id: str) -> dict[str, Any]:
-        snapshot = blobs.snapshot(snapshot_id)
-        return {"id": snapshot.id, "files": [dict(vars(file)) for file in snapshot.files]}
 
-    @routes.get("/blobs/{sha256}")
-    def get_blob(identity: Person, sha256: str) -> FileResponse:
-        if not blobs.has(sha256):
-            raise NotFound(f"blob `{sha256[:12]}…` is not here")
-        return FileResponse(blobs.path(sha256), media_type="application/octet-stream")
+@router.put("/snapshots")
+@needs(Permission.UPLOAD, body_limit_bytes=_MANIFEST_LIMIT_BYTES)
+def put_snapshot(blobs: BlobsOf, manifest: Annotated[Any, Body()]) -> dict[str, Any]:
+    if not isinstance(manifest, dict):
+        raise InvalidInput("the snapshot's manifest is no JSON object")
+    return {"id": blobs.put_snapshot(manifest).id}
 
-    return routes
+
+@router.get("/snapshots/{snapshot_id}")
+@needs(Permission.READ)
+def get_snapshot(blobs: BlobsOf, snapshot_id: str) -> dict[str, Any]:
+    snapshot = blobs.snapshot(snapshot_id)
+    return {"id": snapshot.id, "files": [dict(vars(file)) for file in snapshot.files]}
+
+
+@router.get("/blobs/{sha256}")
+@needs(Permission.READ)
+def get_blob(blobs: BlobsOf, sha256: str) -> FileResponse:
+    if not blobs.has(sha256):
+        raise NotFound(f"blob `{sha256[:12]}…` is not here")
+    return FileResponse(blobs.path(sha256), media_type="application/octet-stream")
 
 
 def _same(wanted: str, got: str) -> None:

@@ -1,4 +1,4 @@
-"""The room over HTTP.
+"""Environments over HTTP.
 
 Owns: routes below a workspace's `/environments`.
 Leaves: what they answer to to_json.py, what they do to assets.py and requested_builds.py.
@@ -10,129 +10,170 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body
+from fastapi import APIRouter, Body, Depends
 
 from torchyard.base import fields
-from torchyard.base.clock import Clock
+from torchyard.base.dependencies import ClockOf, from_state
 from torchyard.environments import assets, copying, to_json
 from torchyard.environments.requested_builds import RequestedBuilds
 from torchyard.environments.services import Environments
-from torchyard.workspaces.access import Person
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.permissions import Permission
+
+EnvironmentsOf = Annotated[Environments, Depends(from_state("environments"))]
+BuildsOf = Annotated[RequestedBuilds, Depends(from_state("builds"))]
+HashesInUseOf = Annotated[
+    Callable[[str], Collection[str]], Depends(from_state("environment_hashes_in_use"))
+]
+"""Of a workspace: hashes of the environments that its jobs asked for. Builds are shared by all
+workspaces, and what one asked for is not another's to see."""
+
+router = APIRouter(
+    prefix="/v1/workspaces/{workspace}/environments",
+    tags=["environments"],
+    route_class=GuardedRoute,
+)
 
 
-def router(
-    services: Environments,
-    builds: RequestedBuilds,
-    clock: Clock,
-    asked_for: Callable[[str], Collection[str]],
-) -> APIRouter:
-    """
-    Args:
-        asked_for: hashes of the environments that a workspace's jobs asked for; builds are shared
-            by all workspaces, and what one asked for is not another's to see.
-    """
-    routes = APIRouter(prefix="/v1/workspaces/{workspace}/environments", tags=["environments"])
-    _asset_routes(routes, services, clock, asked_for)
-    _build_routes(routes, services, builds)
-    for verb, archived in (("archive", True), ("restore", False)):
-        _archive_routes(routes, services, verb, archived)
-    return routes
+@router.get("")
+@needs(Permission.READ)
+def list_environments(
+    environments: EnvironmentsOf,
+    hashes_in_use: HashesInUseOf,
+    workspace: str,
+    name: str = "",
+    archived: str = "",
+) -> dict[str, Any]:
+    hashes = hashes_in_use(workspace)
+    return {
+        "value": to_json.every(environments, workspace, hashes, name, fields.archived(archived))
+    }
 
 
-def _asset_routes(
-    routes: APIRouter,
-    services: Environments,
-    clock: Clock,
-    asked_for: Callable[[str], Collection[str]],
-) -> None:
-    @routes.get("")
-    def list_environments(
-        workspace: str, identity: Person, name: str = "", archived: str = ""
-    ) -> dict[str, Any]:
-        hashes = asked_for(workspace)
-        return {
-            "value": to_json.every(services, workspace, hashes, name, fields.archived(archived))
-        }
-
-    @routes.post("", status_code=201)
-    def create(
-        workspace: str, identity: Person, document: Annotated[Any, Body()]
-    ) -> dict[str, Any]:
-        asked = assets.read_document(fields.mapping(document, "the environment's document"))
-        made = assets.register(
-            services.db,
-            clock,
-            workspace,
-            asked,
-            identity.user,
-            lambda found: services.resolver.resolve(found, workspace),
-        )
-        return to_json.one(services, workspace, made.name, made.version)
-
-    @routes.post("/definition")
-    def definition(
-        workspace: str, identity: Person, environment: Annotated[str, Body(embed=True)]
-    ) -> dict[str, Any]:
-        return vars(copying.named(services, workspace, environment))
-
-    @routes.post("/clone", status_code=201)
-    def clone(
-        workspace: str,
-        identity: Person,
-        environment: Annotated[str, Body(embed=True)],
-        name: Annotated[str, Body(embed=True)],
-    ) -> dict[str, Any]:
-        source = copying.named(services, workspace, environment)
-        made = copying.clone(services, clock, workspace, source, name, identity.user)
-        found = to_json.one(services, workspace, made.name, made.version)
-        return {**found, "notices": [*source.notices, *found["notices"]]}
-
-    @routes.get("/{name}/versions/{version}")
-    def show(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
-        return to_json.one(services, workspace, name, version)
+@router.post("", status_code=201)
+@needs(Permission.WRITE)
+def create(
+    environments: EnvironmentsOf,
+    clock: ClockOf,
+    workspace: str,
+    identity: Person,
+    document: Annotated[Any, Body()],
+) -> dict[str, Any]:
+    asked = assets.read_document(fields.mapping(document, "the environment's document"))
+    made = assets.register(
+        environments.db,
+        clock,
+        workspace,
+        asked,
+        identity.user,
+        lambda found: environments.resolver.resolve(found, workspace),
+    )
+    return to_json.one(environments, workspace, made.name, made.version)
 
 
-def _build_routes(routes: APIRouter, services: Environments, builds: RequestedBuilds) -> None:
-    @routes.post("/resolve")
-    def resolve(
-        workspace: str, identity: Person, environment: Annotated[Any, Body(embed=True)]
-    ) -> dict[str, Any]:
-        return to_json.resolved(services, workspace, environment)
-
-    @routes.post("/build")
-    def build(
-        workspace: str, identity: Person, environment: Annotated[Any, Body(embed=True)]
-    ) -> dict[str, Any]:
-        return builds.begin(services.resolver.resolve(environment, workspace))
-
-    @routes.post("/use")
-    def use(
-        workspace: str, identity: Person, environment: Annotated[Any, Body(embed=True)]
-    ) -> dict[str, Any]:
-        return copying.in_use(services, workspace, environment)
-
-    @routes.post("/export")
-    def export(
-        workspace: str,
-        identity: Person,
-        environment: Annotated[Any, Body(embed=True)],
-        format: Annotated[str, Body(embed=True)],
-    ) -> dict[str, Any]:
-        return copying.exported(services, workspace, environment, format)
-
-    @routes.get("/builds/{hash}")
-    def follow(workspace: str, hash: str, identity: Person, offset: int = 0) -> dict[str, Any]:
-        return builds.show(hash, offset)
+@router.post("/definition")
+@needs(Permission.READ)
+def definition(
+    environments: EnvironmentsOf, workspace: str, environment: Annotated[str, Body(embed=True)]
+) -> dict[str, Any]:
+    return vars(copying.named(environments, workspace, environment))
 
 
-def _archive_routes(routes: APIRouter, services: Environments, verb: str, archived: bool) -> None:
-    @routes.post(f"/{{name}}/{verb}", name=f"{verb}_environment")
-    def all_versions(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        return to_json.asset_to_json(
-            assets.archive(services.db, workspace, name, archived=archived)
-        )
+@router.post("/clone", status_code=201)
+@needs(Permission.WRITE)
+def clone(
+    environments: EnvironmentsOf,
+    clock: ClockOf,
+    workspace: str,
+    identity: Person,
+    environment: Annotated[str, Body(embed=True)],
+    name: Annotated[str, Body(embed=True)],
+) -> dict[str, Any]:
+    source = copying.named(environments, workspace, environment)
+    made = copying.clone(environments, clock, workspace, source, name, identity.user)
+    found = to_json.one(environments, workspace, made.name, made.version)
+    return {**found, "notices": [*source.notices, *found["notices"]]}
 
-    @routes.post(f"/{{name}}/versions/{{version}}/{verb}", name=f"{verb}_environment_version")
-    def one_version(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
-        exact = assets.get(services.db, workspace, name, version).version
-        return to_json.asset_to_json(assets.archive(services.db, workspace, name, exact, archived))
+
+@router.get("/{name}/versions/{version}")
+@needs(Permission.READ)
+def show(environments: EnvironmentsOf, workspace: str, name: str, version: str) -> dict[str, Any]:
+    return to_json.one(environments, workspace, name, version)
+
+
+@router.post("/resolve")
+@needs(Permission.READ)
+def resolve(
+    environments: EnvironmentsOf, workspace: str, environment: Annotated[Any, Body(embed=True)]
+) -> dict[str, Any]:
+    return to_json.resolved(environments, workspace, environment)
+
+
+@router.post("/build")
+@needs(Permission.WRITE)
+def build(
+    environments: EnvironmentsOf,
+    builds: BuildsOf,
+    workspace: str,
+    environment: Annotated[Any, Body(embed=True)],
+) -> dict[str, Any]:
+    return builds.begin(environments.resolver.resolve(environment, workspace))
+
+
+@router.post("/use")
+@needs(Permission.WRITE)
+def use(
+    environments: EnvironmentsOf, workspace: str, environment: Annotated[Any, Body(embed=True)]
+) -> dict[str, Any]:
+    return copying.in_use(environments, workspace, environment)
+
+
+@router.post("/export")
+@needs(Permission.READ)
+def export(
+    environments: EnvironmentsOf,
+    workspace: str,
+    environment: Annotated[Any, Body(embed=True)],
+    format: Annotated[str, Body(embed=True)],
+) -> dict[str, Any]:
+    return copying.exported(environments, workspace, environment, format)
+
+
+@router.get("/builds/{hash}")
+@needs(Permission.READ)
+def follow(builds: BuildsOf, workspace: str, hash: str, offset: int = 0) -> dict[str, Any]:
+    return builds.show(hash, offset)
+
+
+@router.post("/{name}/archive")
+@needs(Permission.WRITE)
+def archive_environment(environments: EnvironmentsOf, workspace: str, name: str) -> dict[str, Any]:
+    return to_json.asset_to_json(assets.archive(environments.db, workspace, name, archived=True))
+
+
+@router.post("/{name}/versions/{version}/archive")
+@needs(Permission.WRITE)
+def archive_environment_version(
+    environments: EnvironmentsOf, workspace: str, name: str, version: str
+) -> dict[str, Any]:
+    exact = assets.get(environments.db, workspace, name, version).version
+    return to_json.asset_to_json(
+        assets.archive(environments.db, workspace, name, exact, archived=True)
+    )
+
+
+@router.post("/{name}/restore")
+@needs(Permission.WRITE)
+def restore_environment(environments: EnvironmentsOf, workspace: str, name: str) -> dict[str, Any]:
+    return to_json.asset_to_json(assets.archive(environments.db, workspace, name, archived=False))
+
+
+@router.post("/{name}/versions/{version}/restore")
+@needs(Permission.WRITE)
+def restore_environment_version(
+    environments: EnvironmentsOf, workspace: str, name: str, version: str
+) -> dict[str, Any]:
+    exact = assets.get(environments.db, workspace, name, version).version
+    return to_json.asset_to_json(
+        assets.archive(environments.db, workspace, name, exact, archived=False)
+    )

@@ -6,15 +6,21 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
+
+from fastapi import Depends
 
 from torchyard.base.blobs import Blobs
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
+from torchyard.base.dependencies import from_state
 from torchyard.data.datastores import Datastores
 from torchyard.data.fetching import Fetcher
 from torchyard.environments.services import Environments
 from torchyard.executors.machine import Machine
+from torchyard.jobs.history import logged_metrics, logged_properties
 from torchyard.jobs.history.history import History
+from torchyard.jobs.records import store
 from torchyard.jobs.records.client_endpoints import ClientDoor
 from torchyard.jobs.records.logs import Logs
 from torchyard.jobs.records.signals import Signals
@@ -54,3 +60,11 @@ class Services:
     def fetcher(self) -> Fetcher:
         """What keeps this machine's copies of data."""
         return Fetcher(self.home, self.db, self.datastores)
+
+
+def open_history(db: Database) -> History:
+    return History(db, store.merge_tags, logged_metrics.add, logged_properties.add)
+
+
+ServicesOf = Annotated[Services, Depends(from_state("services"))]
+"""What a route function receives."""

@@ -1,8 +1,8 @@
 """Errors as MLflow's clients read them.
 
-Owns: MLflow's error codes and their HTTP statuses, and the route class that answers with them.
+Owns: MLflow's error codes and their HTTP statuses, the route class that responds with them.
 Leaves: what to refuse to the routes.
-Always: an MLflow route never answers in torchyard's own error shape.
+Always: an MLflow route never responds in torchyard's own error shape.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 
 from torchyard.base import disk
 from torchyard.base.errors import Conflict, InvalidInput, NotFound, TorchyardError
 from torchyard.mlflow import plugin_uris
+from torchyard.workspaces.guarded_routes import GuardedRoute
 
 _log = logging.getLogger(__name__)
 
-Handle = Callable[[Request], Coroutine[Any, Any, Response]]
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 _CODES = {
     400: "INVALID_PARAMETER_VALUE",
@@ -39,52 +39,50 @@ _CODES = {
 
 
 class AlreadyExists(Conflict):
-    """MLflow answers 400 where a name is taken."""
+    """MLflow responds with 400 when a name is taken."""
 
     code = "RESOURCE_ALREADY_EXISTS"
     http_status = 400
 
 
-class NoSuchEndpoint(NotFound):
-    """What an MLflow server without the feature would answer."""
+class EndpointNotFound(NotFound):
+    """The response of an MLflow server that lacks the feature."""
 
     code = "ENDPOINT_NOT_FOUND"
 
 
-def answer(error: TorchyardError) -> JSONResponse:
+def error_response(error: TorchyardError) -> JSONResponse:
     """The error as MLflow's JSON."""
     code = error.code if error.code.isupper() else _CODES.get(error.http_status, "INTERNAL_ERROR")
     message = f"{error.message} ({error.hint})" if error.hint else error.message
     return JSONResponse({"error_code": code, "message": message}, error.http_status)
 
 
-def guarded(handle: Handle) -> Handle:
-    """The handler, with every error answered in MLflow's shape, and places named as who asks
-    reads them.
-    """
+def with_mlflow_errors(handle: Handler) -> Handler:
+    """The handler, with every error in MLflow's shape and every file URI as the client reads it."""
 
-    async def answering(request: Request) -> Response:
+    async def handle_errors(request: Request) -> Response:
         try:
-            return plugin_uris.told(request, await handle(request))
+            return plugin_uris.translate_response(request, await handle(request))
         except TorchyardError as error:
-            return answer(error)
+            return error_response(error)
         except RequestValidationError as error:
-            return answer(InvalidInput(f"the request is wrong: {error.errors()[0]['msg']}"))
+            return error_response(InvalidInput(f"invalid request: {error.errors()[0]['msg']}"))
         except ClientDisconnect:
             raise
         except Exception as error:
-            full = disk.meaning(error)
-            if full is not None:
-                return answer(full)
+            disk_error = disk.meaning(error)
+            if disk_error is not None:
+                return error_response(disk_error)
             _log.exception("%s %s failed", request.method, request.url.path)
             body = {"error_code": "INTERNAL_ERROR", "message": "see `yard server logs`"}
             return JSONResponse(body, 500)
 
-    return answering
+    return handle_errors
 
 
-class MlflowRoute(APIRoute):
-    """A route whose errors, those of its dependencies too, are MLflow's."""
+class MlflowRoute(GuardedRoute):
+    """A route that answers its errors, and those of its dependencies, as MLflow does."""
 
-    def get_route_handler(self) -> Handle:
-        return guarded(super().get_route_handler())
+    def get_route_handler(self) -> Handler:
+        return with_mlflow_errors(super().get_route_handler())

@@ -1,8 +1,8 @@
 """Searching logged models.
 
-Owns: MLflow's filters and orders of logged models, with the data sets that metrics are of.
+Owns: MLflow's filters and orders of logged models, with the datasets that metrics belong to.
 Leaves: the language itself to search.py.
-Always: a metric is compared as it was last logged, of each run and data set on its own.
+Always: a metric is compared by its last value, separately for each run and dataset.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 from torchyard.base.errors import InvalidInput
 from torchyard.mlflow import search
 from torchyard.mlflow.calls import Call
-from torchyard.mlflow.registry import logged_root
-from torchyard.mlflow.translate import milliseconds
+from torchyard.mlflow.model_json import logged_model_uri
+from torchyard.mlflow.translate import to_milliseconds
 from torchyard.models.types import LoggedMetric, LoggedModel
 
 Metrics = Mapping[str, Sequence[LoggedMetric]]
@@ -31,7 +31,7 @@ _LANGUAGE = search.Language(
 
 @dataclass(frozen=True)
 class Dataset:
-    """Which metrics are meant: those of a data set; an empty text means any."""
+    """The dataset whose metrics are compared; an empty field stands for any."""
 
     name: str = ""
     digest: str = ""
@@ -44,56 +44,64 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Search:
-    """What a client asks for; `orders` goes with the data set of each."""
+    """A parsed search; each order has the dataset whose metrics it sorts by."""
 
     conditions: Sequence[search.Condition]
     datasets: Sequence[Dataset]
     orders: Sequence[tuple[search.Order, Dataset]]
 
-    def of(self, models: Sequence[LoggedModel], metrics: Metrics) -> list[LoggedModel]:
-        """Those that fit, as ordered; `models` comes newest first."""
-        found = [model for model in models if self._fits(model, metrics[model.id])]
-        # The places stand for the orders, so that each is looked up with its own data set.
-        places = [
-            search.Order(order.kind, str(place), order.descending)
-            for place, (order, _) in enumerate(self.orders)
+    def run(self, models: Sequence[LoggedModel], metrics: Metrics) -> list[LoggedModel]:
+        """The models that match, sorted; `models` comes newest first."""
+        matches = [model for model in models if self._matches(model, metrics[model.id])]
+        # An order's index stands for its key, so that its dataset can be looked up.
+        indexed_orders = [
+            search.Order(order.kind, str(index), order.descending)
+            for index, (order, _) in enumerate(self.orders)
         ]
 
         def lookup(model: LoggedModel, kind: str, key: str) -> Any:
             order, dataset = self.orders[int(key)]
             if kind != "metric":
-                return _value(model, kind, order.key)
-            of_it = [one for one in metrics[model.id] if one.key == order.key and dataset.has(one)]
-            newest = max(of_it, key=lambda one: (one.timestamp, one.step), default=None)
+                return _attribute(model, kind, order.key)
+            logged_metrics = [
+                metric
+                for metric in metrics[model.id]
+                if metric.key == order.key and dataset.has(metric)
+            ]
+            newest = max(
+                logged_metrics, key=lambda metric: (metric.timestamp, metric.step), default=None
+            )
             return None if newest is None else newest.value
 
-        search.arrange(found, places, lookup)
-        return found
+        search.sort_items(matches, indexed_orders, lookup)
+        return matches
 
-    def _fits(self, model: LoggedModel, metrics: Sequence[LoggedMetric]) -> bool:
-        asked = [
-            one
-            for one in metrics
-            if not self.datasets or any(dataset.has(one) for dataset in self.datasets)
+    def _matches(self, model: LoggedModel, metrics: Sequence[LoggedMetric]) -> bool:
+        compared_metrics = [
+            metric
+            for metric in metrics
+            if not self.datasets or any(dataset.has(metric) for dataset in self.datasets)
         ]
-        if self.datasets and not asked:
+        if self.datasets and not compared_metrics:
             return False
         for condition in self.conditions:
             if condition.kind == "metric":
-                values: list[Any] = [one.value for one in asked if one.key == condition.key]
+                values: list[Any] = [
+                    metric.value for metric in compared_metrics if metric.key == condition.key
+                ]
             else:
-                values = [_value(model, condition.kind, condition.key)]
-            if not any(search.holds(condition, value) for value in values):
+                values = [_attribute(model, condition.kind, condition.key)]
+            if not any(search.matches(condition, value) for value in values):
                 return False
         return True
 
 
-def read(call: Call) -> Search:
+def parse_search(call: Call) -> Search:
     """
     Raises:
-        InvalidInput: names what is not understood.
+        InvalidInput: names the part that can't be parsed.
     """
-    conditions = search.read_filter(call.text("filter", default=""), _LANGUAGE)
+    conditions = search.parse_filter(call.text("filter", default=""), _LANGUAGE)
     datasets = [_dataset(call, item) for item in call.objects("datasets")]
     if not all(dataset.name for dataset in datasets):
         raise InvalidInput("`dataset_name` in the `datasets` clause must be specified.")
@@ -102,7 +110,7 @@ def read(call: Call) -> Search:
 
 def _order(call: Call, item: Mapping[str, Any]) -> tuple[search.Order, Dataset]:
     name = Call(call.workspace, call.identity, item).text("field_name")
-    # Left out, it is true; a client of MLflow leaves it out only then.
+    # The default is true; MLflow's client leaves the field out only then.
     descending = item.get("ascending", True) is False
     kind, separator, key = name.partition(".")
     if not separator:
@@ -121,15 +129,15 @@ def _dataset(call: Call, item: Mapping[str, Any]) -> Dataset:
     )
 
 
-def _value(model: LoggedModel, kind: str, key: str) -> Any:
+def _attribute(model: LoggedModel, kind: str, key: str) -> Any:
     if kind == "param":
         return model.params.get(key)
     if kind == "tag":
         return model.tags.get(key)
     if key in _CREATED:
-        return milliseconds(model.created_at)
+        return to_milliseconds(model.created_at)
     if key in _UPDATED:
-        return milliseconds(model.updated_at)
+        return to_milliseconds(model.updated_at)
     texts = {
         "name": model.name,
         "model_id": model.id,
@@ -137,4 +145,4 @@ def _value(model: LoggedModel, kind: str, key: str) -> Any:
         "status": model.status,
         "source_run_id": model.run,
     }
-    return logged_root(model) if key == "artifact_location" else texts[key]
+    return logged_model_uri(model) if key == "artifact_location" else texts[key]

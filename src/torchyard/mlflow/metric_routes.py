@@ -1,138 +1,142 @@
 """The histories of metrics: of one run, of several, thinned out for a chart.
 
-Owns: which points are answered, and in which order.
+Owns: which points a response holds, and their order.
 Leaves: the points to jobs/history/history.py.
-Always: points of one run come in order of arrival when they are paged, so that a page stays what
-it was while the run goes on.
+Always: the pages of one run's points follow the order of arrival, so that a page does not change
+while the run goes on.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from torchyard.base.errors import InvalidInput
-from torchyard.jobs.history.history import History
 from torchyard.jobs.history.metric_blocks import Point
 from torchyard.jobs.records.types import Job
+from torchyard.jobs.requests import runs
+from torchyard.jobs.services import ServicesOf
 from torchyard.mlflow import search
-from torchyard.mlflow.calls import Call, Caller, missing
-from torchyard.mlflow.experiment_routes import experiment_ids, told_ids
-from torchyard.mlflow.run_routes import run_of
-from torchyard.mlflow.runs import Runs
+from torchyard.mlflow.calls import Call, CallOf, CallRoute, missing_parameter, page_response
+from torchyard.mlflow.lookups import client_experiment_ids, experiment_ids, get_run
 from torchyard.mlflow.translate import metric_json
+from torchyard.workspaces.guarded_routes import needs
+from torchyard.workspaces.permissions import Permission
 
-_POINTS_A_PAGE = 25_000
+_DEFAULT_POINTS = 25_000
 _PAGE_LIMIT = 50_000
-_RUNS_LIMIT = 100
-_STEPS_LIMIT = 2_500
-_EXPERIMENTS_LIMIT = 20
+_MAX_RUNS = 100
+_MAX_STEPS = 2_500
+_MAX_EXPERIMENTS = 20
+
+router = APIRouter(prefix="/api/2.0/mlflow", route_class=CallRoute)
 
 
-def router(runs: Runs, history: History, caller: Caller) -> APIRouter:
-    routes = APIRouter(prefix="/api/2.0/mlflow", route_class=caller.route_class)
-    the_call = Annotated[Call, Depends(caller)]
+@router.get("/metrics/get-history")
+@needs(Permission.READ)
+def get_history(call: CallOf, services: ServicesOf) -> JSONResponse:
+    run_id, key = call.text("run_id", "run_uuid"), call.text("metric_key")
+    job = get_run(services, call.workspace, run_id)
+    size = call.count("max_results", _DEFAULT_POINTS, _PAGE_LIMIT)
+    start = search.parse_page_token(call.text("page_token", default=""))
+    # One point more than the page holds tells whether there is a next page. A client that names no
+    # size wants every point and would not ask for another page.
+    limit = None if call.fields.get("max_results") is None else size + 1
+    points = services.history.series(job.id, key, start, limit)
+    has_more = limit is not None and len(points) > size
+    page = points[:size] if has_more else points
+    next_page_token = search.make_page_token(start + size) if has_more else ""
+    return page_response("metrics", [metric_json(key, point) for point in page], next_page_token)
 
-    @routes.get("/metrics/get-history")
-    def get_history(call: the_call) -> JSONResponse:
-        name, key = call.text("run_id", "run_uuid"), call.text("metric_key")
-        job = run_of(runs, call.workspace, name)
-        size = call.size("max_results", _POINTS_A_PAGE, _PAGE_LIMIT)
-        start = search.read_token(call.text("page_token", default=""))
-        # One more than asked for tells whether there is a next page. A client that names no
-        # size wants everything and would not ask again.
-        limit = None if call.fields.get("max_results") is None else size + 1
-        points = history.series(job.id, key, start, limit)
-        more = limit is not None and len(points) > size
-        page = points[:size] if more else points
-        body: dict[str, Any] = {"metrics": [metric_json(key, one) for one in page]}
-        if more:
-            body["next_page_token"] = search.page_token(start + size)
-        return JSONResponse(body)
 
-    @routes.get("/metrics/get-history-bulk")
-    def get_history_of_several(call: the_call) -> JSONResponse:
-        names = call.texts("run_id")
-        if not names:
-            raise InvalidInput("GetMetricHistoryBulk request must specify at least one run_id.")
-        if len(names) > _RUNS_LIMIT:
-            raise InvalidInput(
-                f"GetMetricHistoryBulk request cannot specify more than {_RUNS_LIMIT} run_ids."
-                f" Received {len(names)} run_ids."
-            )
-        key = call.text("metric_key", default="")
-        if not key:
-            raise InvalidInput("GetMetricHistoryBulk request must specify a metric_key.")
-        services = min(call.integer("max_results", _POINTS_A_PAGE), _POINTS_A_PAGE)
-        found: list[dict[str, Any]] = []
-        for job in [run_of(runs, call.workspace, name) for name in sorted(names)]:
-            points = sorted(history.series(job.id, key), key=_by_time)
-            found += _told(job, key, points[: services - len(found)])
-        return JSONResponse({"metrics": found})
+@router.get("/metrics/get-history-bulk")
+@needs(Permission.READ)
+def get_history_of_runs(call: CallOf, services: ServicesOf) -> JSONResponse:
+    run_ids = call.texts("run_id")
+    if not run_ids:
+        raise InvalidInput("GetMetricHistoryBulk request must specify at least one run_id.")
+    if len(run_ids) > _MAX_RUNS:
+        raise InvalidInput(
+            f"GetMetricHistoryBulk request cannot specify more than {_MAX_RUNS} run_ids."
+            f" Received {len(run_ids)} run_ids."
+        )
+    key = call.text("metric_key", default="")
+    if not key:
+        raise InvalidInput("GetMetricHistoryBulk request must specify a metric_key.")
+    max_points = min(call.integer("max_results", _DEFAULT_POINTS), _DEFAULT_POINTS)
+    metrics: list[dict[str, Any]] = []
+    for job in [get_run(services, call.workspace, run_id) for run_id in sorted(run_ids)]:
+        points = sorted(services.history.series(job.id, key), key=_by_time)
+        metrics += _run_metrics(job, key, points[: max_points - len(metrics)])
+    return JSONResponse({"metrics": metrics})
 
-    @routes.get("/metrics/get-history-bulk-interval")
-    def get_thinned_history(call: the_call) -> JSONResponse:
-        names, key, bounds, size = _read_interval(call)
-        jobs = [run_of(runs, call.workspace, name) for name in names]
-        found: list[dict[str, Any]] = []
-        for job in jobs:
-            points = sorted(history.series(job.id, key), key=_by_step)
-            found += _told(job, key, _thinned(points, bounds, size))
-        return JSONResponse({"metrics": found})
 
-    @routes.post("/experiments/search-datasets")
-    def search_datasets(call: the_call) -> JSONResponse:
-        asked = call.texts("experiment_ids")
-        if not asked:
-            raise InvalidInput("SearchDatasets request must specify at least one experiment_id.")
-        if len(asked) > _EXPERIMENTS_LIMIT:
-            raise InvalidInput(
-                f"SearchDatasets request cannot specify more than {_EXPERIMENTS_LIMIT}"
-                f" experiment_ids. Received {len(asked)} experiment_ids."
-            )
-        summaries, told_as = [], told_ids(runs, call)
-        for number, name, digest, context in runs.datasets_in(experiment_ids(runs, call)):
-            told = {"experiment_id": told_as(number), "name": name, "digest": digest}
-            summaries.append(told if context is None else {**told, "context": context})
-        return JSONResponse({"dataset_summaries": summaries})
+@router.get("/metrics/get-history-bulk-interval")
+@needs(Permission.READ)
+def get_sampled_history(call: CallOf, services: ServicesOf) -> JSONResponse:
+    run_ids, key, bounds, size = _read_interval(call)
+    jobs = [get_run(services, call.workspace, run_id) for run_id in run_ids]
+    metrics: list[dict[str, Any]] = []
+    for job in jobs:
+        points = sorted(services.history.series(job.id, key), key=_by_step)
+        metrics += _run_metrics(job, key, _sample(points, bounds, size))
+    return JSONResponse({"metrics": metrics})
 
-    return routes
+
+@router.post("/experiments/search-datasets")
+@needs(Permission.READ)
+def search_datasets(call: CallOf, services: ServicesOf) -> JSONResponse:
+    requested_ids = call.texts("experiment_ids")
+    if not requested_ids:
+        raise InvalidInput("SearchDatasets request must specify at least one experiment_id.")
+    if len(requested_ids) > _MAX_EXPERIMENTS:
+        raise InvalidInput(
+            f"SearchDatasets request cannot specify more than {_MAX_EXPERIMENTS}"
+            f" experiment_ids. Received {len(requested_ids)} experiment_ids."
+        )
+    client_id = client_experiment_ids(services, call)
+    summaries = []
+    datasets = runs.datasets_in(services, experiment_ids(services, call))
+    for experiment_id, name, digest, context in datasets:
+        summary = {"experiment_id": client_id(experiment_id), "name": name, "digest": digest}
+        summaries.append(summary if context is None else {**summary, "context": context})
+    return JSONResponse({"dataset_summaries": summaries})
 
 
 def _read_interval(call: Call) -> tuple[list[str], str, tuple[int, int] | None, int]:
-    names = call.texts("run_ids")
-    if not names:
-        raise missing("run_ids")
-    if len(names) > _RUNS_LIMIT:
+    run_ids = call.texts("run_ids")
+    if not run_ids:
+        raise missing_parameter("run_ids")
+    if len(run_ids) > _MAX_RUNS:
         raise InvalidInput(
-            f"GetMetricHistoryBulkInterval request must specify at most {_RUNS_LIMIT} run_ids."
-            f" Received {len(names)} run_ids."
+            f"GetMetricHistoryBulkInterval request must specify at most {_MAX_RUNS} run_ids."
+            f" Received {len(run_ids)} run_ids."
         )
-    key, size = call.text("metric_key"), call.integer("max_results", _STEPS_LIMIT)
-    if not 1 <= size <= _STEPS_LIMIT:
-        raise InvalidInput(f"max_results must be between 1 and {_STEPS_LIMIT}.")
+    key, size = call.text("metric_key"), call.integer("max_results", _MAX_STEPS)
+    if not 1 <= size <= _MAX_STEPS:
+        raise InvalidInput(f"max_results must be between 1 and {_MAX_STEPS}.")
     ends = [name for name in ("start_step", "end_step") if call.fields.get(name) is not None]
     if len(ends) == 1:
         raise InvalidInput(
             "If either start step or end step are specified, both must be specified."
         )
     if not ends:
-        return names, key, None, size
+        return run_ids, key, None, size
     first, last = call.integer("start_step"), call.integer("end_step")
     if first > last:
         raise InvalidInput(
             "end_step must be greater than start_step. "
             f"Found start_step={first} and end_step={last}."
         )
-    return names, key, (first, last), size
+    return run_ids, key, (first, last), size
 
 
-def _thinned(points: Sequence[Point], bounds: tuple[int, int] | None, size: int) -> Sequence[Point]:
-    """At most `size` of a run's points within bounds, evenly taken, the last one among them.
+def _sample(points: Sequence[Point], bounds: tuple[int, int] | None, size: int) -> Sequence[Point]:
+    """At most `size` evenly spaced points of a run within the bounds, with the last one of them.
 
-    MLflow did so by steps that all runs share until 3.14; since then as here.
+    MLflow sampled by the steps that all runs share until 3.14, and samples like this since.
     """
     if bounds:
         first, last = bounds
@@ -140,21 +144,21 @@ def _thinned(points: Sequence[Point], bounds: tuple[int, int] | None, size: int)
         points = points[start : bisect_right(points, last, key=_step)]
     if len(points) <= size:
         return points
-    taken = [points[place * len(points) // size] for place in range(size)]
-    return [*taken[:-1], points[-1]]
+    sample = [points[index * len(points) // size] for index in range(size)]
+    return [*sample[:-1], points[-1]]
 
 
-def _told(job: Job, key: str, points: Sequence[Point]) -> list[dict[str, Any]]:
-    return [{**metric_json(key, one), "run_id": job.name} for one in points]
+def _run_metrics(job: Job, key: str, points: Sequence[Point]) -> list[dict[str, Any]]:
+    return [{**metric_json(key, point), "run_id": job.name} for point in points]
 
 
-def _by_time(one: Point) -> tuple[int, int, float]:
-    return one.timestamp, one.step, one.value
+def _by_time(point: Point) -> tuple[int, int, float]:
+    return point.timestamp, point.step, point.value
 
 
-def _step(one: Point) -> int:
-    return one.step
+def _step(point: Point) -> int:
+    return point.step
 
 
-def _by_step(one: Point) -> tuple[int, int, float]:
-    return one.step, one.timestamp, one.value
+def _by_step(point: Point) -> tuple[int, int, float]:
+    return point.step, point.timestamp, point.value

@@ -1,10 +1,11 @@
-"""URIs of files as Azure ML's plug-in for MLflow writes them, azureml-mlflow.
+"""URIs of files as azureml-mlflow, Azure ML's plug-in for MLflow, writes them.
 
-Owns: the two spellings of one place, `mlflow-artifacts:/…` and `azureml://HOST/…`, and which
-client wants which.
-Leaves: what lies there to places.py and azureml/blob/artifact_places.py, which know the same paths.
-Always: rooms and routes know the first only; the second goes to the plug-in alone, because a
-plain client can't read it.
+Owns: the two spellings of a file's URI, `mlflow-artifacts:/…` and `azureml://HOST/…`, and which
+client needs which.
+Leaves: the files to artifact_repositories.py and azureml/blob/artifact_places.py, which know the
+same paths.
+Always: everything else knows only the first; only the plug-in gets the second, because plain
+clients can't read it.
 
     mlflow-artifacts:/7/RUN/artifacts/model  azureml://HOST/artifact/v2.0/subscriptions/…/
                                                  experiments/7/runs/RUN/artifacts/model
@@ -26,11 +27,11 @@ from fastapi.responses import JSONResponse
 from torchyard.data.datastores import ARTIFACT_STORE
 
 _PLUGIN = "azureml-mlflow/"
-# Where azureml/common/paths.py leaves what the long path said.
+# Where azureml/common/paths.py leaves the parts of an Azure resource path.
 _SCOPE_KEY = "azureml"
 _FIELDS = frozenset({"artifact_uri", "artifact_location", "root_uri", "source"})
-_OWN = "mlflow-artifacts:/"
-_FORMS = (
+_SERVER_URI = "mlflow-artifacts:/"
+_PLUGIN_FORMS = (
     (re.compile(r"registered/(?P<name>[^/]+)/(?P<rest>.+)"), "RegisteredModel/{name}/{rest}"),
     (
         re.compile(r"[^/]+/models/(?P<name>[^/]+)/(?P<rest>artifacts(?:/.*)?)"),
@@ -41,21 +42,21 @@ _FORMS = (
         "artifact/v2.0{scope}/experiments/{experiment}/runs/{name}/{rest}",
     ),
 )
-_THEIRS = (
+_SERVER_FORMS = (
     (
         re.compile(
             r"azureml://[^/]+/(?:.*/)?experiments/(?P<experiment>[^/]+)/runs/(?P<name>[^/]+)"
             r"/(?P<rest>artifacts(?:/.*)?)"
         ),
-        _OWN + "{experiment}/{name}/{rest}",
+        _SERVER_URI + "{experiment}/{name}/{rest}",
     ),
     (
         re.compile(r"azureml://[^/]+/LoggedModel/(?P<name>[^/]+)/(?P<rest>artifacts(?:/.*)?)"),
-        _OWN + "0/models/{name}/{rest}",
+        _SERVER_URI + "0/models/{name}/{rest}",
     ),
     (
         re.compile(r"azureml://[^/]+/RegisteredModel/(?P<name>[^/]+)/(?P<rest>.+)"),
-        _OWN + "registered/{name}/{rest}",
+        _SERVER_URI + "registered/{name}/{rest}",
     ),
     (
         re.compile(r"azureml://artifacts/(?P<rest>.+)"),
@@ -66,69 +67,70 @@ _THEIRS = (
 
 @dataclass(frozen=True)
 class Plugin:
-    """A request by the plug-in; `host` is the server as it named it, `scope` the workspace's
-    resource path.
+    """The plug-in, as a client.
+
+    `host` is the server's name in its request, `scope` the workspace's resource path.
     """
 
     host: str
     scope: str
 
-    def shown(self, uri: str) -> str:
-        """Our URI as the plug-in reads it; another is left as it is."""
-        if uri.startswith(_OWN):
-            for pattern, form in _FORMS:
-                found = pattern.fullmatch(uri[len(_OWN) :])
-                if found is not None:
-                    below = form.format(scope=self.scope, **found.groupdict())
-                    return f"azureml://{self.host}/{below}"
+    def to_plugin_uri(self, uri: str) -> str:
+        """A URI of this server as the plug-in reads it; any other stays as it is."""
+        if uri.startswith(_SERVER_URI):
+            for pattern, plugin_form in _PLUGIN_FORMS:
+                match = pattern.fullmatch(uri[len(_SERVER_URI) :])
+                if match is not None:
+                    path = plugin_form.format(scope=self.scope, **match.groupdict())
+                    return f"azureml://{self.host}/{path}"
         return uri
 
-    def answer(self, answer: Response) -> Response:
-        """The answer with every URI of files in the plug-in's words."""
-        content = bytes(answer.body)
-        if not isinstance(answer, JSONResponse) or _OWN.encode() not in content:
-            return answer
-        return JSONResponse(self._json(json.loads(content)), answer.status_code)
+    def translate(self, response: Response) -> Response:
+        """The response with every URI of a file as the plug-in reads it."""
+        content = bytes(response.body)
+        if not isinstance(response, JSONResponse) or _SERVER_URI.encode() not in content:
+            return response
+        return JSONResponse(self._translate_json(json.loads(content)), response.status_code)
 
-    def _json(self, body: Any) -> Any:
+    def _translate_json(self, body: Any) -> Any:
         if isinstance(body, list):
-            return [self._json(one) for one in body]
+            return [self._translate_json(item) for item in body]
         if not isinstance(body, dict):
             return body
         return {
-            key: self.shown(value)
+            key: self.to_plugin_uri(value)
             if key in _FIELDS and isinstance(value, str)
-            else self._json(value)
+            else self._translate_json(value)
             for key, value in body.items()
         }
 
 
-def asking(request: Request) -> Plugin | None:
-    """The plug-in, if it is who asks: it adds its name to the client's, and its paths are long."""
-    asked = request.scope.get(_SCOPE_KEY)
-    if asked is None or _PLUGIN not in request.headers.get("user-agent", ""):
+def plugin_of(request: Request) -> Plugin | None:
+    """The plug-in, if it sent the request: its name is in the User-Agent, its paths are Azure's."""
+    azure_path = request.scope.get(_SCOPE_KEY)
+    if azure_path is None or _PLUGIN not in request.headers.get("user-agent", ""):
         return None
     scope = (
-        f"/subscriptions/{asked.subscription}/resourceGroups/{asked.resource_group}"
+        f"/subscriptions/{azure_path.subscription}/resourceGroups/{azure_path.resource_group}"
         "/providers/Microsoft.MachineLearningServices"
         f"/workspaces/{request.path_params['workspace']}"
     )
     return Plugin(request.headers.get("host", ""), scope)
 
 
-def told(request: Request, answer: Response) -> Response:
-    """The answer in the words of who asks."""
-    plugin = asking(request)
-    return answer if plugin is None else plugin.answer(answer)
+def translate_response(request: Request, response: Response) -> Response:
+    """The response with the URIs that the client of the request can read."""
+    plugin = plugin_of(request)
+    return response if plugin is None else plugin.translate(response)
 
 
-def taken(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The fields of a request with the plug-in's URIs as ours."""
+def translate_fields(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields of a request with the plug-in's URIs as this server's."""
     source = fields.get("source")
     if not isinstance(source, str) or not source.startswith("azureml://"):
         return fields
-    for pattern, form in _THEIRS:
-        found = pattern.fullmatch(source)
-        if found is not None:
-            return {**fields, "source": form.format(**found.groupdict())}
+    for pattern, server_form in _SERVER_FORMS:
+        match = pattern.fullmatch(source)
+        if match is not None:
+            return {**fields, "source": server_form.format(**match.groupdict())}
     return fields

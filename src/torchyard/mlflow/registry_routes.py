@@ -2,30 +2,35 @@
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
+from torchyard.jobs.services import Services, ServicesOf
 from torchyard.mlflow import search
-from torchyard.mlflow.calls import Call, Caller
-from torchyard.mlflow.registry import (
+from torchyard.mlflow.calls import Call, CallOf, CallRoute, page_response
+from torchyard.mlflow.model_json import (
     IS_PROMPT,
-    Registry,
+    get_registered,
+    get_version,
+    load_version_json,
+    model_not_found,
+    model_tags,
     name_taken,
-    no_such_model,
+    parse_version,
     registered_json,
-    tags_of_model,
-    version_number,
 )
-from torchyard.mlflow.translate import milliseconds, tag_record
+from torchyard.mlflow.translate import read_tag, to_milliseconds
 from torchyard.models import actions, registry
 from torchyard.models.documents import check_name
 from torchyard.models.types import Model, Registered
+from torchyard.workspaces.guarded_routes import needs
+from torchyard.workspaces.permissions import Permission
 
 _PAGE_LIMIT = 1000
-_NAMES = search.Language(frozenset({"name"}), frozenset(), frozenset({"tag", "attribute"}))
+_FILTERS = search.Language(frozenset({"name"}), frozenset(), frozenset({"tag", "attribute"}))
 _ORDERS = search.Language(
     frozenset({"name"}),
     frozenset({"timestamp", "last_updated_timestamp", "creation_timestamp"}),
@@ -34,139 +39,147 @@ _ORDERS = search.Language(
 _ALIAS = re.compile(r"[\w-]{1,255}")
 _RESERVED_ALIAS = re.compile(r"latest|v\d+", re.IGNORECASE)
 
-
-def router(services: Registry, caller: Caller) -> APIRouter:
-    routes = APIRouter(prefix="/api/2.0/mlflow/registered-models", route_class=caller.route_class)
-    the_call = Annotated[Call, Depends(caller)]
-
-    def shown(call: Call, name: str) -> JSONResponse:
-        found = services.registered(call.workspace, name)
-        return JSONResponse({"registered_model": registered_json(found.registered, found.versions)})
-
-    def change(call: Call, **changes: Any) -> None:
-        name = _name(call)
-        try:
-            registry.change(services.db, services.clock, call.workspace, name, **changes)
-        except NotFound as error:
-            raise no_such_model(name) from error
-
-    @routes.post("/create")
-    def create(call: the_call) -> JSONResponse:
-        name, tags = _name(call), tags_of_model(call)
-        described = call.text("description", default="")
-        try:
-            registry.create(services.db, services.clock, call.workspace, name, described, tags)
-        except Conflict as error:
-            raise name_taken(name, error) from error
-        return shown(call, name)
-
-    @routes.get("/get")
-    def get(call: the_call) -> JSONResponse:
-        return shown(call, _name(call))
-
-    @routes.patch("/update")
-    def update(call: the_call) -> JSONResponse:
-        change(call, description=call.text("description", default=""))
-        return shown(call, _name(call))
-
-    @routes.post("/rename")
-    def rename(call: the_call) -> JSONResponse:
-        name, new = _name(call), call.text("new_name")
-        if not new.strip():
-            raise InvalidInput("Missing value for required parameter 'new_name'.")
-        try:
-            registry.rename(services.db, services.clock, call.workspace, name, new)
-        except NotFound as error:
-            raise no_such_model(name) from error
-        except Conflict as error:
-            raise name_taken(new, error) from error
-        return shown(call, new)
-
-    @routes.delete("/delete")
-    def delete(call: the_call) -> JSONResponse:
-        name = _name(call)
-        try:
-            actions.delete_all(services.db, services.datastores, call.workspace, name)
-        except NotFound as error:
-            raise no_such_model(name) from error
-        return JSONResponse({})
-
-    @routes.get("/search")
-    def find(call: the_call) -> JSONResponse:
-        conditions = search.read_filter(call.text("filter", default=""), _NAMES)
-        orders = search.read_orders(call.texts("order_by"), _ORDERS)
-        named = [order.key for order in orders]
-        if len(set(named)) < len(named):
-            raise InvalidInput(f"`order_by` contains duplicate fields: {call.texts('order_by')}")
-        known = list(registry.list_in(services.db, call.workspace))
-        found = search.select(known, without_prompts(conditions), _value)
-        search.arrange(found, orders, _value)
-        size = call.size("max_results", 100, _PAGE_LIMIT)
-        page, token = search.page(found, call.text("page_token", default=""), size)
-        body: dict[str, Any] = {"registered_models": _with_versions(services, call, page)}
-        if token:
-            body["next_page_token"] = token
-        return JSONResponse(body)
-
-    @routes.api_route("/get-latest-versions", methods=["GET", "POST"])
-    def latest(call: the_call) -> JSONResponse:
-        found = services.registered(call.workspace, _name(call))
-        wanted = {stage_named(stage) for stage in call.texts("stages")} or set(registry.STAGES)
-        newest = [
-            model
-            for model in registry.newest_of_stages(found.versions)
-            if (model.stage or registry.NO_STAGE) in wanted
-        ]
-        return JSONResponse({"model_versions": [services.shown(model) for model in newest]})
-
-    @routes.post("/set-tag")
-    def set_tag(call: the_call) -> JSONResponse:
-        tag = tag_record(call.fields)
-        change(call, tags={tag.key: tag.value})
-        return JSONResponse({})
-
-    @routes.delete("/delete-tag")
-    def delete_tag(call: the_call) -> JSONResponse:
-        change(call, tags={call.text("key"): None})
-        return JSONResponse({})
-
-    @routes.post("/alias")
-    def set_alias(call: the_call) -> JSONResponse:
-        alias = _alias(call)
-        if _RESERVED_ALIAS.fullmatch(alias):
-            raise InvalidInput(f"'{alias}' alias name (case insensitive) is reserved.")
-        name, version = _name(call), version_number(call.text("version"))
-        services.version(call.workspace, name, str(version))
-        registry.set_alias(services.db, services.clock, call.workspace, name, alias, version)
-        return JSONResponse({})
-
-    @routes.delete("/alias")
-    def delete_alias(call: the_call) -> JSONResponse:
-        name, alias = _name(call), _alias(call)
-        try:
-            registry.set_alias(services.db, services.clock, call.workspace, name, alias, None)
-        except NotFound as error:
-            raise no_such_model(name) from error
-        return JSONResponse({})
-
-    @routes.get("/alias")
-    def by_alias(call: the_call) -> JSONResponse:
-        name, alias = _name(call), _alias(call)
-        found = services.registered(call.workspace, name)
-        if alias.lower() == actions.LATEST:
-            if not found.versions:
-                raise NotFound(f"Latest version not found for model {name}.")
-            return JSONResponse({"model_version": services.shown(found.versions[0])})
-        version = found.registered.aliases.get(alias)
-        if version is None:
-            raise InvalidInput(f"Registered model alias {alias} not found.")
-        model = services.version(call.workspace, name, str(version))
-        return JSONResponse({"model_version": services.shown(model)})
-
-    return routes
+router = APIRouter(prefix="/api/2.0/mlflow/registered-models", route_class=CallRoute)
 
 
-def stage_named(text: str) -> str:
+@router.post("/create")
+@needs(Permission.WRITE)
+def create(call: CallOf, services: ServicesOf) -> JSONResponse:
+    name, tags = _name(call), model_tags(call)
+    description = call.text("description", default="")
+    try:
+        registry.create(services.db, services.clock, call.workspace, name, description, tags)
+    except Conflict as error:
+        raise name_taken(name, error) from error
+    return _model_response(call, services, name)
+
+
+@router.get("/get")
+@needs(Permission.READ)
+def get(call: CallOf, services: ServicesOf) -> JSONResponse:
+    return _model_response(call, services, _name(call))
+
+
+@router.patch("/update")
+@needs(Permission.WRITE)
+def update(call: CallOf, services: ServicesOf) -> JSONResponse:
+    _change(call, services, description=call.text("description", default=""))
+    return _model_response(call, services, _name(call))
+
+
+@router.post("/rename")
+@needs(Permission.WRITE)
+def rename(call: CallOf, services: ServicesOf) -> JSONResponse:
+    name, new_name = _name(call), call.text("new_name")
+    if not new_name.strip():
+        raise InvalidInput("Missing value for required parameter 'new_name'.")
+    try:
+        registry.rename(services.db, services.clock, call.workspace, name, new_name)
+    except NotFound as error:
+        raise model_not_found(name) from error
+    except Conflict as error:
+        raise name_taken(new_name, error) from error
+    return _model_response(call, services, new_name)
+
+
+@router.delete("/delete")
+@needs(Permission.WRITE)
+def delete(call: CallOf, services: ServicesOf) -> JSONResponse:
+    name = _name(call)
+    try:
+        actions.delete_all(services.db, services.datastores, call.workspace, name)
+    except NotFound as error:
+        raise model_not_found(name) from error
+    return JSONResponse({})
+
+
+@router.get("/search")
+@needs(Permission.READ)
+def search_models(call: CallOf, services: ServicesOf) -> JSONResponse:
+    conditions = search.parse_filter(call.text("filter", default=""), _FILTERS)
+    orders = search.parse_order_by(call.texts("order_by"), _ORDERS)
+    if len({order.key for order in orders}) < len(orders):
+        raise InvalidInput(f"`order_by` contains duplicate fields: {call.texts('order_by')}")
+    models = search.filter_items(
+        list(registry.list_in(services.db, call.workspace)),
+        without_prompt_conditions(conditions),
+        _attribute,
+    )
+    search.sort_items(models, orders, _attribute)
+    size = call.count("max_results", 100, _PAGE_LIMIT)
+    page, next_page_token = search.slice_page(models, call.text("page_token", default=""), size)
+    items = _with_versions(call, services, page)
+    return page_response("registered_models", items, next_page_token)
+
+
+@router.api_route("/get-latest-versions", methods=["GET", "POST"])
+@needs(Permission.READ)
+def get_latest_versions(call: CallOf, services: ServicesOf) -> JSONResponse:
+    versions = get_registered(services, call.workspace, _name(call)).versions
+    stages = {parse_stage(stage) for stage in call.texts("stages")} or set(registry.STAGES)
+    items = [
+        load_version_json(services, model)
+        for model in registry.newest_of_stages(versions)
+        if (model.stage or registry.NO_STAGE) in stages
+    ]
+    return JSONResponse({"model_versions": items})
+
+
+@router.post("/set-tag")
+@needs(Permission.WRITE)
+def set_tag(call: CallOf, services: ServicesOf) -> JSONResponse:
+    tag = read_tag(call.fields)
+    _change(call, services, tags={tag.key: tag.value})
+    return JSONResponse({})
+
+
+@router.delete("/delete-tag")
+@needs(Permission.WRITE)
+def delete_tag(call: CallOf, services: ServicesOf) -> JSONResponse:
+    _change(call, services, tags={call.text("key"): None})
+    return JSONResponse({})
+
+
+@router.post("/alias")
+@needs(Permission.WRITE)
+def set_alias(call: CallOf, services: ServicesOf) -> JSONResponse:
+    alias = _alias(call)
+    if _RESERVED_ALIAS.fullmatch(alias):
+        raise InvalidInput(f"'{alias}' alias name (case insensitive) is reserved.")
+    name, version = _name(call), parse_version(call.text("version"))
+    get_version(services, call.workspace, name, str(version))
+    registry.set_alias(services.db, services.clock, call.workspace, name, alias, version)
+    return JSONResponse({})
+
+
+@router.delete("/alias")
+@needs(Permission.WRITE)
+def delete_alias(call: CallOf, services: ServicesOf) -> JSONResponse:
+    name, alias = _name(call), _alias(call)
+    try:
+        registry.set_alias(services.db, services.clock, call.workspace, name, alias, None)
+    except NotFound as error:
+        raise model_not_found(name) from error
+    return JSONResponse({})
+
+
+@router.get("/alias")
+@needs(Permission.READ)
+def get_version_by_alias(call: CallOf, services: ServicesOf) -> JSONResponse:
+    name, alias = _name(call), _alias(call)
+    model = get_registered(services, call.workspace, name)
+    if alias.lower() == actions.LATEST:
+        if not model.versions:
+            raise NotFound(f"Latest version not found for model {name}.")
+        return JSONResponse({"model_version": load_version_json(services, model.versions[0])})
+    number = model.registered.aliases.get(alias)
+    if number is None:
+        raise InvalidInput(f"Registered model alias {alias} not found.")
+    version = get_version(services, call.workspace, name, str(number))
+    return JSONResponse({"model_version": load_version_json(services, version)})
+
+
+def parse_stage(text: str) -> str:
     """
     Raises:
         InvalidInput: MLflow has no such stage.
@@ -180,15 +193,18 @@ def stage_named(text: str) -> str:
     )
 
 
-def without_prompts(conditions: Sequence[search.Condition]) -> list[search.Condition]:
-    """MLflow 3 asks for models only, or for prompts only; there are none of these."""
-    asked = []
-    for one in conditions:
-        is_prompt = one.kind == "tag" and one.key == IS_PROMPT
-        if is_prompt and (one.operator, one.value) in (("=", "false"), ("!=", "true")):
-            continue
-        asked.append(one)
-    return asked
+def without_prompt_conditions(conditions: Sequence[search.Condition]) -> list[search.Condition]:
+    """The conditions without "is not a prompt", which holds for every model here.
+
+    MLflow 3 asks for models only, or for prompts only, which torchyard does not store.
+    """
+    return [condition for condition in conditions if not _excludes_prompts(condition)]
+
+
+def _excludes_prompts(condition: search.Condition) -> bool:
+    if condition.kind != "tag" or condition.key != IS_PROMPT:
+        return False
+    return (condition.operator, condition.value) in (("=", "false"), ("!=", "true"))
 
 
 def _name(call: Call) -> str:
@@ -209,18 +225,32 @@ def _alias(call: Call) -> str:
     return alias
 
 
+def _change(call: Call, services: Services, **changes: Any) -> None:
+    name = _name(call)
+    try:
+        registry.change(services.db, services.clock, call.workspace, name, **changes)
+    except NotFound as error:
+        raise model_not_found(name) from error
+
+
+def _model_response(call: Call, services: Services, name: str) -> JSONResponse:
+    model = get_registered(services, call.workspace, name)
+    return JSONResponse({"registered_model": registered_json(model.registered, model.versions)})
+
+
 def _with_versions(
-    services: Registry, call: Call, page: Sequence[Registered]
+    call: Call, services: Services, page: Sequence[Registered]
 ) -> list[dict[str, Any]]:
-    versions: dict[str, list[Model]] = {one.name: [] for one in page}
+    versions: dict[str, list[Model]] = {registered.name: [] for registered in page}
     for model in registry.all_versions(services.db, call.workspace) if page else ():
         versions.get(model.name, []).append(model)
-    return [registered_json(one, versions[one.name]) for one in page]
+    return [registered_json(registered, versions[registered.name]) for registered in page]
 
 
-def _value(one: Registered, kind: str, key: str) -> Any:
+def _attribute(registered: Registered, kind: str, key: str) -> Any:
     if kind == "tag":
-        return one.tags.get(key)
+        return registered.tags.get(key)
     if key == "name":
-        return one.name
-    return milliseconds(one.created_at if key == "creation_timestamp" else one.updated_at)
+        return registered.name
+    is_creation = key == "creation_timestamp"
+    return to_milliseconds(registered.created_at if is_creation else registered.updated_at)

@@ -1,8 +1,8 @@
 """MLflow's filter and order-by language.
 
-Owns: reading filters and orders, deciding what matches and what comes first.
-Leaves: what an attribute's value is to a `lookup` that the caller passes.
-Always: what is not understood is refused, never ignored.
+Owns: parsing filters and orders, matching, sorting, pages.
+Leaves: the value of an attribute to a `lookup` that the caller passes.
+Always: a filter or order that can't be parsed is refused, never ignored.
 
     metrics.acc > 0.9 AND params.`my lr` = '0.1' AND tags.stage LIKE 'dev%'
     AND attributes.run_id IN ('a', 'b') AND tags.note IS NOT NULL
@@ -58,8 +58,8 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 }
 _NUMERIC_OPERATORS = frozenset(_COMPARE)
 _TEXT_OPERATORS = frozenset({"=", "!=", "LIKE", "ILIKE", "IN", "NOT IN"})
-# Beyond all that can be there, and small enough for a database to count from.
-_MOST_OFFSET = 2**53
+# More than any search finds, and small enough for a database's OFFSET.
+_MAX_OFFSET = 2**53
 _DATASET_KEYS = frozenset({"name", "digest", "context"})
 _NULL_OPERATORS = frozenset({"IS NULL", "IS NOT NULL"})
 
@@ -79,14 +79,15 @@ _CLAUSE = re.compile(
 )
 _AND = re.compile(r"AND\b", re.IGNORECASE)
 _ORDER = re.compile(
-    rf"\s*(?:(?P<kind>[A-Za-z]+)\.)?(?P<key>{_NAME}|[Rr]un [Nn]ame)(?:\s+(?P<way>asc|desc))?\s*$",
+    rf"\s*(?:(?P<kind>[A-Za-z]+)\.)?(?P<key>{_NAME}|[Rr]un [Nn]ame)"
+    r"(?:\s+(?P<direction>asc|desc))?\s*$",
     re.IGNORECASE,
 )
 
 
 @dataclass(frozen=True)
 class Language:
-    """What may be asked of one kind of thing."""
+    """What filters and orders of one kind of item may name."""
 
     text_attributes: frozenset[str]
     number_attributes: frozenset[str]
@@ -105,9 +106,9 @@ EXPERIMENTS = Language(
 )
 
 
-def holds(condition: Condition, actual: Any) -> bool:
-    """Whether a value fits, decided here and not by a database."""
-    wanted = condition.value
+def matches(condition: Condition, actual: Any) -> bool:
+    """Whether a value meets a condition, without a database."""
+    expected = condition.value
     if condition.operator == "IS NULL":
         return actual is None
     if condition.operator == "IS NOT NULL":
@@ -115,148 +116,157 @@ def holds(condition: Condition, actual: Any) -> bool:
     if actual is None:
         return False
     if condition.operator in _COMPARE:
-        return _COMPARE[condition.operator](actual, wanted)
+        return _COMPARE[condition.operator](actual, expected)
     if condition.operator in ("IN", "NOT IN"):
-        return (actual in wanted) == (condition.operator == "IN")
+        return (actual in expected) == (condition.operator == "IN")
     flags = re.DOTALL | (re.IGNORECASE if condition.operator == "ILIKE" else 0)
-    pattern = re.escape(wanted).replace("%", ".*").replace("_", ".")
+    pattern = re.escape(expected).replace("%", ".*").replace("_", ".")
     return re.fullmatch(pattern, actual, flags) is not None
 
 
-def read_filter(text: str, language: Language) -> list[Condition]:
+def parse_filter(text: str, language: Language) -> list[Condition]:
     """
     Raises:
-        InvalidInput: names the place that is not understood.
+        InvalidInput: quotes the part that can't be parsed.
     """
     conditions: list[Condition] = []
-    place = 0
-    while text[place:].strip():
+    position = 0
+    while text[position:].strip():
         if conditions:
-            joined = _AND.match(text, place)
-            if joined is None:
-                raise _not_understood(text, place)
-            place = joined.end()
-        found = _CLAUSE.match(text, place)
-        if found is None:
-            raise _not_understood(text, place)
-        conditions.append(_condition(found, language))
-        place = found.end()
+            conjunction = _AND.match(text, position)
+            if conjunction is None:
+                raise _invalid_filter(text, position)
+            position = conjunction.end()
+        clause = _CLAUSE.match(text, position)
+        if clause is None:
+            raise _invalid_filter(text, position)
+        conditions.append(_parse_condition(clause, language))
+        position = clause.end()
     return conditions
 
 
-def read_orders(texts: Sequence[str], language: Language) -> list[Order]:
+def parse_order_by(texts: Sequence[str], language: Language) -> list[Order]:
     """
     Raises:
-        InvalidInput: names the order that is not understood.
+        InvalidInput: quotes the order that can't be parsed.
     """
     orders = []
     for text in texts:
-        found = _ORDER.match(text)
-        if found is None:
-            raise InvalidInput(f"order_by `{text}` is not understood", "write `metrics.loss DESC`")
-        kind, key = _place(found, language)
-        orders.append(Order(kind, key, (found["way"] or "asc").lower() == "desc"))
+        match = _ORDER.match(text)
+        if match is None:
+            raise InvalidInput(f"can't parse order_by `{text}`", "write `metrics.loss DESC`")
+        kind, key = _kind_and_key(match, language)
+        orders.append(Order(kind, key, (match["direction"] or "asc").lower() == "desc"))
     return orders
 
 
-def select(items: Sequence[T], conditions: Sequence[Condition], lookup: Lookup[T]) -> list[T]:
-    """Those for which every condition holds."""
+def filter_items(items: Sequence[T], conditions: Sequence[Condition], lookup: Lookup[T]) -> list[T]:
+    """The items that meet every condition."""
     return [
         item
         for item in items
-        if all(holds(one, lookup(item, one.kind, one.key)) for one in conditions)
+        if all(
+            matches(condition, lookup(item, condition.kind, condition.key))
+            for condition in conditions
+        )
     ]
 
 
-def arrange(items: list[T], orders: Sequence[Order], lookup: Lookup[T]) -> None:
-    """Sort in place; what has no value comes last either way, a NaN just before it."""
+def sort_items(items: list[T], orders: Sequence[Order], lookup: Lookup[T]) -> None:
+    """Sort in place; in both directions, NaN and then items without a value come last."""
     for order in reversed(orders):
-        ranked = [(_rank(lookup(item, order.kind, order.key)), item) for item in items]
-        numbers = [(rank, item) for rank, item in ranked if rank[0] == 0]
-        numbers.sort(key=lambda pair: pair[0][1], reverse=order.descending)
-        rest = sorted((pair for pair in ranked if pair[0][0]), key=lambda pair: pair[0][0])
-        items[:] = [item for _, item in numbers + rest]
+        keyed = [(_sort_key(lookup(item, order.kind, order.key)), item) for item in items]
+        with_value = [(key, item) for key, item in keyed if key[0] == 0]
+        with_value.sort(key=lambda pair: pair[0][1], reverse=order.descending)
+        rest = sorted((pair for pair in keyed if pair[0][0]), key=lambda pair: pair[0][0])
+        items[:] = [item for _, item in with_value + rest]
 
 
-def page(items: Sequence[T], token: str, size: int) -> tuple[Sequence[T], str]:
-    """One page and the token of the next, empty at the end.
+def slice_page(items: Sequence[T], token: str, size: int) -> tuple[Sequence[T], str]:
+    """One page and the token of the next one, empty after the last.
 
     Raises:
-        InvalidInput: the token was not made here.
+        InvalidInput: the token is not one of `make_page_token`.
     """
-    start = read_token(token)
-    following = start + size
-    return items[start:following], page_token(following) if following < len(items) else ""
+    start = parse_page_token(token)
+    end = start + size
+    return items[start:end], make_page_token(end) if end < len(items) else ""
 
 
-def paged(
+def find_page(
     token: str, size: int, find: Callable[[int, int], Sequence[T]]
 ) -> tuple[Sequence[T], str]:
-    """One page of what `find` answers to an offset and a limit, and the token of the next.
+    """One page of what `find` returns for an offset and a limit, and the token of the next one.
 
     Raises:
-        InvalidInput: the token was not made here.
+        InvalidInput: the token is not one of `make_page_token`.
     """
-    offset = read_token(token)
-    # One more than asked for tells whether there is a next page.
-    found = find(offset, size + 1)
-    return found[:size], page_token(offset + size) if len(found) > size else ""
+    offset = parse_page_token(token)
+    # One item more than the page holds tells whether there is a next page.
+    items = find(offset, size + 1)
+    return items[:size], make_page_token(offset + size) if len(items) > size else ""
 
 
-def page_token(offset: int) -> str:
+def make_page_token(offset: int) -> str:
     return base64.b64encode(json.dumps({"offset": offset}).encode()).decode()
 
 
-def read_token(token: str) -> int:
+def parse_page_token(token: str) -> int:
     """
     Raises:
-        InvalidInput: the token was not made by `page_token`.
+        InvalidInput: the token is not one of `make_page_token`.
     """
     if not token:
         return 0
     try:
         offset = json.loads(base64.b64decode(token))["offset"]
     except (ValueError, KeyError, TypeError) as error:
-        raise InvalidInput("the page token is not one of ours", "ask for the first page") from error
-    if type(offset) is not int or not 0 <= offset <= _MOST_OFFSET:
-        raise InvalidInput("the page token is not one of ours", "ask for the first page")
+        raise _invalid_page_token() from error
+    if type(offset) is not int or not 0 <= offset <= _MAX_OFFSET:
+        raise _invalid_page_token()
     return offset
 
 
-def _condition(found: re.Match[str], language: Language) -> Condition:
-    kind, key = _place(found, language)
-    if found["null"]:
-        shown = " ".join(found["null"].upper().split())
-        return _checked(Condition(kind, key, shown), language)
-    if found["list"]:
-        texts = tuple(text[1:-1] for text in re.findall(_TEXT, found["list"]))
-        shown = " ".join(found["list_op"].upper().split())
-        return _checked(Condition(kind, key, shown, texts), language)
-    value = found["value"]
-    read = value[1:-1] if value[0] in "'\"" else float(value)
-    return _checked(Condition(kind, key, found["op"].upper(), read), language)
+def _parse_condition(clause: re.Match[str], language: Language) -> Condition:
+    kind, key = _kind_and_key(clause, language)
+    if clause["null"]:
+        name = " ".join(clause["null"].upper().split())
+        return _checked(Condition(kind, key, name), language)
+    if clause["list"]:
+        texts = tuple(text[1:-1] for text in re.findall(_TEXT, clause["list"]))
+        name = " ".join(clause["list_op"].upper().split())
+        return _checked(Condition(kind, key, name, texts), language)
+    literal = clause["value"]
+    value = literal[1:-1] if literal[0] in "'\"" else float(literal)
+    return _checked(Condition(kind, key, clause["op"].upper(), value), language)
 
 
 def _checked(condition: Condition, language: Language) -> Condition:
-    numeric = condition.kind == "metric" or (
+    """
+    Raises:
+        InvalidInput: the operator or the value does not suit the attribute.
+    """
+    is_numeric = condition.kind == "metric" or (
         condition.kind == "attribute" and condition.key in language.number_attributes
     )
-    legal = _NUMERIC_OPERATORS if numeric else _TEXT_OPERATORS
+    operators = _NUMERIC_OPERATORS if is_numeric else _TEXT_OPERATORS
     if condition.kind in ("tag", "param"):
-        legal = legal | _NULL_OPERATORS
+        operators = operators | _NULL_OPERATORS
     name = f"{condition.kind}.{condition.key}"
-    if condition.operator not in legal:
+    if condition.operator not in operators:
         raise InvalidInput(
-            f"Invalid comparator '{condition.operator}' for `{name}`, not one of {sorted(legal)}"
+            f"Invalid comparator '{condition.operator}' for `{name}`, "
+            f"not one of {sorted(operators)}"
         )
-    if condition.operator not in _NULL_OPERATORS and numeric != isinstance(condition.value, float):
-        wanted = "a number" if numeric else "a text in quotes"
-        raise InvalidInput(f"`{name}` is compared with {wanted}")
+    is_number = isinstance(condition.value, float)
+    if condition.operator not in _NULL_OPERATORS and is_numeric != is_number:
+        operand = "a number" if is_numeric else "a quoted string"
+        raise InvalidInput(f"`{name}` must be compared with {operand}")
     return condition
 
 
-def _place(found: re.Match[str], language: Language) -> tuple[str, str]:
-    word, key = found["kind"], found["key"]
+def _kind_and_key(match: re.Match[str], language: Language) -> tuple[str, str]:
+    word, key = match["kind"], match["key"]
     if key[0] in '`"':
         key = key[1:-1]
     if word is None:
@@ -269,14 +279,14 @@ def _place(found: re.Match[str], language: Language) -> tuple[str, str]:
         )
     if kind == "attribute":
         key = _ALIASES.get(key, key)
-        known = language.text_attributes | language.number_attributes
-        if key not in known:
+        valid_keys = language.text_attributes | language.number_attributes
+        if key not in valid_keys:
             raise InvalidInput(
-                f"Invalid attribute key '{key}' specified. Valid keys are {sorted(known)}"
+                f"Invalid attribute key '{key}' specified. Valid keys are {sorted(valid_keys)}"
             )
     if kind == "tag" and '"' in key:
-        # No database finds such a key in JSON.
-        raise InvalidInput(f"a tag whose key holds a double quote can't be asked for: `{key}`")
+        # Databases can't find such a key in JSON.
+        raise InvalidInput(f"can't search for a tag whose key has a double quote: `{key}`")
     if kind == "dataset" and key not in _DATASET_KEYS:
         raise InvalidInput(
             f"Invalid dataset key '{key}' specified. Valid keys are {sorted(_DATASET_KEYS)}"
@@ -284,14 +294,18 @@ def _place(found: re.Match[str], language: Language) -> tuple[str, str]:
     return kind, key
 
 
-def _rank(value: Any) -> tuple[int, Any]:
+def _sort_key(value: Any) -> tuple[int, Any]:
     if value is None:
         return 2, None
     return (1, None) if value != value else (0, value)
 
 
-def _not_understood(text: str, place: int) -> InvalidInput:
+def _invalid_page_token() -> InvalidInput:
+    return InvalidInput("invalid page token", "request the first page")
+
+
+def _invalid_filter(text: str, position: int) -> InvalidInput:
     return InvalidInput(
-        f"filter `{text}` is not understood at `{text[place : place + 40].strip()}`",
+        f"can't parse filter `{text}` at `{text[position : position + 40].strip()}`",
         "write comparisons joined by AND, such as metrics.acc > 0.9 AND tags.a = 'b'",
     )

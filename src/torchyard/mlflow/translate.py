@@ -1,7 +1,7 @@
 """Runs and experiments in MLflow's words.
 
 Owns: status names, the tags MLflow expects, the JSON of runs and experiments, records of a call.
-Leaves: finding and changing to the routes.
+Leaves: finding and changing them to the routes.
 Always: int64 fields are JSON numbers, as MLflow's own server writes them.
 """
 
@@ -21,16 +21,16 @@ from torchyard.jobs.history.metric_blocks import Point
 from torchyard.jobs.records.dataset_inputs import DatasetInput
 from torchyard.jobs.records.types import Experiment, Job, Status
 from torchyard.jobs.requests.run_search import ARTIFACT_URI, Condition
-from torchyard.mlflow.calls import Call, integer, invalid, missing
+from torchyard.mlflow.calls import Call, integer, invalid_parameter, missing_parameter
 from torchyard.models.types import RunModel
 
 RUN_NAME = "mlflow.runName"
 PARENT = "mlflow.parentRunId"
 USER = "mlflow.user"
 LOGGED_MODELS = "mlflow.log-model.history"
-# On an input: what the run used it for.
+# The tag of an input that says what the run used it for.
 CONTEXT = "mlflow.data.context"
-# The tags that every run has, and the attribute or the text that they hold.
+# The tags that every run has, and the attribute or text that is their value.
 IMPLIED_TAGS = {
     RUN_NAME: "run_name",
     USER: "user_id",
@@ -52,13 +52,13 @@ _FROM_STATUS = {
 }
 _TO_STATUS = {
     "RUNNING": Status.RUNNING,
-    # Nothing will ever schedule a run that is no job, so to torchyard it just runs.
+    # Nothing will ever schedule a run that is not a job, so for torchyard it is running.
     "SCHEDULED": Status.RUNNING,
     "FINISHED": Status.COMPLETED,
     "FAILED": Status.FAILED,
     "KILLED": Status.CANCELED,
 }
-# MLflow's protocol buffers number them, and JSON may carry the number.
+# The numbers in MLflow's protocol buffers, which JSON may hold instead of the names.
 _STATUS_NUMBERS = dict(enumerate(("RUNNING", "SCHEDULED", "FINISHED", "FAILED", "KILLED"), 1))
 
 
@@ -66,7 +66,7 @@ def status_name(status: Status) -> str:
     return _FROM_STATUS.get(status, "RUNNING")
 
 
-def status_from(name: Any) -> Status:
+def parse_status(name: Any) -> Status:
     """
     Raises:
         InvalidInput: MLflow has no such status.
@@ -74,52 +74,55 @@ def status_from(name: Any) -> Status:
     if isinstance(name, int) and name in _STATUS_NUMBERS:
         name = _STATUS_NUMBERS[name]
     if not isinstance(name, str) or name not in _TO_STATUS:
-        raise invalid("status", name, f"it is one of {', '.join(_TO_STATUS)}.")
+        raise invalid_parameter("status", name, f"it must be one of {', '.join(_TO_STATUS)}.")
     return _TO_STATUS[name]
 
 
-def with_our_statuses(
-    conditions: Sequence[Condition], holds: Callable[[Condition, Any], bool]
+def translate_status_conditions(
+    conditions: Sequence[Condition], matches: Callable[[Condition, Any], bool]
 ) -> list[Condition]:
-    """Conditions on MLflow's statuses as conditions on ours, of which there are more."""
+    """Conditions on MLflow's statuses as conditions on torchyard's, of which there are more."""
     return [
         Condition(
-            one.kind,
-            one.key,
+            condition.kind,
+            condition.key,
             "IN",
-            tuple(ours.value for ours in Status if holds(one, status_name(ours))),
+            tuple(status.value for status in Status if matches(condition, status_name(status))),
         )
-        if (one.kind, one.key) == ("attribute", "status")
-        else one
-        for one in conditions
+        if (condition.kind, condition.key) == ("attribute", "status")
+        else condition
+        for condition in conditions
     ]
 
 
-def milliseconds(moment: datetime | None) -> int | None:
-    """Whole ms, the rest cut off, as the database does it in a search."""
-    return None if moment is None else (moment - _EPOCH) // _MILLISECOND
+def to_milliseconds(time: datetime | None) -> int | None:
+    """Whole ms since 1970, rounded down, as the database does in a search."""
+    return None if time is None else (time - _EPOCH) // _MILLISECOND
 
 
 def run_name(job: Job) -> str:
     return job.tags.get(RUN_NAME) or job.display_name or job.name
 
 
-def tags_of(job: Job) -> dict[str, str]:
-    """The job's own tags and those MLflow expects on every run."""
+def run_tags(job: Job) -> dict[str, str]:
+    """The job's own tags and those that MLflow expects of every run."""
     implied = {USER: job.owner, "mlflow.source.type": "JOB", RUN_NAME: run_name(job)}
     if job.parent:
         implied[PARENT] = job.parent
     return {**implied, **job.tags}
 
 
-def artifact_root(job: Job) -> str:
-    """Where a client puts the artifacts: our own place, or the one that the experiment wants."""
-    own_place = f"mlflow-artifacts:/{job.experiment_id}/{job.name}/artifacts"
-    return job.properties.get(ARTIFACT_URI) or own_place
+def artifact_uri(job: Job) -> str:
+    """Where a client puts the artifacts: on this server, or where the experiment says."""
+    server_uri = f"mlflow-artifacts:/{job.experiment_id}/{job.name}/artifacts"
+    return job.properties.get(ARTIFACT_URI) or server_uri
 
 
-def info_json(job: Job, experiment_id: str) -> dict[str, Any]:
-    """`experiment_id`: as the client knows it."""
+def run_info_json(job: Job, experiment_id: str) -> dict[str, Any]:
+    """
+    Args:
+        experiment_id: as the client knows it.
+    """
     info: dict[str, Any] = {
         "run_uuid": job.name,
         "run_id": job.name,
@@ -127,12 +130,12 @@ def info_json(job: Job, experiment_id: str) -> dict[str, Any]:
         "experiment_id": experiment_id,
         "user_id": job.owner,
         "status": status_name(job.status),
-        "start_time": milliseconds(job.started_at or job.created_at),
-        "artifact_uri": artifact_root(job),
+        "start_time": to_milliseconds(job.started_at or job.created_at),
+        "artifact_uri": artifact_uri(job),
         "lifecycle_stage": "deleted" if job.deleted else "active",
     }
     if job.ended_at is not None:
-        info["end_time"] = milliseconds(job.ended_at)
+        info["end_time"] = to_milliseconds(job.ended_at)
     return info
 
 
@@ -143,49 +146,63 @@ def run_json(
     models: Sequence[RunModel] = (),
     datasets: Sequence[DatasetInput] = (),
 ) -> dict[str, Any]:
-    """`models`: the logged models that the run used and made; `datasets`: what it was given."""
-    used = [{"model_id": one.model_id} for one in models if one.kind == "input"]
-    made = [{"model_id": one.model_id, "step": one.step} for one in models if one.kind == "output"]
+    """
+    Args:
+        experiment_id: as the client knows it.
+        models: the logged models that the run used or created.
+        datasets: the run's inputs.
+    """
+    inputs = [{"model_id": model.model_id} for model in models if model.kind == "input"]
+    outputs = [
+        {"model_id": model.model_id, "step": model.step}
+        for model in models
+        if model.kind == "output"
+    ]
     return {
-        "info": info_json(job, experiment_id),
+        "info": run_info_json(job, experiment_id),
         "data": {
-            "metrics": [metric_json(one.key, one) for one in data.metrics],
-            "params": pairs(data.params),
-            "tags": pairs(tags_of(job)),
+            "metrics": [metric_json(metric.key, metric) for metric in data.metrics],
+            "params": key_value_list(data.params),
+            "tags": key_value_list(run_tags(job)),
         },
         "inputs": {
-            "dataset_inputs": [dataset_json(one) for one in datasets],
-            "model_inputs": used,
+            "dataset_inputs": [dataset_json(dataset) for dataset in datasets],
+            "model_inputs": inputs,
         },
-        "outputs": {"model_outputs": made},
+        "outputs": {"model_outputs": outputs},
     }
 
 
-def dataset_json(given: DatasetInput) -> dict[str, Any]:
-    told = {"name": given.name, "digest": given.digest}
-    told |= {"source_type": given.source_type, "source": given.source}
-    if given.schema:
-        told["schema"] = given.schema
-    if given.profile:
-        told["profile"] = given.profile
-    return {"dataset": told, "tags": pairs(given.tags)}
+def dataset_json(dataset: DatasetInput) -> dict[str, Any]:
+    fields = {
+        "name": dataset.name,
+        "digest": dataset.digest,
+        "source_type": dataset.source_type,
+        "source": dataset.source,
+    }
+    if dataset.schema:
+        fields["schema"] = dataset.schema
+    if dataset.profile:
+        fields["profile"] = dataset.profile
+    return {"dataset": fields, "tags": key_value_list(dataset.tags)}
 
 
-def dataset_records(call: Call) -> list[DatasetInput]:
-    """The field `datasets` of a call that tells what a run was given.
+def read_datasets(call: Call) -> list[DatasetInput]:
+    """The field `datasets` of a call that logs a run's inputs.
 
     Raises:
         InvalidInput: names the field that is missing or wrong.
     """
-    found = []
-    for place, item in enumerate(call.objects("datasets")):
-        path = f"datasets[{place}]."
+    datasets = []
+    for index, item in enumerate(call.objects("datasets")):
+        path = f"datasets[{index}]."
         dataset = item.get("dataset")
+        if dataset is None:
+            raise missing_parameter(path + "dataset")
         if not isinstance(dataset, dict):
-            raise missing(path + "dataset") if dataset is None else invalid(path, dataset)
-        inner = Call(call.workspace, call.identity, item)
-        tags = tags_in(inner)
-        found.append(
+            raise invalid_parameter(path, dataset)
+        tags = read_tags(Call(call.workspace, call.identity, item))
+        datasets.append(
             DatasetInput(
                 name=_text(dataset, "name", path + "dataset."),
                 digest=_text(dataset, "digest", path + "dataset."),
@@ -197,54 +214,58 @@ def dataset_records(call: Call) -> list[DatasetInput]:
                 tags=tags,
             )
         )
-    return found
+    return datasets
 
 
-def metric_json(key: str, one: Metric | Point) -> dict[str, Any]:
+def metric_json(key: str, point: Metric | Point) -> dict[str, Any]:
     return {
         "key": key,
-        "value": history_records.number_json(one.value),
-        "timestamp": one.timestamp,
-        "step": one.step,
+        "value": history_records.number_json(point.value),
+        "timestamp": point.timestamp,
+        "step": point.step,
     }
 
 
-def experiment_json(experiment: Experiment, told_id: str) -> dict[str, Any]:
-    own_place = f"mlflow-artifacts:/{experiment.id}"
+def experiment_json(experiment: Experiment, client_id: str) -> dict[str, Any]:
+    """
+    Args:
+        client_id: the experiment's id as the client knows it.
+    """
+    server_uri = f"mlflow-artifacts:/{experiment.id}"
     return {
-        "experiment_id": told_id,
+        "experiment_id": client_id,
         "name": experiment.name,
-        "artifact_location": experiment.artifact_location or own_place,
+        "artifact_location": experiment.artifact_location or server_uri,
         "lifecycle_stage": "deleted" if experiment.deleted else "active",
-        "creation_time": milliseconds(experiment.created_at),
-        "last_update_time": milliseconds(experiment.updated_at or experiment.created_at),
-        "tags": pairs(experiment.tags),
+        "creation_time": to_milliseconds(experiment.created_at),
+        "last_update_time": to_milliseconds(experiment.updated_at or experiment.created_at),
+        "tags": key_value_list(experiment.tags),
     }
 
 
-def pairs(values: Mapping[str, str]) -> list[dict[str, str]]:
+def key_value_list(values: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"key": key, "value": value} for key, value in values.items()]
 
 
-def tags_in(call: Call) -> dict[str, str]:
+def read_tags(call: Call) -> dict[str, str]:
     """The field `tags`, a list of keys and values."""
-    records = [tag_record(item) for item in call.objects("tags")]
+    records = [read_tag(item) for item in call.objects("tags")]
     return {record.key: record.value for record in records}
 
 
-def appended(tags: Mapping[str, str], key: str, item: Any) -> dict[str, str | None]:
-    """The tag `key`, a list in JSON, with one more item; it begins anew if it was no list."""
+def append_to_tag(tags: Mapping[str, str], key: str, item: Any) -> dict[str, str | None]:
+    """The tag `key`, a JSON list, with one more item; a tag that is not a list is replaced."""
     try:
-        known = json.loads(tags.get(key, "[]"))
+        items = json.loads(tags.get(key, "[]"))
     except ValueError:
-        known = []
-    return {key: json.dumps([*(known if isinstance(known, list) else []), item])}
+        items = []
+    return {key: json.dumps([*(items if isinstance(items, list) else []), item])}
 
 
-def metric_record(fields: Mapping[str, Any], path: str = "") -> Metric | ModelMetric:
+def read_metric(fields: Mapping[str, Any], path: str = "") -> Metric | ModelMetric:
     """
     Args:
-        path: where in the request the fields stand, such as `metrics[0].`.
+        path: where the fields are in the request, such as `metrics[0].`.
 
     Raises:
         InvalidInput: names the field that is missing or wrong.
@@ -252,10 +273,10 @@ def metric_record(fields: Mapping[str, Any], path: str = "") -> Metric | ModelMe
     key = _text(fields, "key", path)
     for name in ("value", "timestamp"):
         if fields.get(name) is None:
-            raise missing(path + name)
+            raise missing_parameter(path + name)
     timestamp = integer(fields["timestamp"], path + "timestamp")
     if timestamp < 0:
-        raise invalid(path + "timestamp", timestamp, "it must be a nonnegative long.")
+        raise invalid_parameter(path + "timestamp", timestamp, "it must be a nonnegative long.")
     step = fields.get("step")
     number = 0 if step is None else integer(step, path + "step")
     return history_records.of_model(
@@ -263,7 +284,7 @@ def metric_record(fields: Mapping[str, Any], path: str = "") -> Metric | ModelMe
     )
 
 
-def param_record(fields: Mapping[str, Any], path: str = "") -> history_records.Param:
+def read_param(fields: Mapping[str, Any], path: str = "") -> history_records.Param:
     """
     Raises:
         InvalidInput: names the field that is missing or wrong.
@@ -271,7 +292,7 @@ def param_record(fields: Mapping[str, Any], path: str = "") -> history_records.P
     return history_records.param(_text(fields, "key", path), _text(fields, "value", path, ""))
 
 
-def tag_record(fields: Mapping[str, Any], path: str = "") -> history_records.Tag:
+def read_tag(fields: Mapping[str, Any], path: str = "") -> history_records.Tag:
     """
     Raises:
         InvalidInput: names the field that is missing or wrong.
@@ -279,20 +300,20 @@ def tag_record(fields: Mapping[str, Any], path: str = "") -> history_records.Tag
     return history_records.tag(_text(fields, "key", path), _text(fields, "value", path, ""))
 
 
-def run_models(call: Call, run: str, kind: str) -> list[RunModel]:
-    """The field `models` of a call that tells what a run used or made.
+def read_models(call: Call, run: str, kind: str) -> list[RunModel]:
+    """The field `models` of a call that says what a run used or created.
 
     Raises:
         InvalidInput: an item names no model.
     """
-    found = []
+    models = []
     for item in call.objects("models"):
-        inner = Call(call.workspace, call.identity, item)
-        found.append(RunModel(run, kind, inner.text("model_id"), inner.integer("step", 0)))
-    return found
+        fields = Call(call.workspace, call.identity, item)
+        models.append(RunModel(run, kind, fields.text("model_id"), fields.integer("step", 0)))
+    return models
 
 
-def batch_records(call: Call) -> list[Record]:
+def read_batch(call: Call) -> list[Record]:
     """The metrics, parameters and tags of one log-batch.
 
     Raises:
@@ -300,17 +321,18 @@ def batch_records(call: Call) -> list[Record]:
     """
     records: list[Record] = []
     kinds: tuple[tuple[str, Callable[[Mapping[str, Any], str], Record]], ...] = (
-        ("metrics", metric_record),
-        ("params", param_record),
-        ("tags", tag_record),
+        ("metrics", read_metric),
+        ("params", read_param),
+        ("tags", read_tag),
     )
     for name, read in kinds:
-        for place, item in enumerate(call.objects(name)):
-            records.append(read(item, f"{name}[{place}]."))
-    counted = Counter(one.key for one in records if isinstance(one, history_records.Param))
-    twice = [key for key, count in counted.items() if count > 1]
-    if twice:
-        raise InvalidInput(f"Duplicate parameter keys have been submitted: {', '.join(twice)}")
+        for index, item in enumerate(call.objects(name)):
+            records.append(read(item, f"{name}[{index}]."))
+    counts = Counter(record.key for record in records if isinstance(record, history_records.Param))
+    duplicates = [key for key, count in counts.items() if count > 1]
+    if duplicates:
+        keys = ", ".join(duplicates)
+        raise InvalidInput(f"Duplicate parameter keys have been submitted: {keys}")
     return records
 
 
@@ -319,7 +341,7 @@ def _text(fields: Mapping[str, Any], name: str, path: str, default: str | None =
     if value is None and default is not None:
         return default
     if value is None or (value == "" and default is None):
-        raise missing(path + name)
+        raise missing_parameter(path + name)
     if not isinstance(value, str):
-        raise invalid(path + name, value)
+        raise invalid_parameter(path + name, value)
     return value

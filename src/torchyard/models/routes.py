@@ -4,87 +4,110 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body
+from fastapi import APIRouter, Body, Depends
 from fastapi.responses import FileResponse
 
 from torchyard.base import fields
-from torchyard.base.clock import Clock, to_text
-from torchyard.base.db import Database
-from torchyard.data.datastores import Datastores
+from torchyard.base.clock import to_text
+from torchyard.base.dependencies import ClockOf, DatabaseOf, from_state
+from torchyard.data.dependencies import DatastoresOf
 from torchyard.models import actions, registry
 from torchyard.models.types import FindSource, Model
-from torchyard.workspaces.access import Person
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.permissions import Permission
+
+FindSourceOf = Annotated[FindSource, Depends(from_state("find_model"))]
+
+router = APIRouter(
+    prefix="/v1/workspaces/{workspace}/models", tags=["models"], route_class=GuardedRoute
+)
 
 
-def router(
-    db: Database,
-    clock: Clock,
-    datastores: Datastores,
-    find: FindSource,
-) -> APIRouter:
-    routes = APIRouter(prefix="/v1/workspaces/{workspace}/models", tags=["models"])
+@router.post("", status_code=201)
+@needs(Permission.WRITE)
+def register(
+    db: DatabaseOf,
+    clock: ClockOf,
+    datastores: DatastoresOf,
+    find: FindSourceOf,
+    workspace: str,
+    identity: Person,
+    document: Annotated[Any, Body()],
+) -> dict[str, Any]:
+    asked = fields.mapping(document, "the model's document")
+    made = actions.register(db, clock, datastores, find, workspace, asked, identity.user)
+    return to_json(made)
 
-    @routes.post("", status_code=201)
-    def register(
-        workspace: str, identity: Person, document: Annotated[Any, Body()]
-    ) -> dict[str, Any]:
-        asked = fields.mapping(document, "the model's document")
-        made = actions.register(db, clock, datastores, find, workspace, asked, identity.user)
-        return to_json(made)
 
-    @routes.get("")
-    def list_models(
-        workspace: str, identity: Person, name: str = "", archived: str = "false"
-    ) -> dict[str, Any]:
-        found = actions.list_in(db, workspace, name, fields.archived(archived))
-        return {"value": [to_json(model) for model in found]}
+@router.get("")
+@needs(Permission.READ)
+def list_models(
+    db: DatabaseOf, workspace: str, name: str = "", archived: str = "false"
+) -> dict[str, Any]:
+    found = actions.list_in(db, workspace, name, fields.archived(archived))
+    return {"value": [to_json(model) for model in found]}
 
-    @routes.get("/{name}/versions/{version}")
-    def show(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
-        found = actions.get(db, workspace, name, version)
-        return {**to_json(found), "aliases": registry.aliases_of(db, found)}
 
-    @routes.patch("/{name}/versions/{version}")
-    def update(
-        workspace: str, name: str, version: str, identity: Person, changes: Annotated[Any, Body()]
-    ) -> dict[str, Any]:
-        asked = fields.mapping(changes, "the document of changes")
-        return to_json(actions.update(db, clock, workspace, name, version, asked))
+@router.get("/{name}/versions/{version}")
+@needs(Permission.READ)
+def show(db: DatabaseOf, workspace: str, name: str, version: str) -> dict[str, Any]:
+    found = actions.get(db, workspace, name, version)
+    return {**to_json(found), "aliases": registry.aliases_of(db, found)}
 
-    @routes.post("/{name}/archive")
-    def archive(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        return to_json(actions.archive(db, workspace, name))
 
-    @routes.post("/{name}/restore")
-    def restore(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        return to_json(actions.archive(db, workspace, name, archived=False))
+@router.patch("/{name}/versions/{version}")
+@needs(Permission.WRITE)
+def update(
+    db: DatabaseOf,
+    clock: ClockOf,
+    workspace: str,
+    name: str,
+    version: str,
+    changes: Annotated[Any, Body()],
+) -> dict[str, Any]:
+    asked = fields.mapping(changes, "the document of changes")
+    return to_json(actions.update(db, clock, workspace, name, version, asked))
 
-    @routes.post("/{name}/versions/{version}/archive")
-    def archive_version(
-        workspace: str, name: str, version: str, identity: Person
-    ) -> dict[str, Any]:
-        return to_json(actions.archive(db, workspace, name, version))
 
-    @routes.post("/{name}/versions/{version}/restore")
-    def restore_version(
-        workspace: str, name: str, version: str, identity: Person
-    ) -> dict[str, Any]:
-        return to_json(actions.archive(db, workspace, name, version, archived=False))
+@router.post("/{name}/archive")
+@needs(Permission.WRITE)
+def archive(db: DatabaseOf, workspace: str, name: str) -> dict[str, Any]:
+    return to_json(actions.archive(db, workspace, name))
 
-    @routes.get("/{name}/versions/{version}/files")
-    def list_files(workspace: str, name: str, version: str, identity: Person) -> dict[str, Any]:
-        model = actions.get(db, workspace, name, version)
-        return {"value": [dict(vars(file)) for file in model.files]}
 
-    @routes.get("/{name}/versions/{version}/files/{path:path}")
-    def get_file(
-        workspace: str, name: str, version: str, path: str, identity: Person
-    ) -> FileResponse:
-        model = actions.get(db, workspace, name, version)
-        found = actions.file(datastores, model, path)
-        return FileResponse(found, media_type="application/octet-stream")
+@router.post("/{name}/restore")
+@needs(Permission.WRITE)
+def restore(db: DatabaseOf, workspace: str, name: str) -> dict[str, Any]:
+    return to_json(actions.archive(db, workspace, name, archived=False))
 
-    return routes
+
+@router.post("/{name}/versions/{version}/archive")
+@needs(Permission.WRITE)
+def archive_version(db: DatabaseOf, workspace: str, name: str, version: str) -> dict[str, Any]:
+    return to_json(actions.archive(db, workspace, name, version))
+
+
+@router.post("/{name}/versions/{version}/restore")
+@needs(Permission.WRITE)
+def restore_version(db: DatabaseOf, workspace: str, name: str, version: str) -> dict[str, Any]:
+    return to_json(actions.archive(db, workspace, name, version, archived=False))
+
+
+@router.get("/{name}/versions/{version}/files")
+@needs(Permission.READ)
+def list_files(db: DatabaseOf, workspace: str, name: str, version: str) -> dict[str, Any]:
+    model = actions.get(db, workspace, name, version)
+    return {"value": [dict(vars(file)) for file in model.files]}
+
+
+@router.get("/{name}/versions/{version}/files/{path:path}")
+@needs(Permission.READ)
+def get_file(
+    db: DatabaseOf, datastores: DatastoresOf, workspace: str, name: str, version: str, path: str
+) -> FileResponse:
+    model = actions.get(db, workspace, name, version)
+    found = actions.file(datastores, model, path)
+    return FileResponse(found, media_type="application/octet-stream")
 
 
 def to_json(model: Model) -> dict[str, Any]:

@@ -1,9 +1,10 @@
-"""Who may pass: from an HTTP request to an identity that has the right to it.
+"""Who may pass: from an HTTP request to an identity that has the permission.
 
-Owns: reading the Authorization header, the kinds of token each door takes, turning away who lacks
-the right of rights.py, with the words for it.
-Leaves: roles to people.py, which route needs what to rights.py, writing it down to audit.py.
-Always: without a good token nothing answers but what rights.py lists as open; a refusal says what
+Owns: reading the Authorization header, the kinds of token each route takes, refusing whoever lacks
+the permission, with the words for it.
+Leaves: roles to people.py, which route needs what to guarded_routes.py, writing it down to
+audit.py.
+Always: without a good token nothing answers but routes that declare `OPEN`; a refusal says what
 is missing, what the person is, and whom to ask.
 """
 
@@ -11,19 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Request
 
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import Forbidden, NotAuthenticated
 from torchyard.base.settings import DEFAULT_WORKSPACE
-from torchyard.workspaces import actions, audit, people, rights
+from torchyard.workspaces import actions, audit, path_permissions, people, permissions
 from torchyard.workspaces.failures import Failures
+from torchyard.workspaces.guarded_routes import IDENTITY
 from torchyard.workspaces.jwts import Signer
 from torchyard.workspaces.lookups import Lookups
-from torchyard.workspaces.rights import Right
+from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, Role, TokenKind
 
 OwnerOf = Callable[[str, str], str]
@@ -33,7 +34,7 @@ _NAMED_OWNERS = 3
 
 
 class Access:
-    """The doors; the server keeps one as `app.state.access`."""
+    """The server keeps one as `app.state.access`."""
 
     def __init__(
         self,
@@ -49,43 +50,80 @@ class Access:
         self._failures = Failures()
         self._lookups = Lookups()
 
+    def enforce(self, request: Request, permission: Permission) -> Identity:
+        """Find out who asks and whether they may; routes get it as `Person` or `AttemptWorker`.
+
+        A person, or a running job on its owner's behalf; for `WORKER` the worker of the path's
+        attempt, and no other.
+
+        Raises:
+            NotAuthenticated: the token is unknown, was revoked, or its time is over.
+            Forbidden: the person lacks the permission.
+        """
+        if permission is Permission.WORKER:
+            identity = self._attempt(request)
+        else:
+            named = request.path_params.get("workspace", "")
+            if permission is Permission.SERVER:
+                named = ""  # it may be yet to be made
+            place = "" if permission in permissions.SERVER_WIDE else named or DEFAULT_WORKSPACE
+            identity = self._identity(request, place)
+            job = request.path_params.get("name", "")
+            identity = self._passed(request, identity, permission, named, place, job)
+        return identity
+
     def person(self, request: Request) -> Identity:
-        """A person, or a running job on its owner's behalf, who has the right of the route."""
-        right = rights.of(request.method, request.url.path)
+        """As `enforce`, for routes that don't declare their permission yet."""
+        found: Identity | None = request.scope.get(IDENTITY)
+        if found is not None:
+            return found
+        permission = path_permissions.of(request.method, request.url.path)
         named = request.path_params.get("workspace", "")
-        place = "" if right in rights.EVERYWHERE else named or DEFAULT_WORKSPACE
+        place = "" if permission in permissions.SERVER_WIDE else named or DEFAULT_WORKSPACE
         identity = self._identity(request, place)
         job = request.path_params.get("name", "")
-        return self._passed(request, identity, right, named, place, job)
+        return self._passed(request, identity, permission, named, place, job)
 
     def administrator(self, request: Request) -> Identity:
         """As `person`, where the path names a workspace that is yet to be made."""
-        return self.granted(request, Right.SERVER, "")
+        found: Identity | None = request.scope.get(IDENTITY)
+        return found or self.granted(request, Permission.SERVER, "")
 
     def granted(
-        self, request: Request, right: Right, workspace: str, token_hash: str = "", job: str = ""
+        self,
+        request: Request,
+        permission: Permission,
+        workspace: str,
+        token_hash: str = "",
+        job: str = "",
     ) -> Identity:
-        """As `person`, of a request whose route says neither the right nor the workspace.
+        """As `person`, of a request whose route says neither the permission nor the workspace.
 
         Args:
-            token_hash: of the token with whose right the request was signed; empty when it carries
-                a token itself.
+            token_hash: of the token whose holder signed the request; empty when it carries a token
+                itself.
             job: what is asked for belongs to this one.
 
         Raises:
             NotAuthenticated: the token is unknown, was revoked, or its time is over.
-            Forbidden: the person lacks the right, by now.
+            Forbidden: the person lacks the permission, by now.
         """
         if token_hash:
             identity = actions.holder(self._db, self._clock, token_hash, workspace, self._lookups)
         else:
             identity = self._identity(request, workspace)
-        return self._passed(request, identity, right, workspace, workspace, job)
+        return self._passed(request, identity, permission, workspace, workspace, job)
 
     def _passed(
-        self, request: Request, identity: Identity, right: Right, named: str, place: str, job: str
+        self,
+        request: Request,
+        identity: Identity,
+        permission: Permission,
+        named: str,
+        place: str,
+        job: str,
     ) -> Identity:
-        audit.note_identity(request.scope, identity, right, place)
+        audit.note_identity(request.scope, identity, permission, place)
         if identity.kind is TokenKind.ATTEMPT:
             raise Forbidden("a worker's token is good for its attempt only")
         if identity.workspace and named and identity.workspace != named:
@@ -95,13 +133,12 @@ class Access:
             )
         if named:
             actions.get(self._db, named)
-        identity = self._allowed(identity, right, place)
+        identity = self._allowed(identity, permission, place)
         if identity.own_only and self._owner_of is not None and job:
             refuse_foreign(identity, self._owner_of(place, job), f"job `{job}`")
         return identity
 
-    def attempt(self, request: Request) -> Identity:
-        """The worker of the attempt of the path, and no other."""
+    def _attempt(self, request: Request) -> Identity:
         identity = self._identity(request, "")
         wanted = request.path_params["attempt_id"]
         if identity.kind is not TokenKind.ATTEMPT or identity.subject != wanted:
@@ -133,42 +170,42 @@ class Access:
         with self._failures.watched(address, token, self._clock.now()):
             return actions.authenticate(self._db, self._clock, token, place, self._lookups, signer)
 
-    def _allowed(self, identity: Identity, right: Right, place: str) -> Identity:
+    def _allowed(self, identity: Identity, permission: Permission, place: str) -> Identity:
         if identity.kind is TokenKind.RUN:
-            identity = self._job_may(identity, right)
-        least = rights.LEAST.get(right)
+            identity = self._job_may(identity, permission)
+        least = permissions.LEAST_ROLE.get(permission)
         if least is None:
             return identity
         role = identity.role
         if role is None or role.rank < least.rank:
-            raise self._refusal(identity, right, place)
-        own_only = role is Role.DATA_SCIENTIST and right in rights.OWN
+            raise self._refusal(identity, permission, place)
+        own_only = role is Role.DATA_SCIENTIST and permission in permissions.OWN_JOBS_ONLY
         return replace(identity, own_only=True) if own_only else identity
 
-    def _job_may(self, identity: Identity, right: Right) -> Identity:
-        """A job has its owner's rights, but for people, quotas and the server; what it does to its
-        own runs it may do to its end, whatever became of its owner.
+    def _job_may(self, identity: Identity, permission: Permission) -> Identity:
+        """A job has its owner's permissions, but for people, quotas and the server; what it does to
+        its own runs it may do to its end, whatever became of its owner.
         """
-        if right in rights.NEVER_A_JOB:
+        if permission in permissions.NEVER_A_JOB:
             raise Forbidden(
-                f"a job's token may not {right.value}", "do it with a token of your own"
+                f"a job's token may not {permission.value}", "do it with a token of your own"
             )
         role = identity.role
         if role is Role.OWNER:
             return replace(identity, role=Role.CONTRIBUTOR)
-        if (role is None or role is Role.READER) and right in rights.OF_EVERY_JOB:
+        if (role is None or role is Role.READER) and permission in permissions.ALWAYS_A_JOB:
             return replace(identity, role=Role.DATA_SCIENTIST)
         return identity
 
-    def _refusal(self, identity: Identity, right: Right, place: str) -> Forbidden:
-        least = rights.LEAST[right]
+    def _refusal(self, identity: Identity, permission: Permission, place: str) -> Forbidden:
+        least = permissions.LEAST_ROLE[permission]
         there = f"workspace `{place}`" if place else "this server"
         has = f"{_a(identity.role)} in" if identity.role is not None else "nobody in"
         whom = self._whom_to_ask(place)
         grant = f"yard user role {identity.user} '{least.value}'"
         grant += f" -w {place}" if place else " --all-workspaces"
         return Forbidden(
-            f"`{identity.user}` is {has} {there}; to {right.value} needs {_a(least)}",
+            f"`{identity.user}` is {has} {there}; to {permission.value} needs {_a(least)}",
             f"ask {whom} to do it, or to give the role: `{grant}`",
         )
 
@@ -197,19 +234,3 @@ def refuse_foreign(identity: Identity, owner: str, what: str) -> None:
 
 def _a(role: Role) -> str:
     return f"an {role.value}" if role is Role.OWNER else f"a {role.value}"
-
-
-def person(request: Request) -> Identity:
-    """The FastAPI dependency for people's routes."""
-    access: Access = request.app.state.access
-    return access.person(request)
-
-
-def attempt_worker(request: Request) -> Identity:
-    """The FastAPI dependency for workers' routes."""
-    access: Access = request.app.state.access
-    return access.attempt(request)
-
-
-Person = Annotated[Identity, Depends(person)]
-AttemptWorker = Annotated[Identity, Depends(attempt_worker)]

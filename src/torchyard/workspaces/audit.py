@@ -1,7 +1,7 @@
 """Who did what, when, from where, and how it ended.
 
 Owns: the folder `audit/` of the server's home, a file of JSON lines a day; what a line says.
-Leaves: noticing requests to auditing.py, who may read it to rights.py.
+Leaves: noticing requests to auditing.py, who may read it to people_routes.py.
 Always: a line holds no token, no query and no body, but what a route says of itself; a line is
 written whole, before the request is answered; files older than `KEPT_DAYS` go.
 """
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.base.clock import Clock, to_text
-from torchyard.workspaces.rights import Right
+from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, TokenKind
 
 KEPT_DAYS = 400
@@ -133,14 +133,21 @@ def begin(scope: MutableMapping[str, Any]) -> dict[str, Any]:
     return note
 
 
+def note_permission(scope: MutableMapping[str, Any], permission: Permission) -> None:
+    """What the route that is asked for needs."""
+    note = scope.get(_NOTE)
+    if note is not None:
+        note["permission"] = permission
+
+
 def note_identity(
-    scope: MutableMapping[str, Any], identity: Identity, right: Right, place: str
+    scope: MutableMapping[str, Any], identity: Identity, permission: Permission, place: str
 ) -> None:
     """Who asks, and for what."""
     note = scope.get(_NOTE)
     if note is None:
         return
-    note["right"] = right
+    note["permission"] = permission
     note["user"] = identity.user
     note["workspace"] = place or identity.workspace
     if identity.kind is not TokenKind.PERSON:
@@ -162,9 +169,9 @@ def line_of(
     """What is written of a request that was answered with `status`."""
     line: dict[str, Any] = {"user": note.get("user", "")}
     line |= {key: note[key] for key in ("job", "token") if note.get(key)}
-    right = note.get("right")
+    permission = note.get("permission")
     line |= {
-        "did": right.name.lower() if isinstance(right, Right) else "",
+        "did": permission.name.lower() if isinstance(permission, Permission) else "",
         "method": method,
         "path": path[:_PATH_LENGTH],
         "workspace": note.get("workspace", ""),

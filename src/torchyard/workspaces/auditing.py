@@ -1,7 +1,8 @@
 """See every request pass, and have those written down that others may ask about.
 
 Owns: which requests are written down.
-Leaves: the lines to audit.py, who asked to access.py, which tells it on the way.
+Leaves: the lines to audit.py, who asked and for what to access.py and guarded_routes.py, which note
+it on the way.
 Always: metrics and reads cost no more than a look at their status; however many strangers knock,
 a minute has a bounded number of lines about them.
 """
@@ -14,8 +15,8 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from torchyard.workspaces import audit, rights
-from torchyard.workspaces.rights import Right
+from torchyard.workspaces import audit
+from torchyard.workspaces.permissions import UNAUDITED, Permission
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -44,7 +45,7 @@ class Auditing:
         async def watched(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 status = message["status"]
-                if self._is_worth(method, path, status, note):
+                if self._is_worth(method, status, note):
                     client = scope.get("client")
                     line = audit.line_of(note, method, path, status, client[0] if client else "")
                     await run_in_threadpool(self._lines.write, line)
@@ -52,19 +53,15 @@ class Auditing:
 
         await self._app(scope, receive, watched)
 
-    def _is_worth(
-        self, method: str, path: str, status: int, note: MutableMapping[str, Any]
-    ) -> bool:
+    def _is_worth(self, method: str, status: int, note: MutableMapping[str, Any]) -> bool:
+        permission = note.get("permission")
         if status in (401, 403):
-            if "right" not in note:
-                note["right"] = rights.of(method, path)
             # A worker whose attempt is over is told so; that is no news.
             return bool(note.get("user")) or (
-                note["right"] is not Right.WORKER and self._is_new_stranger()
+                permission is not Permission.WORKER and self._is_new_stranger()
             )
         # Of who passed: what changes anything, whether or not it did.
-        right = note.get("right")
-        return right is not None and right not in rights.QUIET and method != "GET"
+        return "user" in note and permission not in UNAUDITED and method != "GET"
 
     def _is_new_stranger(self) -> bool:
         minute = int(time.monotonic() // 60)

@@ -1,7 +1,7 @@
 """What can be done with people, their roles and their tokens.
 
 Owns: who is known, who is what where, making and revoking tokens.
-Leaves: what a role may do to rights.py, turning requests away to access.py.
+Leaves: what a role may do to permissions.py, turning requests away to access.py.
 Always: somebody is owner of every workspace; a removed person's name stays theirs, for jobs
 carry it; a token's text is told once, when it is made.
 """

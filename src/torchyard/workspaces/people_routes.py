@@ -1,7 +1,7 @@
 """HTTP: who one is, people, their roles and tokens, and who did what.
 
 Owns: /v1/whoami, /v1/users, /v1/audit, /v1/workspaces/…/people and …/audit.
-Leaves: what roles allow to rights.py and access.py.
+Leaves: what roles allow to permissions.py and access.py.
 Always: no job's token reaches people; a person reaches their own tokens, the server's owners all.
 """
 
@@ -11,151 +11,193 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Request
+from fastapi import APIRouter, Body, Depends, Request
 
 from torchyard.base import fields
-from torchyard.base.clock import Clock, from_text, to_text
+from torchyard.base.clock import from_text, to_text
 from torchyard.base.db import Database
+from torchyard.base.dependencies import ClockOf, DatabaseOf, from_state
 from torchyard.base.errors import Forbidden, InvalidInput
 from torchyard.base.settings import DEFAULT_WORKSPACE
 from torchyard.workspaces import audit, people
-from torchyard.workspaces.access import Person
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, KeptToken, Role, TokenKind, role_named
 from torchyard.workspaces.types import Person as Somebody
 
 _MOST_LINES = 10_000
 
+AuditOf = Annotated[audit.Audit, Depends(from_state("audit"))]
+CancelJobsOf = Annotated[Callable[[str], list[str]], Depends(from_state("cancel_jobs_of"))]
+"""Cancels every job of a person, and says which."""
 
-def router(
-    db: Database, clock: Clock, lines: audit.Audit, cancel_jobs: Callable[[str], list[str]]
-) -> APIRouter:
-    """
-    Args:
-        cancel_jobs: cancels every job of a person, and says which.
-    """
-    routes = APIRouter(prefix="/v1", tags=["people"])
+router = APIRouter(prefix="/v1", tags=["people"], route_class=GuardedRoute)
 
-    @routes.get("/whoami")
-    def whoami(identity: Person, workspace: str = "") -> dict[str, Any]:
-        place = identity.workspace or workspace or DEFAULT_WORKSPACE
-        roles = people.roles_of(db, identity.user)
-        role = _highest(roles, place)
-        return {
-            "user": identity.user,
-            "workspace": place,
-            "role": role.value if role else None,
-            "job": identity.subject.rpartition("/")[2] or None,
-            "token": identity.token or None,
-            "expires_at": _time(identity.expires_at),
+
+@router.get("/whoami")
+@needs(Permission.SELF)
+def whoami(db: DatabaseOf, identity: Person, workspace: str = "") -> dict[str, Any]:
+    place = identity.workspace or workspace or DEFAULT_WORKSPACE
+    roles = people.roles_of(db, identity.user)
+    role = _highest(roles, place)
+    return {
+        "user": identity.user,
+        "workspace": place,
+        "role": role.value if role else None,
+        "job": identity.subject.rpartition("/")[2] or None,
+        "token": identity.token or None,
+        "expires_at": _time(identity.expires_at),
+    }
+
+
+@router.get("/users")
+@needs(Permission.SELF)
+def list_people(db: DatabaseOf, identity: Person) -> dict[str, Any]:
+    """All for the server's owners; for others those whom they share a workspace with."""
+    _person_only(identity)
+    return {"value": [_person(one) for one in _seen(db, identity, people.list_all(db))]}
+
+
+@router.post("/users", status_code=201)
+@needs(Permission.SERVER)
+def create(
+    db: DatabaseOf,
+    clock: ClockOf,
+    request: Request,
+    identity: Person,
+    document: Annotated[Any, Body()],
+) -> dict[str, Any]:
+    asked = _fields(document, ("name", "role", "workspace"))
+    role = role_named(asked["role"]) if asked.get("role") else None
+    place = asked.get("workspace") or ""
+    audit.note_about(request.scope, person=asked.get("name"), role=role, in_workspace=place)
+    made = people.create(db, clock, asked.get("name") or "", role, place, identity.user)
+    return _person(made)
+
+
+@router.get("/users/{name}")
+@needs(Permission.SELF)
+def show(db: DatabaseOf, name: str, identity: Person) -> dict[str, Any]:
+    _person_only(identity)
+    found = people.get(db, name)
+    return _person(next(iter(_seen(db, identity, [found])), Somebody(name, found.created_at, {})))
+
+
+@router.delete("/users/{name}")
+@needs(Permission.SERVER)
+def remove(
+    db: DatabaseOf,
+    clock: ClockOf,
+    cancel_jobs: CancelJobsOf,
+    name: str,
+    request: Request,
+    cancel: bool = False,
+) -> dict[str, Any]:
+    people.remove(db, clock, name)
+    canceled = cancel_jobs(name) if cancel else []
+    audit.note_about(request.scope, person=name, canceled=len(canceled))
+    return {"name": name, "canceled": canceled}
+
+
+@router.put("/users/{name}/role")
+@needs(Permission.SERVER)
+def set_server_role(
+    db: DatabaseOf,
+    clock: ClockOf,
+    name: str,
+    request: Request,
+    identity: Person,
+    document: Annotated[Any, Body()],
+) -> dict[str, Any]:
+    role = _role_in(document)
+    audit.note_about(request.scope, person=name, role=role)
+    return _person(people.set_role(db, clock, name, "", role, identity.user))
+
+
+@router.put("/workspaces/{workspace}/people/{name}")
+@needs(Permission.PEOPLE)
+def set_role(
+    db: DatabaseOf,
+    clock: ClockOf,
+    workspace: str,
+    name: str,
+    request: Request,
+    identity: Person,
+    document: Annotated[Any, Body()],
+) -> dict[str, Any]:
+    role = _role_in(document)
+    audit.note_about(request.scope, person=name, role=role)
+    return _person(people.set_role(db, clock, name, workspace, role, identity.user))
+
+
+@router.get("/users/{name}/tokens")
+@needs(Permission.SELF)
+def list_tokens(db: DatabaseOf, name: str, identity: Person) -> dict[str, Any]:
+    _own_or_owner(identity, name)
+    return {"value": [_token(one) for one in people.tokens(db, name)]}
+
+
+@router.post("/users/{name}/tokens", status_code=201)
+@needs(Permission.SELF)
+def create_token(
+    db: DatabaseOf,
+    clock: ClockOf,
+    name: str,
+    request: Request,
+    identity: Person,
+    document: Annotated[Any, Body()],
+) -> dict[str, Any]:
+    _own_or_owner(identity, name)
+    asked = _fields(document, ("name", "expires_at"))
+    expires_at = _moment(asked.get("expires_at"))
+    audit.note_about(request.scope, person=name, token=asked.get("name"))
+    token_name = asked.get("name") or ""
+    made = people.new_token(db, clock, name, token_name, expires_at)
+    return {
+        "user": name, "name": token_name, "token": made, "expires_at": _time(expires_at)
+    }  # fmt: skip
+
+
+@router.delete("/users/{name}/tokens/{token}")
+@needs(Permission.SELF)
+def revoke(
+    db: DatabaseOf, name: str, token: str, request: Request, identity: Person
+) -> dict[str, Any]:
+    _own_or_owner(identity, name)
+    audit.note_about(request.scope, person=name, token=token)
+    people.revoke(db, name, token)
+    return {}
+
+
+@router.get("/audit")
+@needs(Permission.SERVER)
+def all_lines(lines: AuditOf, user: str = "", since: str = "", limit: int = 100) -> dict[str, Any]:
+    return _lines(lines, user, since, limit, "")
+
+
+@router.get("/workspaces/{workspace}/audit")
+@needs(Permission.PEOPLE)
+def lines_of_workspace(
+    lines: AuditOf, workspace: str, user: str = "", since: str = "", limit: int = 100
+) -> dict[str, Any]:
+    return _lines(lines, user, since, limit, workspace)
+
+
+def _seen(db: Database, identity: Identity, found: list[Somebody]) -> list[Somebody]:
+    if identity.role is Role.OWNER:
+        return found
+    mine = people.roles_of(db, identity.user)
+    everywhere = "" in mine
+    seen = []
+    for one in found:
+        shared = {
+            place: role
+            for place, role in one.roles.items()
+            if everywhere or not place or place in mine or one.name == identity.user
         }
-
-    @routes.get("/users")
-    def list_people(identity: Person) -> dict[str, Any]:
-        """All for the server's owners; for others those whom they share a workspace with."""
-        _person_only(identity)
-        return {"value": [_person(one) for one in _seen(identity, people.list_all(db))]}
-
-    @routes.post("/users", status_code=201)
-    def create(
-        request: Request, identity: Person, document: Annotated[Any, Body()]
-    ) -> dict[str, Any]:
-        asked = _fields(document, ("name", "role", "workspace"))
-        role = role_named(asked["role"]) if asked.get("role") else None
-        place = asked.get("workspace") or ""
-        audit.note_about(request.scope, person=asked.get("name"), role=role, in_workspace=place)
-        made = people.create(db, clock, asked.get("name") or "", role, place, identity.user)
-        return _person(made)
-
-    @routes.get("/users/{name}")
-    def show(name: str, identity: Person) -> dict[str, Any]:
-        _person_only(identity)
-        found = people.get(db, name)
-        return _person(next(iter(_seen(identity, [found])), Somebody(name, found.created_at, {})))
-
-    @routes.delete("/users/{name}")
-    def remove(
-        name: str, request: Request, identity: Person, cancel: bool = False
-    ) -> dict[str, Any]:
-        people.remove(db, clock, name)
-        canceled = cancel_jobs(name) if cancel else []
-        audit.note_about(request.scope, person=name, canceled=len(canceled))
-        return {"name": name, "canceled": canceled}
-
-    @routes.put("/users/{name}/role")
-    def set_server_role(
-        name: str, request: Request, identity: Person, document: Annotated[Any, Body()]
-    ) -> dict[str, Any]:
-        role = _role_in(document)
-        audit.note_about(request.scope, person=name, role=role)
-        return _person(people.set_role(db, clock, name, "", role, identity.user))
-
-    @routes.put("/workspaces/{workspace}/people/{name}")
-    def set_role(
-        workspace: str,
-        name: str,
-        request: Request,
-        identity: Person,
-        document: Annotated[Any, Body()],
-    ) -> dict[str, Any]:
-        role = _role_in(document)
-        audit.note_about(request.scope, person=name, role=role)
-        return _person(people.set_role(db, clock, name, workspace, role, identity.user))
-
-    @routes.get("/users/{name}/tokens")
-    def list_tokens(name: str, identity: Person) -> dict[str, Any]:
-        _own_or_owner(identity, name)
-        return {"value": [_token(one) for one in people.tokens(db, name)]}
-
-    @routes.post("/users/{name}/tokens", status_code=201)
-    def create_token(
-        name: str, request: Request, identity: Person, document: Annotated[Any, Body()]
-    ) -> dict[str, Any]:
-        _own_or_owner(identity, name)
-        asked = _fields(document, ("name", "expires_at"))
-        expires_at = _moment(asked.get("expires_at"))
-        audit.note_about(request.scope, person=name, token=asked.get("name"))
-        token_name = asked.get("name") or ""
-        made = people.new_token(db, clock, name, token_name, expires_at)
-        return {
-            "user": name, "name": token_name, "token": made, "expires_at": _time(expires_at)
-        }  # fmt: skip
-
-    @routes.delete("/users/{name}/tokens/{token}")
-    def revoke(name: str, token: str, request: Request, identity: Person) -> dict[str, Any]:
-        _own_or_owner(identity, name)
-        audit.note_about(request.scope, person=name, token=token)
-        people.revoke(db, name, token)
-        return {}
-
-    @routes.get("/audit")
-    def all_lines(
-        identity: Person, user: str = "", since: str = "", limit: int = 100
-    ) -> dict[str, Any]:
-        return _lines(lines, user, since, limit, "")
-
-    @routes.get("/workspaces/{workspace}/audit")
-    def lines_of_workspace(
-        workspace: str, identity: Person, user: str = "", since: str = "", limit: int = 100
-    ) -> dict[str, Any]:
-        return _lines(lines, user, since, limit, workspace)
-
-    def _seen(identity: Identity, found: list[Somebody]) -> list[Somebody]:
-        if identity.role is Role.OWNER:
-            return found
-        mine = people.roles_of(db, identity.user)
-        everywhere = "" in mine
-        seen = []
-        for one in found:
-            shared = {
-                place: role
-                for place, role in one.roles.items()
-                if everywhere or not place or place in mine or one.name == identity.user
-            }
-            if shared or one.name == identity.user:
-                seen.append(Somebody(one.name, one.created_at, shared))
-        return seen
-
-    return routes
+        if shared or one.name == identity.user:
+            seen.append(Somebody(one.name, one.created_at, shared))
+    return seen
 
 
 def _lines(lines: audit.Audit, user: str, since: str, limit: int, workspace: str) -> dict[str, Any]:

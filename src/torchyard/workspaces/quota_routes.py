@@ -5,100 +5,121 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Request
+from fastapi import APIRouter, Body, Depends, Request
 
 from torchyard.base import fields
-from torchyard.base.clock import Clock, to_text
-from torchyard.base.db import Database
+from torchyard.base.clock import to_text
+from torchyard.base.dependencies import ClockOf, DatabaseOf, from_state
 from torchyard.base.errors import InvalidSpec
 from torchyard.workspaces import audit, people, quotas
-from torchyard.workspaces.access import Person
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import ALL, EACH, Identity, Limit, QuotaRequest, Role
 
-Use = Callable[[str, str], dict[str, int]]
+UseOf = Annotated[Callable[[str, str], dict[str, int]], Depends(from_state("quota_use"))]
 """Of a workspace and a person: what is in use now; of everyone when the person is empty."""
 
+router = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["quotas"], route_class=GuardedRoute)
 
-def router(db: Database, clock: Clock, use: Use) -> APIRouter:
-    routes = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["quotas"])
 
-    @routes.get("/quotas")
-    def list_limits(workspace: str, identity: Person) -> dict[str, Any]:
-        """All for contributors and owners, for others those that bind them; with what is used."""
-        with db.read() as connection:
-            found = quotas.limits(connection, workspace)
-        if not _sees_all(identity):
-            found = quotas.held_by(found, identity.user)
-        in_use = {user: use(workspace, user) for user in {_counted(one, identity) for one in found}}
-        return {
-            "value": [_limit(one, in_use[_counted(one, identity)].get(one.name)) for one in found],
-            "names": quotas.NAMES,
-        }
+@router.get("/quotas")
+@needs(Permission.READ)
+def list_limits(db: DatabaseOf, use: UseOf, workspace: str, identity: Person) -> dict[str, Any]:
+    """All for contributors and owners, for others those that bind them; with what is used."""
+    with db.read() as connection:
+        found = quotas.limits(connection, workspace)
+    if not _sees_all(identity):
+        found = quotas.held_by(found, identity.user)
+    in_use = {user: use(workspace, user) for user in {_counted(one, identity) for one in found}}
+    return {
+        "value": [_limit(one, in_use[_counted(one, identity)].get(one.name)) for one in found],
+        "names": quotas.NAMES,
+    }
 
-    @routes.put("/quotas")
-    def set_limits(
-        workspace: str, request: Request, identity: Person, document: Annotated[Any, Body()]
-    ) -> dict[str, Any]:
-        """`user`: a name, `*` for each person, empty for all together; `limits`: null ends one."""
-        asked = _mapping(document, ("user", "limits"))
-        user, most = asked.get("user") or ALL, asked.get("limits")
-        if not isinstance(user, str) or not isinstance(most, dict):
-            raise InvalidSpec(
-                "`limits` must be a mapping of names to numbers", "`{nodes: 4}`", at=["limits"]
-            )
-        if user not in (ALL, EACH):
-            people.get(db, user)
-        audit.note_about(request.scope, limits=most, of=user)
-        found = quotas.change(db, clock, workspace, user, most, identity.user)
-        return {"value": [_limit(one, None) for one in found if one.user == user]}
 
-    @routes.get("/quota-requests")
-    def list_requests(workspace: str, identity: Person) -> dict[str, Any]:
-        """All for contributors and owners, their own for others; newest first."""
-        found = quotas.requests(db, workspace)
-        mine = [one for one in found if _sees_all(identity) or one.user == identity.user]
-        return {"value": [_request(one) for one in mine]}
-
-    @routes.post("/quota-requests", status_code=201)
-    def ask(
-        workspace: str, request: Request, identity: Person, document: Annotated[Any, Body()]
-    ) -> dict[str, Any]:
-        asked = _mapping(document, ("name", "most", "reason"))
-        name, reason = fields.text(asked, "name"), fields.text(asked, "reason")
-        audit.note_about(request.scope, quota=name[:50], most=asked.get("most"))
-        made = quotas.ask(db, clock, workspace, identity.user, name, asked.get("most"), reason)
-        owners = people.owners(db, workspace)
-        return {**_request(made), "owners": owners}
-
-    @routes.post("/quota-requests/{request_id}/approve")
-    def approve(
-        workspace: str,
-        request_id: str,
-        request: Request,
-        identity: Person,
-        answer: Annotated[str, Body(embed=True)] = "",
-    ) -> dict[str, Any]:
-        answered = quotas.answer(
-            db, clock, workspace, request_id, identity.user, approve=True, words=answer
+@router.put("/quotas")
+@needs(Permission.PEOPLE)
+def set_limits(
+    db: DatabaseOf,
+    clock: ClockOf,
+    workspace: str,
+    request: Request,
+    identity: Person,
+    document: Annotated[Any, Body()],
+) -> dict[str, Any]:
+    """`user`: a name, `*` for each person, empty for all together; `limits`: null ends one."""
+    asked = _mapping(document, ("user", "limits"))
+    user, most = asked.get("user") or ALL, asked.get("limits")
+    if not isinstance(user, str) or not isinstance(most, dict):
+        raise InvalidSpec(
+            "`limits` must be a mapping of names to numbers", "`{nodes: 4}`", at=["limits"]
         )
-        audit.note_about(
-            request.scope, quota=answered.name, most=answered.most, person=answered.user
-        )
-        return _request(answered)
+    if user not in (ALL, EACH):
+        people.get(db, user)
+    audit.note_about(request.scope, limits=most, of=user)
+    found = quotas.change(db, clock, workspace, user, most, identity.user)
+    return {"value": [_limit(one, None) for one in found if one.user == user]}
 
-    @routes.post("/quota-requests/{request_id}/deny")
-    def deny(
-        workspace: str,
-        request_id: str,
-        identity: Person,
-        answer: Annotated[str, Body(embed=True)] = "",
-    ) -> dict[str, Any]:
-        answered = quotas.answer(
-            db, clock, workspace, request_id, identity.user, approve=False, words=answer
-        )
-        return _request(answered)
 
-    return routes
+@router.get("/quota-requests")
+@needs(Permission.READ)
+def list_requests(db: DatabaseOf, workspace: str, identity: Person) -> dict[str, Any]:
+    """All for contributors and owners, their own for others; newest first."""
+    found = quotas.requests(db, workspace)
+    mine = [one for one in found if _sees_all(identity) or one.user == identity.user]
+    return {"value": [_request(one) for one in mine]}
+
+
+@router.post("/quota-requests", status_code=201)
+@needs(Permission.WRITE)
+def ask(
+    db: DatabaseOf,
+    clock: ClockOf,
+    workspace: str,
+    request: Request,
+    identity: Person,
+    document: Annotated[Any, Body()],
+) -> dict[str, Any]:
+    asked = _mapping(document, ("name", "most", "reason"))
+    name, reason = fields.text(asked, "name"), fields.text(asked, "reason")
+    audit.note_about(request.scope, quota=name[:50], most=asked.get("most"))
+    made = quotas.ask(db, clock, workspace, identity.user, name, asked.get("most"), reason)
+    owners = people.owners(db, workspace)
+    return {**_request(made), "owners": owners}
+
+
+@router.post("/quota-requests/{request_id}/approve")
+@needs(Permission.PEOPLE)
+def approve(
+    db: DatabaseOf,
+    clock: ClockOf,
+    workspace: str,
+    request_id: str,
+    request: Request,
+    identity: Person,
+    answer: Annotated[str, Body(embed=True)] = "",
+) -> dict[str, Any]:
+    answered = quotas.answer(
+        db, clock, workspace, request_id, identity.user, approve=True, words=answer
+    )
+    audit.note_about(request.scope, quota=answered.name, most=answered.most, person=answered.user)
+    return _request(answered)
+
+
+@router.post("/quota-requests/{request_id}/deny")
+@needs(Permission.PEOPLE)
+def deny(
+    db: DatabaseOf,
+    clock: ClockOf,
+    workspace: str,
+    request_id: str,
+    identity: Person,
+    answer: Annotated[str, Body(embed=True)] = "",
+) -> dict[str, Any]:
+    answered = quotas.answer(
+        db, clock, workspace, request_id, identity.user, approve=False, words=answer
+    )
+    return _request(answered)
 
 
 def _sees_all(identity: Identity) -> bool:

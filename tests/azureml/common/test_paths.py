@@ -12,7 +12,8 @@ import pytest
 from azureml.azure_server import PROVIDER, WORKSPACE, Azure
 from torchyard.azureml.common.paths import Asked, ours
 from torchyard.azureml.entry_routes import CLOUD
-from torchyard.workspaces import rights
+from torchyard.workspaces import path_permissions
+from torchyard.workspaces.permissions import OWN_JOBS_ONLY
 from workspaces.served import HERE, JOB, Served, served
 
 ONE_DATABASE = True
@@ -84,16 +85,16 @@ def test_other_paths_stay(path: str) -> None:
 
 def test_every_route_has_a_line_of_its_own(site: Served) -> None:
     """The lines for all the rest are for what answers that there is nothing."""
-    from workspaces.test_rights import every_route
+    from workspaces.test_permissions import every_route
 
-    lines = {tuple(line.split()[1:]) for line in rights.TABLE.splitlines() if line}
+    lines = {tuple(line.split()[1:]) for line in path_permissions.TABLE.splitlines() if line}
     of_azure = {
         (method, path)
         for method, path in every_route(site)
         if path.startswith("/azureml") and path not in THE_REST
     }
     assert len(of_azure) > 100
-    assert of_azure - lines == set(), "write them into workspaces/rights.py"
+    assert of_azure - lines == set(), "write them into workspaces/azure_rights.py"
 
 
 def test_a_workspace_in_any_case(azure: Azure, site: Served) -> None:
@@ -234,7 +235,7 @@ def test_a_server_without_tls_says_so(site: Served) -> None:
 
 def test_a_data_scientist_reaches_no_job_of_another(azure: Azure, site: Served) -> None:
     """By any route of Azure's that changes jobs or logs to them."""
-    from workspaces.test_rights import every_route
+    from workspaces.test_permissions import every_route
 
     site.ok("carl", "POST", f"{HERE}/jobs", {**JOB, "name": "carls"})
     before = site.rows()
@@ -248,7 +249,7 @@ def test_a_data_scientist_reaches_no_job_of_another(azure: Azure, site: Served) 
             continue
         path = path.replace("{origin}", "ExperimentRun").replace("{workspace}", "default")
         path = re.sub(r"\{\w+(:path)?\}", "a", path)
-        if rights.of(method, path) in rights.OWN:
+        if path_permissions.of(method, path) in OWN_JOBS_ONLY:
             answer = site.ask("dan", method, path, {"paths": [{"path": "a"}]}, params={"path": "a"})
             assert answer.status_code == 403, (method, path, answer.text)
             assert "belongs to `carl`" in answer.text, (method, path, answer.text)

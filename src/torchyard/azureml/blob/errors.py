@@ -17,7 +17,6 @@ from xml.sax.saxutils import escape
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 
 from torchyard.azureml.common.errors import Handle
@@ -31,6 +30,7 @@ from torchyard.base.errors import (
     NotFound,
     TorchyardError,
 )
+from torchyard.workspaces.path_permissions import PathGuardedRoute
 
 _log = logging.getLogger(__name__)
 
@@ -150,7 +150,7 @@ def printable(text: str) -> str:
     return "".join(one for one in text if _NOT_XML.match(one) is None)
 
 
-class BlobRoute(APIRoute):
+class BlobRoute(PathGuardedRoute):
     """A route whose errors, those of its dependencies too, are Azure Storage's."""
 
     def get_route_handler(self) -> Handle:

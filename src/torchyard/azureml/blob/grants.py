@@ -1,9 +1,9 @@
 """Who may do what with a container: from a request to the container, when it may be reached.
 
-Owns: which permission of a signature, and which right of a person, an operation needs.
+Owns: which permission of a signature, and which permission of a person, an operation needs.
 Leaves: signatures to signatures.py, people's rights to workspaces/access.py.
 Always: both are asked for each request: a signature opens no more than the person may by now; of a
-job's files a person needs the right to the job, as at every other door.
+job's files a person needs the permission to the job, as at every other door.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from torchyard.azureml.blob.errors import BadSignature, NotGranted, Unsigned
 from torchyard.azureml.blob.places import Container, Containers
 from torchyard.base.clock import Clock
 from torchyard.base.errors import NotAuthenticated, NotFound
-from torchyard.workspaces import rights
-from torchyard.workspaces.rights import Right
+from torchyard.workspaces import path_permissions
+from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity
 
 
@@ -27,7 +27,12 @@ class Granted(Protocol):
     """See Access.granted."""
 
     def __call__(
-        self, request: Request, right: Right, workspace: str, token_hash: str = "", job: str = ""
+        self,
+        request: Request,
+        permission: Permission,
+        workspace: str,
+        token_hash: str = "",
+        job: str = "",
     ) -> Identity: ...
 
 
@@ -54,16 +59,16 @@ class Grants:
             BadSignature, NotGranted, Forbidden: what is asked is not open to who asks.
             NoContainer: there is no such container.
         """
-        right = rights.of(request.method, request.url.path)
+        permission = path_permissions.of(request.method, request.url.path)
         if "sig" not in request.query_params:
             # Who it is comes before whether a container is there.
-            self._person(request, Right.SELF, "", "")
-            return self._reached(request, right, name, path, "")
+            self._person(request, Permission.SELF, "", "")
+            return self._reached(request, permission, name, path, "")
         signature = signatures.read(self.key, request.query_params, name, path, self.clock.now())
         if not signature.covers(path):
             raise NotGranted("the signature of this address opens another folder or blob")
         try:
-            container = self._reached(request, right, name, path, signature.token_hash)
+            container = self._reached(request, permission, name, path, signature.token_hash)
         except NotAuthenticated as error:
             raise BadSignature(
                 f"the token with which this address was got is no longer good: {error.message}",
@@ -79,26 +84,31 @@ class Grants:
         return container
 
     def _reached(
-        self, request: Request, right: Right, name: str, path: str, token_hash: str
+        self, request: Request, permission: Permission, name: str, path: str, token_hash: str
     ) -> Container:
         workspace = self.containers.workspace_of(name)
         try:
-            self._person(request, right, workspace, token_hash)
+            self._person(request, permission, workspace, token_hash)
         except NotFound as error:
             raise self.containers.gone(name) from error
         container = self.containers.get(name)
         store = container.datastore.name
-        if right not in (Right.UPLOAD, Right.WRITE):
+        if permission not in (Permission.UPLOAD, Permission.WRITE):
             return container
         places.refuse_fixed(store, path)
         job = places.job_of(store, path)
         if job:
-            of_job = Right.LOG if right is Right.UPLOAD else Right.JOB
+            of_job = Permission.LOG if permission is Permission.UPLOAD else Permission.JOB
             self._person(request, of_job, workspace, token_hash, job)
         return container
 
     def _person(
-        self, request: Request, right: Right, workspace: str, token_hash: str, job: str = ""
+        self,
+        request: Request,
+        permission: Permission,
+        workspace: str,
+        token_hash: str,
+        job: str = "",
     ) -> None:
         kind = request.headers.get("authorization", "").partition(" ")[0].lower()
         if not token_hash and kind != "bearer":
@@ -108,4 +118,4 @@ class Grants:
                 else "the request is signed with an account key, and there are none here",
                 "use the address, or the credential, that the workspace gave",
             )
-        self.granted(request, right, workspace, token_hash, job)
+        self.granted(request, permission, workspace, token_hash, job)

@@ -17,12 +17,12 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from fastapi.routing import APIRoute
 from sqlalchemy.exc import IntegrityError
 from starlette.requests import ClientDisconnect
 
 from torchyard.base import disk
 from torchyard.base.errors import Conflict, InvalidInput, TorchyardError
+from torchyard.workspaces.path_permissions import PathGuardedRoute
 
 _log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ def guarded(handle: Handle) -> Handle:
     return answering
 
 
-class AzureRoute(APIRoute):
+class AzureRoute(PathGuardedRoute):
     """A route whose errors, those of its dependencies too, are Azure's."""
 
     def get_route_handler(self) -> Handle:

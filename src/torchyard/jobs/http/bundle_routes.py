@@ -22,9 +22,10 @@ from torchyard.data import actions as data
 from torchyard.data import assets
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import Services, ServicesOf
 from torchyard.models import actions as models
-from torchyard.workspaces.access import Person
+from torchyard.workspaces.guarded_routes import GuardedRoute, needs
+from torchyard.workspaces.permissions import Permission
 
 _SOURCE = re.compile(
     r"^(?P<folder>jobs/[^/]+/files|jobs/[^/]+/outputs/[^/]+"
@@ -36,21 +37,19 @@ _BLOCK_BYTES = 1 << 20
 
 Find = Callable[[str], Path]
 
+router = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["bundles"], route_class=GuardedRoute)
 
-def router(services: Services) -> APIRouter:
-    routes = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["bundles"])
 
-    @routes.post("/bundle")
-    def bundle(
-        workspace: str, identity: Person, sources: Annotated[list[str], Body(embed=True)]
-    ) -> StreamingResponse:
-        """`<size in bytes>\\n<bytes>` for each of `sources`, paths of files' own routes below
-        the workspace: `data/digits/versions/1/files/a.bin`.
-        """
-        found = find_all(services, workspace, sources)
-        return StreamingResponse(_blocks(found), media_type="application/x-torchyard-bundle")
-
-    return routes
+@router.post("/bundle")
+@needs(Permission.READ)
+def bundle(
+    services: ServicesOf, workspace: str, sources: Annotated[list[str], Body(embed=True)]
+) -> StreamingResponse:
+    """`<size in bytes>\\n<bytes>` for each of `sources`, paths of files' own routes below
+    the workspace: `data/digits/versions/1/files/a.bin`.
+    """
+    found = find_all(services, workspace, sources)
+    return StreamingResponse(_blocks(found), media_type="application/x-torchyard-bundle")
 
 
 def find_all(services: Services, workspace: str, sources: Sequence[str]) -> list[Path]:

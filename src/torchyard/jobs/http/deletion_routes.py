@@ -11,31 +11,36 @@ from torchyard.base import fields
 from torchyard.base.errors import InvalidInput, InvalidSpec
 from torchyard.jobs.cleanup import deletion, removal
 from torchyard.jobs.cleanup.deletion import Choice, Plan
-from torchyard.jobs.services import Services
-from torchyard.workspaces.access import Person
+from torchyard.jobs.services import Services, ServicesOf
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.permissions import Permission
 
 _KEYS = ("names", "experiment_name", "status", "older_than_s", "dry_run")
 # More than these are taken away in the background.
 _AT_ONCE = 20
 
+router = APIRouter(
+    prefix="/v1/workspaces/{workspace}/jobs", tags=["jobs"], route_class=GuardedRoute
+)
 
-def router(services: Services) -> APIRouter:
-    routes = APIRouter(prefix="/v1/workspaces/{workspace}/jobs", tags=["jobs"])
 
-    @routes.post("/delete")
-    def delete(workspace: str, identity: Person, asked: Annotated[Any, Body()]) -> dict[str, Any]:
-        """`names`, or some of `experiment_name`, `status`, `older_than_s`; `dry_run` only tells."""
-        choice, only_told = _choice(services, asked)
-        if only_told:
-            found = deletion.plan(services, workspace, choice)
-            return _told(services, found)
-        return _deleted(services, deletion.delete_by(services, workspace, choice, identity))
+@router.post("/delete")
+@needs(Permission.JOB)
+def delete(
+    services: ServicesOf, workspace: str, identity: Person, asked: Annotated[Any, Body()]
+) -> dict[str, Any]:
+    """`names`, or some of `experiment_name`, `status`, `older_than_s`; `dry_run` only tells."""
+    choice, only_told = _choice(services, asked)
+    if only_told:
+        found = deletion.plan(services, workspace, choice)
+        return _told(services, found)
+    return _deleted(services, deletion.delete_by(services, workspace, choice, identity))
 
-    @routes.delete("/{name}")
-    def delete_one(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        return _deleted(services, deletion.delete_by(services, workspace, Choice([name]), identity))
 
-    return routes
+@router.delete("/{name}")
+@needs(Permission.JOB)
+def delete_one(services: ServicesOf, workspace: str, name: str, identity: Person) -> dict[str, Any]:
+    return _deleted(services, deletion.delete_by(services, workspace, Choice([name]), identity))
 
 
 def _choice(services: Services, asked: Any) -> tuple[Choice, bool]:

@@ -8,29 +8,32 @@ from fastapi import APIRouter
 
 from torchyard.base.clock import to_text
 from torchyard.jobs.requests import runs
-from torchyard.jobs.services import Services
-from torchyard.workspaces.access import Person
+from torchyard.jobs.services import ServicesOf
+from torchyard.workspaces.guarded_routes import GuardedRoute, needs
+from torchyard.workspaces.permissions import Permission
+
+router = APIRouter(
+    prefix="/v1/workspaces/{workspace}/experiments",
+    tags=["experiments"],
+    route_class=GuardedRoute,
+)
 
 
-def router(services: Services) -> APIRouter:
-    routes = APIRouter(prefix="/v1/workspaces/{workspace}/experiments", tags=["experiments"])
-
-    @routes.get("")
-    def list_experiments(workspace: str, identity: Person) -> dict[str, Any]:
-        counts = runs.job_counts(services, workspace)
-        return {
-            "value": [
-                {
-                    "id": str(found.id),
-                    "name": found.name,
-                    "created_at": to_text(found.created_at),
-                    "tags": found.tags,
-                    "job_count": counts[found.id][0] if found.id in counts else 0,
-                    "last_job_at": to_text(counts[found.id][1]) if found.id in counts else None,
-                }
-                for found in runs.experiments(services, workspace)
-                if not found.deleted
-            ]
-        }
-
-    return routes
+@router.get("")
+@needs(Permission.READ)
+def list_experiments(services: ServicesOf, workspace: str) -> dict[str, Any]:
+    counts = runs.job_counts(services, workspace)
+    return {
+        "value": [
+            {
+                "id": str(found.id),
+                "name": found.name,
+                "created_at": to_text(found.created_at),
+                "tags": found.tags,
+                "job_count": counts[found.id][0] if found.id in counts else 0,
+                "last_job_at": to_text(counts[found.id][1]) if found.id in counts else None,
+            }
+            for found in runs.experiments(services, workspace)
+            if not found.deleted
+        ]
+    }

@@ -23,8 +23,9 @@ from torchyard.jobs.history.charts import Chart, Line
 from torchyard.jobs.history.history_records import number_json
 from torchyard.jobs.history.metric_blocks import INT64_MAX, INT64_MIN
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Services
-from torchyard.workspaces.access import Person
+from torchyard.jobs.services import Services, ServicesOf
+from torchyard.workspaces.guarded_routes import GuardedRoute, needs
+from torchyard.workspaces.permissions import Permission
 
 _MOST_COLUMNS = 10_000
 _MOST_SERIES = 100
@@ -39,113 +40,119 @@ Width = Annotated[int, Query(ge=1, le=_MOST_COLUMNS)]
 Offset = Annotated[int, Query(ge=0)]
 Limit = Annotated[int | None, Query(ge=1)]
 
+router = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["metrics"], route_class=GuardedRoute)
 
-def router(services: Services) -> APIRouter:
-    routes = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["metrics"])
 
-    @routes.get("/jobs/{name}/metrics")
-    def summaries(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        job = actions.get(services, workspace, name)
-        with services.db.read() as connection:
-            found = chart_store.summaries(connection, job.id)
-        return {
-            "value": [
-                {
-                    "key": one.key,
-                    "count": one.count,
-                    "step": one.step,
-                    "timestamp": one.timestamp,
-                    "value": number_json(one.value),
-                    "min": None if one.low is None else number_json(one.low),
-                    "max": None if one.high is None else number_json(one.high),
-                }
-                for one in found
-            ]
-        }
-
-    @routes.get("/jobs/{name}/metrics/chart")
-    def chart(
-        workspace: str,
-        name: str,
-        identity: Person,
-        key: str,
-        width: Width = 1000,
-        x: By = "step",
-        start: Start = None,
-        end: End = None,
-    ) -> Response:
-        job = actions.get(services, workspace, name)
-        found = _chart(services, job, key, Window(x, start, end), width)
-        if found is None:
-            raise _no_key(services, job, key)
-        return _said({"key": key, "x": x, **_chart_json(found)})
-
-    @routes.get("/metrics/chart")
-    def overlay(
-        workspace: str,
-        identity: Person,
-        job: Names,
-        key: Names,
-        width: Width = 1000,
-        x: By = "step",
-        start: Start = None,
-        end: End = None,
-    ) -> Response:
-        series = len(job) * len(key)
-        if series > _MOST_SERIES or series * width > _MOST_NUMBERS:
-            raise InvalidInput(
-                f"{series} lines of {width} columns are too much for one chart",
-                f"ask for up to {_MOST_SERIES} lines, and {_MOST_NUMBERS:,} columns in all",
-            )
-        jobs = [actions.get(services, workspace, name) for name in job]
-        window = Window(x, start, end)
-        found = [
-            {"job": one.name, "key": wanted, "x": x, **_chart_json(drawn)}
-            for one in jobs
-            for wanted in key
-            if (drawn := _chart(services, one, wanted, window, width)) is not None
+@router.get("/jobs/{name}/metrics")
+@needs(Permission.READ)
+def summaries(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
+    job = actions.get(services, workspace, name)
+    with services.db.read() as connection:
+        found = chart_store.summaries(connection, job.id)
+    return {
+        "value": [
+            {
+                "key": one.key,
+                "count": one.count,
+                "step": one.step,
+                "timestamp": one.timestamp,
+                "value": number_json(one.value),
+                "min": None if one.low is None else number_json(one.low),
+                "max": None if one.high is None else number_json(one.high),
+            }
+            for one in found
         ]
-        return _said({"value": found})
+    }
 
-    @routes.get("/jobs/{name}/metrics/history")
-    def history(
-        workspace: str,
-        name: str,
-        identity: Person,
-        key: str,
-        x: By = "step",
-        start: Start = None,
-        end: End = None,
-        offset: Offset = 0,
-        limit: Limit = None,
-    ) -> StreamingResponse:
-        job = actions.get(services, workspace, name)
-        _check_keys(services, job, [key])
-        window = Window(x, start, end)
-        pieces = exact_points.pieces(services.db, job.id, key, window, offset, limit)
-        return StreamingResponse(
-            exports.as_json(key, pieces, offset, limit), media_type="application/json"
+
+@router.get("/jobs/{name}/metrics/chart")
+@needs(Permission.READ)
+def chart(
+    services: ServicesOf,
+    workspace: str,
+    name: str,
+    key: str,
+    width: Width = 1000,
+    x: By = "step",
+    start: Start = None,
+    end: End = None,
+) -> Response:
+    job = actions.get(services, workspace, name)
+    found = _chart(services, job, key, Window(x, start, end), width)
+    if found is None:
+        raise _no_key(services, job, key)
+    return _said({"key": key, "x": x, **_chart_json(found)})
+
+
+@router.get("/metrics/chart")
+@needs(Permission.READ)
+def overlay(
+    services: ServicesOf,
+    workspace: str,
+    job: Names,
+    key: Names,
+    width: Width = 1000,
+    x: By = "step",
+    start: Start = None,
+    end: End = None,
+) -> Response:
+    series = len(job) * len(key)
+    if series > _MOST_SERIES or series * width > _MOST_NUMBERS:
+        raise InvalidInput(
+            f"{series} lines of {width} columns are too much for one chart",
+            f"ask for up to {_MOST_SERIES} lines, and {_MOST_NUMBERS:,} columns in all",
         )
+    jobs = [actions.get(services, workspace, name) for name in job]
+    window = Window(x, start, end)
+    found = [
+        {"job": one.name, "key": wanted, "x": x, **_chart_json(drawn)}
+        for one in jobs
+        for wanted in key
+        if (drawn := _chart(services, one, wanted, window, width)) is not None
+    ]
+    return _said({"value": found})
 
-    @routes.get("/jobs/{name}/metrics/export")
-    def export(
-        workspace: str,
-        name: str,
-        identity: Person,
-        format: Literal["csv", "parquet"] = "csv",
-        key: Keys = None,
-        x: By = "step",
-        start: Start = None,
-        end: End = None,
-    ) -> StreamingResponse:
-        job = actions.get(services, workspace, name)
-        write = exports.as_csv if format == "csv" else exports.parquet()
-        wanted = _check_keys(services, job, key)
-        series = _series(services, job, wanted, Window(x, start, end))
-        kind = "text/csv; charset=utf-8" if format == "csv" else "application/vnd.apache.parquet"
-        return StreamingResponse(write(series), media_type=kind)
 
-    return routes
+@router.get("/jobs/{name}/metrics/history")
+@needs(Permission.READ)
+def history(
+    services: ServicesOf,
+    workspace: str,
+    name: str,
+    key: str,
+    x: By = "step",
+    start: Start = None,
+    end: End = None,
+    offset: Offset = 0,
+    limit: Limit = None,
+) -> StreamingResponse:
+    job = actions.get(services, workspace, name)
+    _check_keys(services, job, [key])
+    window = Window(x, start, end)
+    pieces = exact_points.pieces(services.db, job.id, key, window, offset, limit)
+    return StreamingResponse(
+        exports.as_json(key, pieces, offset, limit), media_type="application/json"
+    )
+
+
+@router.get("/jobs/{name}/metrics/export")
+@needs(Permission.READ)
+def export(
+    services: ServicesOf,
+    workspace: str,
+    name: str,
+    format: Literal["csv", "parquet"] = "csv",
+    key: Keys = None,
+    x: By = "step",
+    start: Start = None,
+    end: End = None,
+) -> StreamingResponse:
+    job = actions.get(services, workspace, name)
+    write = exports.as_csv if format == "csv" else exports.parquet()
+    wanted = _check_keys(services, job, key)
+    series = _series(services, job, wanted, Window(x, start, end))
+    kind = "text/csv; charset=utf-8" if format == "csv" else "application/vnd.apache.parquet"
+    return StreamingResponse(write(series), media_type=kind)
 
 
 def _series(

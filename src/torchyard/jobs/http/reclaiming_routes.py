@@ -14,51 +14,54 @@ from fastapi import APIRouter, Body
 from torchyard.base.errors import Forbidden, InvalidInput
 from torchyard.jobs.cleanup import reclaiming
 from torchyard.jobs.cleanup import reclaiming_settings as settings
-from torchyard.jobs.services import Services
-from torchyard.workspaces.access import Person
+from torchyard.jobs.services import Services, ServicesOf
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, TokenKind
 
 Asked = Annotated[dict[str, Any], Body(default_factory=dict)]
 
+router = APIRouter(tags=["server"], route_class=GuardedRoute)
 
-def router(services: Services) -> APIRouter:
-    routes = APIRouter(tags=["server"])
 
-    @routes.post("/v1/gc")
-    def gc(identity: Person, asked: Asked) -> dict[str, Any]:
-        _only_the_owner(identity)
-        told = dict(asked)
-        dry_run = told.pop("dry_run", False)
-        if not isinstance(dry_run, bool):
-            raise InvalidInput("`dry_run` is true or false")
-        wishes = settings.wishes(services.home, told)
-        work = reclaiming.survey if dry_run else reclaiming.reclaim
-        things = work(services, wishes)
-        shown = [
-            {
-                "kind": thing.kind,
-                "name": thing.name,
-                "size_bytes": thing.size_bytes,
-                "action": "kept" if not thing.goes else "would go" if dry_run else "removed",
-                "why": thing.why,
-            }
-            for thing in things
-        ]
-        freed = sum(thing.size_bytes for thing in things if thing.goes)
-        return {"dry_run": dry_run, "freed_bytes": freed, "things": shown}
+@router.post("/v1/gc")
+@needs(Permission.SERVER)
+def gc(services: ServicesOf, identity: Person, asked: Asked) -> dict[str, Any]:
+    _only_the_owner(identity)
+    told = dict(asked)
+    dry_run = told.pop("dry_run", False)
+    if not isinstance(dry_run, bool):
+        raise InvalidInput("`dry_run` is true or false")
+    wishes = settings.wishes(services.home, told)
+    work = reclaiming.survey if dry_run else reclaiming.reclaim
+    things = work(services, wishes)
+    shown = [
+        {
+            "kind": thing.kind,
+            "name": thing.name,
+            "size_bytes": thing.size_bytes,
+            "action": "kept" if not thing.goes else "would go" if dry_run else "removed",
+            "why": thing.why,
+        }
+        for thing in things
+    ]
+    freed = sum(thing.size_bytes for thing in things if thing.goes)
+    return {"dry_run": dry_run, "freed_bytes": freed, "things": shown}
 
-    @routes.get("/v1/gc/settings")
-    def stored(identity: Person) -> dict[str, Any]:
-        _only_the_owner(identity)
-        return _shown(services)
 
-    @routes.patch("/v1/gc/settings")
-    def store(identity: Person, changes: Asked) -> dict[str, Any]:
-        _only_the_owner(identity)
-        settings.save(services.home, changes)
-        return _shown(services)
+@router.get("/v1/gc/settings")
+@needs(Permission.SERVER)
+def stored(services: ServicesOf, identity: Person) -> dict[str, Any]:
+    _only_the_owner(identity)
+    return _shown(services)
 
-    return routes
+
+@router.patch("/v1/gc/settings")
+@needs(Permission.SERVER)
+def store(services: ServicesOf, identity: Person, changes: Asked) -> dict[str, Any]:
+    _only_the_owner(identity)
+    settings.save(services.home, changes)
+    return _shown(services)
 
 
 def _shown(services: Services) -> dict[str, Any]:

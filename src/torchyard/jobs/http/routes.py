@@ -16,142 +16,172 @@ from torchyard.jobs.files import artifacts
 from torchyard.jobs.requests import preflights, streams, submission
 from torchyard.jobs.requests.to_json import job_json, summary_json
 from torchyard.jobs.scheduling import preemption
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import ServicesOf
 from torchyard.workspaces import audit
-from torchyard.workspaces.access import Person
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.permissions import Permission
 
 _STREAM = "application/x-torchyard-stream"
 
+router = APIRouter(
+    prefix="/v1/workspaces/{workspace}/jobs", tags=["jobs"], route_class=GuardedRoute
+)
 
-def router(services: Services) -> APIRouter:
-    routes = APIRouter(prefix="/v1/workspaces/{workspace}/jobs", tags=["jobs"])
 
-    @routes.post("", status_code=201)
-    def create(
-        workspace: str,
-        identity: Person,
-        request: Request,
-        response: Response,
-        document: Annotated[Any, Body()],
-    ) -> dict[str, Any]:
-        asked = fields.mapping(document, "the job")
-        job, is_new = submission.create(services, workspace, asked, identity)
-        audit.note_about(request.scope, job=job.name)
-        response.status_code = 201 if is_new else 200
-        return job_json(services, job)
+@router.post("", status_code=201)
+@needs(Permission.WRITE)
+def create(
+    services: ServicesOf,
+    workspace: str,
+    identity: Person,
+    request: Request,
+    response: Response,
+    document: Annotated[Any, Body()],
+) -> dict[str, Any]:
+    asked = fields.mapping(document, "the job")
+    job, is_new = submission.create(services, workspace, asked, identity)
+    audit.note_about(request.scope, job=job.name)
+    response.status_code = 201 if is_new else 200
+    return job_json(services, job)
 
-    @routes.post("/validate")
-    def validate(
-        workspace: str, identity: Person, document: Annotated[Any, Body()]
-    ) -> dict[str, Any]:
-        checked = submission.check(services, workspace, document, uploaded=False)
-        return {"notices": list(checked.notices)}
 
-    @routes.get("")
-    def list_jobs(
-        workspace: str,
-        identity: Person,
-        experiment_name: str = "",
-        status: str = "",
-        archived: str = "false",
-        parent: str = "",
-        tag: Annotated[list[str] | None, Query()] = None,
-        before: int | None = None,
-        limit: int = 50,
-    ) -> dict[str, Any]:
-        if not 1 <= limit <= 1000:
-            raise InvalidInput(f"`limit` is {limit}", "use 1 to 1000")
-        jobs = actions.list_in(
-            services,
-            workspace,
-            experiment_name=experiment_name,
-            status=status,
-            archived=fields.archived(archived),
-            parent=parent,
-            tags=tag or (),
-            before=before,
-            limit=limit,
-        )
-        next_page = jobs[-1].id if len(jobs) == limit else None
-        return {"value": [summary_json(job) for job in jobs], "next": next_page}
+@router.post("/validate")
+@needs(Permission.READ)
+def validate(
+    services: ServicesOf, workspace: str, document: Annotated[Any, Body()]
+) -> dict[str, Any]:
+    checked = submission.check(services, workspace, document, uploaded=False)
+    return {"notices": list(checked.notices)}
 
-    @routes.get("/{name}")
-    def show(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        return job_json(services, actions.get(services, workspace, name))
 
-    @routes.patch("/{name}")
-    def update(
-        workspace: str, name: str, identity: Person, changes: Annotated[Any, Body()]
-    ) -> dict[str, Any]:
-        if not isinstance(changes, dict):
-            raise InvalidSpec("the changes must be a mapping of keys to values")
-        return job_json(services, actions.update(services, workspace, name, changes))
+@router.get("")
+@needs(Permission.READ)
+def list_jobs(
+    services: ServicesOf,
+    workspace: str,
+    experiment_name: str = "",
+    status: str = "",
+    archived: str = "false",
+    parent: str = "",
+    tag: Annotated[list[str] | None, Query()] = None,
+    before: int | None = None,
+    limit: int = 50,
+) -> dict[str, Any]:
+    if not 1 <= limit <= 1000:
+        raise InvalidInput(f"`limit` is {limit}", "use 1 to 1000")
+    jobs = actions.list_in(
+        services,
+        workspace,
+        experiment_name=experiment_name,
+        status=status,
+        archived=fields.archived(archived),
+        parent=parent,
+        tags=tag or (),
+        before=before,
+        limit=limit,
+    )
+    next_page = jobs[-1].id if len(jobs) == limit else None
+    return {"value": [summary_json(job) for job in jobs], "next": next_page}
 
-    @routes.get("/{name}/preflight")
-    def preflight(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        return {"value": preflights.of(services, actions.get(services, workspace, name))}
 
-    @routes.get("/{name}/document")
-    def document(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        return actions.document(services, workspace, name)
+@router.get("/{name}")
+@needs(Permission.READ)
+def show(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
+    return job_json(services, actions.get(services, workspace, name))
 
-    @routes.post("/{name}/archive")
-    def archive(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        return job_json(services, actions.archive(services, workspace, name))
 
-    @routes.post("/{name}/restore")
-    def restore(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        return job_json(services, actions.archive(services, workspace, name, archived=False))
+@router.patch("/{name}")
+@needs(Permission.JOB)
+def update(
+    services: ServicesOf, workspace: str, name: str, changes: Annotated[Any, Body()]
+) -> dict[str, Any]:
+    if not isinstance(changes, dict):
+        raise InvalidSpec("the changes must be a mapping of keys to values")
+    return job_json(services, actions.update(services, workspace, name, changes))
 
-    @routes.post("/{name}/cancel")
-    def cancel(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        return job_json(services, actions.cancel(services, workspace, name))
 
-    @routes.post("/{name}/preempt")
-    def preempt(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        return job_json(services, preemption.preempt(services, workspace, name, identity.user))
+@router.get("/{name}/preflight")
+@needs(Permission.READ)
+def preflight(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
+    return {"value": preflights.of(services, actions.get(services, workspace, name))}
 
-    @routes.get("/{name}/stream")
-    async def stream(
-        workspace: str, name: str, identity: Person, after: int = 0, offsets: str = "{}"
-    ) -> StreamingResponse:
-        if not 0 <= after < 2**62:
-            raise InvalidInput(f"`after` is {after}", "take it from the stream's frames")
-        job = await run_in_threadpool(actions.get, services, workspace, name)
-        cursor = streams.Cursor(after, _offsets(offsets))
-        return StreamingResponse(streams.frames(services, job, cursor), media_type=_STREAM)
 
-    @routes.get("/{name}/files")
-    def list_files(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        job = actions.get(services, workspace, name)
-        return {"value": [dict(vars(found)) for found in artifacts.list_of(services, job)]}
+@router.get("/{name}/document")
+@needs(Permission.READ)
+def document(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
+    return actions.document(services, workspace, name)
 
-    @routes.get("/{name}/files/{path:path}")
-    def get_file(workspace: str, name: str, path: str, identity: Person) -> FileResponse:
-        job = actions.get(services, workspace, name)
-        return FileResponse(
-            artifacts.file(services, job, path), media_type="application/octet-stream"
-        )
 
-    @routes.get("/{name}/outputs")
-    def list_outputs(workspace: str, name: str, identity: Person) -> dict[str, Any]:
-        job = actions.get(services, workspace, name)
-        return {
-            "value": [
-                {"output": output, **vars(found)}
-                for output, found in artifacts.list_outputs(services, job)
-            ]
-        }
+@router.post("/{name}/archive")
+@needs(Permission.JOB)
+def archive(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
+    return job_json(services, actions.archive(services, workspace, name))
 
-    @routes.get("/{name}/outputs/{output}/{path:path}")
-    def get_output(
-        workspace: str, name: str, output: str, path: str, identity: Person
-    ) -> FileResponse:
-        job = actions.get(services, workspace, name)
-        found = artifacts.output_file(services, job, output, path)
-        return FileResponse(found, media_type="application/octet-stream")
 
-    return routes
+@router.post("/{name}/restore")
+@needs(Permission.JOB)
+def restore(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
+    return job_json(services, actions.archive(services, workspace, name, archived=False))
+
+
+@router.post("/{name}/cancel")
+@needs(Permission.JOB)
+def cancel(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
+    return job_json(services, actions.cancel(services, workspace, name))
+
+
+@router.post("/{name}/preempt")
+@needs(Permission.JOB)
+def preempt(services: ServicesOf, workspace: str, name: str, identity: Person) -> dict[str, Any]:
+    return job_json(services, preemption.preempt(services, workspace, name, identity.user))
+
+
+@router.get("/{name}/stream")
+@needs(Permission.READ)
+async def stream(
+    services: ServicesOf, workspace: str, name: str, after: int = 0, offsets: str = "{}"
+) -> StreamingResponse:
+    if not 0 <= after < 2**62:
+        raise InvalidInput(f"`after` is {after}", "take it from the stream's frames")
+    job = await run_in_threadpool(actions.get, services, workspace, name)
+    cursor = streams.Cursor(after, _offsets(offsets))
+    return StreamingResponse(streams.frames(services, job, cursor), media_type=_STREAM)
+
+
+@router.get("/{name}/files")
+@needs(Permission.READ)
+def list_files(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
+    job = actions.get(services, workspace, name)
+    return {"value": [dict(vars(found)) for found in artifacts.list_of(services, job)]}
+
+
+@router.get("/{name}/files/{path:path}")
+@needs(Permission.READ)
+def get_file(services: ServicesOf, workspace: str, name: str, path: str) -> FileResponse:
+    job = actions.get(services, workspace, name)
+    return FileResponse(artifacts.file(services, job, path), media_type="application/octet-stream")
+
+
+@router.get("/{name}/outputs")
+@needs(Permission.READ)
+def list_outputs(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
+    job = actions.get(services, workspace, name)
+    return {
+        "value": [
+            {"output": output, **vars(found)}
+            for output, found in artifacts.list_outputs(services, job)
+        ]
+    }
+
+
+@router.get("/{name}/outputs/{output}/{path:path}")
+@needs(Permission.READ)
+def get_output(
+    services: ServicesOf, workspace: str, name: str, output: str, path: str
+) -> FileResponse:
+    job = actions.get(services, workspace, name)
+    found = artifacts.output_file(services, job, output, path)
+    return FileResponse(found, media_type="application/octet-stream")
 
 
 def _offsets(text: str) -> dict[str, int]:

@@ -7,161 +7,183 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Body, Request
+from fastapi import APIRouter, Body, Depends, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, JSONResponse, Response
 
 from torchyard.base import files
+from torchyard.base.dependencies import from_state
 from torchyard.base.errors import NotFound
 from torchyard.jobs import actions
 from torchyard.jobs.attempts import report_fields, worker_history, worker_reports
 from torchyard.jobs.attempts.idle_time import Quiet
 from torchyard.jobs.files import artifacts, inputs, log_quota
-from torchyard.jobs.services import Services
-from torchyard.workspaces.access import AttemptWorker
+from torchyard.jobs.services import Services, ServicesOf
+from torchyard.workspaces.guarded_routes import UNLIMITED, GuardedRoute, needs
+from torchyard.workspaces.permissions import Permission
 
 _MAX_WAIT_S = 30.0
+# A worker's chunk is 1 MiB.
+_LOG_LIMIT_BYTES = 4 << 20
 _T = TypeVar("_T")
 
+IdleTimeOf = Annotated[Quiet, Depends(from_state("idle_time"))]
 
-def router(services: Services) -> APIRouter:
-    routes = APIRouter(prefix="/v1/attempts/{attempt_id}", tags=["attempts"])
-    quiet = Quiet(services)
+router = APIRouter(prefix="/v1/attempts/{attempt_id}", tags=["attempts"], route_class=GuardedRoute)
 
-    @routes.post("/report")
-    def report(
-        attempt_id: str,
-        identity: AttemptWorker,
-        node: Annotated[int, Body()],
-        events: Annotated[list[dict[str, Any]], Body()],
-        watched: Annotated[bool, Body()] = False,
-    ) -> dict[str, Any]:
-        report_fields.check_events(node, events)
-        following = worker_reports.report(services, attempt_id, node, events)
-        order = worker_reports.order(services, attempt_id)
-        answer = {"next": following, "order": order.order, "reason": order.reason}
-        if watched:
-            answer["quiet_s"] = quiet.seconds(worker_reports.get(services, attempt_id)[0])
-        return answer
 
-    @routes.get("/orders")
-    async def orders(
-        attempt_id: str, identity: AttemptWorker, node: int = 0, wait_s: float = 0.0
-    ) -> dict[str, Any]:
-        order = await _until(
-            services,
-            attempt_id,
-            wait_s,
-            lambda: worker_reports.order(services, attempt_id),
-            lambda found: bool(found.order),
-        )
-        return {"order": order.order, "reason": order.reason}
+@router.post("/report")
+@needs(Permission.WORKER)
+def report(
+    services: ServicesOf,
+    idle_time: IdleTimeOf,
+    attempt_id: str,
+    node: Annotated[int, Body()],
+    events: Annotated[list[dict[str, Any]], Body()],
+    watched: Annotated[bool, Body()] = False,
+) -> dict[str, Any]:
+    report_fields.check_events(node, events)
+    following = worker_reports.report(services, attempt_id, node, events)
+    order = worker_reports.order(services, attempt_id)
+    answer = {"next": following, "order": order.order, "reason": order.reason}
+    if watched:
+        answer["quiet_s"] = idle_time.seconds(worker_reports.get(services, attempt_id)[0])
+    return answer
 
-    @routes.post("/meeting")
-    def come(
-        attempt_id: str,
-        identity: AttemptWorker,
-        node: Annotated[int, Body()],
-        address: Annotated[str, Body()],
-        port: Annotated[int | None, Body()] = None,
-        facts: Annotated[dict[str, Any] | None, Body()] = None,
-    ) -> dict[str, Any]:
-        report_fields.check_node(node, port)
-        report_fields.check_facts(facts or {})
-        worker_reports.come(services, attempt_id, node, address, port, facts)
-        return {}
 
-    @routes.get("/meeting")
-    async def meeting(
-        attempt_id: str, identity: AttemptWorker, wait_s: float = 0.0
-    ) -> dict[str, Any]:
-        found = await _until(
-            services,
-            attempt_id,
-            wait_s,
-            lambda: worker_reports.meeting(services, attempt_id),
-            lambda found: found.ready,
-        )
-        return {
-            "ready": found.ready,
-            "nodes": found.nodes,
-            "port": found.port,
-            "facts": found.facts if found.ready else [],
-        }
+@router.get("/orders")
+@needs(Permission.WORKER)
+async def orders(
+    services: ServicesOf, attempt_id: str, node: int = 0, wait_s: float = 0.0
+) -> dict[str, Any]:
+    order = await _until(
+        services,
+        attempt_id,
+        wait_s,
+        lambda: worker_reports.order(services, attempt_id),
+        lambda found: bool(found.order),
+    )
+    return {"order": order.order, "reason": order.reason}
 
-    @routes.put("/logs")
-    async def put_log(
-        attempt_id: str, identity: AttemptWorker, path: str, offset: int, request: Request
-    ) -> Response:
-        content = await request.body()
-        return await run_in_threadpool(_append, services, attempt_id, path, offset, content)
 
-    @routes.post("/history")
-    def history(
-        attempt_id: str,
-        identity: AttemptWorker,
-        node: Annotated[int, Body()],
-        seq: Annotated[int, Body()],
-        records: Annotated[list[dict[str, Any]], Body()],
-        first: Annotated[int | None, Body()] = None,
-    ) -> dict[str, Any]:
-        report_fields.check_records(node, seq, records)
-        return worker_history.receive(services, attempt_id, node, seq, records, first)
+@router.post("/meeting")
+@needs(Permission.WORKER)
+def come(
+    services: ServicesOf,
+    attempt_id: str,
+    node: Annotated[int, Body()],
+    address: Annotated[str, Body()],
+    port: Annotated[int | None, Body()] = None,
+    facts: Annotated[dict[str, Any] | None, Body()] = None,
+) -> dict[str, Any]:
+    report_fields.check_node(node, port)
+    report_fields.check_facts(facts or {})
+    worker_reports.come(services, attempt_id, node, address, port, facts)
+    return {}
 
-    @routes.get("/blobs/{sha256}")
-    def get_blob(attempt_id: str, identity: AttemptWorker, sha256: str) -> FileResponse:
-        if not services.blobs.has(sha256):
-            raise NotFound(f"blob `{sha256[:12]}…` is not here")
-        return FileResponse(services.blobs.path(sha256), media_type="application/octet-stream")
 
-    @routes.get("/inputs/{name}")
-    def list_input(attempt_id: str, identity: AttemptWorker, name: str) -> dict[str, Any]:
-        _, job = worker_reports.get(services, attempt_id)
-        source = inputs.source(services, job, name)
-        return {"single": source.is_file(), "files": inputs.files_of(source)}
+@router.get("/meeting")
+@needs(Permission.WORKER)
+async def meeting(services: ServicesOf, attempt_id: str, wait_s: float = 0.0) -> dict[str, Any]:
+    found = await _until(
+        services,
+        attempt_id,
+        wait_s,
+        lambda: worker_reports.meeting(services, attempt_id),
+        lambda found: found.ready,
+    )
+    return {
+        "ready": found.ready,
+        "nodes": found.nodes,
+        "port": found.port,
+        "facts": found.facts if found.ready else [],
+    }
 
-    @routes.get("/inputs/{name}/files/{path:path}")
-    def get_input(attempt_id: str, identity: AttemptWorker, name: str, path: str) -> FileResponse:
-        _, job = worker_reports.get(services, attempt_id)
-        found = inputs.file(inputs.source(services, job, name), path)
-        return FileResponse(found, media_type="application/octet-stream")
 
-    @routes.get("/earlier")
-    def list_earlier(attempt_id: str, identity: AttemptWorker) -> dict[str, Any]:
-        _, job = worker_reports.get(services, attempt_id)
-        return {
-            "files": [
-                {"output": output, "path": file.path, "size_bytes": file.size_bytes}
-                for output, file in artifacts.list_earlier(services, job)
-            ]
-        }
+@router.put("/logs")
+@needs(Permission.WORKER, body_limit_bytes=_LOG_LIMIT_BYTES)
+async def put_log(
+    services: ServicesOf, attempt_id: str, path: str, offset: int, request: Request
+) -> Response:
+    content = await request.body()
+    return await run_in_threadpool(_append, services, attempt_id, path, offset, content)
 
-    @routes.get("/earlier/{output}/{path:path}")
-    def get_earlier(
-        attempt_id: str, identity: AttemptWorker, output: str, path: str
-    ) -> FileResponse:
-        _, job = worker_reports.get(services, attempt_id)
-        # `-` is ./outputs: no named output can be called so.
-        found = artifacts.earlier_file(services, job, "" if output == "-" else output, path)
-        return FileResponse(found, media_type="application/octet-stream")
 
-    @routes.put("/files/{path:path}")
-    async def put_file(
-        attempt_id: str, identity: AttemptWorker, path: str, request: Request
-    ) -> dict[str, Any]:
-        _, job = await run_in_threadpool(worker_reports.get, services, attempt_id)
-        return await _receive(artifacts.writing(services, job, path), request.stream())
+@router.post("/history")
+@needs(Permission.WORKER)
+def history(
+    services: ServicesOf,
+    attempt_id: str,
+    node: Annotated[int, Body()],
+    seq: Annotated[int, Body()],
+    records: Annotated[list[dict[str, Any]], Body()],
+    first: Annotated[int | None, Body()] = None,
+) -> dict[str, Any]:
+    report_fields.check_records(node, seq, records)
+    return worker_history.receive(services, attempt_id, node, seq, records, first)
 
-    @routes.put("/outputs/{output}/{path:path}")
-    async def put_output(
-        attempt_id: str, identity: AttemptWorker, output: str, path: str, request: Request
-    ) -> dict[str, Any]:
-        _, job = await run_in_threadpool(worker_reports.get, services, attempt_id)
-        return await _receive(
-            artifacts.writing_output(services, job, output, path), request.stream()
-        )
 
-    return routes
+@router.get("/blobs/{sha256}")
+@needs(Permission.WORKER)
+def get_blob(services: ServicesOf, attempt_id: str, sha256: str) -> FileResponse:
+    if not services.blobs.has(sha256):
+        raise NotFound(f"blob `{sha256[:12]}…` is not here")
+    return FileResponse(services.blobs.path(sha256), media_type="application/octet-stream")
+
+
+@router.get("/inputs/{name}")
+@needs(Permission.WORKER)
+def list_input(services: ServicesOf, attempt_id: str, name: str) -> dict[str, Any]:
+    _, job = worker_reports.get(services, attempt_id)
+    source = inputs.source(services, job, name)
+    return {"single": source.is_file(), "files": inputs.files_of(source)}
+
+
+@router.get("/inputs/{name}/files/{path:path}")
+@needs(Permission.WORKER)
+def get_input(services: ServicesOf, attempt_id: str, name: str, path: str) -> FileResponse:
+    _, job = worker_reports.get(services, attempt_id)
+    found = inputs.file(inputs.source(services, job, name), path)
+    return FileResponse(found, media_type="application/octet-stream")
+
+
+@router.get("/earlier")
+@needs(Permission.WORKER)
+def list_earlier(services: ServicesOf, attempt_id: str) -> dict[str, Any]:
+    _, job = worker_reports.get(services, attempt_id)
+    return {
+        "files": [
+            {"output": output, "path": file.path, "size_bytes": file.size_bytes}
+            for output, file in artifacts.list_earlier(services, job)
+        ]
+    }
+
+
+@router.get("/earlier/{output}/{path:path}")
+@needs(Permission.WORKER)
+def get_earlier(services: ServicesOf, attempt_id: str, output: str, path: str) -> FileResponse:
+    _, job = worker_reports.get(services, attempt_id)
+    # `-` is ./outputs: no named output can be called so.
+    found = artifacts.earlier_file(services, job, "" if output == "-" else output, path)
+    return FileResponse(found, media_type="application/octet-stream")
+
+
+@router.put("/files/{path:path}")
+@needs(Permission.WORKER, body_limit_bytes=UNLIMITED)
+async def put_file(
+    services: ServicesOf, attempt_id: str, path: str, request: Request
+) -> dict[str, Any]:
+    _, job = await run_in_threadpool(worker_reports.get, services, attempt_id)
+    return await _receive(artifacts.writing(services, job, path), request.stream())
+
+
+@router.put("/outputs/{output}/{path:path}")
+@needs(Permission.WORKER, body_limit_bytes=UNLIMITED)
+async def put_output(
+    services: ServicesOf, attempt_id: str, output: str, path: str, request: Request
+) -> dict[str, Any]:
+    _, job = await run_in_threadpool(worker_reports.get, services, attempt_id)
+    return await _receive(artifacts.writing_output(services, job, output, path), request.stream())
 
 
 async def _until(

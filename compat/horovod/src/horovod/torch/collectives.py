@@ -191,11 +191,11 @@ def alltoall(
     """Send a part of `tensor` to each rank; with `splits` also how much came from each."""
     _no_sets(process_set)
     ranks = processes.size()
-    given = None if splits is None else [int(count) for count in splits]
-    if given is None and tensor.shape[0] % ranks:
+    sizes = None if splits is None else [int(count) for count in splits]
+    if sizes is None and tensor.shape[0] % ranks:
         raise ValueError("alltoall: the first dimension is not a multiple of the number of ranks")
-    counts = given or [tensor.shape[0] // ranks] * ranks
-    # Gloo knows no all-to-all of unequal parts: everybody gets all and takes what is his.
+    counts = sizes or [tensor.shape[0] // ranks] * ranks
+    # Gloo knows no all-to-all of unequal parts: everybody gets all and takes its own part.
     everything = allgather(tensor)
     every_count = allgather(torch.tensor([counts], device=tensor.device))
     here, start, parts = processes.rank(), 0, []

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi import APIRouter
+from starlette.routing import BaseRoute
 
 from torchyard.azureml.common.containers import container
 from torchyard.base import lazy_routes
-from torchyard.workspaces import rights
-from torchyard.workspaces.rights import LEAST, Right
+from torchyard.workspaces import path_permissions
+from torchyard.workspaces.guarded_routes import GuardedRoute, needs
+from torchyard.workspaces.permissions import LEAST_ROLE, NEVER_A_JOB, SERVER_WIDE, Permission
 from torchyard.workspaces.types import Role, role_named
 from workspaces.served import HERE, JOB, MLFLOW, PEOPLE, Served, served
 
@@ -35,14 +38,26 @@ def site(tmp_path: Path, database_url: str) -> Iterator[Served]:
         yield made
 
 
-def every_route(site: Served) -> list[tuple[str, str]]:
-    """(method, path) of all of them, MLflow's with and without a workspace."""
+def every_permission(site: Served) -> dict[tuple[str, str], Permission | None]:
+    """What each (method, path) needs, MLflow's with and without a workspace."""
     app: Any = site.client.app
-    return [
-        (method, path)
+    return {
+        (method, path): _permission_of(route, method, path)
         for path, route in lazy_routes.every_route(app.routes)
         for method in getattr(route, "methods", None) or ()
-    ]
+    }
+
+
+def _permission_of(route: BaseRoute, method: str, path: str) -> Permission | None:
+    declared = getattr(route, "needs", None)
+    if declared is not None:
+        return declared.permission
+    found = path_permissions.of(method, filled(path))
+    return None if found is Permission.UNKNOWN else found
+
+
+def every_route(site: Served) -> list[tuple[str, str]]:
+    return list(every_permission(site))
 
 
 def filled(path: str) -> str:
@@ -52,25 +67,21 @@ def filled(path: str) -> str:
     return path
 
 
-def _lines() -> set[tuple[str, str]]:
-    found = (line.split() for line in rights.TABLE.splitlines() if line)
-    return {(method, path) for _, method, path in found}
+def test_every_route_has_its_permission(site: Served) -> None:
+    permissions = every_permission(site)
+    assert len(permissions) > 250
+    assert {route for route, found in permissions.items() if found is None} == set()
 
 
-def test_every_route_has_its_right(site: Served) -> None:
-    """A route that nobody wrote into the table is only the owner's, and fails here."""
-    routes = every_route(site)
-    assert len(routes) > 250
-    unknown = {route for route in routes if rights.of(route[0], filled(route[1])) is Right.UNKNOWN}
-    assert unknown == set(), "write them into workspaces/rights.py"
+def test_a_route_that_declares_nothing_is_not_made() -> None:
+    router = APIRouter(route_class=GuardedRoute)
 
+    def forgotten() -> None: ...
 
-def test_the_table_has_no_line_too_many(site: Served) -> None:
-    routes = every_route(site)
-    there = {*routes, *(("*", path) for _, path in routes)}
-    # Others' work that is on its way may stand in the table before its route is there.
-    ahead = {("GET", "/version")}
-    assert _lines() - there - ahead == set()
+    with pytest.raises(AssertionError, match=r"route `/here` .*forgotten.* declares no"):
+        router.get("/here")(forgotten)
+    with pytest.raises(AssertionError, match="already declares"):
+        needs(Permission.READ)(needs(Permission.WRITE)(forgotten))
 
 
 def test_the_openapi_has_no_other_routes(site: Served) -> None:
@@ -89,18 +100,18 @@ def test_the_openapi_has_no_other_routes(site: Served) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("who", [*PEOPLE, "stranger"])
 def test_every_route_as_every_role(site: Served, who: str) -> None:
-    """Whoever lacks the right is refused at every route, before anything changes."""
+    """Whoever lacks the permission is refused at every route, before anything changes."""
     if who == "stranger":
         site.add(who, None)
     role = role_named(PEOPLE[who]) if who in PEOPLE else None
     before = site.rows()
     refused = allowed = 0
-    for method, path in every_route(site):
-        right = rights.of(method, filled(path))
-        if right in (Right.OPEN, Right.WORKER, Right.SELF):
+    for (method, path), permission in every_permission(site).items():
+        assert permission is not None
+        if permission in (Permission.OPEN, Permission.WORKER, Permission.SELF):
             continue
-        least = LEAST[right]
-        may = role is not None and role.rank >= least.rank and right not in rights.EVERYWHERE
+        least = LEAST_ROLE[permission]
+        may = role is not None and role.rank >= least.rank and permission not in SERVER_WIDE
         if may:
             allowed += 1
             continue
@@ -117,9 +128,12 @@ def test_a_reader_changes_nothing(site: Served) -> None:
     """At the routes that a reader may ask, too, whatever is sent to them."""
     site.ok("carl", "POST", f"{HERE}/jobs", {**JOB, "name": "one"})
     before = site.rows()
-    for method, path in every_route(site):
-        right = rights.of(method, filled(path))
-        if right in (Right.READ, Right.SELF, Right.OPEN) and "stream" not in path:
+    for (method, path), permission in every_permission(site).items():
+        assert permission is not None
+        if (
+            permission in (Permission.READ, Permission.SELF, Permission.OPEN)
+            and "stream" not in path
+        ):
             path = filled(path.replace("{name}", "one"))
             for body in (None, {}, {"name": "new", "experiment_id": "0"}):
                 if "tokens" in path:
@@ -220,8 +234,8 @@ def test_a_job_has_its_owners_rights(site: Served, owner: str) -> None:
     site.ok(who, "POST", f"{MLFLOW}/runs/set-tag", {"run_id": "one", "key": "a", "value": "b"})
     made = site.ask(who, "PUT", f"{HERE}/computes/new", {})
     assert made.status_code == (403 if owner == "dan" else 200)
-    for method, path in every_route(site):
-        if rights.of(method, filled(path)) in rights.NEVER_A_JOB:
+    for (method, path), permission in every_permission(site).items():
+        if permission in NEVER_A_JOB:
             said = site.refused(who, method, filled(path), {})
             assert "a job's token may not" in str(said), path
     for path in ("/v1/users", f"/v1/users/{owner}", f"/v1/users/{owner}/tokens"):

@@ -1,79 +1,80 @@
-"""Where the files of a version come from that an MLflow client registers.
+"""Where the files of a model version come from when an MLflow client registers it.
 
 Owns: the forms of a version's `source` that name something on this server.
-Leaves: runs' files to whoever wired `Registry.find`.
-Always: what lies here is found, so that it can be copied; another place's URI is left to the
-client, which reads it from there with its own credentials.
+Leaves: files of runs and datastores to jobs/files/model_sources.py.
+Always: files on this server are found, so that they can be copied; a URI of another server is
+left to the client, which reads it with its own credentials.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit
 
 from torchyard.base.errors import InvalidInput, NotFound
-from torchyard.mlflow.registry import (
-    REGISTERED,
-    Registry,
-    logged_root,
+from torchyard.jobs.files import model_sources
+from torchyard.jobs.services import Services
+from torchyard.mlflow.model_json import (
+    REGISTERED_FOLDER,
+    logged_model_uri,
     name_in_path,
-    version_root,
+    version_uri,
 )
 from torchyard.models import actions, logged, registry
 from torchyard.models.types import LoggedModel, Model, Source
 
 _PROXY = "/api/2.0/mlflow-artifacts/artifacts/"
-_NOTHING = Source(())
+_NO_FILES = Source(())
 
 
 @contextmanager
-def find(services: Registry, workspace: str, uri: str) -> Iterator[Source]:
-    """The files that a version's `source` names, none when they lie elsewhere.
+def open_source(services: Services, workspace: str, uri: str) -> Iterator[Source]:
+    """The files that a version's `source` names; none if they lie on another server.
 
     Raises:
-        InvalidInput: it names a file of the server's own machine, or climbs.
+        InvalidInput: it names a file on the server's own disk, or leaves its folder.
         NotFound: it names a model that does not exist.
     """
     _refuse_local(uri)
     parts = _parts_of(uri)
     path = _artifact_path(uri)
     if parts.scheme == "models":
-        yield _of_model(services, workspace, parts.path.strip("/"))
+        yield _model_source(services, workspace, parts.path.strip("/"))
     elif parts.scheme == "azureml":
-        with services.find(workspace, uri) as source:
+        with model_sources.find(services, workspace, uri) as source:
             yield source
     elif parts.scheme == "runs":
-        job, _, inner = parts.path.lstrip("/").partition("/")
-        with _of_run(services, workspace, job, inner) as source:
+        run, _, inner_path = parts.path.lstrip("/").partition("/")
+        with _run_source(services, workspace, run, inner_path) as source:
             yield source
     elif path is None:
-        yield _NOTHING
+        yield _NO_FILES
     else:
-        with _of_artifacts(services, workspace, path) as source:
+        with _artifact_source(services, workspace, path) as source:
             yield source
 
 
-def of_logged(services: Registry, model: LoggedModel, inner: str = "") -> Source:
-    """Its files, those below `inner` only if it is not empty."""
-    below = f"{inner.strip('/')}/" if inner.strip("/") else ""
-    found = tuple(
-        (path[len(below) :], logged.file(services.datastores, model, path))
+def logged_model_source(services: Services, model: LoggedModel, folder: str = "") -> Source:
+    """A logged model's files, or only those below `folder` if it is not empty."""
+    above = f"{folder.strip('/')}/" if folder.strip("/") else ""
+    files = tuple(
+        (path[len(above) :], logged.file(services.datastores, model, path))
         for path, _ in logged.list_files(services.datastores, model)
-        if path.startswith(below)
+        if path.startswith(above)
     )
-    return Source(found, model.run, uri="" if found else logged_root(model))
+    return Source(files, model.run, uri="" if files else logged_model_uri(model))
 
 
-def of_version(services: Registry, model: Model) -> Source:
-    found = tuple(
+def version_source(services: Services, model: Model) -> Source:
+    files = tuple(
         (file.path, actions.file(services.datastores, model, file.path)) for file in model.files
     )
-    return Source(found, model.job, model.single, "" if found else version_root(model))
+    return Source(files, model.job, model.single, "" if files else version_uri(model))
 
 
-def version_named(services: Registry, workspace: str, name: str, text: str) -> Model:
-    """By number, alias, `latest` or stage.
+def find_version(services: Services, workspace: str, name: str, text: str) -> Model:
+    """The version with a number, an alias, `latest` or a stage.
 
     Raises:
         NotFound: there is none.
@@ -84,53 +85,51 @@ def version_named(services: Registry, workspace: str, name: str, text: str) -> M
     return actions.get(services.db, workspace, name, text)
 
 
-def logged_id(uri: str) -> str:
-    """The logged model that `models:/m-…` names, else empty."""
+def logged_model_id(uri: str) -> str:
+    """The id of the logged model that `models:/m-…` names, or empty for another URI."""
     path = _parts_of(uri).path.strip("/") if uri.startswith("models:/") else ""
     return path if path.startswith("m-") and "/" not in path else ""
 
 
-def _of_model(services: Registry, workspace: str, path: str) -> Source:
+def _model_source(services: Services, workspace: str, path: str) -> Source:
     name, separator, version = path.partition("/")
     if not separator:
         name, separator, version = path.partition("@")
     if not separator:
-        return of_logged(services, logged.get(services.db, workspace, path))
-    return of_version(services, version_named(services, workspace, name, version))
+        return logged_model_source(services, logged.get(services.db, workspace, path))
+    return version_source(services, find_version(services, workspace, name, version))
 
 
 @contextmanager
-def _of_artifacts(services: Registry, workspace: str, path: str) -> Iterator[Source]:
+def _artifact_source(services: Services, workspace: str, path: str) -> Iterator[Source]:
     """`<experiment>/<run>/artifacts/…`, `<experiment>/models/<id>/artifacts/…` or a version."""
     parts = [part for part in path.split("/") if part]
-    if len(parts) >= 3 and parts[0] == REGISTERED:
+    if len(parts) >= 3 and parts[0] == REGISTERED_FOLDER:
         name = name_in_path(parts[1])
-        yield of_version(services, version_named(services, workspace, name, parts[2]))
+        yield version_source(services, find_version(services, workspace, name, parts[2]))
     elif len(parts) >= 4 and (parts[1], parts[3]) == ("models", "artifacts"):
         model = logged.get(services.db, workspace, parts[2])
-        yield of_logged(services, model, "/".join(parts[4:]))
+        yield logged_model_source(services, model, "/".join(parts[4:]))
     elif len(parts) >= 3 and parts[2] == "artifacts":
-        with _of_run(services, workspace, parts[1], "/".join(parts[3:])) as source:
+        with _run_source(services, workspace, parts[1], "/".join(parts[3:])) as source:
             yield source
     else:
-        yield _NOTHING
+        yield _NO_FILES
 
 
 @contextmanager
-def _of_run(services: Registry, workspace: str, run: str, path: str) -> Iterator[Source]:
-    """None when the run or its files are not there: MLflow asks for neither."""
-    for one in dict.fromkeys((path, unquote(path))):
-        finding = services.find(workspace, f"azureml://jobs/{run}/outputs/artifacts/paths/{one}")
-        try:
-            source = finding.__enter__()
-        except NotFound:
-            continue
-        try:
-            yield source
-        finally:
-            finding.__exit__(None, None, None)
-        return
-    yield _NOTHING
+def _run_source(services: Services, workspace: str, run: str, path: str) -> Iterator[Source]:
+    """No files when the run or its files do not exist, for MLflow requires neither."""
+    with ExitStack() as stack:
+        source = _NO_FILES
+        for artifact_path in dict.fromkeys((path, unquote(path))):
+            uri = f"azureml://jobs/{run}/outputs/artifacts/paths/{artifact_path}"
+            try:
+                source = stack.enter_context(model_sources.find(services, workspace, uri))
+            except NotFound:
+                continue
+            break
+        yield source
 
 
 def _artifact_path(uri: str) -> str | None:
@@ -145,7 +144,7 @@ def _artifact_path(uri: str) -> str | None:
 def _parts_of(uri: str) -> SplitResult:
     """
     Raises:
-        InvalidInput: it is no URI.
+        InvalidInput: it is not a URI.
     """
     try:
         return urlsplit(uri)

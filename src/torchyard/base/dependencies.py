@@ -1,0 +1,33 @@
+"""What route functions receive by FastAPI's `Depends`: parts of the server, kept in `app.state`.
+
+Owns: reading `app.state`, the parts that are of this package's types.
+Leaves: filling `app.state` to app/application.py, parts of other types to their packages.
+Always: a dependency is a coroutine, so that it costs no thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+
+from torchyard.base.blobs import Blobs
+from torchyard.base.clock import Clock
+from torchyard.base.db import Database
+
+
+def from_state(name: str) -> Callable[[Request], Awaitable[Any]]:
+    """The dependency that returns `app.state.<name>`."""
+
+    async def read(request: Request) -> Any:
+        return getattr(request.app.state, name)
+
+    return read
+
+
+DatabaseOf = Annotated[Database, Depends(from_state("db"))]
+ClockOf = Annotated[Clock, Depends(from_state("clock"))]
+BlobsOf = Annotated[Blobs, Depends(from_state("blobs"))]
+HomeOf = Annotated[Path, Depends(from_state("home"))]

@@ -1,0 +1,146 @@
+"""Routes that declare what they need, and hold requests to it before any body is read.
+
+    router = APIRouter(prefix="/v1/workspaces/{workspace}/jobs", route_class=GuardedRoute)
+
+    @router.post("/{name}/cancel")
+    @needs(Permission.JOB)
+    def cancel(services: ServicesOf, workspace: str, name: str, identity: Person) -> ...
+
+Owns: the declaration, the order permission, then body, then endpoint.
+Leaves: who asks and whether they may to access.py, what a permission is to permissions.py.
+Always: a route whose endpoint declares nothing can't be made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Annotated, Any, Protocol, TypeVar
+
+from fastapi import Depends, Request, Response
+from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
+
+from torchyard.base import request_bodies
+from torchyard.base.request_bodies import UNLIMITED as UNLIMITED
+from torchyard.workspaces import audit
+from torchyard.workspaces.permissions import Permission
+from torchyard.workspaces.types import Identity
+
+Handle = Callable[[Request], Coroutine[Any, Any, Response]]
+
+_Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
+_DECLARED = "torchyard_needs"
+IDENTITY = "torchyard.identity"
+"""Where a request's scope holds who was found to ask."""
+
+
+class Enforcer(Protocol):
+    """What the app keeps as `app.state.access`; see access.py."""
+
+    def enforce(self, request: Request, permission: Permission) -> Identity: ...
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What one endpoint declares.
+
+    Args:
+        signed: a request may carry a signature instead of a token, so the endpoint itself calls
+            `Access.granted` for the permission.
+    """
+
+    permission: Permission
+    body_limit_bytes: int
+    signed: bool = False
+
+
+def needs(
+    permission: Permission, *, body_limit_bytes: int | None = None, signed: bool = False
+) -> Callable[[_Endpoint], _Endpoint]:
+    """Declare what a request to this endpoint needs.
+
+    Args:
+        body_limit_bytes: 16 MiB by default, 64 KiB where no token is asked for. With `UNLIMITED`
+            the endpoint reads the body itself, as a stream.
+        signed: see `Needs`.
+    """
+    if body_limit_bytes is None:
+        is_open = permission is Permission.OPEN
+        body_limit_bytes = (
+            request_bodies.STRANGERS_LIMIT_BYTES if is_open else request_bodies.DEFAULT_LIMIT_BYTES
+        )
+    declaration = Needs(permission, body_limit_bytes, signed)
+
+    def declare(endpoint: _Endpoint) -> _Endpoint:
+        other = declared_needs(endpoint)
+        assert other in (None, declaration), f"{endpoint} already declares {other}"
+        setattr(endpoint, _DECLARED, declaration)
+        return endpoint
+
+    return declare
+
+
+def declared_needs(endpoint: Callable[..., Any]) -> Needs | None:
+    return getattr(endpoint, _DECLARED, None)
+
+
+class GuardedRoute(APIRoute):
+    """A route that enforces what its endpoint declares.
+
+    Raises:
+        AssertionError: the endpoint declares nothing.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        self.needs = self._needs_of(path, endpoint)
+        super().__init__(path, endpoint, **options)
+
+    def _needs_of(self, path: str, endpoint: Callable[..., Any]) -> Needs | None:
+        declaration = declared_needs(endpoint)
+        assert declaration is not None, (
+            f"route `{path}` ({endpoint.__module__}.{endpoint.__name__}) declares no permission: "
+            "put `@needs(Permission…)` below its path"
+        )
+        return declaration
+
+    def get_route_handler(self) -> Handle:
+        return self.guard(super().get_route_handler())
+
+    def guard(self, handle: Handle) -> Handle:
+        """The handler, reached only by requests that meet the needs, with their body read."""
+        declaration = self.needs
+        assert declaration is not None
+        permission, limit_bytes = declaration.permission, declaration.body_limit_bytes
+        is_enforced = permission is not Permission.OPEN and not declaration.signed
+
+        async def guarded(request: Request) -> Response:
+            audit.note_permission(request.scope, permission)
+            if is_enforced:
+                access: Enforcer = request.app.state.access
+                identity = await run_in_threadpool(access.enforce, request, permission)
+                request.scope[IDENTITY] = identity
+            return await handle(await request_bodies.with_body(request, limit_bytes))
+
+        return guarded
+
+
+def permission_of(request: Request) -> Permission:
+    """What the route of the request declares."""
+    route: GuardedRoute = request.scope["route"]
+    assert route.needs is not None
+    return route.needs.permission
+
+
+def identity_of(request: Request) -> Identity:
+    """Who was found to ask, by the route that the request came through."""
+    identity: Identity = request.scope[IDENTITY]
+    return identity
+
+
+async def _identity(request: Request) -> Identity:
+    return identity_of(request)
+
+
+Person = Annotated[Identity, Depends(_identity)]
+AttemptWorker = Annotated[Identity, Depends(_identity)]

@@ -1,0 +1,40 @@
+"""Groups of routes by their modules."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from torchyard.app import route_groups
+
+_START = """
+import os, sys
+from pathlib import Path
+from torchyard import server
+from torchyard.app import application
+from torchyard.executors.fake import FakeExecutor
+
+home = Path(sys.argv[1])
+parts = application.build(home, "http://127.0.0.1:1", os.environ, executor=FakeExecutor())
+application.create_app(parts)
+parts.services.db.close()
+print([module for module in sys.argv[2:] if module in sys.modules])
+"""
+
+
+def test_a_start_imports_no_group(tmp_path: Path) -> None:
+    modules = [f"torchyard.{module}" for _, group in route_groups.NATIVE for module in group]
+    assert len(modules) > 15
+    ran = subprocess.run(
+        [sys.executable, "-c", _START, str(tmp_path), *modules],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.strip() == "[]"
+
+
+def test_a_module_of_a_group_has_its_routes() -> None:
+    for group in route_groups.native():
+        assert group.router.routes
