@@ -113,8 +113,8 @@ def test_a_mapped_url_is_checked_and_told(db: Database, stores: Datastores) -> N
         ("uri_file", "zip::https://x/y.zip", InvalidInput, "not a path"),
         ("uri_file", "gopher://x/y", InvalidInput, "unsupported protocol"),
         ("uri_file", "just/a/path", InvalidInput, "not a path"),
-        ("uri_file", "sftp://host:ssh/x", InvalidInput, "no URL"),
-        ("uri_file", "https://[host/x", InvalidInput, "no URL"),
+        ("uri_file", "sftp://host:ssh/x", InvalidInput, "not a URL"),
+        ("uri_file", "https://[host/x", InvalidInput, "not a URL"),
         ("uri_file", "sftp:///x", InvalidInput, "names no host"),
     ],
 )

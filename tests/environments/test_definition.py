@@ -217,7 +217,7 @@ def test_a_true_conda_package_is_refused_by_name_where_conda_is_not(
 @pytest.mark.parametrize(
     ("definition", "words", "at"),
     [
-        ({}, "says nothing", ()),
+        ({}, "names no content", ()),
         (7, "neither", ()),
         ({"imgae": "python"}, "`imgae`", ("imgae",)),
         ({"build": {"path": "."}}, "build context", ("build", "path")),

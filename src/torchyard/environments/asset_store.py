@@ -1,4 +1,4 @@
-"""The table of environments with names and versions."""
+"""The table of registered environments."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """A workspace's own environments: names with versions.
 
-Owns: an environment's document, versions, archiving, the names that are not to be had.
+Owns: an environment's document, versions, archiving, reserved names.
 Leaves: what a definition means to definition.py, building to build/builds.py.
-Always: a version once given never changes but for what is said of it; names that begin with
-`AzureML` or `Microsoft` are those of curated environments.
+Always: of an existing version only description, tags and properties change; names that begin with
+`AzureML` or `Microsoft` are reserved for curated environments.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torchyard.environments.names import catalogue, curated_environments
 from torchyard.environments.types import EnvironmentAsset
 
 _RESERVED = ("azureml", "microsoft")
-_SAID = ("description", "tags", "properties")
+_DESCRIPTIVE = ("description", "tags", "properties")
 ANONYMOUS = asset_store.ANONYMOUS
 
 _assets = VersionedAssets(
@@ -40,7 +40,7 @@ delete_all = _assets.delete_all
 
 @dataclass(frozen=True)
 class Request:
-    """An environment's document, read; `definition` is all that decides its content."""
+    """An environment's document, read; `definition` holds the keys that decide its content."""
 
     name: str
     definition: dict[str, Any]
@@ -53,7 +53,7 @@ class Request:
 def read_document(document: Mapping[str, Any]) -> Request:
     """
     Raises:
-        InvalidSpec: what is wrong with its name, version and words, and where.
+        InvalidSpec: what is wrong with its name, version, tags or properties, and where.
     """
     name = documents.name_of(document, "an environment", "environment")
     refuse_reserved(name)
@@ -63,7 +63,7 @@ def read_document(document: Mapping[str, Any]) -> Request:
         definition={
             key: value
             for key, value in document.items()
-            if key not in ("$schema", "name", "version", *_SAID)
+            if key not in ("$schema", "name", "version", *_DESCRIPTIVE)
         },
         description=str(document.get("description") or ""),
         tags=fields.texts(document, "tags"),
@@ -101,15 +101,15 @@ def register(
     owner: str,
     check: Callable[[Mapping[str, Any]], Any],
 ) -> EnvironmentAsset:
-    """Write a version down, the next whole number unless it asks for one.
+    """Add a version, the next whole number unless the document names one.
 
-    Asked again with the same content it is the version there is, with the new words.
+    The same content again is the existing version, with the new description, tags and properties.
 
     Args:
         check: raises when the definition can't be honoured.
 
     Raises:
-        Conflict: the version it asks for exists with another content.
+        Conflict: the version that it names exists with another content.
         InvalidSpec: the definition can't be honoured.
     """
     check(request.definition)

@@ -1,8 +1,8 @@
-"""Builds that a person asked for, beside those of jobs.
+"""Builds that users request, besides those of jobs.
 
-Owns: a thread for them, their log while they run.
+Owns: a thread for them, reading their log while they run.
 Leaves: the build itself, and that there is one at a time, to build/builds.py.
-Always: a build that nobody follows any more goes on; its log stays with the environment.
+Always: a build continues when nobody follows it; its log stays with the environment.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_BYTES = 1 << 18
 
 
 class RequestedBuilds:
-    """What was asked for since the server started.
+    """The builds requested since the server started.
 
     Args:
         secrets: values that a build's log must not show.
@@ -36,7 +36,7 @@ class RequestedBuilds:
     ) -> None:
         self._environments = environments
         self._secrets = secrets
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix="asked-build")
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="requested-build")
         self._lock = threading.Lock()
         self._running: dict[str, EnvironmentSpec] = {}
         self._stopping = threading.Event()
@@ -53,14 +53,14 @@ class RequestedBuilds:
         return {**self.show(spec.hash, offset), "offset": offset, "notices": list(spec.notices)}
 
     def show(self, hash: str, offset: int) -> dict[str, Any]:
-        """Its state, and what its log says from `offset` on.
+        """Its status, and its log from `offset` on.
 
         Raises:
             NotFound: the build does not exist.
         """
         if not _HASH.fullmatch(hash):
-            raise NotFound(f"there is no environment `{hash[:80]}`")
-        # Asked in this order: a build that ended between the two has its whole log.
+            raise NotFound(f"environment `{hash[:80]}` does not exist")
+        # Read in this order, so that a build that ends in between has its whole log.
         with self._lock:
             running = hash in self._running
         last = self._environments.records.last(hash)
@@ -78,7 +78,7 @@ class RequestedBuilds:
         }
 
     def close(self) -> None:
-        """Break off what runs."""
+        """Cancel the running build."""
         self._stopping.set()
         self._threads.shutdown(wait=True, cancel_futures=True)
 

@@ -12,7 +12,7 @@ from torchyard.base.db import Database
 from torchyard.environments import assets, definition
 from torchyard.environments.images.definition import Sources
 from torchyard.environments.names import catalogue, substitutes
-from torchyard.environments.names.substitutes import Judge
+from torchyard.environments.names.substitutes import SubstitutePolicy
 from torchyard.environments.packages import accelerators
 from torchyard.environments.packages.pythons import Pythons
 from torchyard.environments.types import EnvironmentSpec, Platform, this_platform
@@ -49,25 +49,25 @@ class Resolver:
         return self._platform
 
     def resolve(
-        self, environment: Any, workspace: str = "", *, is_judged: bool = True
+        self, environment: Any, workspace: str = "", *, enforce_policy: bool = True
     ) -> EnvironmentSpec:
         """The spec of a reference or an inline definition.
 
         Args:
             workspace: whose own environments may be named; none when empty.
-            is_judged: whether a workspace that takes no substitutes refuses them.
+            enforce_policy: whether a workspace that takes no substitutes refuses them.
 
         Raises:
             InvalidSpec: it can't be honoured; `at` says which part of it.
             NotFound: no environment has the name.
         """
-        judge = self._judge(workspace) if workspace and is_judged else substitutes.taken
-        owned = assets.owned(self._db, workspace) if workspace else catalogue.nobody
-        spec = definition.resolve(environment, self.platform, (), owned, judge, self._sources)
-        return self._pythons.settled(spec, judge)
+        policy = self._policy_of(workspace) if workspace and enforce_policy else substitutes.allow
+        owned = assets.owned(self._db, workspace) if workspace else catalogue.no_assets
+        spec = definition.resolve(environment, self.platform, (), owned, policy, self._sources)
+        return self._pythons.settled(spec, policy)
 
-    def _judge(self, workspace: str) -> Judge:
+    def _policy_of(self, workspace: str) -> SubstitutePolicy:
         allowed = workspaces.allows_substitutes(self._db, workspace)
         if allowed is None:
             allowed = not self._is_shared
-        return substitutes.taken if allowed else substitutes.refused_in(workspace)
+        return substitutes.allow if allowed else substitutes.refusing_in(workspace)

@@ -46,7 +46,7 @@ def list_environments(
 ) -> dict[str, Any]:
     hashes = hashes_in_use(workspace)
     return {
-        "value": to_json.every(environments, workspace, hashes, name, fields.archived(archived))
+        "value": to_json.list_json(environments, workspace, hashes, name, fields.archived(archived))
     }
 
 
@@ -59,16 +59,16 @@ def create(
     identity: Person,
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
-    asked = assets.read_document(fields.mapping(document, "the environment's document"))
-    made = assets.register(
+    request = assets.read_document(fields.mapping(document, "the environment's document"))
+    asset = assets.register(
         environments.db,
         clock,
         workspace,
-        asked,
+        request,
         identity.user,
-        lambda found: environments.resolver.resolve(found, workspace),
+        lambda definition: environments.resolver.resolve(definition, workspace),
     )
-    return to_json.one(environments, workspace, made.name, made.version)
+    return to_json.version_to_json(environments, workspace, asset.name, asset.version)
 
 
 @router.post("/definition")
@@ -90,15 +90,15 @@ def clone(
     name: Annotated[str, Body(embed=True)],
 ) -> dict[str, Any]:
     source = copying.named(environments, workspace, environment)
-    made = copying.clone(environments, clock, workspace, source, name, identity.user)
-    found = to_json.one(environments, workspace, made.name, made.version)
-    return {**found, "notices": [*source.notices, *found["notices"]]}
+    asset = copying.clone(environments, clock, workspace, source, name, identity.user)
+    body = to_json.version_to_json(environments, workspace, asset.name, asset.version)
+    return {**body, "notices": [*source.notices, *body["notices"]]}
 
 
 @router.get("/{name}/versions/{version}")
 @needs(Permission.READ)
 def show(environments: EnvironmentsOf, workspace: str, name: str, version: str) -> dict[str, Any]:
-    return to_json.one(environments, workspace, name, version)
+    return to_json.version_to_json(environments, workspace, name, version)
 
 
 @router.post("/resolve")
@@ -106,7 +106,7 @@ def show(environments: EnvironmentsOf, workspace: str, name: str, version: str) 
 def resolve(
     environments: EnvironmentsOf, workspace: str, environment: Annotated[Any, Body(embed=True)]
 ) -> dict[str, Any]:
-    return to_json.resolved(environments, workspace, environment)
+    return to_json.resolved_json(environments, workspace, environment)
 
 
 @router.post("/build")
@@ -125,7 +125,7 @@ def build(
 def use(
     environments: EnvironmentsOf, workspace: str, environment: Annotated[Any, Body(embed=True)]
 ) -> dict[str, Any]:
-    return copying.in_use(environments, workspace, environment)
+    return copying.use(environments, workspace, environment)
 
 
 @router.post("/export")
@@ -136,7 +136,7 @@ def export(
     environment: Annotated[Any, Body(embed=True)],
     format: Annotated[str, Body(embed=True)],
 ) -> dict[str, Any]:
-    return copying.exported(environments, workspace, environment, format)
+    return copying.export_to_file(environments, workspace, environment, format)
 
 
 @router.get("/builds/{hash}")

@@ -45,7 +45,7 @@ def all_builds(connection: Connection) -> list[Build]:
 
 
 def begin(connection: Connection, spec: EnvironmentSpec, now: datetime) -> None:
-    """Note that a build starts; keeps the lock of an earlier one."""
+    """Record that a build starts; keeps the lock of the previous one."""
     table = environment_builds
     values: dict[str, Any] = {
         "status": "building",
@@ -72,7 +72,7 @@ def end(
     error: str = "",
     hint: str = "",
 ) -> None:
-    """Note how a build ended; an empty `lock` keeps the one there is."""
+    """Record how a build ended; an empty `lock` keeps the previous one."""
     values: dict[str, Any] = {"status": status, "ended_at": now, "error": error, "hint": hint}
     if lock:
         values["lock"] = lock

@@ -128,7 +128,7 @@ def test_curated_ones_are_listed_and_published_ones_found(azure: Azure) -> None:
 BAD: tuple[tuple[str, dict[str, object], str], ...] = (
     ("AzureML-mine/versions/1", {"image": IMAGE}, "reserved for curated"),
     ("python/versions/1", {"image": IMAGE}, "curated environment's name"),
-    ("e/versions/1", {}, "says nothing of its content"),
+    ("e/versions/1", {}, "names no content"),
     ("e/versions/1", {"image": 7}, "`image` is no text"),
     ("e/versions/1", {"condaFile": "a: ["}, "no YAML"),
     ("e/versions/1", {"condaFile": "dependencies: [python=3"}, "no YAML"),

@@ -105,7 +105,7 @@ def test_an_environment_is_whole_locked_compiled_and_discreet(
         assert str(machine.wheels) not in text
     (build,) = environments.records.all()
     assert (build.hash, build.status, build.lock) == (spec.hash, "ready", lock)
-    listed = to_json.every(environments, "default", {spec.hash})
+    listed = to_json.list_json(environments, "default", {spec.hash})
     assert ["alpha==1.0", "beta==1.5"] in [one["packages"] for one in listed]
     assert not leftovers(machine)
 

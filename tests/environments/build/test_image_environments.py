@@ -15,7 +15,7 @@ from torchyard.base.blobs import Blobs
 from torchyard.base.errors import BuildFailed, InvalidSpec, NotFound
 from torchyard.environments import to_json
 from torchyard.environments.images import containers, image_folder
-from torchyard.environments.images.containers import ContainerSettings, Found
+from torchyard.environments.images.containers import ContainerSettings, EngineSearch
 from torchyard.environments.images.engine import ImageFacts, MachineFiles
 from torchyard.environments.packages import interpreter
 from torchyard.environments.packages.uv import Uv
@@ -83,11 +83,11 @@ def environments(
     make_environments: MakeEnvironments, machine: Machine, engine: FakeEngine
 ) -> Environments:
     (machine.home / containers.FILE).write_text("os_image: site.org/os:1\n")
-    return make_environments(find_engine=lambda *_: Found(engine, ("fake",)))
+    return make_environments(find_engine=lambda *_: EngineSearch(engine, ("fake",)))
 
 
-def _nothing(settings: ContainerSettings, variables: Mapping[str, str]) -> Found:
-    return Found(None, ("podman is not installed",))
+def _nothing(settings: ContainerSettings, variables: Mapping[str, str]) -> EngineSearch:
+    return EngineSearch(None, ("podman is not installed",))
 
 
 def put_context(machine: Machine, **files: str) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def test_an_image_is_pulled_once_and_unpacked(
     plan = environments.images.plan(folder)
     assert plan is not None and plan.rootfs == str(folder / "rootfs")
     assert plan.variables == {"PATH": "/usr/bin"} and plan.visible == [str(machine.wheels)]
-    told = to_json.resolved(environments, "", {"image": "ubuntu:22.04"})
+    told = to_json.resolved_json(environments, "", {"image": "ubuntu:22.04"})
     assert told["image"] == "ubuntu:22.04" and told["built_by"] == "fake"
     assert "id-docker.io/library/ubuntu:22.04" in environments.records.last(spec.hash).lock  # type: ignore[union-attr]
     assert environments.folders.remove(spec.hash, lambda _: False)
@@ -225,7 +225,7 @@ def test_without_an_engine_only_what_is_built_goes_on(
             act(other)
         assert refused.value.code == "no_container_engine"
         assert "`ubuntu:24.04`" in refused.value.message
-    told = to_json.resolved(environments, "", {"image": "ubuntu:24.04"})
+    told = to_json.resolved_json(environments, "", {"image": "ubuntu:24.04"})
     assert "none works" in told["refused"] and "podman" in told["hint"]
 
 

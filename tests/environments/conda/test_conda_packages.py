@@ -88,7 +88,7 @@ def test_a_tool_stands_beside_pips_packages_and_is_locked(
     assert '"name": "greet"' in lock and '"sha256"' in lock and "alpha==1.0" in lock
     for text in (lock, environments.folders.log_path(spec.hash).read_text()):
         assert str(channels) not in text and str(machine.wheels) not in text
-    found = to_json.resolved(environments, "", document("greet", {"pip": ["alpha"]}))
+    found = to_json.resolved_json(environments, "", document("greet", {"pip": ["alpha"]}))
     assert (found["conda_packages"], found["packages"]) == (["greet=1.0"], ["alpha==1.0"])
 
 

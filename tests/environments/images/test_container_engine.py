@@ -29,7 +29,7 @@ def programs(tmp_path: Path) -> Path:
     return folder
 
 
-def look(programs: Path, wanted: str = "") -> containers.Found:
+def look(programs: Path, wanted: str = "") -> containers.EngineSearch:
     return containers.find(ContainerSettings(wanted), {"PATH": str(programs)})
 
 
@@ -46,7 +46,7 @@ def test_a_client_without_an_engine_is_none(programs: Path) -> None:
     put(programs, "docker", _CLIENT)
     found = look(programs)
     assert found.engine is None
-    assert "Cannot connect to the Docker daemon" in found.told[1]
+    assert "Cannot connect to the Docker daemon" in found.messages[1]
 
 
 def test_podman_comes_first_where_it_works(programs: Path) -> None:
@@ -55,7 +55,7 @@ def test_podman_comes_first_where_it_works(programs: Path) -> None:
     put(programs, "podman", 'echo "default OCI runtime crun not found" >&2; exit 125')
     found = look(programs)
     assert found.engine is not None and found.engine.name == "docker"
-    assert "crun not found" in found.told[0]
+    assert "crun not found" in found.messages[0]
     put(programs, "podman", "echo 4.3.1")
     assert (found := look(programs)).engine is not None and found.engine.name == "podman"
     assert (found := look(programs, "docker")).engine is not None

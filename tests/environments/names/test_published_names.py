@@ -81,7 +81,7 @@ def test_a_node_with_cuda_gets_the_twin() -> None:
 
 @pytest.mark.parametrize("row", published.TABLE, ids=lambda row: row.pattern)
 def test_every_row_leads_somewhere(row: published.Row) -> None:
-    assert (curated_environments.named(row.ours) is not None) != bool(row.why)
+    assert (curated_environments.named(row.curated) is not None) != bool(row.reason)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_an_id_of_another_workspace() -> None:
 def test_a_substitute_can_be_refused(asked: Any, becomes: str, instead: str) -> None:
     definition.resolve(asked, LINUX)
     with pytest.raises(InvalidSpec, match="is not run here") as refused:
-        definition.resolve(asked, LINUX, judge=substitutes.refused_in("vision"))
+        definition.resolve(asked, LINUX, policy=substitutes.refusing_in("vision"))
     named = asked if isinstance(asked, str) else asked["image"]
     assert f"`{named}`" in refused.value.message and becomes in refused.value.message
     assert f"`{instead}`" in refused.value.hint
@@ -188,8 +188,8 @@ def test_a_substitute_can_be_refused(asked: Any, becomes: str, instead: str) -> 
     ],
 )  # fmt: skip
 def test_what_is_named_as_it_is_here_is_no_substitute(asked: Any) -> None:
-    judge = substitutes.refused_in("vision")
-    assert definition.resolve(asked, LINUX, judge=judge) == definition.resolve(asked, LINUX)
+    policy = substitutes.refusing_in("vision")
+    assert definition.resolve(asked, LINUX, policy=policy) == definition.resolve(asked, LINUX)
 
 
 def test_a_registered_definition_is_judged_by_what_it_says() -> None:
@@ -197,7 +197,7 @@ def test_a_registered_definition_is_judged_by_what_it_says() -> None:
         return [_asset("1", image="mcr.microsoft.com/azureml/base:0.2.4")] if name == "mine" else []
 
     with pytest.raises(InvalidSpec, match="azureml/base"):
-        definition.resolve("mine", LINUX, owned=owned, judge=substitutes.refused_in("vision"))
+        definition.resolve("mine", LINUX, owned=owned, policy=substitutes.refusing_in("vision"))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ def spec(python: str, *names: str) -> EnvironmentSpec:
 
 @pytest.mark.parametrize("python", ["3.6.15", "3.7"])
 def test_they_are_refused(python: str) -> None:
-    with pytest.raises(BuildFailed, match=rf"`horovod` can't be had for Python {python}"):
+    with pytest.raises(BuildFailed, match=rf"`horovod` is not available for Python {python}"):
         layers.refuse(spec(python, "horovod"))
 
 

@@ -51,7 +51,7 @@ def offers(tmp_path: Path) -> Pythons:
     [("3.4.2", "3.4.5"), ("3.4.7", "3.4.5"), ("3.3.2", "3.3.7"), (f"{platform_python()}.0", OWN)],
 )
 def test_the_last_part_of_a_version_may_be_another(offers: Pythons, wanted: str, got: str) -> None:
-    found = offers.settled(spec(wanted), substitutes.taken)
+    found = offers.settled(spec(wanted), substitutes.allow)
     assert found.notices == (f"Python {wanted} is not here: Python {found.python} takes its place",)
     # Of our own minor version there may be several beside us.
     assert found.python == got or wanted.startswith(platform_python())
@@ -59,33 +59,33 @@ def test_the_last_part_of_a_version_may_be_another(offers: Pythons, wanted: str,
 
 @pytest.mark.parametrize("python", ["3.4.5", "3.3.5", "3.4", OWN, platform_python(), ">=3.4,<3.5"])
 def test_what_can_be_had_stays(offers: Pythons, python: str) -> None:
-    assert offers.settled(spec(python), substitutes.taken) == spec(python)
+    assert offers.settled(spec(python), substitutes.allow) == spec(python)
     offers.refuse(spec(python))
 
 
 def test_a_workspace_that_takes_no_substitutes_gets_the_very_one_or_none(offers: Pythons) -> None:
-    judge = substitutes.refused_in("vision")
-    assert offers.settled(spec("3.4.7"), judge) == spec("3.4.7")
+    policy = substitutes.refusing_in("vision")
+    assert offers.settled(spec("3.4.7"), policy) == spec("3.4.7")
     with pytest.raises(InvalidSpec) as caught:
-        offers.settled(spec("3.4.2"), judge)
+        offers.settled(spec("3.4.2"), policy)
     assert caught.value.code == "substitute_refused"
     assert "`python=3.4`" in caught.value.hint
 
 
 @pytest.mark.parametrize("python", ["3.1.2", "3.1", "3.2.2"])
 def test_what_nobody_has_is_refused(offers: Pythons, python: str) -> None:
-    assert offers.settled(spec(python), substitutes.taken) == spec(python)
-    with pytest.raises(BuildFailed, match=rf"Python {python} can't be had") as caught:
+    assert offers.settled(spec(python), substitutes.allow) == spec(python)
+    with pytest.raises(BuildFailed, match=rf"Python {python} is not available") as caught:
         offers.refuse(spec(python))
     assert platform_python() in caught.value.hint
 
 
 def test_where_uv_does_not_say_the_build_will(offers: Pythons) -> None:
-    assert offers.settled(spec("3.0.2"), substitutes.taken) == spec("3.0.2")
+    assert offers.settled(spec("3.0.2"), substitutes.allow) == spec("3.0.2")
     offers.refuse(spec("3.0.2"))
 
 
 def test_conda_brings_its_own(offers: Pythons) -> None:
     asked = spec("3.1.2", conda=("ffmpeg",))
-    assert offers.settled(asked, substitutes.taken) == asked
+    assert offers.settled(asked, substitutes.allow) == asked
     offers.refuse(asked)

@@ -211,7 +211,7 @@ def shown(
         found = to_json(services, asset.name, asset.version, asset.definition)
         return {**found, **json.loads(asset.properties.get(_KEPT, "{}"))}
     reference = name if version == versions.LATEST else f"{name}:{version}"
-    seen = showing.resolved(services, workspace, reference)
+    seen = showing.resolved_json(services, workspace, reference)
     pinned = [one for one in seen.get("packages", seen["requirements"])]
     python = f"python={seen['python']}" if seen["python"] else "python"
     conda = {

@@ -1,8 +1,8 @@
 """Make the folder of one environment.
 
-Owns: the steps of a build: venv, lock, install, hooks, rename; which Python; leftovers.
-Leaves: that only one builds to builds.py, the resolver to packages/lock.py.
-Always: the caller holds the environment's lock; the final folder appears whole, by one rename.
+Owns: the steps of a build: venv, lock, install, hooks, rename; which Python; stale folders.
+Leaves: that only one builds to builds.py, resolving to packages/lock.py.
+Always: the caller holds the environment's lock; the final folder appears complete, by one rename.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class EnvironmentPaths:
 
     @property
     def lock(self) -> Path:
-        """The resolver's answer at the first build; every later build installs just that."""
+        """What the first build resolved to; every later build installs exactly that."""
         return self.root / f"{self.hash}.lock.txt"
 
     @property
     def mark(self) -> Path:
-        """What `sealed.mark` said of the folder when it was built."""
+        """The `sealed.mark` of the folder when it was built."""
         return self.root / f"{self.hash}.mark"
 
     @property
@@ -50,11 +50,11 @@ class EnvironmentPaths:
 
     @property
     def mutex(self) -> Path:
-        """Locked by whoever builds."""
+        """The file that a builder locks."""
         return self.root / f"{self.hash}.lock"
 
     def is_whole(self) -> bool:
-        # The link is followed: a Python that went away makes the environment one to be built.
+        # The link is followed: an environment whose Python was removed has to be built again.
         return any(os.path.exists(self.folder / name) for name in ("bin/python", "image.json"))
 
 
@@ -66,9 +66,9 @@ def run(spec: EnvironmentSpec, paths: EnvironmentPaths, known_lock: str, uv: Uv)
 
     Raises:
         BuildFailed: names the package at fault.
-        BuildCanceled: nobody wants it any more.
+        BuildCanceled: the build was canceled.
     """
-    _remove_leftovers(paths)
+    _remove_stale_folders(paths)
     working = paths.root / f".building-{spec.hash}-{os.getpid()}"
     working.mkdir()
     try:
@@ -78,7 +78,7 @@ def run(spec: EnvironmentSpec, paths: EnvironmentPaths, known_lock: str, uv: Uv)
             conda_packages.install(spec, conda, uv, working, paths.folder)
             python = python or _python_version(working / "venv")
         text = _install_packages(spec, known_lock, python, uv, working)
-        conda_packages.settle(working, paths.folder, conda)
+        conda_packages.set_final_path(working, paths.folder, conda)
         text = conda.lock + text
         _publish(working, paths, text)
     finally:
@@ -89,7 +89,7 @@ def run(spec: EnvironmentSpec, paths: EnvironmentPaths, known_lock: str, uv: Uv)
 def _install_packages(
     spec: EnvironmentSpec, known_lock: str, python: str, uv: Uv, working: Path
 ) -> str:
-    """Pip's packages, hooks and layers into `working`/venv; the answer is their lock."""
+    """Install pip's packages, hooks and layers into `working`/venv; their lock."""
     packages = site_packages(working / "venv")
     pip = _pip_wheel(working / "venv")
     wants_pip = "pip" not in {package_name(line) for line in spec.packages} and not any(
@@ -102,7 +102,7 @@ def _install_packages(
     if not text:
         extra = ("pip",) if wants_pip and pip is None else ()
         if spec.packages or extra:
-            there = _there(packages) if spec.conda else ()
+            there = _conda_provided(packages) if spec.conda else ()
             text = lock.resolve(spec, extra, python, uv, working, there)
     if lock.pins(text):
         _install_lock(text, python, uv, working)
@@ -125,21 +125,23 @@ def _install_packages(
 
 
 def _put_variables(variables: Iterable[tuple[str, str]], packages: Path) -> None:
-    """What a job or a person sets wins. In a file, they go wherever the environment is copied."""
+    """In a file of the environment, so that copies keep them; a job's or a user's values win."""
     lines = (
         f"import os; os.environ.setdefault({name!r}, {value!r})\n" for name, value in variables
     )
     (packages / "torchyard_variables.pth").write_text("".join(lines), encoding="utf-8")
 
 
-def _there(packages: Path) -> tuple[str, ...]:
-    """What conda brought, in pip's words."""
-    found = distributions(path=[str(packages)])
-    return tuple(sorted(f"{one.metadata['Name']}=={one.version}" for one in found))
+def _conda_provided(packages: Path) -> tuple[str, ...]:
+    """The packages that conda installed, as requirement lines."""
+    packages_found = distributions(path=[str(packages)])
+    return tuple(
+        sorted(f"{package.metadata['Name']}=={package.version}" for package in packages_found)
+    )
 
 
 def site_packages(venv: Path) -> Path:
-    """Where the packages of a venv are."""
+    """The folder of a venv's packages."""
     return next((venv / "lib").glob("python3*/site-packages"))
 
 
@@ -155,8 +157,8 @@ def _make_venv(spec: EnvironmentSpec, uv: Uv, working: Path) -> str:
         reach = ", which can't be reached from here" if is_unreachable(outcome.words) else ""
         raise BuildFailed(
             f"Python {spec.python} is not on this machine, and uv could not get it{reach}",
-            f"ask for Python {platform_python()}, which is here, or for none; "
-            "uv's words are in the build log",
+            f"use Python {platform_python()}, which is here, or name no version; "
+            "the build log has uv's output",
         )
     return _python_version(working / "venv")
 
@@ -166,7 +168,7 @@ def _python_version(venv: Path) -> str:
 
 
 def _pip_wheel(venv: Path) -> Path | None:
-    """The pip wheel that the venv's Python brings along, for `ensurepip`."""
+    """The pip wheel that the venv's Python bundles for `ensurepip`."""
     return next(_pip_wheels(Path(_configuration(venv)["home"])), None)
 
 
@@ -174,7 +176,7 @@ def _pip_wheels(home: Path) -> Iterator[Path]:
     for folder in home.parent.glob("lib/python3*/ensurepip/_bundled"):
         yield from folder.glob("pip-*.whl")
     if home == Path("/usr/bin"):
-        # Debian keeps the wheels of its own Python apart.
+        # Debian keeps the wheels of its own Python elsewhere.
         yield from Path("/usr/share/python-wheels").glob("pip-*.whl")
 
 
@@ -184,12 +186,12 @@ def _configuration(venv: Path) -> dict[str, str]:
 
 
 def _compiling(python: str) -> tuple[str, ...]:
-    """uv's word for byte-compiling, which it can't do with the oldest Pythons."""
+    """uv's option for byte-compiling, which it can't do for the oldest Pythons."""
     return () if python == "3.6" else ("--compile-bytecode",)
 
 
 def _install(arguments: list[str], uv: Uv, working: Path, shown: str) -> None:
-    # A Python of conda's may be marked as one that pip shall not write to; this one is ours.
+    # A Python from conda may be marked as externally managed; this copy is torchyard's own.
     words = ["pip", "install", "--python", "venv/bin/python", "--break-system-packages"]
     outcome = uv.run([*words, "--no-deps", *arguments], working, shown)
     if outcome.code != 0:
@@ -215,13 +217,13 @@ def _publish(working: Path, paths: EnvironmentPaths, text: str) -> None:
     mark.write_text(sealed.close(venv), encoding="utf-8")
     mark.rename(paths.mark)
     if paths.folder.exists():
-        # Here, but not whole or not what it was. Who still runs in it finds the same packages.
+        # Incomplete or changed. Jobs that still run in it find the same packages.
         sealed.exchange(venv, paths.folder)
     else:
         venv.rename(paths.folder)
     paths.folder.chmod(0o555)
 
 
-def _remove_leftovers(paths: EnvironmentPaths) -> None:
+def _remove_stale_folders(paths: EnvironmentPaths) -> None:
     for folder in paths.root.glob(f".building-{paths.hash}-*"):
         image_folder.remove(folder)

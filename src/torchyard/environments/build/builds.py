@@ -1,9 +1,9 @@
-"""Build each environment once, whoever needs it.
+"""Build each environment once, however many jobs need it.
 
 Owns: one build at a time over threads and processes, repairing a changed environment, where uv's
 cache is.
 Leaves: the steps of a build to builder.py and image_builder.py, its record to records.py.
-Always: all who waited for a build get its outcome, a failure too.
+Always: all callers that wait for a build get its outcome, a failure too.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Builds:
             also: a log beside its own.
 
         Raises:
-            BuildFailed: names the package at fault; the same error for all who waited.
+            BuildFailed: names the package at fault; the same error for all callers that waited.
             BuildCanceled: `cancelled` returned True.
         """
         paths = self._folders.paths(spec.hash)
