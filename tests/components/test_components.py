@@ -56,7 +56,7 @@ def test_archived_ones_are_hidden_and_found(site: Served) -> None:
         site.ok("dan", "POST", COMPONENTS, STEP)
     site.ok("dan", "POST", f"{COMPONENTS}/train/versions/latest/archive")
     listed = site.ok("dan", "GET", f"{COMPONENTS}?name=train")["value"]
-    assert [one["version"] for one in listed] == ["1"]
+    assert [item["version"] for item in listed] == ["1"]
     site.ok("dan", "POST", f"{COMPONENTS}/train/archive")
     assert site.ok("dan", "GET", COMPONENTS)["value"] == []
     assert len(site.ok("dan", "GET", f"{COMPONENTS}?archived=only")["value"]) == 1

@@ -63,7 +63,7 @@ def test_a_server_that_tells_no_mark_is_read_again(
 
 
 @pytest.mark.parametrize(
-    ("type", "path", "error", "said"),
+    ("type", "path", "error", "message"),
     [
         ("uri_file", "/none", NotFound, "answers 404"),
         ("uri_folder", "/x", InvalidInput, "lists no files"),
@@ -76,9 +76,9 @@ def test_what_cannot_be_fetched(
     type: str,
     path: str,
     error: type[TorchyardError],
-    said: str,
+    message: str,
 ) -> None:
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         fetcher.fetch(WORKSPACE, type, web.url + path, clock.now())
 
 

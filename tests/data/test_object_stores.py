@@ -71,10 +71,10 @@ def test_steps_of_many_files_run_on_any_thread(lake: Files) -> None:
             await asyncio.to_thread(writing.write, content[start : start + 5000])
         await asyncio.to_thread(opened.__exit__, None, None, None)
         chunks = await asyncio.to_thread(lake.read, path)
-        found = []
+        chunks = []
         while chunk := await asyncio.to_thread(next, chunks, b""):
-            found.append(chunk)
-        return b"".join(found)
+            chunks.append(chunk)
+        return b"".join(chunks)
 
     async def all_at_once() -> list[bytes]:
         tasks = (there_and_back(path, content) for path, content in contents.items())
@@ -111,8 +111,8 @@ def test_data_is_fetched_once_and_the_same(
     put(lake, {"a.txt": b"changed"}, "sets/")
     third = fetcher.fetch(WORKSPACE, "uri_folder", uri, clock.now())
     assert (third / "a.txt").read_bytes() == b"changed"
-    one = fetcher.fetch(WORKSPACE, "uri_file", f"{uri}deep/b.bin", clock.now())
-    assert (one.name, one.read_bytes()) == ("b.bin", CONTENT["deep/b.bin"])
+    fetched = fetcher.fetch(WORKSPACE, "uri_file", f"{uri}deep/b.bin", clock.now())
+    assert (fetched.name, fetched.read_bytes()) == ("b.bin", CONTENT["deep/b.bin"])
 
 
 def test_what_is_not_there_is_refused_at_once(
@@ -130,16 +130,16 @@ def test_uploaded_data_keeps_its_sums(
     blobs = Blobs(tmp_path / "blobs")
     sha256 = blobs.put_bytes(b"precious")
     snapshot = blobs.put_snapshot({"files": [{"path": "x.bin", "sha256": sha256, "size": 8}]})
-    asked = assets.Request("d", f"snapshot:{snapshot.id}", "uri_folder", datastore="lake")
+    asset_request = assets.Request("d", f"snapshot:{snapshot.id}", "uri_folder", datastore="lake")
     asset = assets.create(
-        db, clock, stores, blobs, lambda *_: "", WORKSPACE, asked, "me"
+        db, clock, stores, blobs, lambda *_: "", WORKSPACE, asset_request, "me"
     )  # fmt: skip
     assert asset.uri.startswith("azureml://datastores/lake/paths/LocalUpload/")
     (file,) = actions.files_of(db, stores, asset)
     assert (file.path, file.size_bytes, file.sha256) == ("x.bin", 8, sha256)
     fetcher = Fetcher(tmp_path / "home", db, stores)
-    found = fetcher.fetch(WORKSPACE, "uri_folder", "azureml:d:1", clock.now())
-    assert (found / "x.bin").read_bytes() == b"precious"
+    folder_found = fetcher.fetch(WORKSPACE, "uri_folder", "azureml:d:1", clock.now())
+    assert (folder_found / "x.bin").read_bytes() == b"precious"
 
 
 def test_bytes_that_changed_on_the_way_are_refused(

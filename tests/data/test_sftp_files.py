@@ -49,11 +49,11 @@ def test_windows_make_the_whole(
         assert b"".join(lake(port).read("big.bin", start, most)) == _BIG[start:end]
 
 
-@pytest.mark.parametrize("room_bytes", [0, 100_000, len(_BIG) - 1])
+@pytest.mark.parametrize("free_bytes", [0, 100_000, len(_BIG) - 1])
 def test_a_write_that_was_refused_is_told(
-    tmp_path: Path, lake: Callable[[int], RemoteFiles], room_bytes: int
+    tmp_path: Path, lake: Callable[[int], RemoteFiles], free_bytes: int
 ) -> None:
-    with sftp_server.running(tmp_path, room_bytes=room_bytes) as port:
+    with sftp_server.running(tmp_path, free_bytes=free_bytes) as port:
         files = lake(port)
         (tmp_path / "lake" / "big.bin").write_bytes(b"before")
         with pytest.raises(Unreachable, match="`lake` can't be used"):

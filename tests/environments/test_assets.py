@@ -16,13 +16,13 @@ from torchyard.environments.types import EnvironmentAsset, Platform
 LINUX = Platform("linux", "x86_64", "cpu")
 
 
-def check(asked: Mapping[str, Any]) -> Any:
-    return definition.resolve(asked, LINUX)
+def check(request: Mapping[str, Any]) -> Any:
+    return definition.resolve(request, LINUX)
 
 
 def put(db: Database, clock: Clock, **document: Any) -> EnvironmentAsset:
-    asked = assets.read_document({"name": "mine", **document})
-    return assets.register(db, clock, "default", asked, "me", check)
+    request = assets.read_document({"name": "mine", **document})
+    return assets.register(db, clock, "default", request, "me", check)
 
 
 def test_versions_are_numbered(db: Database, clock: Clock) -> None:
@@ -32,8 +32,8 @@ def test_versions_are_numbered(db: Database, clock: Clock) -> None:
     assert (first.version, third.version) == ("1", "8")
     assert assets.get(db, "default", "mine") == third
     assert assets.get(db, "default", "mine", "1") == first
-    assert [one.version for one in assets.list_in(db, "default", "mine")] == ["8", "7", "1"]
-    assert [one.version for one in assets.list_in(db, "default")] == ["8"]
+    assert [asset.version for asset in assets.list_in(db, "default", "mine")] == ["8", "7", "1"]
+    assert [asset.version for asset in assets.list_in(db, "default")] == ["8"]
     assert assets.list_in(db, "other") == []
 
 
@@ -54,7 +54,7 @@ def test_archived_ones_are_hidden_and_still_found(db: Database, clock: Clock) ->
     for number in ("15", "16"):
         put(db, clock, pip_requirements=[f"six==1.{number}.0"])
     assets.archive(db, "default", "mine", "2")
-    assert [one.version for one in assets.list_in(db, "default", "mine")] == ["1"]
+    assert [asset.version for asset in assets.list_in(db, "default", "mine")] == ["1"]
     assert assets.get(db, "default", "mine").version == "1"
     assert assets.get(db, "default", "mine", "2").archived
     assets.archive(db, "default", "mine")

@@ -58,10 +58,10 @@ def test_what_is_no_reference_is_invalid() -> None:
 
 
 def test_requirements_lose_comments_and_order() -> None:
-    one = spec_of({"pip_requirements": ["torch==2.13.0  # the one", "", "# no", "Numpy >= 1"]})
+    first = spec_of({"pip_requirements": ["torch==2.13.0  # the one", "", "# no", "Numpy >= 1"]})
     two = spec_of({"pip_requirements": "Numpy >= 1\ntorch==2.13.0\ntorch==2.13.0\n", "name": "x"})
-    assert one.requirements == ("Numpy >= 1", "torch==2.13.0")
-    assert one.hash == two.hash
+    assert first.requirements == ("Numpy >= 1", "torch==2.13.0")
+    assert first.hash == two.hash
 
 
 def test_options_stay_first_and_in_order() -> None:
@@ -189,10 +189,10 @@ def test_a_pinned_pip_of_conda_brings_setuptools() -> None:
 
 
 def test_azure_ml_s_sdk_v1_finds_pkg_resources_as_with_conda_s_pip() -> None:
-    found = conda("python=3.8", {"pip": ["azureml-defaults"]}).requirements
-    assert found == ("azureml-defaults", "setuptools<81")
-    own = conda("python=3.8", {"pip": ["azureml-core==1.61.0", "setuptools==70.0"]}).requirements
-    assert own == ("azureml-core==1.61.0", "setuptools==70.0")
+    requirements_read = conda("python=3.8", {"pip": ["azureml-defaults"]}).requirements
+    assert requirements_read == ("azureml-defaults", "setuptools<81")
+    pinned = conda("python=3.8", {"pip": ["azureml-core==1.61.0", "setuptools==70.0"]}).requirements
+    assert pinned == ("azureml-core==1.61.0", "setuptools==70.0")
     assert conda("python=3.11", {"pip": ["azureml-mlflow"]}).requirements == ("azureml-mlflow",)
 
 
@@ -224,9 +224,9 @@ def test_a_true_conda_package_is_refused_by_name_where_conda_is_not(
         ({"build": "."}, "not a mapping", ("build",)),
         ({"build": {}}, "no path", ("build", "path")),
         ({"build": {"path": "local:x", "dockerfile": "D"}}, "dockerfile", ("build", "dockerfile")),
-        ({"build": {"path": "local:x"}, "image": "python"}, "together", ("image",)),
-        ({"image": "--help"}, "no name", ("image",)),
-        ({"image": "two words"}, "no name", ("image",)),
+        ({"build": {"path": "local:x"}, "image": "python"}, "be combined", ("image",)),
+        ({"image": "--help"}, "not a valid image name", ("image",)),
+        ({"image": "two words"}, "not a valid image name", ("image",)),
         ({"image": ""}, "`image`", ("image",)),
         ({"image": "python", "os_type": "windows"}, "linux", ("os_type",)),
         ({"pip_requirements": 3}, "not a list", ("pip_requirements",)),
@@ -244,7 +244,7 @@ def test_a_true_conda_package_is_refused_by_name_where_conda_is_not(
             "variables",
             ("conda_file", "variables"),
         ),
-        ({"conda_file": {}, "pip_requirements": []}, "together", ("pip_requirements",)),
+        ({"conda_file": {}, "pip_requirements": []}, "be combined", ("pip_requirements",)),
     ],
 )
 def test_bad_definitions(definition: Any, words: str, at: tuple[str | int, ...]) -> None:

@@ -11,11 +11,11 @@ def test_an_environment_with_a_shell_in_it_is_not_removed(environments: Environm
     spec = environments.resolver.resolve("python")
     folder = environments.builds.run(spec)
     with (
-        open(environments.folders.shells_file(spec), "rb") as one,
-        open(environments.folders.shells_file(spec), "rb") as two,
+        open(environments.folders.shells_file(spec), "rb") as first,
+        open(environments.folders.shells_file(spec), "rb") as second,
     ):
-        fcntl.flock(one, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        fcntl.flock(two, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(first, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(second, fcntl.LOCK_SH | fcntl.LOCK_NB)
         assert not environments.folders.remove(spec.hash, lambda connection: False)
         assert environments.folders.find(spec) == folder
         # Builders do not wait for it.

@@ -76,7 +76,11 @@ def test_a_model_of_a_jobs_output_knows_its_job(services: Services) -> None:
     ):  # fmt: skip
         model = register(services, {"name": "m", "path": path})
         assert (content(services, model), model.single, model.job) == (files, single, job.name)
-    assert [one.version for one in actions.of_job(services.db, WORKSPACE, job.name)] == [1, 2, 3]
+    assert [model.version for model in actions.of_job(services.db, WORKSPACE, job.name)] == [
+        1,
+        2,
+        3,
+    ]
 
 
 def test_a_model_of_a_datastore_is_a_copy(services: Services, nas: Path) -> None:
@@ -143,8 +147,8 @@ def test_archived_ones_are_hidden_and_found_by_name(services: Services) -> None:
         register(services, {"name": name, "path": snapshot(services, "a")})
 
     def listed(name: str = "", archived: bool | None = False) -> list[str]:
-        found = actions.list_in(services.db, WORKSPACE, name, archived)
-        return [f"{model.name}:{model.version}" for model in found]
+        models_listed = actions.list_in(services.db, WORKSPACE, name, archived)
+        return [f"{model.name}:{model.version}" for model in models_listed]
 
     actions.archive(services.db, WORKSPACE, "m", "2")
     assert (listed(), listed("m"), listed("m", None)) == (

@@ -53,13 +53,13 @@ def paths(services: Services, model: LoggedModel) -> list[str]:
 
 def test_what_is_registered_has_a_name(services: Services) -> None:
     register(services, {"name": "m", "path": snapshot(services, "a"), "version": 7})
-    found = registry.whole(services.db, WORKSPACE, "m")
-    assert (found.registered.last_version, [one.version for one in found.versions]) == (7, [7])
+    result = registry.whole(services.db, WORKSPACE, "m")
+    assert (result.registered.last_version, [item.version for item in result.versions]) == (7, [7])
     with pytest.raises(Conflict):
         registry.create(services.db, services.clock, WORKSPACE, "m")
     registry.create(services.db, services.clock, WORKSPACE, "empty", "none yet", {"a": "b"})
-    assert [one.name for one in registry.list_in(services.db, WORKSPACE)] == ["empty", "m"]
-    assert [one.name for one in actions.list_in(services.db, WORKSPACE)] == ["m"]
+    assert [item.name for item in registry.list_in(services.db, WORKSPACE)] == ["empty", "m"]
+    assert [item.name for item in actions.list_in(services.db, WORKSPACE)] == ["m"]
     with pytest.raises(NotFound) as missing:
         actions.get(services.db, WORKSPACE, "empty")
     assert "has no version" in missing.value.message
@@ -85,9 +85,9 @@ def test_an_alias_is_a_version_to_jobs_too(services: Services) -> None:
         register(services, {"name": "m", "path": snapshot(services, "a", "b/c")})
     registry.set_alias(services.db, services.clock, WORKSPACE, "m", "best", 1)
     assert actions.get(services.db, WORKSPACE, "m", "best").version == 1
-    given = Input(type="custom_model", path="azureml:m@best")
+    model_input = Input(type="custom_model", path="azureml:m@best")
     folder = actions.get(services.db, WORKSPACE, "m", "1").folder
-    assert folder in pinning.pin(services, WORKSPACE, "j", given).path
+    assert folder in pinning.pin(services, WORKSPACE, "j", model_input).path
     with pytest.raises(NotFound):
         registry.set_alias(services.db, services.clock, WORKSPACE, "m", "best", 9)
     actions.delete(services.db, services.clock, services.datastores, WORKSPACE, "m", 1)
@@ -103,17 +103,17 @@ def test_a_renamed_model_keeps_its_files(services: Services) -> None:
     with pytest.raises(InvalidInput):
         registry.rename(services.db, services.clock, WORKSPACE, "m", "a/b")
     registry.rename(services.db, services.clock, WORKSPACE, "m", "a b")
-    found = actions.get(services.db, WORKSPACE, "a b", "1")
-    assert actions.file(services.datastores, found, "a").read_bytes() == b"a"
+    result = actions.get(services.db, WORKSPACE, "a b", "1")
+    assert actions.file(services.datastores, result, "a").read_bytes() == b"a"
 
 
 def test_a_failed_copy_leaves_nothing(services: Services, tmp_path: Path) -> None:
     (tmp_path / "there").write_text("x")
     source = Source((("there", tmp_path / "there"), ("gone", tmp_path / "gone")))
-    asked = documents.Request("m", "runs:/x/y", "custom_model")
+    request = documents.Request("m", "runs:/x/y", "custom_model")
     with pytest.raises(FileNotFoundError):
         actions.keep(
-            services.db, services.clock, services.datastores, WORKSPACE, asked, source, ME.user
+            services.db, services.clock, services.datastores, WORKSPACE, request, source, ME.user
         )
     assert not list(services.datastores.root(WORKSPACE, BLOB_STORE).rglob("there"))
     assert registry.list_in(services.db, WORKSPACE) == []
@@ -161,11 +161,11 @@ def test_what_a_job_measures_of_a_model_goes_with_the_job(services: Services) ->
          {"run": job.name, "kind": "metric", "key": "loss", "value": 1, "timestamp": 1,
           "model_id": 7}],
     )["rejected"]  # fmt: skip
-    assert [one["seq"] for one in rejected] == [1]
-    found = logged.metrics_of(services.db, WORKSPACE, [made.id])[made.id]
-    assert [(one.key, one.run) for one in found] == [("loss", job.name), ("acc", job.name)]
-    assert (found[1].value, found[0].value != found[0].value) == (0.7, True)
-    assert [one.value for one in kept.series(job.id, "acc")] == [0.5, 0.7, 0.6]
+    assert [item["seq"] for item in rejected] == [1]
+    result = logged.metrics_of(services.db, WORKSPACE, [made.id])[made.id]
+    assert [(item.key, item.run) for item in result] == [("loss", job.name), ("acc", job.name)]
+    assert (result[1].value, result[0].value != result[0].value) == (0.7, True)
+    assert [item.value for item in kept.series(job.id, "acc")] == [0.5, 0.7, 0.6]
 
     logged.record_uses(services.db, WORKSPACE, [RunModel(job.name, "output", made.id, 2)] * 2)
     assert len(logged.of_runs(services.db, WORKSPACE, [job.name])[job.name]) == 1

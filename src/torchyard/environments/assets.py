@@ -19,17 +19,17 @@ from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidSpec
 from torchyard.data import documents
-from torchyard.environments import asset_store
+from torchyard.environments import store
 from torchyard.environments.names import catalogue, curated_environments
 from torchyard.environments.types import EnvironmentAsset
 
 _RESERVED = ("azureml", "microsoft")
 _DESCRIPTIVE = ("description", "tags", "properties")
-ANONYMOUS = asset_store.ANONYMOUS
+ANONYMOUS = store.ANONYMOUS
 
 _assets = VersionedAssets(
     "environment",
-    asset_store.versions,
+    store.asset_versions,
     lambda: [curated.name for curated in curated_environments.every()],
 )
 get = _assets.get
@@ -116,7 +116,7 @@ def register(
     with db.write() as connection:
         existing = {
             asset.version: asset
-            for asset in asset_store.versions.list_in(connection, workspace, request.name)
+            for asset in store.asset_versions.list_in(connection, workspace, request.name)
         }
         old = existing.get(request.version)
         if old is not None and old.definition != request.definition:
@@ -134,9 +134,9 @@ def register(
             archived=old.archived if old else False,
         )
         if old is None:
-            asset_store.versions.add(connection, asset)
+            store.asset_versions.add(connection, asset)
         else:
-            asset_store.versions.describe(connection, asset)
+            store.asset_versions.describe(connection, asset)
     return asset
 
 
@@ -145,7 +145,7 @@ def owned(db: Database, workspace: str) -> catalogue.Owned:
 
     def versions_of(name: str) -> list[EnvironmentAsset]:
         with db.read() as connection:
-            return asset_store.versions.list_in(connection, workspace, name)
+            return store.asset_versions.list_in(connection, workspace, name)
 
     return versions_of
 

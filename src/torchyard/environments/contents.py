@@ -1,6 +1,7 @@
 """The contents of a built environment.
 
-Owns: reading them from the folder; `contents.json` of the curated environments (`make curated`).
+Owns: reading them from the folder; `contents.json` of the curated environments, which
+`make curated` builds without a server.
 Leaves: building to build/builds.py.
 Always: contents are what is on the disk, never what was requested; of the environment, only its
 Python is run, to print its version.
@@ -18,9 +19,12 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
+from torchyard.base import home_database
+from torchyard.base.clock import SystemClock
 from torchyard.environments.build.builder import site_packages
 from torchyard.environments.names import curated_environments
 from torchyard.environments.packages.requirements import normal
+from torchyard.environments.services import Environments
 
 _ASK = "import platform; print(platform.python_version())"
 
@@ -41,6 +45,17 @@ def read(folder: Path) -> dict[str, Any]:
         "packages": dict(sorted(packages.items())),
         "size_bytes": _size(folder),
     }
+
+
+def build(home: Path, environment: Any) -> Path:
+    """The folder of an environment, a reference or inline, built now unless it exists."""
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    db = home_database.open_for(home, home_database.chosen(home, ""))
+    try:
+        environments = Environments(home, db, SystemClock(), os.environ)
+        return environments.builds.run(environments.resolver.resolve(environment))
+    finally:
+        db.close()
 
 
 def cuda_of(packages: Mapping[str, str]) -> str:
@@ -67,7 +82,8 @@ def differences(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> list[
     for name in sorted({*before, *now}):
         if before.get(name) != now.get(name):
             lines.append(
-                f"{name}: {before.get(name, 'absent')} expected, but the build has {now.get(name, 'absent')}"
+                f"{name}: {before.get(name, 'absent')} expected, "
+                f"but the build has {now.get(name, 'absent')}"
             )
     return lines
 
@@ -92,8 +108,6 @@ def main() -> None:
     parser.add_argument("names", nargs="+")
     parser.add_argument("--check", action="store_true", help="only print differences")
     arguments = parser.parse_args()
-    from torchyard.environments.standalone import build
-
     wrong = False
     for name in arguments.names:
         contents = read(build(arguments.home, name))

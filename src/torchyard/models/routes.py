@@ -34,8 +34,8 @@ def register(
     identity: Person,
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
-    asked = fields.mapping(document, "the model's document")
-    made = actions.register(db, clock, datastores, find, workspace, asked, identity.user)
+    mapping = fields.mapping(document, "the model's document")
+    made = actions.register(db, clock, datastores, find, workspace, mapping, identity.user)
     return to_json(made)
 
 

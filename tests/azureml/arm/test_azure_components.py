@@ -106,7 +106,7 @@ BAD: tuple[tuple[dict[str, Any], str], ...] = (
     (_body(environment=None), "no `environment`"),
     (_body(type="pipeline", command=None, jobs={}), "`pipeline` are not supported yet"),
     (_body(type="pipelin"), "not supported yet"),
-    (_body(type="strange"), "no type of a component"),
+    (_body(type="strange"), "not a component type"),
     (_body(inputs={"a": {"type": "intger"}}), "did you mean `integer`?"),
     (_body(inputs={"a": {"type": "uri_file", "default": "x"}}), "`default`"),
     (_body(inputs={"a": "integer"}), "say its `type`"),

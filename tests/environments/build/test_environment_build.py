@@ -54,7 +54,7 @@ def builds_begun(environments: Environments, spec: EnvironmentSpec) -> int:
     return environments.folders.log_path(spec.hash).read_text().count("Building environment")
 
 
-def leftovers(machine: Machine) -> list[Path]:
+def unfinished(machine: Machine) -> list[Path]:
     return list((machine.home / "environments").glob(".building-*"))
 
 
@@ -93,8 +93,8 @@ def test_an_environment_is_whole_locked_compiled_and_discreet(
     assert environments.folders.find(spec) is None
     folder = environments.builds.run(spec)
     assert environments.folders.find(spec) == folder == machine.home / "environments" / spec.hash
-    said = subprocess.run([folder / "bin" / "alpha-says"], capture_output=True, text=True)
-    assert said.stdout.strip() == str(folder / "bin" / "python")
+    output = subprocess.run([folder / "bin" / "alpha-says"], capture_output=True, text=True)
+    assert output.stdout.strip() == str(folder / "bin" / "python")
     assert python(folder, "import beta, pip; print(beta.__version__)") == "1.5"
     assert list(folder.glob("lib/python3*/site-packages/alpha/__pycache__/*.pyc"))
     lock = (machine.home / "environments" / f"{spec.hash}.lock.txt").read_text()
@@ -106,8 +106,8 @@ def test_an_environment_is_whole_locked_compiled_and_discreet(
     (build,) = environments.records.all()
     assert (build.hash, build.status, build.lock) == (spec.hash, "ready", lock)
     listed = to_json.list_json(environments, "default", {spec.hash})
-    assert ["alpha==1.0", "beta==1.5"] in [one["packages"] for one in listed]
-    assert not leftovers(machine)
+    assert ["alpha==1.0", "beta==1.5"] in [item["packages"] for item in listed]
+    assert not unfinished(machine)
 
 
 def test_an_environment_brings_variables_where_nobody_set_them(
@@ -121,16 +121,16 @@ def test_an_environment_brings_variables_where_nobody_set_them(
     code = "import os; print(os.environ['YARD_TOLD'])"
     assert python(folder, code) == "it's \\ 1"
     command = [str(folder / "bin" / "python"), "-c", code]
-    mine = subprocess.run(command, env={"YARD_TOLD": "mine"}, capture_output=True, text=True)
-    assert mine.stdout.strip() == "mine"
+    process = subprocess.run(command, env={"YARD_TOLD": "mine"}, capture_output=True, text=True)
+    assert process.stdout.strip() == "mine"
 
 
 def test_the_log_shows_no_secret_of_those_who_wait(
     machine: Machine, make_environments: MakeEnvironments
 ) -> None:
     """A package's build program prints what it likes: in parts, in base64, over several lines."""
-    secret, own, late = "tr0ub4dor&3-of-ada", "hf_QmZxTnVbKcLp", "late-secret-value"
-    machine.variables["HF_TOKEN"] = own
+    secret, server_secret, late = "tr0ub4dor&3-of-ada", "hf_QmZxTnVbKcLp", "late-secret-value"
+    machine.variables["HF_TOKEN"] = server_secret
     encoded = base64.b64encode(secret.encode()).decode()
     code = "import os, sys, time\n"
     for part in (secret[:7], secret[7:], " ", os.path.basename(secret), "\\n", encoded, "\\n"):
@@ -153,9 +153,9 @@ def test_the_log_shows_no_secret_of_those_who_wait(
     log = environments.folders.log_path(spec.hash).read_text()
     (build,) = environments.records.all()
     for words in (log, caught.value.message, caught.value.hint, build.error):
-        for hidden in (secret, encoded, own, late):
+        for hidden in (secret, encoded, server_secret, late):
             assert hidden not in words
-    assert "*" * len(secret) in log and "*" * len(own) in log and "*" * len(late) in log
+    assert "*" * len(secret) in log and "*" * len(server_secret) in log and "*" * len(late) in log
     assert len(asked_for) > 1
 
 
@@ -187,9 +187,9 @@ def test_sixteen_threads_make_one_build(environments: Environments, machine: Mac
 def test_two_processes_make_one_build(environments: Environments, machine: Machine) -> None:
     wheels.put(machine.wheels, "alpha", "1.0")
     builders = [start_builder(machine, "alpha") for _ in range(2)]
-    said = [builder.communicate(timeout=60) for builder in builders]
+    output = [builder.communicate(timeout=60) for builder in builders]
     spec = asked(environments, "alpha")
-    assert {out.strip() for out, _ in said} == {str(environments.folders.find(spec))}, said
+    assert {out.strip() for out, _ in output} == {str(environments.folders.find(spec))}, output
     assert builds_begun(environments, spec) == 1
 
 
@@ -201,7 +201,7 @@ def test_a_builder_killed_leaves_nothing_half(environments: Environments, machin
     builder.send_signal(signal.SIGKILL)
     builder.communicate()
     spec = asked(environments, "slowly")
-    assert environments.folders.find(spec) is None and leftovers(machine)
+    assert environments.folders.find(spec) is None and unfinished(machine)
     (machine.wheels / "slowly-1.0.tar.gz").unlink()
     wheels.put(machine.wheels, "slowly", "1.0")
     started = time.monotonic()
@@ -209,7 +209,7 @@ def test_a_builder_killed_leaves_nothing_half(environments: Environments, machin
         python(environments.builds.run(spec), "import slowly; print(slowly.__version__)") == "1.0"
     )
     assert time.monotonic() - started < 90
-    assert not leftovers(machine)
+    assert not unfinished(machine)
 
 
 def test_a_cancelled_build_ends_uv_and_may_be_tried_again(
@@ -221,7 +221,7 @@ def test_a_cancelled_build_ends_uv_and_may_be_tried_again(
     with pytest.raises(BuildCanceled):
         environments.builds.run(spec, cancelled=marker.exists)
     assert time.monotonic() - started < 90
-    assert environments.records.all()[0].status == "canceled" and not leftovers(machine)
+    assert environments.records.all()[0].status == "canceled" and not unfinished(machine)
     (machine.wheels / "slowly-1.0.tar.gz").unlink()
     wheels.put(machine.wheels, "slowly", "1.0")
     assert environments.builds.run(spec) == environments.folders.find(spec)
@@ -255,7 +255,7 @@ def test_a_package_that_does_not_exist_is_named(
         environments.builds.run(spec)
     assert caught.value.hint and len(caught.value.message) < 300
     assert requirement[:5] in environments.folders.log_path(spec.hash).read_text()
-    assert environments.folders.find(spec) is None and not leftovers(machine)
+    assert environments.folders.find(spec) is None and not unfinished(machine)
     assert environments.records.all()[0].status == "failed"
 
 
@@ -270,7 +270,7 @@ def test_a_failure_is_shared_by_those_who_waited_and_is_not_for_ever(
 
     def message(number: int) -> str:
         def cancelled() -> bool:
-            # Asked of whoever builds and of whoever waits for that one.
+            # Called for the builder and for each caller that waits for it.
             waiting.add(number)
             if len(waiting) == 8:
                 all_wait.touch()
@@ -340,9 +340,9 @@ def test_without_a_gpu_torch_is_a_cpu_build(
     environments: Environments, machine: Machine, requirement: str, torch: str
 ) -> None:
     put_torches(machine)
-    found = versions(environments, asked(environments, requirement))
-    assert f"torch=={torch}" in found
-    assert not [line for line in found if line.startswith("nvidia")]
+    built_versions = versions(environments, asked(environments, requirement))
+    assert f"torch=={torch}" in built_versions
+    assert not [line for line in built_versions if line.startswith("nvidia")]
 
 
 def test_with_a_gpu_torch_is_as_pypi_has_it(

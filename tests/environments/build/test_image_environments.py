@@ -112,8 +112,8 @@ def test_an_image_is_pulled_once_and_unpacked(
     plan = environments.images.plan(folder)
     assert plan is not None and plan.rootfs == str(folder / "rootfs")
     assert plan.variables == {"PATH": "/usr/bin"} and plan.visible == [str(machine.wheels)]
-    told = to_json.resolved_json(environments, "", {"image": "ubuntu:22.04"})
-    assert told["image"] == "ubuntu:22.04" and told["built_by"] == "fake"
+    body = to_json.resolved_json(environments, "", {"image": "ubuntu:22.04"})
+    assert body["image"] == "ubuntu:22.04" and body["built_by"] == "fake"
     assert "id-docker.io/library/ubuntu:22.04" in environments.records.last(spec.hash).lock  # type: ignore[union-attr]
     assert environments.folders.remove(spec.hash, lambda _: False)
     assert engine.images == {} and not folder.exists()
@@ -122,12 +122,12 @@ def test_an_image_is_pulled_once_and_unpacked(
 def test_the_hash_covers_the_context_and_no_name(
     environments: Environments, machine: Machine
 ) -> None:
-    one = put_context(machine, Dockerfile="FROM debian\n", a="1")
+    first = put_context(machine, Dockerfile="FROM debian\n", a="1")
     two = put_context(machine, Dockerfile="FROM debian\n", a="2")
-    assert environments.resolver.resolve(one).hash != environments.resolver.resolve(two).hash
+    assert environments.resolver.resolve(first).hash != environments.resolver.resolve(two).hash
     again = put_context(machine, Dockerfile="FROM debian\n", a="1")
     assert (
-        environments.resolver.resolve({**one, "description": "x"}).hash
+        environments.resolver.resolve({**first, "description": "x"}).hash
         == environments.resolver.resolve(again).hash
     )
     assert (
@@ -225,8 +225,8 @@ def test_without_an_engine_only_what_is_built_goes_on(
             act(other)
         assert refused.value.code == "no_container_engine"
         assert "`ubuntu:24.04`" in refused.value.message
-    told = to_json.resolved_json(environments, "", {"image": "ubuntu:24.04"})
-    assert "none works" in told["refused"] and "podman" in told["hint"]
+    body = to_json.resolved_json(environments, "", {"image": "ubuntu:24.04"})
+    assert "none works" in body["refused"] and "podman" in body["hint"]
 
 
 def test_what_a_dockerfile_must_have(environments: Environments, machine: Machine) -> None:

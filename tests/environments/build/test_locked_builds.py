@@ -37,11 +37,11 @@ class Index:
 
 @pytest.fixture
 def index(machine: Machine) -> Index:
-    found = Index(machine.home.parent / "index")
+    index_folder = Index(machine.home.parent / "index")
     for name in ("PIP_FIND_LINKS", "PIP_NO_INDEX"):
         machine.variables.pop(name)
-    machine.variables["PIP_INDEX_URL"] = found.url
-    return found
+    machine.variables["PIP_INDEX_URL"] = index_folder.url
+    return index_folder
 
 
 @pytest.fixture

@@ -33,14 +33,14 @@ def test_the_build_of_torch_is_the_nodes(
     environments = make_environments(accelerator)
     spec = environments.resolver.resolve({"pip_requirements": ["torch==2.13.0"]})
     folder = environments.builds.run(spec)
-    known = environments.records.last(spec.hash)
-    assert known is not None and lock.pins(known.lock) == expected
+    last_build = environments.records.last(spec.hash)
+    assert last_build is not None and lock.pins(last_build.lock) == expected
     assert spec.platform == f"linux-x86_64-{accelerator}"
-    found = [path.name for path in site_packages(folder).glob("torch-*.dist-info")]
-    assert found == [f"torch-{expected['torch']}.dist-info"]
+    names = [path.name for path in site_packages(folder).glob("torch-*.dist-info")]
+    assert names == [f"torch-{expected['torch']}.dist-info"]
     # Built again from the lock it is the same.
     assert environments.folders.remove(spec.hash, lambda connection: False)
-    found = [
+    names = [
         path.name for path in site_packages(environments.builds.run(spec)).glob("torch-*.dist-info")
     ]
-    assert found == [f"torch-{expected['torch']}.dist-info"]
+    assert names == [f"torch-{expected['torch']}.dist-info"]

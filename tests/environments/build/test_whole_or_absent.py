@@ -103,13 +103,13 @@ def test_two_homes_share_one_cache_while_builders_are_killed(
     other.mkdir()
     database = f"sqlite:///{other}/torchyard.db"
     for _ in range(4):
-        ours = builders.start(machine.home, machine.database, machine.variables, *PACKAGES)
+        process = builders.start(machine.home, machine.database, machine.variables, *PACKAGES)
         theirs = builders.start(
             other, database, machine.variables, *PACKAGES, then=_WITH_ITS_DATABASE
         )
         time.sleep(chance.uniform(0.6, 3.0))
         kill(theirs)
-        _, err = ours.communicate(timeout=120)
+        _, err = process.communicate(timeout=120)
         assert is_whole(environments, spec), err
         environments.folders.remove(spec.hash, lambda _: False)
 

@@ -88,8 +88,8 @@ def test_a_tool_stands_beside_pips_packages_and_is_locked(
     assert '"name": "greet"' in lock and '"sha256"' in lock and "alpha==1.0" in lock
     for text in (lock, environments.folders.log_path(spec.hash).read_text()):
         assert str(channels) not in text and str(machine.wheels) not in text
-    found = to_json.resolved_json(environments, "", document("greet", {"pip": ["alpha"]}))
-    assert (found["conda_packages"], found["packages"]) == (["greet=1.0"], ["alpha==1.0"])
+    body = to_json.resolved_json(environments, "", document("greet", {"pip": ["alpha"]}))
+    assert (body["conda_packages"], body["packages"]) == (["greet=1.0"], ["alpha==1.0"])
 
 
 @pytest.mark.slow
@@ -113,7 +113,7 @@ def test_a_package_that_is_another_than_the_locks_is_refused(
     image_folder.remove(environments.builds.run(spec))
     shutil.rmtree(machine.variables["RATTLER_CACHE_DIR"])
     conda_channel.put(channels / "tools", "greet", "1.0", {"bin/greet": "#!/bin/sh\necho evil\n"})
-    with pytest.raises(BuildFailed, match="`greet` is not what the lock says"):
+    with pytest.raises(BuildFailed, match="`greet` differs from the lock"):
         environments.builds.run(spec)
     assert environments.folders.find(spec) is None
 
@@ -178,7 +178,7 @@ def test_mirrors_and_the_machines_own_channels_are_honoured(
     assert unnamed.hash != named.hash and unnamed.channels == ()
     assert said(environments.builds.run(unnamed) / "bin" / "greet").startswith("greet 1.0")
     for spec in (named, unnamed):
-        (build,) = [one for one in environments.records.all() if one.hash == spec.hash]
+        (build,) = [record for record in environments.records.all() if record.hash == spec.hash]
         assert "mirror" not in build.lock
         assert str(channels) not in environments.folders.log_path(spec.hash).read_text()
 
@@ -261,11 +261,13 @@ def test_python_is_condas_where_a_channel_has_it(
     assert base == str(folder) and beta.startswith(str(folder))
     assert said(folder / "bin" / "python", "-m", "pip", "--version").startswith("pip ")
     # An attempt's own environment over it: its Python and its scripts.
-    own = tmp_path / "thin"
-    thin = thin_environment.create(folder, own)
-    assert said(thin / "beta-says") == str(own)
-    assert said(thin / "alpha-says") == str(own / "bin" / "python")
-    assert said(thin / "python", "-c", "import sys, alpha, beta; print(sys.prefix)") == str(own)
+    thin_environment = tmp_path / "thin"
+    thin = thin_environment.create(folder, thin_environment)
+    assert said(thin / "beta-says") == str(thin_environment)
+    assert said(thin / "alpha-says") == str(thin_environment / "bin" / "python")
+    assert said(thin / "python", "-c", "import sys, alpha, beta; print(sys.prefix)") == str(
+        thin_environment
+    )
     (build,) = environments.records.all()
     assert "beta==1.0" in build.lock and f'"version": "{version}"' in build.lock
 

@@ -29,14 +29,14 @@ def programs(tmp_path: Path) -> Path:
     return folder
 
 
-def look(programs: Path, wanted: str = "") -> containers.EngineSearch:
+def search(programs: Path, wanted: str = "") -> containers.EngineSearch:
     return containers.find(ContainerSettings(wanted), {"PATH": str(programs)})
 
 
 def test_none_is_installed(programs: Path) -> None:
-    found = look(programs)
-    assert found.engine is None
-    error = containers.missing("image `x:1`", found)
+    result = search(programs)
+    assert result.engine is None
+    error = containers.missing("image `x:1`", result)
     assert error.code == "no_container_engine"
     assert "image `x:1`" in error.message and "podman is not installed" in error.message
     assert "apt-get install podman" in error.hint and "pip_requirements" in error.hint
@@ -44,22 +44,22 @@ def test_none_is_installed(programs: Path) -> None:
 
 def test_a_client_without_an_engine_is_none(programs: Path) -> None:
     put(programs, "docker", _CLIENT)
-    found = look(programs)
-    assert found.engine is None
-    assert "Cannot connect to the Docker daemon" in found.messages[1]
+    result = search(programs)
+    assert result.engine is None
+    assert "Cannot connect to the Docker daemon" in result.messages[1]
 
 
 def test_podman_comes_first_where_it_works(programs: Path) -> None:
     put(programs, "docker", "echo 28.2.2")
-    assert (found := look(programs)).engine is not None and found.engine.name == "docker"
+    assert (result := search(programs)).engine is not None and result.engine.name == "docker"
     put(programs, "podman", 'echo "default OCI runtime crun not found" >&2; exit 125')
-    found = look(programs)
-    assert found.engine is not None and found.engine.name == "docker"
-    assert "crun not found" in found.messages[0]
+    result = search(programs)
+    assert result.engine is not None and result.engine.name == "docker"
+    assert "crun not found" in result.messages[0]
     put(programs, "podman", "echo 4.3.1")
-    assert (found := look(programs)).engine is not None and found.engine.name == "podman"
-    assert (found := look(programs, "docker")).engine is not None
-    assert found.engine is not None and found.engine.name == "docker"
+    assert (result := search(programs)).engine is not None and result.engine.name == "podman"
+    assert (result := search(programs, "docker")).engine is not None
+    assert result.engine is not None and result.engine.name == "docker"
 
 
 def test_the_owners_settings(tmp_path: Path) -> None:

@@ -29,8 +29,11 @@ FROM ${UNSET:-python:3.11}
 
 
 def test_the_images_that_a_dockerfile_starts_from() -> None:
-    found = [(one.name, one.stage, one.start, one.end) for one in dockerfile.images(FILE)]
-    assert found == [
+    from_lines = [
+        (from_line.name, from_line.stage, from_line.start, from_line.end)
+        for from_line in dockerfile.images(FILE)
+    ]
+    assert from_lines == [
         ("mcr.microsoft.com/azureml/curated/acpt-pytorch-2.2-cuda12.1:latest", "first", 3, 4),
         ("debian:12-slim", "", 12, 14),
         ("python:3.11", "", 16, 17),
@@ -48,7 +51,7 @@ def test_only_from_lines_are_changed() -> None:
 
 def test_a_file_with_another_escape_sign() -> None:
     text = "# escape=`\nFROM `\n  debian:12\nRUN echo C:\\\nFROM next\n"
-    assert [one.name for one in dockerfile.images(text)] == ["debian:12", "next"]
+    assert [from_line.name for from_line in dockerfile.images(text)] == ["debian:12", "next"]
 
 
 @pytest.mark.parametrize(

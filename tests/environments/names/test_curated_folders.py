@@ -9,15 +9,15 @@ from torchyard.environments.packages import layers
 from torchyard.environments.packages.requirements import package_name
 
 
-@pytest.mark.parametrize("name", [one.name for one in curated_environments.every()])
+@pytest.mark.parametrize("name", [environment.name for environment in curated_environments.every()])
 def test_what_is_asked_for_is_in_what_is_held(name: str) -> None:
-    known = curated_environments.named(name)
-    assert known is not None
-    held = {package_name(line) for line in known.packages}
-    assert {package_name(line) for line in known.requirements} <= held
-    pinned = {package_name(line): line.partition("==")[2] for line in known.pinned}
+    curated = curated_environments.named(name)
+    assert curated is not None
+    held = {package_name(line) for line in curated.packages}
+    assert {package_name(line) for line in curated.requirements} <= held
+    pinned = {package_name(line): line.partition("==")[2] for line in curated.pinned}
     assert all(pinned.values()), "every package has its version"
-    for line in known.requirements:
+    for line in curated.requirements:
         version = line.partition("==")[2]
         assert not version or pinned[package_name(line)] == version
 

@@ -51,10 +51,12 @@ def offers(tmp_path: Path) -> Pythons:
     [("3.4.2", "3.4.5"), ("3.4.7", "3.4.5"), ("3.3.2", "3.3.7"), (f"{platform_python()}.0", OWN)],
 )
 def test_the_last_part_of_a_version_may_be_another(offers: Pythons, wanted: str, got: str) -> None:
-    found = offers.settled(spec(wanted), substitutes.allow)
-    assert found.notices == (f"Python {wanted} is not here: Python {found.python} takes its place",)
+    settled = offers.settled(spec(wanted), substitutes.allow)
+    assert settled.notices == (
+        f"Python {wanted} is not here: Python {settled.python} takes its place",
+    )
     # Of our own minor version there may be several beside us.
-    assert found.python == got or wanted.startswith(platform_python())
+    assert settled.python == got or wanted.startswith(platform_python())
 
 
 @pytest.mark.parametrize("python", ["3.4.5", "3.3.5", "3.4", OWN, platform_python(), ">=3.4,<3.5"])
@@ -86,6 +88,6 @@ def test_where_uv_does_not_say_the_build_will(offers: Pythons) -> None:
 
 
 def test_conda_brings_its_own(offers: Pythons) -> None:
-    asked = spec("3.1.2", conda=("ffmpeg",))
-    assert offers.settled(asked, substitutes.allow) == asked
-    offers.refuse(asked)
+    requested = spec("3.1.2", conda=("ffmpeg",))
+    assert offers.settled(requested, substitutes.allow) == requested
+    offers.refuse(requested)
