@@ -1,4 +1,4 @@
-"""An SFTP server over a folder, spoken by paramiko; takes one user with one password."""
+"""An SFTP server for a folder, with paramiko; accepts one user with one password."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _files_of(folder: Path, free_bytes: int | None) -> type[paramiko.SFTPServerI
         def list_folder(self, path: str) -> Any:
             entries = []
             for name in os.listdir(at(path)):
-                # As OpenSSH's: what is renamed meanwhile is left out.
+                # Like OpenSSH, skip what is renamed meanwhile.
                 with suppress(FileNotFoundError):
                     entry = SFTPAttributes.from_stat(os.stat(os.path.join(at(path), name)))
                     entry.filename = name

@@ -82,7 +82,7 @@ def test_datastores(client: TestClient, tmp_path: Path) -> None:
         ({"name": "no name"}, ["name"], "not a valid name for a datastore"),
     ],
 )
-def test_documents_of_datastores_that_are_wrong(
+def test_invalid_documents_of_datastores(
     client: TestClient, change: dict[str, Any], at: list[str], message: str
 ) -> None:
     document = {key: value for key, value in {**BLOB, **change}.items() if value is not None}
@@ -116,9 +116,7 @@ def test_data_assets(client: TestClient) -> None:
     assert [asset["version"] for asset in _list(client)] == ["7"]
 
 
-def test_what_lies_in_a_folder_of_ones_own_may_be_edited(
-    client: TestClient, tmp_path: Path
-) -> None:
+def test_files_of_a_local_datastore_may_be_edited(client: TestClient, tmp_path: Path) -> None:
     (tmp_path / "nas").mkdir()
     store = {"type": "local", "path": str(tmp_path / "nas")}
     client.put(f"{BASE}/datastores/nas", json=store)
@@ -132,7 +130,7 @@ def test_what_lies_in_a_folder_of_ones_own_may_be_edited(
     assert client.get(f"{BASE}/blobs/{sha256}").content == b"1\n"
 
 
-def test_archived_data_is_hidden_and_still_there(client: TestClient) -> None:
+def test_archived_data_is_hidden_and_still_readable(client: TestClient) -> None:
     snapshot = _snapshot(client, {"a.csv": b"1\n"})
     asset_document = {"name": "one", "path": f"snapshot:{snapshot}", "type": "uri_file"}
     for _ in range(2):
@@ -148,7 +146,7 @@ def test_archived_data_is_hidden_and_still_there(client: TestClient) -> None:
     assert len(_list(client, "?name=one")) == 2
 
 
-def test_what_data_may_not_be(client: TestClient) -> None:
+def test_invalid_data_assets(client: TestClient) -> None:
     snapshot = _snapshot(client, {"a": b"1", "b": b"2"})
     path = f"snapshot:{snapshot}"
     for document, at in (
@@ -176,7 +174,7 @@ def test_url_maps(client: TestClient) -> None:
     _error(client.delete(f"{BASE}/url-maps", params={"prefix": "https://host/data"}), 404)
 
 
-def test_snapshots_come_back(client: TestClient) -> None:
+def test_snapshots_are_returned(client: TestClient) -> None:
     snapshot = _snapshot(client, {"a": b"1"})
     manifest = client.get(f"{BASE}/snapshots/{snapshot}").json()
     (file,) = manifest["files"]

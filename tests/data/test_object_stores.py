@@ -25,7 +25,7 @@ from torchyard.data.types import Files
 
 pytestmark = [
     pytest.mark.object_store,
-    # What the stores' own libraries warn of is not ours.
+    # Warnings of the stores' libraries.
     pytest.mark.filterwarnings("ignore"),
 ]
 
@@ -61,7 +61,7 @@ class TestObjectStore(FilesContract):
 
 
 def test_steps_of_many_files_run_on_any_thread(lake: Files) -> None:
-    """As in the server, where each step of a request gets whichever thread is free."""
+    """As in the server, where each step of a request runs in any free thread."""
     contents = {f"many/{number}.bin": f"{number} ".encode() * 4000 for number in range(24)}
 
     async def there_and_back(path: str, content: bytes) -> bytes:
@@ -115,16 +115,14 @@ def test_data_is_fetched_once_and_the_same(
     assert (fetched.name, fetched.read_bytes()) == ("b.bin", CONTENT["deep/b.bin"])
 
 
-def test_what_is_not_there_is_refused_at_once(
-    db: Database, stores: Datastores, lake: Files
-) -> None:
+def test_missing_data_is_refused_at_once(db: Database, stores: Datastores, lake: Files) -> None:
     with pytest.raises(NotFound, match="nothing at `none`"):
         actions.pin(
             db, stores, WORKSPACE, "uri_folder", "azureml://datastores/lake/paths/none", "download"
         )
 
 
-def test_uploaded_data_keeps_its_sums(
+def test_uploaded_data_keeps_its_checksums(
     db: Database, stores: Datastores, clock: FakeClock, tmp_path: Path, lake: Files
 ) -> None:
     blobs = Blobs(tmp_path / "blobs")
@@ -156,7 +154,7 @@ def test_bytes_that_changed_on_the_way_are_refused(
     assert fetcher.ready(WORKSPACE, "uri_file", uri, clock.now()) is None
 
 
-def test_wrong_credentials_are_told(
+def test_wrong_credentials_are_an_error(
     document: dict[str, Any], db: Database, clock: FakeClock, stores: Datastores, lake: Files
 ) -> None:
     wrong = {

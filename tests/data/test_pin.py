@@ -1,4 +1,4 @@
-"""What paths of inputs become when a job is created."""
+"""Pinning paths of inputs when a job is created."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_url_maps(db: Database, path: str, mapped: str) -> None:
     assert bool(result.notices) is bool(mapped)
 
 
-def test_a_mapped_url_is_checked_and_told(db: Database, stores: Datastores) -> None:
+def test_a_mapped_url_is_checked_and_has_a_notice(db: Database, stores: Datastores) -> None:
     result = actions.pin(
         db, stores, WORKSPACE, "uri_file", "https://host/data/sets/a.csv?x=1", "download"
     )

@@ -1,4 +1,4 @@
-"""Builds in processes of their own, which a test may kill."""
+"""Builds in separate processes, which a test may kill."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def start(
     then: str = "print(environments.builds.run(spec))",
     may_mount: bool = True,
 ) -> subprocess.Popen[str]:
-    """Builds, or does what `then` says with `environments` and `spec`.
+    """Start a build, or run the code `then` with `environments` and `spec`.
 
     Args:
-        may_mount: False takes from root the right to mount, as most containers do.
+        may_mount: False drops root's capability to mount, as most containers do.
     """
     drop: Callable[[], None] | None = None if may_mount else _drop_mounting
     return subprocess.Popen(
@@ -51,7 +51,7 @@ def start(
 
 
 def _drop_mounting() -> None:
-    """CAP_SYS_ADMIN out of the bounding set: the next exec goes without it."""
+    """Drop CAP_SYS_ADMIN from the bounding set: the next exec does not have it."""
     import ctypes
 
     ctypes.CDLL(None).prctl(24, 21, 0, 0, 0)

@@ -37,7 +37,7 @@ def test_versions_are_numbered(db: Database, clock: Clock) -> None:
     assert assets.list_in(db, "other") == []
 
 
-def test_a_version_never_changes_but_for_what_is_said_of_it(db: Database, clock: Clock) -> None:
+def test_only_the_description_of_a_version_changes(db: Database, clock: Clock) -> None:
     put(db, clock, version="1", pip_requirements=["six==1.15.0"], tags={"a": "1"})
     again = put(db, clock, version=1, pip_requirements=["six==1.15.0"], description="better")
     assert (again.description, again.tags) == ("better", {})
@@ -50,7 +50,7 @@ def test_a_version_never_changes_but_for_what_is_said_of_it(db: Database, clock:
     }
 
 
-def test_archived_ones_are_hidden_and_still_found(db: Database, clock: Clock) -> None:
+def test_archived_environments_are_hidden_and_still_found(db: Database, clock: Clock) -> None:
     for number in ("15", "16"):
         put(db, clock, pip_requirements=[f"six==1.{number}.0"])
     assets.archive(db, "default", "mine", "2")

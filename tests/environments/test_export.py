@@ -74,7 +74,7 @@ def test_a_conda_file_is_one_that_conda_reads() -> None:
     }
 
 
-def test_what_was_never_built_is_what_was_asked_for_and_says_so() -> None:
+def test_an_environment_never_built_is_exported_from_its_definition() -> None:
     result = made("requirements", "", "", pip_requirements=["torch>=2", "six"])
     assert (result.source, body(result)) == ("definition", "six\ntorch>=2\n")
     assert "yard environment build vision:3" in result.notices[0] and "Never built" in result.text
@@ -88,14 +88,14 @@ def test_requirements_of_a_shell_are_quoted() -> None:
     assert """'six>=1; python_version<'"'"'4'"'"''""" in result.text
 
 
-def test_a_package_without_a_hash_takes_them_from_all() -> None:
+def test_one_package_without_a_hash_drops_all_hashes() -> None:
     result = made("requirements", LOCK + "mine @ https://host/mine.whl\n")
     assert body(result).splitlines()[1:] == [
         "six==1.16.0", "torch==2.13.0+cpu", "mine @ https://host/mine.whl",
     ]  # fmt: skip
 
 
-def test_a_layer_is_told_and_had_again_here() -> None:
+def test_a_layer_is_named_in_a_notice_and_read_back() -> None:
     result = made("requirements", pip_requirements=["six", "horovod==0.28.1"])
     assert "horovod is torchyard's layer" in result.notices[0]
     assert body(result).splitlines()[-1] == "horovod" and "--hash" not in result.text

@@ -1,4 +1,4 @@
-"""Somebody's shell in an environment keeps it."""
+"""An open shell keeps its environment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_an_environment_with_a_shell_in_it_is_not_removed(environments: Environm
         fcntl.flock(second, fcntl.LOCK_SH | fcntl.LOCK_NB)
         assert not environments.folders.remove(spec.hash, lambda connection: False)
         assert environments.folders.find(spec) == folder
-        # Builders do not wait for it.
+        # It does not block builders.
         assert environments.builds.run(spec) == folder
     assert [hash for hash, _ in environments.folders.all()] == [spec.hash]
     assert environments.folders.remove(spec.hash, lambda connection: False)

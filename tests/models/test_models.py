@@ -1,4 +1,4 @@
-"""Models: from each kind of source, versions, archiving, what may change."""
+"""Models: from each kind of source, versions, archiving, changes."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
 
 
 @pytest.mark.usefixtures("nas")
-def test_what_is_wrong_is_named_and_leaves_nothing(services: Services) -> None:
+def test_invalid_models_are_refused_and_leave_nothing(services: Services) -> None:
     good = {"name": "m", "path": snapshot(services, "a")}
     for change, at, hint in BAD:
         with pytest.raises((InvalidInput, NotFound)) as refused:
@@ -142,7 +142,7 @@ def test_latest_is_the_one_made_last(services: Services) -> None:
     assert missing.value.hint == "it has 3, 7, 8"
 
 
-def test_archived_ones_are_hidden_and_found_by_name(services: Services) -> None:
+def test_archived_models_are_hidden_and_found_by_name(services: Services) -> None:
     for name in ("m", "m", "other"):
         register(services, {"name": name, "path": snapshot(services, "a")})
 

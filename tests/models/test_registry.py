@@ -1,4 +1,4 @@
-"""Names of models, deleting, aliases; what `yard` and MLflow register are the same rows."""
+"""Names of models, deleting, aliases; `yard` and MLflow share the same rows."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def paths(services: Services, model: LoggedModel) -> list[str]:
     return [path for path, _ in logged.list_files(services.datastores, model)]
 
 
-def test_what_is_registered_has_a_name(services: Services) -> None:
+def test_a_registered_model_has_a_name(services: Services) -> None:
     register(services, {"name": "m", "path": snapshot(services, "a"), "version": 7})
     result = registry.whole(services.db, WORKSPACE, "m")
     assert (result.registered.last_version, [item.version for item in result.versions]) == (7, [7])
@@ -65,7 +65,7 @@ def test_what_is_registered_has_a_name(services: Services) -> None:
     assert "has no version" in missing.value.message
 
 
-def test_a_number_is_given_once(services: Services) -> None:
+def test_no_version_number_is_used_twice(services: Services) -> None:
     for _ in range(2):
         register(services, {"name": "m", "path": snapshot(services, "a")})
     folder = actions.get(services.db, WORKSPACE, "m", "2").folder
@@ -119,7 +119,7 @@ def test_a_failed_copy_leaves_nothing(services: Services, tmp_path: Path) -> Non
     assert registry.list_in(services.db, WORKSPACE) == []
 
 
-def test_the_newest_model_of_a_run_lies_at_its_name(services: Services) -> None:
+def test_the_newest_model_of_a_run_has_the_folder_of_its_name(services: Services) -> None:
     job = submit(services)
     first = log_model(services, job.name)
     second = log_model(services, job.name)
@@ -147,7 +147,7 @@ def test_a_model_is_never_mixed_with_other_files(services: Services) -> None:
     assert (root / stranger.folder / "MLmodel").is_file()
 
 
-def test_what_a_job_measures_of_a_model_goes_with_the_job(services: Services) -> None:
+def test_metrics_of_a_model_are_deleted_with_the_job(services: Services) -> None:
     job = submit(services)
     made = log_model(services, job.name)
     kept = History(services.db, lambda *_: None, logged_metrics.add)

@@ -1,4 +1,4 @@
-"""Nobody waits for a build, or for a program of one, that is over."""
+"""Nobody waits for a build, or for a program of one, that has ended."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ def test_a_program_that_leaves_another_running(tmp_path: Path) -> None:
     script = "sleep 100 & echo $! 1>&2; printf 'the rest' 1>&2"
     outcome = uv.run_program(["/bin/sh", "-c", script], tmp_path, "a build that starts a server")
     left, _, rest = outcome.words.partition("\n")
-    # It is there still: nobody waited for it.
+    # It still runs: nobody waited for it.
     os.kill(int(left), signal.SIGKILL)
     assert (outcome.code, rest) == (0, "the rest")

@@ -1,4 +1,4 @@
-"""Environments built by the real uv from wheels that the test made; no network."""
+"""Environments built by the real uv from wheels made by the test; no network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from torchyard.environments.images import image_folder
 from torchyard.environments.services import Environments
 from torchyard.environments.types import BuildCanceled, EnvironmentSpec, from_json
 
-# One build in a process of its own: `<this> <home> <requirement> <database>`.
+# One build in a separate process: `<this> <home> <requirement> <database>`.
 BUILDER = """
 import os, sys
 from pathlib import Path
@@ -70,7 +70,7 @@ def start_builder(machine: Machine, requirement: str) -> subprocess.Popen[str]:
 
 
 def put_slow_source(machine: Machine, name: str) -> Path:
-    """A source package whose build marks its begin and then takes minutes."""
+    """A source package whose build creates a marker and then takes minutes."""
     marker = machine.wheels.parent / "begun"
     code = f"import pathlib, time\npathlib.Path({str(marker)!r}).touch()\ntime.sleep(180)\n"
     wheels.put_source(machine.wheels, name, "1.0", code)
@@ -110,7 +110,7 @@ def test_an_environment_is_whole_locked_compiled_and_discreet(
     assert not unfinished(machine)
 
 
-def test_an_environment_brings_variables_where_nobody_set_them(
+def test_an_environment_sets_variables_that_have_no_value(
     environments: Environments, machine: Machine
 ) -> None:
     wheels.put(machine.wheels, "alpha", "1.0")
@@ -125,10 +125,10 @@ def test_an_environment_brings_variables_where_nobody_set_them(
     assert process.stdout.strip() == "mine"
 
 
-def test_the_log_shows_no_secret_of_those_who_wait(
+def test_the_log_shows_no_secret_of_a_waiting_job(
     machine: Machine, make_environments: MakeEnvironments
 ) -> None:
-    """A package's build program prints what it likes: in parts, in base64, over several lines."""
+    """A package's build program may print secrets in parts, in base64, over several lines."""
     secret, server_secret, late = "tr0ub4dor&3-of-ada", "hf_QmZxTnVbKcLp", "late-secret-value"
     machine.variables["HF_TOKEN"] = server_secret
     encoded = base64.b64encode(secret.encode()).decode()
@@ -143,7 +143,7 @@ def test_the_log_shows_no_secret_of_those_who_wait(
 
     def secrets() -> dict[str, int]:
         asked_for.append(1)
-        # Somebody else comes to wait once the build is under way.
+        # Another caller joins once the build runs.
         return {secret: 8} if len(asked_for) == 1 else {secret: 8, late: 8}
 
     environments = make_environments()
@@ -194,7 +194,9 @@ def test_two_processes_make_one_build(environments: Environments, machine: Machi
 
 
 @pytest.mark.slow
-def test_a_builder_killed_leaves_nothing_half(environments: Environments, machine: Machine) -> None:
+def test_a_killed_builder_leaves_nothing_incomplete(
+    environments: Environments, machine: Machine
+) -> None:
     marker = put_slow_source(machine, "slowly")
     builder = start_builder(machine, "slowly")
     wait_for(marker)
@@ -227,7 +229,7 @@ def test_a_cancelled_build_ends_uv_and_may_be_tried_again(
     assert environments.builds.run(spec) == environments.folders.find(spec)
 
 
-def test_who_waits_may_give_up(environments: Environments, machine: Machine) -> None:
+def test_a_waiting_caller_may_give_up(environments: Environments, machine: Machine) -> None:
     marker = put_slow_source(machine, "slowly")
     spec, stop = asked(environments, "slowly"), threading.Event()
 
@@ -259,7 +261,7 @@ def test_a_package_that_does_not_exist_is_named(
     assert environments.records.all()[0].status == "failed"
 
 
-def test_a_failure_is_shared_by_those_who_waited_and_is_not_for_ever(
+def test_waiting_callers_share_a_failure_and_a_later_build_tries_again(
     environments: Environments, machine: Machine
 ) -> None:
     all_wait = machine.wheels.parent / "all-wait"
@@ -290,7 +292,7 @@ def test_a_failure_is_shared_by_those_who_waited_and_is_not_for_ever(
     assert "can't be installed" in environments.folders.log_path(spec.hash).read_text()
 
 
-def test_a_python_that_is_not_there_is_named(environments: Environments) -> None:
+def test_a_missing_python_is_named(environments: Environments) -> None:
     spec = environments.resolver.resolve({"conda_file": {"dependencies": ["python=3.5.2"]}})
     with pytest.raises(BuildFailed, match=r"Python 3\.5\.2"):
         environments.builds.run(spec)
@@ -345,7 +347,7 @@ def test_without_a_gpu_torch_is_a_cpu_build(
     assert not [line for line in built_versions if line.startswith("nvidia")]
 
 
-def test_with_a_gpu_torch_is_as_pypi_has_it(
+def test_with_a_gpu_torch_is_pypis_build(
     make_environments: MakeEnvironments, machine: Machine
 ) -> None:
     put_torches(machine)
@@ -368,7 +370,7 @@ def test_a_torch_that_has_no_cpu_build_fails_before_anything_is_downloaded(
     assert "uv pip install --compile" not in environments.folders.log_path(spec.hash).read_text()
 
 
-def test_gpu_packages_of_others_are_left_out_unless_asked_for(
+def test_gpu_packages_are_skipped_unless_requested(
     environments: Environments, machine: Machine
 ) -> None:
     wheels.put(machine.wheels, "nvidia-nccl-cu12", "2.0")
@@ -394,7 +396,7 @@ def test_torchvision_of_pypi_gets_its_hook_beside_a_cpu_torch(
 @pytest.mark.end_to_end
 @pytest.mark.timeout(600)
 def test_the_machines_own_torch_with_torchvision(tmp_path: Path) -> None:
-    """Real packages by this machine's configuration: no CUDA package, torchvision works."""
+    """Real packages with this machine's configuration: no CUDA package, torchvision works."""
     from torchyard.base.clock import SystemClock
     from torchyard.base.db import Database
 

@@ -1,4 +1,4 @@
-"""Environments that are images, with an engine that the test plays."""
+"""Environments that are images, with a fake engine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from torchyard.environments.services import Environments
 
 @dataclass
 class FakeEngine:
-    """Images are names; a build is remembered with its Dockerfile and what it was lent."""
+    """Images are names; it records each build with its Dockerfile and machine files."""
 
     images: dict[str, ImageFacts] = field(default_factory=dict)
     built: list[tuple[str, str, list[str]]] = field(default_factory=list)
@@ -91,7 +91,7 @@ def _nothing(settings: ContainerSettings, variables: Mapping[str, str]) -> Engin
 
 
 def put_context(machine: Machine, **files: str) -> dict[str, Any]:
-    """The document of an environment that is built from these."""
+    """The document of an environment that is built from these files."""
     blobs = Blobs(machine.home / "blobs")
     entries = [
         {"path": name.replace("__", "/"), "sha256": blobs.put_bytes(text.encode()),
@@ -119,7 +119,7 @@ def test_an_image_is_pulled_once_and_unpacked(
     assert engine.images == {} and not folder.exists()
 
 
-def test_the_hash_covers_the_context_and_no_name(
+def test_the_hash_covers_the_context_but_not_the_name(
     environments: Environments, machine: Machine
 ) -> None:
     first = put_context(machine, Dockerfile="FROM debian\n", a="1")
@@ -156,7 +156,7 @@ def test_a_dockerfile_over_an_environment(
     assert python[0] not in engine.images  # it was a step only
     log = environments.folders.log_path(spec.hash).read_text()
     assert "Environment" in log and "uv venv" in log and "fake build (Dockerfile)" in log
-    # Another Dockerfile over the same environment: neither is made again.
+    # Another Dockerfile with the same environment, which is not built again.
     other = environments.resolver.resolve(
         put_context(machine, Dockerfile="FROM azureml:python\nRUN true\n")
     )
@@ -193,14 +193,14 @@ def test_a_step_that_fails_keeps_its_log(
     assert list((machine.home / "environments").glob(".building-*")) == []
 
 
-def test_an_image_that_can_not_be_pulled(environments: Environments) -> None:
+def test_an_image_that_cannot_be_pulled(environments: Environments) -> None:
     with pytest.raises(BuildFailed) as failed:
         environments.builds.run(environments.resolver.resolve({"image": "site.org/absent:1"}))
     assert failed.value.code == "image_not_pulled"
 
 
 @pytest.mark.slow
-def test_an_older_c_library_is_told(
+def test_an_older_c_library_is_an_error(
     environments: Environments, machine: Machine, engine: FakeEngine
 ) -> None:
     engine.refuses = "RUN ldconfig"
@@ -211,7 +211,7 @@ def test_an_older_c_library_is_told(
     assert "os_image" in failed.value.hint
 
 
-def test_without_an_engine_only_what_is_built_goes_on(
+def test_without_an_engine_only_built_images_run(
     environments: Environments, make_environments: MakeEnvironments
 ) -> None:
     there = environments.resolver.resolve({"image": "ubuntu:22.04"})

@@ -1,4 +1,4 @@
-"""What was resolved once is what every later build gets, whatever the index says by then."""
+"""Every later build installs the first build's lock, whatever the index offers by then."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def index(machine: Machine) -> Index:
 
 @pytest.fixture
 def environments(index: Index, make_environments: MakeEnvironments) -> Environments:
-    """Reads the variables once the index is known."""
+    """Environments that read the variables after the index is set."""
     return make_environments()
 
 
@@ -67,7 +67,7 @@ def test_the_lock_wins_over_a_newer_index(
     index.put("beta", "2.0")
     image_folder.remove(folder)
     assert versions(environments.builds.run(spec)) == ["alpha-1.0", "beta-1.0"]
-    # The record keeps the lock, too: another machine's home has no such file.
+    # The record keeps the lock, too, for homes without the file.
     image_folder.remove(folder)
     (machine.home / "environments" / f"{spec.hash}.lock.txt").unlink()
     assert versions(environments.builds.run(spec)) == ["alpha-1.0", "beta-1.0"]
@@ -76,7 +76,7 @@ def test_the_lock_wins_over_a_newer_index(
 
 
 @pytest.mark.slow
-def test_another_file_under_the_same_version_is_refused(
+def test_a_replaced_file_of_the_same_version_is_refused(
     environments: Environments, machine: Machine, index: Index
 ) -> None:
     index.put("alpha", "1.0")

@@ -1,4 +1,4 @@
-"""What one job does to a shared environment reaches no other."""
+"""A job's changes to a shared environment never reach another job."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_built_environment_has_no_write_bits_and_can_be_removed(
     assert environments.builds.run(spec) == folder
 
 
-def test_the_mark_changes_with_what_is_written_and_not_with_what_python_compiles(
+def test_the_mark_changes_with_written_files_and_not_with_compiled_ones(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "environment"
@@ -64,7 +64,7 @@ def _write(file: Path, text: str) -> None:
         stream.write(text)
 
 
-# Of the standard library alone, so that any Python will do.
+# With the standard library only, so that it runs with any Python.
 _AS_ANYBODY = """
 import sys
 from pathlib import Path
@@ -88,7 +88,7 @@ print(sorted(path.name for path in other.iterdir()))
 """
 
 
-def test_an_ordinary_user_is_held_back_by_the_write_bits() -> None:
+def test_write_bits_stop_an_ordinary_user() -> None:
     as_nobody: dict[str, object] = {}
     if os.geteuid() == 0:
         as_nobody = {"user": "nobody", "group": "nogroup", "extra_groups": []}
@@ -142,10 +142,10 @@ print("is open:", environments.folders.is_writable_by_jobs)
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root writes where no write bits are")
-def test_where_root_can_mount_nothing_an_edit_is_found_before_the_next_use(
+def test_without_mounts_an_edit_by_root_is_repaired_before_the_next_use(
     machine: Machine, environments: Environments
 ) -> None:
-    """As in most containers: `environments` is here for its database."""
+    """As in most containers; the fixture `environments` is used for its database."""
     wheels.put(machine.wheels, "alpha", "1.0")
     wheels.put(machine.wheels, "beta", "1.0")
     process = builders.start(

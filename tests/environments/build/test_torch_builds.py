@@ -1,4 +1,4 @@
-"""Which build of torch an environment without an image gets, and that its lock says so."""
+"""The build of torch in an environment without an image, and in its lock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from torchyard.environments.types import Accelerator
         ("rocm", {"torch": "2.13.0+rocm6.4"}),
     ],
 )
-def test_the_build_of_torch_is_the_nodes(
+def test_the_build_of_torch_fits_the_node(
     make_environments: MakeEnvironments,
     machine: Machine,
     accelerator: Accelerator,
@@ -38,7 +38,7 @@ def test_the_build_of_torch_is_the_nodes(
     assert spec.platform == f"linux-x86_64-{accelerator}"
     names = [path.name for path in site_packages(folder).glob("torch-*.dist-info")]
     assert names == [f"torch-{expected['torch']}.dist-info"]
-    # Built again from the lock it is the same.
+    # A second build from the lock is the same.
     assert environments.folders.remove(spec.hash, lambda connection: False)
     names = [
         path.name for path in site_packages(environments.builds.run(spec)).glob("torch-*.dist-info")

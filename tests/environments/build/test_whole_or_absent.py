@@ -1,4 +1,4 @@
-"""Builders killed, disks that are full, several builders: an environment is whole or not there."""
+"""Killed builders, full disks, several builders: an environment is complete or absent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CHECK = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_modu
 
 @pytest.fixture(autouse=True)
 def packages(machine: Machine) -> None:
-    """Each with enough in it that a build is under way for a while."""
+    """Packages with enough files that a build takes a while."""
     text = "".join(f"def f{number}():\n    return {number}\n\n\n" for number in range(3000))
     for name in PACKAGES:
         wheels.put(machine.wheels, name, "1.0", text=f"{text}END = 1\n")
@@ -37,7 +37,7 @@ def spec_of(environments: Environments) -> EnvironmentSpec:
 
 
 def is_whole(environments: Environments, spec: EnvironmentSpec) -> bool:
-    """Whether it is there; what is there must hold everything, as it was built."""
+    """Whether it is built; a built one must be complete."""
     folder = environments.folders.find(spec)
     if folder is None:
         return False
@@ -75,10 +75,10 @@ def test_builders_killed_at_any_moment(
     assert not list((machine.home / "environments").glob(".building-*"))
 
 
-def test_one_of_two_builders_killed_and_the_other_goes_on(
+def test_a_builder_continues_when_the_other_is_killed(
     machine: Machine, make_environments: MakeEnvironments
 ) -> None:
-    """As two servers on one home."""
+    """Like two servers on one home."""
     environments, chance = make_environments(), random.Random(_SEED)
     spec = spec_of(environments)
     for _ in range(4):
@@ -119,10 +119,10 @@ _WITH_ITS_DATABASE = "database.upgrade(); print(environments.builds.run(spec))"
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
 @pytest.mark.parametrize("part", [0.2, 0.9])
-def test_a_full_disk_leaves_nothing_half_and_the_next_build_goes_on(
+def test_a_full_disk_leaves_nothing_incomplete_and_the_next_build_works(
     machine: Machine, make_environments: MakeEnvironments, part: float
 ) -> None:
-    """Full while pip comes, and while the last packages do."""
+    """Disks that are full when pip is installed, and when the last packages are."""
     environments = make_environments()
     spec = spec_of(environments)
     size_kb = int(part * _size_kb(environments.builds.run(spec)))

@@ -1,4 +1,4 @@
-"""Conda packages by the real py-rattler, from channels that the test made; no network."""
+"""Conda packages with the real py-rattler, from channels made by the test; no network."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ rattler = pytest.importorskip("rattler", reason="needs torchyard[conda]")
 
 @pytest.fixture
 def channels(machine: Machine) -> Path:
-    """A folder of channels, which this machine takes for anaconda.org."""
+    """A folder of channels, which this machine uses as anaconda.org."""
     folder = machine.home.parent / "channels"
     folder.mkdir()
     machine.variables["CONDA_CHANNEL_ALIAS"] = folder.as_uri()
@@ -39,7 +39,7 @@ def channels(machine: Machine) -> Path:
 
 @pytest.fixture
 def environments(channels: Path, make_environments: MakeEnvironments) -> Environments:
-    """Reads the variables after the channels are known."""
+    """Environments that read the variables after the channels are set."""
     return make_environments()
 
 
@@ -71,14 +71,14 @@ def said(*command: str | Path) -> str:
 
 
 @pytest.mark.parametrize("form", [".conda", ".tar.bz2"])
-def test_a_tool_stands_beside_pips_packages_and_is_locked(
+def test_a_conda_tool_is_installed_with_pips_packages_and_locked(
     environments: Environments, machine: Machine, channels: Path, tmp_path: Path, form: str
 ) -> None:
     put_greet(channels, form=form)
     wheels.put(machine.wheels, "alpha", "1.0", script="alpha-says")
     spec = asked(environments, "greet", {"pip": ["alpha"]})
     folder = environments.builds.run(spec)
-    # The paths in its files are those of where it lies, not of where it was built.
+    # The paths in its files are those of its final folder, not of the one it was built in.
     assert said(folder / "bin" / "greet") == f"greet 1.0 in {folder}"
     assert said(folder / "bin" / "alpha-says") == str(folder / "bin" / "python")
     thin = thin_environment.create(folder, tmp_path / "thin")
@@ -93,9 +93,7 @@ def test_a_tool_stands_beside_pips_packages_and_is_locked(
 
 
 @pytest.mark.slow
-def test_what_the_lock_says_wins_over_what_the_channel_has_later(
-    environments: Environments, channels: Path
-) -> None:
+def test_the_lock_wins_over_a_newer_channel(environments: Environments, channels: Path) -> None:
     put_greet(channels)
     spec = asked(environments, "greet")
     image_folder.remove(environments.builds.run(spec))
@@ -105,7 +103,7 @@ def test_what_the_lock_says_wins_over_what_the_channel_has_later(
     assert said(environments.builds.run(newer) / "bin" / "greet").startswith("greet 2.0")
 
 
-def test_a_package_that_is_another_than_the_locks_is_refused(
+def test_a_package_that_differs_from_the_lock_is_refused(
     environments: Environments, machine: Machine, channels: Path
 ) -> None:
     put_greet(channels)
@@ -158,7 +156,7 @@ def test_each_package_comes_from_the_first_channel_or_the_one_it_names(
         )
         == "other"
     )
-    # As conda has it, a channel that only a package names is asked, too.
+    # As in conda, a channel that only a package names is used, too.
     alone = environments.builds.run(asked(environments, "other::greet", channels=()))
     assert said(alone / "bin" / "greet") == "other"
 
@@ -183,7 +181,7 @@ def test_mirrors_and_the_machines_own_channels_are_honoured(
         assert str(channels) not in environments.folders.log_path(spec.hash).read_text()
 
 
-def test_condarc_says_where_names_lead(tmp_path: Path) -> None:
+def test_condarc_maps_channel_names_to_urls(tmp_path: Path) -> None:
     (tmp_path / ".condarc").write_text(
         "channel_alias: https://${WHO}@conda.example.com/api\n"
         "custom_channels: {private: https://art.example.com/conda}\n"
@@ -215,12 +213,12 @@ def test_without_the_extra_the_error_names_the_packages(
     with pytest.raises(InvalidSpec, match="`git`, `ffmpeg=6`") as caught:
         asked(environments, "python=3.11", "numpy", "git", "conda-forge::ffmpeg=6")
     assert "torchyard[conda]" in caught.value.hint and "`pip:`" in caught.value.hint
-    # What PyPI has alike needs no extra.
+    # Packages that PyPI has, too, need no extra.
     assert asked(environments, "python=3.11", "numpy").requirements == ("numpy",)
 
 
 @pytest.mark.parametrize("channels", ["conda-forge", [7], ["a b"], ["../here"]])
-def test_channels_that_are_none_are_refused(environments: Environments, channels: object) -> None:
+def test_invalid_channels_are_refused(environments: Environments, channels: object) -> None:
     with pytest.raises(InvalidSpec, match="channel"):
         environments.resolver.resolve(
             {"conda_file": {"channels": channels, "dependencies": ["greet"]}}
@@ -292,7 +290,7 @@ def test_builders_killed_while_conda_packages_come(
         builder.communicate()
         if environments.folders.find(spec) is not None:
             environments.folders.remove(spec.hash, lambda _: False)
-        # What was cut off in the cache of packages is not taken for whole later.
+        # Incomplete files in the cache of packages are not used later.
     folder = environments.builds.run(spec)
     assert said(folder / "bin" / "greet").startswith("greet 1.0")
     imports = "import ctypes, email, json, sqlite3, ssl, unittest, xml.dom; print(1)"

@@ -1,4 +1,4 @@
-"""Dockerfiles as far as torchyard reads them, and what builders say when they fail."""
+"""Dockerfiles as far as torchyard reads them, and the output of failed builds."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_file_with_another_escape_sign() -> None:
         ("azureml:mine@latest", "azureml:mine@latest"),
         ("mcr.microsoft.com/aifx/acpt/stable-ubuntu2204-cu126-py310-torch280:biweekly.202501.1",
          "acpt-stable-ubuntu2204-cu126-py310-torch280"),
-        # Images of their own: these are pulled.
+        # Other images: these are pulled.
         ("python:3.11-slim", ""),
         ("python", ""),
         ("docker.io/library/debian:12", ""),

@@ -29,7 +29,7 @@ CUDA = Platform("linux", "x86_64", "cuda")
         "azureml-SKLEARN-1.5:3",
     ],
 )
-def test_a_published_name_is_our_environment_and_says_so(reference: str) -> None:
+def test_a_published_name_becomes_a_curated_environment_with_a_notice(reference: str) -> None:
     spec = definition.resolve(reference, LINUX)
     assert (spec.python, "scikit-learn==1.5.2" in spec.packages) == ("3.11", True)
     assert reference in spec.notices[0] and "scikit-learn==1.5.2" in spec.notices[0]
@@ -40,7 +40,7 @@ def test_a_published_name_is_our_environment_and_says_so(reference: str) -> None
     "reference",
     ["python", "azureml:Python@latest", "python:1", "sklearn-1.5", " azureml:sklearn-1.5:1 "],
 )
-def test_ours_by_its_own_name_needs_no_notice(reference: str) -> None:
+def test_a_curated_name_needs_no_notice(reference: str) -> None:
     assert definition.resolve(reference, LINUX).notices == ()
 
 
@@ -68,9 +68,7 @@ def test_ours_by_its_own_name_needs_no_notice(reference: str) -> None:
         ),
     ],
 )
-def test_another_takes_the_place_of_a_published_one_and_says_so(
-    reference: str, curated_name: str
-) -> None:
+def test_a_substitute_for_a_published_name_has_a_notice(reference: str, curated_name: str) -> None:
     spec = definition.resolve(reference, LINUX)
     curated = curated_environments.named(curated_name)
     assert curated is not None and spec.ref == f"{curated_name}:{curated.version}"
@@ -82,7 +80,7 @@ def test_a_node_with_cuda_gets_the_twin() -> None:
 
 
 @pytest.mark.parametrize("row", published.TABLE, ids=lambda row: row.pattern)
-def test_every_row_leads_somewhere(row: published.Row) -> None:
+def test_every_row_names_a_curated_environment_or_a_reason(row: published.Row) -> None:
     assert (curated_environments.named(row.curated) is not None) != bool(row.reason)
 
 
@@ -189,14 +187,14 @@ def test_a_substitute_can_be_refused(requested: Any, becomes: str, instead: str)
         {"image": "python:3.11-slim"}, {"pip_requirements": ["six"]},
     ],
 )  # fmt: skip
-def test_what_is_named_as_it_is_here_is_no_substitute(requested: Any) -> None:
+def test_an_exact_name_is_not_a_substitute(requested: Any) -> None:
     policy = substitutes.refusing_in("vision")
     assert definition.resolve(requested, LINUX, policy=policy) == definition.resolve(
         requested, LINUX
     )
 
 
-def test_a_registered_definition_is_judged_by_what_it_says() -> None:
+def test_the_policy_applies_to_registered_definitions() -> None:
     def owned(name: str) -> Sequence[EnvironmentAsset]:
         return [_asset("1", image="mcr.microsoft.com/azureml/base:0.2.4")] if name == "mine" else []
 
@@ -225,7 +223,7 @@ def test_any_other_name_is_refused_with_the_nearest(reference: str, hint: str) -
     assert (hint in refused.value.hint, refused.value.at) == (True, ("environment",))
 
 
-def test_what_is_no_reference_is_said_to_be_none() -> None:
+def test_an_invalid_reference_is_refused() -> None:
     with pytest.raises(InvalidSpec):
         definition.resolve("< your environment name >", LINUX)
 

@@ -45,7 +45,7 @@ def test_a_named_file_wins_over_the_users_and_dev_null_means_none(tmp_path: Path
     assert "UV_DEFAULT_INDEX" not in read(tmp_path, PIP_CONFIG_FILE="/dev/null").variables
 
 
-def test_what_uv_was_told_is_left_alone(tmp_path: Path) -> None:
+def test_uvs_own_configuration_wins(tmp_path: Path) -> None:
     pip = {"PIP_INDEX_URL": "https://pip/", "PIP_CONFIG_FILE": "/dev/null", "PIP_CERT": "/ca"}
     variables_read = read(tmp_path, **pip, UV_DEFAULT_INDEX="https://uv/", SSL_CERT_FILE="/own")
     assert variables_read.variables["UV_DEFAULT_INDEX"] == "https://uv/"
@@ -62,12 +62,12 @@ def test_misleading_variables_do_not_reach_uv(tmp_path: Path) -> None:
     assert not {"VIRTUAL_ENV", "PYTHONPATH"} & set(variables_set)
 
 
-def test_a_broken_file_is_passed_over(tmp_path: Path) -> None:
+def test_a_broken_file_is_ignored(tmp_path: Path) -> None:
     write(tmp_path / ".config" / "pip" / "pip.conf", "no section\n")
     assert "UV_DEFAULT_INDEX" not in read(tmp_path).variables
 
 
-def test_lines_are_scrubbed_of_what_is_the_machines_own(tmp_path: Path) -> None:
+def test_lines_are_scrubbed_of_the_machines_configuration(tmp_path: Path) -> None:
     config = read(
         tmp_path,
         PIP_CONFIG_FILE="/dev/null",
