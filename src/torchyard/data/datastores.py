@@ -33,22 +33,22 @@ _CREATE_HINT = "create another one with `yard datastore create`"
 
 
 def artifacts_of(job: str) -> str:
-    """Where a run's artifacts lie in the artifact store."""
+    """The folder of a run's artifacts in the artifact store."""
     return f"ExperimentRun/dcid.{job}"
 
 
 def output_of(job: str, output: str) -> str:
-    """Where a named output lies in the default datastore."""
+    """The folder of a named output in the default datastore."""
     return f"azureml/{job}/{output}"
 
 
 def model_folder(name: str, unique: str) -> str:
-    """Where a registered model lies in the default datastore."""
+    """The folder of a registered model in the default datastore."""
     return f"azureml-models/{name}/{unique}"
 
 
 def upload_folder(snapshot: str) -> str:
-    """Where uploaded data lies in its datastore."""
+    """The folder of uploaded data in its datastore."""
     return f"LocalUpload/{snapshot[:32]}"
 
 

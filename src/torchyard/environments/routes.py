@@ -25,8 +25,8 @@ BuildsOf = Annotated[RequestedBuilds, Depends(from_state("builds"))]
 HashesInUseOf = Annotated[
     Callable[[str], Collection[str]], Depends(from_state("environment_hashes_in_use"))
 ]
-"""Of a workspace: hashes of the environments that its jobs asked for. Builds are shared by all
-workspaces, and what one asked for is not another's to see."""
+"""From a workspace to the hashes of its jobs' environments. All workspaces share builds, but none
+sees what another has requested."""
 
 router = APIRouter(
     prefix="/v1/workspaces/{workspace}/environments",

@@ -26,7 +26,7 @@ class Substitute:
     instead: str
 
 
-# Raises where the substitute for what stands at a place of a document is not allowed.
+# Raises an error where the substitute is not allowed; `At` is its place in a document.
 SubstitutePolicy = Callable[[Substitute, At], None]
 
 
