@@ -193,6 +193,7 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/contracts_azure/mypy.ini
 	$(BIN)/lint-imports
 
 format: setup
@@ -202,6 +203,7 @@ format: setup
 docs: setup
 	$(BIN)/python -m torchyard.jobs.spec.keys > docs/reference/job-file.md
 	$(BIN)/python tools/failure_codes_page.py > docs/reference/failure-codes.md
+	$(BIN)/python tools/python_sdk_page.py > docs/reference/python-sdk.md
 
 # Record what a build of each curated environment contains; see docs/decisions/0021.
 # To resolve an environment's requirements again, remove its contents.json first.

@@ -13,12 +13,11 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
+from torchyard import Client
 from torchyard.base.settings import Settings
-from torchyard.client import connect, embedded
+from torchyard.client import embedded
 
 TRIES, IDLE_S = 5, 1
 
@@ -26,7 +25,7 @@ TRIES, IDLE_S = 5, 1
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="torchyard-clusters-") as folder:
         settings = Settings(Path(folder))
-        client = connect(settings, "default")
+        client = Client(settings=settings, workspace="default")
         try:
             client.computes.create(
                 {
@@ -49,28 +48,24 @@ def main() -> None:
     print("  Ray 2.60 autoscaler, quoted: up 8 to 12 s, down 5 to 14 s")
 
 
-def one(client: Any, number: int) -> tuple[float, float, float]:
+def one(client: Client, number: int) -> tuple[float, float, float]:
     name = f"pair-{number}"
     body = {"name": name, "command": "true", "environment": "python", "compute": "pair"}
-    client.jobs.create({**body, "resources": {"instance_count": 2}})
-    while (job := client.jobs.get(name))["status"] not in ("Completed", "Failed", "Canceled"):
+    job = client.jobs.create({**body, "resources": {"instance_count": 2}})
+    while not (job := job.refresh()).has_ended:
         time.sleep(0.05)
-    assert job["status"] == "Completed", job["error"]
-    while client.computes.get("pair")["current_node_count"]:
+    assert job.status == "Completed" and job.started_at and job.ended_at, job.error
+    while client.computes.get("pair").current_node_count:
         time.sleep(0.05)
-    counts = client.computes.history("pair")["counts"]
-    assert max(count["current"] for count in counts) == 2 and counts[-1]["current"] == 0
-    scaling = next(stage for stage in job["stages"] if stage["name"] == "Scaling")
+    counts = client.computes.history("pair").counts
+    assert max(count.current for count in counts) == 2 and counts[-1].current == 0
+    scaling = next(stage for stage in job.stages if stage.name == "Scaling")
+    assert scaling.ended_at
     return (
-        seconds(scaling["start"], scaling["end"]),
-        seconds(job["created_at"], job["started_at"]),
-        seconds(job["ended_at"], counts[-1]["at"]),
+        (scaling.ended_at - scaling.started_at).total_seconds(),
+        (job.started_at - job.created_at).total_seconds(),
+        (counts[-1].at - job.ended_at).total_seconds(),
     )
-
-
-def seconds(start: str, end: str) -> float:
-    first, last = (datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (start, end))
-    return (last - first).total_seconds()
 
 
 if __name__ == "__main__":

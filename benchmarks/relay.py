@@ -26,13 +26,14 @@ RELAY = """
 import sys
 from pathlib import Path
 from torchyard.shared.plan import LaunchPlan
-from torchyard.worker.server.connection import Link
+from torchyard.shared.connection import Connection
+from torchyard.shared.server_address import ServerAddress
 from torchyard.worker.relay.relay import Relay
 plan = LaunchPlan(
     attempt_id="a", attempt=1, job="job", workspace="w", experiment="e", command="", scratch="",
     server_url="http://127.0.0.1:9", report_token="none", run_token="token",
 )
-relay = Relay(Link(plan.server_url, plan.report_token, plan.attempt_id), plan, 0, Path(sys.argv[1]))
+relay = Relay(Connection.of_plan(plan), plan, 0, Path(sys.argv[1]))
 print(relay.start(), flush=True)
 sys.stdin.read()
 """

@@ -1,8 +1,8 @@
-"""The page of the codes of failures in the docs; `python tools/failure_codes_page.py` prints it.
+"""Print the page of failure codes in the docs: `python tools/failure_codes_page.py`.
 
-Owns: how the rules are shown.
+Owns: how the rules are displayed.
 Leaves: the rules to diagnosis/cause_rules.py.
-Always: made from the rules alone.
+Always: the page is generated from the rules alone.
 """
 
 from __future__ import annotations
@@ -11,42 +11,42 @@ from torchyard.worker.diagnosis.cause_rules import OTHER_CODES, RULES, Rule
 from torchyard.worker.preflight import checks
 
 _PREFLIGHT = (
-    "By the nodes of a distributed job together; see `docs/guides/preflight.md`. An error fails "
-    "the job, a warning is a notice of it."
+    "Found by the nodes of a distributed job; see `docs/guides/preflight.md`. An error fails the "
+    "job, a warning becomes a notice."
 )
 
 
 def page() -> str:
-    """The page of codes in the docs."""
+    """The page of failure codes."""
     lines = [
-        "# The codes of failures",
+        "# Failure codes",
         "",
-        "Made from the rules in `src/torchyard/worker/diagnosis/cause_rules.py` by `python "
-        "tools/failure_codes_page.py`; edit those, not this.",
+        "Generated from `src/torchyard/worker/diagnosis/cause_rules.py` by `python "
+        "tools/failure_codes_page.py`; edit the rules, not this page.",
         "",
-        "## Known by what is said",
+        "## Found by a pattern",
         "",
-        "By an error's type and message, or by the last lines that a rank printed; the first rule "
-        "that fits is taken. A *consequence* is what ranks suffer when another one is gone: it is "
-        "named only when no cause is found.",
+        "Matched against an error's type and message, or the last lines that a rank printed; the "
+        "first matching rule is used. A *consequence* is a failure that ranks suffer because "
+        "another rank failed; it is reported only if no other cause is found.",
         "",
         "| code | what to do | consequence |",
         "|---|---|---|",
     ]
     rows = (
-        f"| `{rule.code}` | {_shown_hint(rule)} | {'yes' if rule.consequence else ''} |"
+        f"| `{rule.code}` | {_display_hint(rule)} | {'yes' if rule.consequence else ''} |"
         for rule in RULES
     )
     lines += dict.fromkeys(rows)
-    lines += ["", "## Known otherwise", "", "| code | what it is |", "|---|---|"]
-    lines += [f"| `{code}` | {words} |" for code, words in OTHER_CODES]
+    lines += ["", "## Found in other ways", "", "| code | meaning |", "|---|---|"]
+    lines += [f"| `{code}` | {meaning} |" for code, meaning in OTHER_CODES]
     lines += ["", "## Found before the first rank starts", "", _PREFLIGHT, ""]
-    lines += ["| code | what it is | when found |", "|---|---|---|"]
-    lines += [f"| `{code}` | {words} | {how} |" for code, how, words in checks.TABLE]
+    lines += ["| code | meaning | severity |", "|---|---|---|"]
+    lines += [f"| `{code}` | {meaning} | {severity} |" for code, severity, meaning in checks.CODES]
     return "\n".join(lines) + "\n"
 
 
-def _shown_hint(rule: Rule) -> str:
+def _display_hint(rule: Rule) -> str:
     names = {"package": "<package>", "library": "<library>", "command": "<command>"}
     return rule.hint.format(**names, path="<path>").replace("|", "\\|") or "see the traceback"
 

@@ -9,7 +9,6 @@ Always: the port stays the same over restarts; a server that is killed loses not
 from __future__ import annotations
 
 import argparse
-import fcntl
 import getpass
 import logging
 import os
@@ -33,13 +32,14 @@ from torchyard.app import listeners
 from torchyard.app.application import Parts, build, create_app
 from torchyard.app.request_guard import LOOPBACK_NAMES
 from torchyard.azureml import job_variables
-from torchyard.base import disk, home_database, locks, machine, settings
+from torchyard.base import disk, home_database, settings
 from torchyard.base.clock import SystemClock
 from torchyard.base.errors import Conflict, DiskFull, TorchyardError
 from torchyard.base.files import whole
 from torchyard.jobs.records.signals import Signals
 from torchyard.servers.files import ServerFiles
 from torchyard.servers.types import Server
+from torchyard.shared import locks, processes
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces import people
 
@@ -70,9 +70,9 @@ def hold_home(home: Path, shared: bool = False) -> IO[bytes]:
         Conflict: another server serves it, or servers of the other kind do.
     """
     held = open(home / "served.lock", "ab")
-    if _lock(held, fcntl.LOCK_SH if shared else fcntl.LOCK_EX):
+    if locks.try_lock(held, shared):
         return held
-    others_share = not shared and _lock(held, fcntl.LOCK_SH)
+    others_share = not shared and locks.try_lock(held, shared=True)
     held.close()
     if shared:
         raise Conflict(
@@ -87,14 +87,6 @@ def hold_home(home: Path, shared: bool = False) -> IO[bytes]:
             code="served",
         )
     raise Conflict(f"another server serves `{home}`", "see it with `yard server status`")
-
-
-def _lock(file: IO[bytes], how: int) -> bool:
-    try:
-        fcntl.flock(file, how | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 @contextmanager
@@ -244,7 +236,7 @@ def run(asked: Asked) -> None:
     tls = entrance.tls
     hosts = (*LOOPBACK_NAMES, entrance.host) if listeners.is_loopback(entrance.host) else ()
     app = create_app(parts, hosts, tls.way, asked.storage_domain)
-    job_variables.open_door(parts.services, environ, parts.signer, tls.standing, tls.way)
+    job_variables.publish(parts.services, environ, parts.signer, tls.standing, tls.way)
     server = _Server(
         uvicorn.Config(
             app,
@@ -293,7 +285,7 @@ class _Server(listeners.Server):
 
 def _of_one_alone(url: str) -> Server:
     pid, now = os.getpid(), datetime.now(timezone.utc)
-    return Server("", url, "", pid, machine.process_start_time(pid), now, now)
+    return Server("", url, "", pid, processes.start_time(pid), now, now)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -150,7 +150,7 @@ def test_no_snapshot_brings_hooks(hostile: Hostile, transport: Transport, tmp_pa
     restore = _verbs(transport, tmp_path / "home")["job restore-code"]
     for name in (".git/hooks/post-checkout", "sub/.GIT/config", "./.git/x", "GIT~1/hooks/x"):
         hostile.names = ["a.py", name]
-        with pytest.raises(InvalidInput, match="no code"):
+        with pytest.raises(InvalidInput, match="not code"):
             restore(tmp_path / "mine")
     assert not (tmp_path / "mine").exists()
 

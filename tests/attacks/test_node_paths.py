@@ -23,7 +23,7 @@ from torchyard.data.types import Entry
 from torchyard.shared.failures import Failure
 from torchyard.worker.files import remote_inputs
 from torchyard.worker.files.blobs import Blobs
-from torchyard.worker.files.inputs import plain_name
+from torchyard.worker.files.inputs import checked_name
 from torchyard.worker.files.logs import LogShipper
 
 HASH = "0" * 64
@@ -72,7 +72,7 @@ def test_a_node_writes_nothing_outside_its_folder(name: str, tmp_path: Path) -> 
     node.mkdir(parents=True)
     before = tree(tmp_path, but=node)
     try:
-        remote_inputs.bring(LyingLink(name), "data", node / "in", lambda: True)  # type: ignore[arg-type]
+        remote_inputs.fetch_input(LyingLink(name), "data", node / "in", lambda: True)  # type: ignore[arg-type]
     except (Failure, OSError, ValueError):
         pass
     blobs = tmp_path / "a" / "node" / "blobs"
@@ -86,7 +86,7 @@ def test_a_node_writes_nothing_outside_its_folder(name: str, tmp_path: Path) -> 
     except (Failure, OSError, ValueError):
         pass
     try:
-        assert (node / plain_name(name)).parent == node
+        assert (node / checked_name(name)).parent == node
     except Failure:
         pass
     assert tree(tmp_path, but=node) == before
@@ -142,7 +142,7 @@ def test_nothing_here_unpacks_an_archive() -> None:
         r"|unpack_archive|"
         r"\.extract(?:all)?\(|ZipFile\([^)]*\"r\"|is_zipfile"
     )
-    found = [
+    unpackers = [
         file.relative_to(source).as_posix()
         for file in sorted(source.rglob("*.py"))
         if unpacks.search(file.read_text())
@@ -150,10 +150,10 @@ def test_nothing_here_unpacks_an_archive() -> None:
     # They unpack what this server packed itself: points in its database, and backups, whose
     # members are read one by one and written by names that are checked. Of zlib the blob service
     # takes checksums only, of a package's own archive `yard jupyterlab` one member, into memory.
-    assert set(found) <= {
+    assert set(unpackers) <= {
         "azureml/blob/service.py",
         "backups/archive.py",
         "base/postgres.py",
         "cli/commands/jupyterlab.py",
         "jobs/history/metric_blocks.py",
-    }, found
+    }, unpackers

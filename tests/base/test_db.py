@@ -11,7 +11,7 @@ import torchyard.server  # noqa: F401  (every room's tables)
 from base.schema_dump import Schema, describe
 from postgres_server import NewDatabase, PostgresServer
 from torchyard.base.db import Database, Instant, insert_new, metadata
-from torchyard.base.errors import DatabaseAway, InvalidInput
+from torchyard.base.errors import DatabaseUnreachable, InvalidInput
 
 
 def test_the_migrations_make_the_schema_that_the_code_declares(
@@ -175,11 +175,11 @@ def test_a_database_that_goes_away_is_told_and_found_again() -> None:
         db = Database(server.url("postgres"))
         with db.read() as connection:
             assert connection.execute(sa.text("SELECT 1")).scalar_one() == 1
-        with pytest.raises(DatabaseAway) as caught, db.write() as connection:
+        with pytest.raises(DatabaseUnreachable) as caught, db.write() as connection:
             server.kill()
             connection.execute(sa.text("SELECT 1"))
         assert caught.value.http_status == 503 and str(server.folder) not in caught.value.message
-        with pytest.raises(DatabaseAway), db.read():
+        with pytest.raises(DatabaseUnreachable), db.read():
             pass
         server.start()
         with db.read() as connection:

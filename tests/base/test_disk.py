@@ -36,7 +36,7 @@ def test_a_disk_that_fails(tmp_path: Path) -> None:
     [
         ("database or disk is full", "disk_full"),
         ("disk I/O error", "disk_failed"),
-        ("database is locked", "database_away"),
+        ("database is locked", "database_unreachable"),
     ],
 )
 def test_what_sqlite_says(said: str, code: str) -> None:

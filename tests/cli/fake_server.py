@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 TOKEN = "yard_p_" + "t" * 43
+CREATED_AT = "2026-01-01T10:00:00.000000Z"
 KNOWN_KEYS = {
     "name", "display_name", "experiment_name", "type", "command", "code", "environment", "inputs",
     "outputs", "resources", "distribution", "compute", "tags", "environment_variables", "limits",
@@ -62,7 +63,7 @@ def job_body(name: str, status: str = "Completed", **more: Any) -> dict[str, Any
         "compute": "local",
         "node_count": 2,
         "processes_per_node": 4,
-        "created_at": "2026-01-01T10:00:00.000000Z",
+        "created_at": CREATED_AT,
         "started_at": "2026-01-01T10:00:01.000000Z",
         "ended_at": "2026-01-01T10:00:13.300000Z",
         "owner": "ann",
@@ -204,6 +205,7 @@ class _Handler(BaseHTTPRequestHandler):
             "resource_group": "torchyard",
             "location": "local",
             "id": "x",
+            "created_at": CREATED_AT,
         }
         if self.command == "POST":
             return {**found, **json.loads(body)}
@@ -213,7 +215,7 @@ class _Handler(BaseHTTPRequestHandler):
         handler = getattr(self, f"_{noun.replace('-', '_')}", None)
         if handler is None:
             raise _Refused(404, f"nothing answers `{self.path}`")
-        return handler(rest, query, body)
+        return _dated(handler(rest, query, body))
 
     def _bundle(self, rest: list[str], query: dict[str, str], body: bytes) -> bytes:
         frames = b""
@@ -432,6 +434,15 @@ class _Handler(BaseHTTPRequestHandler):
             if one["name"] == name and version in ("latest", one["version"]):
                 return one
         raise _Refused(404, f"no version `{version}`", "it has 3.11, 3.12", (), "not_found")
+
+
+def _dated(answer: Any) -> Any:
+    """As the real server: everything with a name says when it was created."""
+    if isinstance(answer, dict) and "value" in answer:
+        return {**answer, "value": [_dated(row) for row in answer["value"]]}
+    if isinstance(answer, dict) and "name" in answer:
+        return {**answer, "created_at": answer.get("created_at", CREATED_AT)}
+    return answer
 
 
 def _check(document: dict[str, Any]) -> None:

@@ -11,11 +11,10 @@ from typing import Any
 
 import uvicorn
 
-from torchyard import server
+from torchyard import Client, server
 from torchyard.app import application, listeners
 from torchyard.base.clock import SystemClock
 from torchyard.base.settings import Settings
-from torchyard.client import Client
 from torchyard.executors.fake import FakeExecutor
 
 
@@ -65,7 +64,7 @@ class RealServer:
             time.sleep(0.01)
 
     def client(self) -> Client:
-        return Client("default", settings=Settings(self.home, self.url, self.token))
+        return Client(workspace="default", settings=Settings(self.home, self.url, self.token))
 
     @property
     def tls_url(self) -> str:
@@ -81,9 +80,9 @@ class RealServer:
         """What a refused command must leave as it was."""
         with self.client() as client:
             return {
-                "jobs": sorted(job["name"] for job in client.jobs.list(max_results=None)),
-                "models": [(model["name"], model["version"]) for model in client.models.list()],
-                "computes": sorted(row["name"] for row in client.computes.list()),
+                "jobs": sorted(job.name for job in client.jobs.list(max_results=None)),
+                "models": [(model.name, model.version) for model in client.models.list()],
+                "computes": sorted(row.name for row in client.computes.list()),
                 "blobs": sorted(path.name for path in (self.home / "blobs").rglob("*")),
             }
 

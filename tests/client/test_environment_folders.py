@@ -162,7 +162,7 @@ def test_no_such_folder_and_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r"azureml_environment\.json"):
         loaded(tmp_path / "none")
     (tmp_path / "azureml_environment.json").write_text("{")
-    with pytest.raises(InvalidInput, match="no JSON"):
+    with pytest.raises(InvalidInput, match="not JSON"):
         loaded(tmp_path)
     with pytest.raises(InvalidInput, match="Dockerfile"):
         folders.save(tmp_path / "x", "one", "1", {"build": {"path": "."}})

@@ -13,7 +13,7 @@ from cli.real_server import RealServer
 from postgres_server import NewDatabase
 from torchyard import Client
 from torchyard.base.errors import InvalidInput, NotFound
-from torchyard.client.job_history import Point, flat
+from torchyard.client.job_history import MetricPoint, flat
 
 ODD = 'val/acc @5 % "größte" -x'
 API = "/mlflow/default/api/2.0/mlflow"
@@ -50,32 +50,32 @@ def name(client: Client) -> str:
 
 
 def test_a_scalar_when_logged_once_and_a_list_when_several_times(client: Client, name: str) -> None:
-    metrics = client.jobs.metrics(name)
+    metrics = client.jobs.metric_values(name)
     assert metrics["lr"] == 0.1
     loss, odd = metrics["loss"], metrics[ODD]
     assert isinstance(loss, list) and isinstance(odd, list)
     assert loss == [1 / (step + 1) for step in range(10)] + [7.0]
     assert math.isnan(odd[0]) and odd[1] == math.inf
-    assert list(client.jobs.metrics(name, ["lr"])) == ["lr"]
+    assert list(client.jobs.metric_values(name, ["lr"])) == ["lr"]
     # A text is one key, one job, and not its letters.
-    assert client.jobs.metrics(name, "lr") == {"lr": 0.1}
+    assert client.jobs.metric_values(name, "lr") == {"lr": 0.1}
     assert client.jobs.compare(name) == client.jobs.compare([name])
-    assert client.jobs.get(name).metrics["lr"] == 0.1
+    assert client.jobs.get(name).last_metrics["lr"] == 0.1
     with pytest.raises(NotFound, match="no metric `los`"):
-        client.jobs.metrics(name, ["los"])
+        client.jobs.metric_values(name, ["los"])
 
 
 def test_points_keys_and_charts(client: Client, name: str) -> None:
-    assert client.jobs.history(name, "loss", start=8)[0] == Point(8, 480_000, 1 / 9)
+    assert client.jobs.history(name, "loss", start=8)[0] == MetricPoint("loss", 8, 480_000, 1 / 9)
     assert len(client.jobs.history(name, "loss", offset=4, limit=3)) == 3
     late = client.jobs.history(name, "loss", x="time", start=600_000)
     assert [point.value for point in late] == [7.0]
     keys = {one.key: one for one in client.jobs.metric_keys(name)}
     assert (keys["loss"].count, keys["loss"].max, keys["loss"].value) == (11, 7.0, 0.1)
     lines = client.jobs.chart(name, ["lr", ODD], width=10)
-    assert lines[0]["points"] == [[0, 0.1]] and math.isnan(lines[1]["points"][0][1])
+    assert lines[0].points == [(0, 0.1)] and math.isnan(lines[1].points[0][1])
     (few,) = client.jobs.chart([name], "loss", width=2)
-    assert few["columns"][0][1:] == [0.2, 7.0]
+    assert few.columns[0][1:] == (0.2, 7.0)
 
 
 def test_tables_of_pandas(client: Client, name: str) -> None:
@@ -84,13 +84,15 @@ def test_tables_of_pandas(client: Client, name: str) -> None:
     assert list(frame.columns) == ["key", "step", "timestamp", "value"] and len(frame) == 14
     assert str(frame["timestamp"].dtype) == "datetime64[ms, UTC]"
     loss = frame[frame["key"] == "loss"]
-    assert loss["value"].tolist() == client.jobs.metrics(name)["loss"]
+    assert loss["value"].tolist() == client.jobs.metric_values(name)["loss"]
     assert loss["timestamp"].iloc[1] == pandas.Timestamp("1970-01-01T00:01:00Z")
     wide = client.jobs.metrics_frame(name)
     assert wide.index.tolist() == list(range(10)) and set(wide.columns) == {"loss", "lr", ODD}
     assert wide.loc[3, "loss"] == 7.0 and math.isnan(wide.loc[1, "lr"])
     assert wide.loc[5, ODD] == math.inf
     assert len(client.jobs.history_frame(name, ["lr"])) == 1
+    job = client.jobs.get(name)
+    assert job.metrics().equals(wide) and list(job.metrics(["lr"]).columns) == ["lr"]
     compared = client.jobs.compare_frame([name, name])
     assert compared.index.tolist() == [name, name]
     assert compared["params.batch"].tolist() == ["64", "64"]
@@ -106,6 +108,10 @@ def test_no_table_without_pandas(
         assert caught.value.hint.startswith("`pip install pandas`")
     with pytest.raises(InvalidInput, match="needs pandas"):
         client.jobs.compare_frame([name])
+    points = client.jobs.get(name).metrics(["loss"])
+    assert isinstance(points, list) and len(points) == 11
+    assert points[1] == MetricPoint("loss", 1, 60_000, 0.5)
+    assert points == client.jobs.get(name).points("loss")
 
 
 def test_export_and_delete(client: Client, name: str, tmp_path: Path) -> None:

@@ -112,7 +112,8 @@ def v1_results(yard: Yard, variables: dict[str, str]) -> Iterator[dict[str, Any]
 def _operated(yard: Yard, variables: dict[str, str], client: str, folder: Path) -> dict[str, Any]:
     folder.mkdir()
     yard("workspace", "config", "--path", str(folder))
-    command = [client_venvs.python(client), HERE / "run_operations.py", client, folder]
+    command: list[str | Path] = [client_venvs.python(client), HERE / "run_operations.py"]
+    command += [client, folder]
     log = folder / "client.log"
     with log.open("wb") as opened:
         process = subprocess.Popen(

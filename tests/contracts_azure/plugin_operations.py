@@ -134,10 +134,10 @@ def list_artifacts(world: World) -> Any:
     client = mlflow_in(world).MlflowClient()
 
     def walk(path: str | None) -> list[str]:
-        found = []
-        for one in client.list_artifacts(world.seen["run"], path):
-            found += walk(one.path) if one.is_dir else [one.path]
-        return found
+        paths: list[str] = []
+        for file in client.list_artifacts(world.seen["run"], path):
+            paths += walk(file.path) if file.is_dir else [file.path]
+        return paths
 
     found = sorted(walk(None))
     assert found == [

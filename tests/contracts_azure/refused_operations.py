@@ -26,11 +26,10 @@ def _steps(world: World) -> Any:
 
     step = command(name="step", command="echo step", environment=ENVIRONMENT)
 
-    @dsl.pipeline(default_compute=world.name("nodes"))
     def steps() -> None:
         step()
 
-    return steps()
+    return dsl.pipeline(default_compute=world.name("nodes"))(steps)()
 
 
 @operation("Pipelines", "`jobs.create_or_update`: pipeline", REFUSED, "pipeline")

@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from v1_operations import OPERATIONS
 
@@ -57,7 +58,7 @@ def _client(place: Path, python: Path, core: str) -> Path:
     return place / "bin" / "python"
 
 
-def _operated(top: Path, client: Path, limit_s: int) -> dict[str, dict[str, object]]:
+def _operated(top: Path, client: Path, limit_s: int) -> dict[str, dict[str, Any]]:
     shutil.rmtree(top, ignore_errors=True)
     (top / "work").mkdir(parents=True)
     foreign = ("TORCHYARD", "AZURE", "MLFLOW")
@@ -71,7 +72,8 @@ def _operated(top: Path, client: Path, limit_s: int) -> dict[str, dict[str, obje
     try:
         say("workspace", "config", "--path", top / "work")
         told = json.loads(say("client-env", "--shell", "json"))
-        command = [client, HERE / "run_operations.py", "azureml-core-1.61", top / "work"]
+        command: list[str | Path] = [client, HERE / "run_operations.py"]
+        command += ["azureml-core-1.61", top / "work"]
         with open(top / "log", "wb") as log:
             subprocess.run(
                 command,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import operations
 from operations import Operation, World
 
 OPERATIONS: list[Operation] = []
-operation: Callable[..., Any] = partial(operations.operation, into=OPERATIONS)
+operation = partial(operations.operation, into=OPERATIONS)
 
 CLUSTER, EXPERIMENT = "v1-cluster", "v1-contract"
 
@@ -62,6 +61,6 @@ def ended(world: World, key: str, status: str = "Completed") -> Any:
 
 def text_of(world: World, run: Any, path: str) -> str:
     """A file of a run."""
-    place = world.folder / "read" / run.id / path
+    place: Path = world.folder / "read" / run.id / path
     run.download_file(path, output_file_path=str(place))
     return place.read_text()

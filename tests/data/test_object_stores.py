@@ -71,10 +71,10 @@ def test_steps_of_many_files_run_on_any_thread(lake: Files) -> None:
             await asyncio.to_thread(writing.write, content[start : start + 5000])
         await asyncio.to_thread(opened.__exit__, None, None, None)
         chunks = await asyncio.to_thread(lake.read, path)
-        chunks = []
+        content_read = b""
         while chunk := await asyncio.to_thread(next, chunks, b""):
-            chunks.append(chunk)
-        return b"".join(chunks)
+            content_read += chunk
+        return content_read
 
     async def all_at_once() -> list[bytes]:
         tasks = (there_and_back(path, content) for path, content in contents.items())

@@ -1,4 +1,4 @@
-"""Fixtures of the MLflow routes' tests."""
+"""Fixtures for the tests of MLflow's routes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One MLflow server over a real database, answering without a socket."""
+"""An MLflow server with a real database and without a socket."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from torchyard.jobs.history.history import History
 from torchyard.jobs.records import store
 from torchyard.jobs.records.logs import Logs
 from torchyard.jobs.records.signals import Signals
-from torchyard.jobs.records.types import Job, Status
+from torchyard.jobs.records.types import Job, NewJob, Status
 from torchyard.jobs.requests import runs
 from torchyard.jobs.services import Services
 from torchyard.mlflow import PATHS
@@ -51,32 +51,32 @@ class TokenAccess:
 
 @dataclass
 class Server:
-    """Answers without a socket."""
+    """Runs requests without a socket."""
 
     app: FastAPI
     services: Services
 
     def call(
-        self, method: str, path: str, expect: int = 200, token: str = "yard_p_ada", **what: Any
+        self, method: str, path: str, expect: int = 200, token: str = "yard_p_ada", **options: Any
     ) -> Any:
-        answer = self.ask(method, f"/api/2.0/mlflow/{path}", token, **what)
-        assert answer.status_code == expect, answer.text
-        return answer.json()
+        response = self.request(method, f"/api/2.0/mlflow/{path}", token, **options)
+        assert response.status_code == expect, response.text
+        return response.json()
 
-    def ask(
+    def request(
         self,
         method: str,
         path: str,
         token: str = "yard_p_ada",
-        more_headers: Mapping[str, str] | None = None,
-        **what: Any,
+        extra_headers: Mapping[str, str] | None = None,
+        **options: Any,
     ) -> httpx2.Response:
         async def once() -> httpx2.Response:
             transport = httpx2.ASGITransport(self.app)
             async with httpx2.AsyncClient(transport=transport, base_url="http://yard") as client:
                 headers = {"Authorization": f"Bearer {token}"} if token else {}
-                headers |= more_headers or {}
-                return await client.request(method, path, headers=headers, **what)
+                headers |= extra_headers or {}
+                return await client.request(method, path, headers=headers, **options)
 
         return asyncio.run(once())
 
@@ -89,8 +89,8 @@ class Server:
         return self.call("GET", path, expect, token, params=fields)
 
     def new_run(self, experiment_id: str = "0", **fields: Any) -> str:
-        made = self.post("runs/create", experiment_id=experiment_id, **fields)
-        run_id: str = made["run"]["info"]["run_id"]
+        run = self.post("runs/create", experiment_id=experiment_id, **fields)
+        run_id: str = run["run"]["info"]["run_id"]
         return run_id
 
 
@@ -104,33 +104,23 @@ def add_job(
     """Make what a client can't: a run that is a job's own."""
     services = server.services
     now = services.clock.now()
-    values: dict[str, Any] = {
-        "workspace": workspace,
-        "name": name,
-        "type": "command",
-        "experiment_id": runs.experiment(services, workspace, experiment_id).id,
-        "status": status.value,
-        "owner": "someone",
-        "display_name": name,
-        "spec": {"command": "python train.py"},
-        "spec_hash": "",
-        "environment": None,
-        "environment_hash": "",
-        "compute": "local",
-        "node_count": 1,
-        "processes_per_node": 1,
-        "created_at": now,
-        "started_at": now,
-        "tags": {},
-        "properties": {},
-        "parent": "",
-        "attempt": 1,
-        "deleted": False,
-        "archived": False,
-        "description": "",
-    }
+    new = NewJob(
+        workspace=workspace,
+        name=name,
+        type="command",
+        experiment_id=runs.experiment(services, workspace, experiment_id).id,
+        status=status,
+        owner="someone",
+        display_name=name,
+        document={"command": "python train.py"},
+        created_at=now,
+        compute="local",
+        node_count=1,
+        processes_per_node=1,
+        started_at=now,
+    )
     with services.db.write() as connection:
-        return store.job_by_id(connection, store.add_job(connection, values))
+        return store.add_job(connection, new)
 
 
 def services_in(folder: Path, db: Database) -> Services:

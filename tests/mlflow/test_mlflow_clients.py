@@ -23,9 +23,10 @@ from torchyard.environments.services import Environments
 from torchyard.jobs import actions
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import runs
+from torchyard.shared.connection import Connection
 from torchyard.shared.plan import LaunchPlan
+from torchyard.shared.server_address import ServerAddress
 from torchyard.worker.relay.relay import Relay
-from torchyard.worker.server.connection import Link
 
 pytestmark = pytest.mark.end_to_end
 
@@ -116,21 +117,26 @@ def relay_to(server: Server, url: str, folder: Path, job: Job) -> Iterator[str]:
         run_token="yard_r_job",
         scratch="",
     )
-    relay = Relay(Link(url, plan.report_token, plan.attempt_id), plan, 0, folder)
+    relay = Relay(
+        Connection.of_attempt(ServerAddress(url), plan.report_token, plan.attempt_id),
+        plan,
+        0,
+        folder,
+    )
     yield relay.start()
     assert relay.finish(20.0)
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-@pytest.mark.parametrize("way", ["default workspace", "by name", "relay"])
-def test_an_unmodified_script_logs_into_its_own_job(
-    server: Server, url: str, way: str, client_python: Path, tmp_path: Path
+@pytest.mark.parametrize("route", ["default workspace", "by name", "relay"])
+def test_an_unmodified_script_logs_to_its_own_job(
+    server: Server, url: str, route: str, client_python: Path, tmp_path: Path
 ) -> None:
     experiment = runs.create_experiment(server.services, "default", "Default", {})
     job = add_job(server, "default", "lucky_job", experiment.id)
     with ExitStack() as stack:
-        address = url if way == "default workspace" else url + "/mlflow/default"
-        if way == "relay":
+        address = url if route == "default workspace" else url + "/mlflow/default"
+        if route == "relay":
             address = stack.enter_context(relay_to(server, url, tmp_path, job))
         variables = {
             "MLFLOW_TRACKING_URI": address,
@@ -138,7 +144,7 @@ def test_an_unmodified_script_logs_into_its_own_job(
             "MLFLOW_RUN_ID": job.name,
             "HOME": str(tmp_path),
         }
-        ended = subprocess.run(
+        process = subprocess.run(
             [client_python, "-c", SCRIPT],
             env={
                 "PATH": os.environ["PATH"],
@@ -150,7 +156,7 @@ def test_an_unmodified_script_logs_into_its_own_job(
             text=True,
             timeout=100,
         )
-        assert ended.returncode == 0, ended.stderr
+        assert process.returncode == 0, process.stderr
 
     assert server.services.history.keys(job.id) == ["a@b %/x-y", "b", "far", "loss"]
     assert server.services.history.params(job.id) == {"lr": "0.1", "é": "ü"}

@@ -1,4 +1,4 @@
-"""What clients of MLflow's seldom send: refused in its words, never failed at; and many at once."""
+"""Unusual requests are refused in MLflow's words and never fail; concurrent requests."""
 
 from __future__ import annotations
 
@@ -28,36 +28,36 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("path,fields", REFUSED)
-def test_what_no_client_should_send(server: Server, path: str, fields: dict[str, Any]) -> None:
+def test_unusual_input_is_refused(server: Server, path: str, fields: dict[str, Any]) -> None:
     run_id = server.new_run()
     server.post("registered-models/create", name="rm")
-    said = server.call("POST", path, 400, json={"run_id": run_id, **fields})
-    assert said["error_code"] == "INVALID_PARAMETER_VALUE"
+    error = server.call("POST", path, 400, json={"run_id": run_id, **fields})
+    assert error["error_code"] == "INVALID_PARAMETER_VALUE"
 
 
-def test_experiments_are_found_by_their_id(server: Server) -> None:
+def test_experiments_can_be_searched_by_id(server: Server) -> None:
     ids = [server.post("experiments/create", name=name)["experiment_id"] for name in "abc"]
 
-    def found(**asked: Any) -> list[str]:
-        listed = server.post("experiments/search", **asked)["experiments"]
-        return [one["experiment_id"] for one in listed if one["experiment_id"] in ids]
+    def search(**fields: Any) -> list[str]:
+        experiments = server.post("experiments/search", **fields)["experiments"]
+        return [item["experiment_id"] for item in experiments if item["experiment_id"] in ids]
 
-    assert found(filter=f"experiment_id = '{ids[1]}'") == [ids[1]]
-    assert found(filter=f"experiment_id IN ('{ids[0]}', '{ids[2]}', 'x')") == [ids[2], ids[0]]
-    assert found(filter=f"experiment_id != '{ids[0]}'") == [ids[2], ids[1]]
-    assert found(filter=f"experiment_id LIKE '{ids[0]}%'") == [ids[0]]
-    assert found(filter=f"experiment_id ILIKE '{ids[0]}%'") == [ids[0]]
-    assert found(order_by=["experiment_id ASC"]) == ids
+    assert search(filter=f"experiment_id = '{ids[1]}'") == [ids[1]]
+    assert search(filter=f"experiment_id IN ('{ids[0]}', '{ids[2]}', 'x')") == [ids[2], ids[0]]
+    assert search(filter=f"experiment_id != '{ids[0]}'") == [ids[2], ids[1]]
+    assert search(filter=f"experiment_id LIKE '{ids[0]}%'") == [ids[0]]
+    assert search(filter=f"experiment_id ILIKE '{ids[0]}%'") == [ids[0]]
+    assert search(order_by=["experiment_id ASC"]) == ids
 
 
-def test_logged_models_of_an_experiment_that_is_not_there(server: Server) -> None:
-    made = server.post("logged-models", experiment_id="0", name="m")["model"]["info"]
-    found = server.post("logged-models/search", experiment_ids=["999999", "no", "0"])["models"]
-    assert [one["info"]["model_id"] for one in found] == [made["model_id"]]
+def test_logged_models_of_missing_experiments_are_left_out(server: Server) -> None:
+    info = server.post("logged-models", experiment_id="0", name="m")["model"]["info"]
+    models = server.post("logged-models/search", experiment_ids=["999999", "no", "0"])["models"]
+    assert [item["info"]["model_id"] for item in models] == [info["model_id"]]
     assert server.post("logged-models/search", experiment_ids=["999999"])["models"] == []
 
 
-def test_models_that_several_threads_log_to_one_run(server: Server) -> None:
+def test_concurrent_requests_log_models_to_one_run(server: Server) -> None:
     run_id = server.new_run(tags=[{"key": "mlflow.log-model.history", "value": "no list"}])
 
     def log(number: int) -> None:
@@ -66,53 +66,53 @@ def test_models_that_several_threads_log_to_one_run(server: Server) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(log, range(24)))
     tags = server.get("runs/get", run_id=run_id)["run"]["data"]["tags"]
-    told = {one["key"]: one["value"] for one in tags}["mlflow.log-model.history"]
-    assert sorted(one["number"] for one in json.loads(told)) == list(range(24))
+    history = {item["key"]: item["value"] for item in tags}["mlflow.log-model.history"]
+    assert sorted(item["number"] for item in json.loads(history)) == list(range(24))
     server.post("runs/delete", run_id=run_id)
     server.post("runs/log-model", 400, run_id=run_id, model_json="{}")
 
 
-def test_a_logged_model_knows_all_its_versions(server: Server) -> None:
-    made = server.post("logged-models", experiment_id="0", name="m")["model"]["info"]
+def test_a_logged_model_lists_all_its_versions(server: Server) -> None:
+    info = server.post("logged-models", experiment_id="0", name="m")["model"]["info"]
     names = [f"rm{number}" for number in range(8)]
     for name in names:
         server.post("registered-models/create", name=name)
 
     def register(name: str) -> None:
-        server.post("model-versions/create", name=name, source=f"models:/{made['model_id']}")
+        server.post("model-versions/create", name=name, source=f"models:/{info['model_id']}")
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(register, names))
-    model = server.get(f"logged-models/{made['model_id']}")["model"]
-    told = {one["key"]: one["value"] for one in model["info"]["tags"]}["mlflow.modelVersions"]
-    assert sorted(one["name"] for one in json.loads(told)) == names
+    model = server.get(f"logged-models/{info['model_id']}")["model"]
+    history = {item["key"]: item["value"] for item in model["info"]["tags"]}["mlflow.modelVersions"]
+    assert sorted(item["name"] for item in json.loads(history)) == names
 
 
-def test_an_upload_never_holds_up_the_loop_for_the_database(server: Server) -> None:
+def test_an_upload_never_blocks_the_event_loop_with_the_database(server: Server) -> None:
     run_id = server.new_run()
     root = server.get("runs/get", run_id=run_id)["run"]["info"]["artifact_uri"].partition(":/")[2]
     on_the_loop: list[str] = []
 
-    def look(connection: Any, cursor: Any, statement: str, *more: Any) -> None:
+    def record(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return  # a thread of its own
+            return  # in another thread
         on_the_loop.append(statement)
 
     engine = server.services.history._db.engine
-    event.listen(engine, "before_cursor_execute", look)
+    event.listen(engine, "before_cursor_execute", record)
     try:
         base = "/api/2.0/mlflow-artifacts"
-        server.ask("PUT", f"{base}/artifacts/{root}/f", content=b"12")
+        server.request("PUT", f"{base}/artifacts/{root}/f", content=b"12")
         small = {"run_uuid": run_id, "path": "g"}
-        server.ask("POST", "/api/2.0/mlflow/upload-artifact", params=small, content=b"34")
-        made = server.ask(
+        server.request("POST", "/api/2.0/mlflow/upload-artifact", params=small, content=b"34")
+        upload = server.request(
             "POST", f"{base}/mpu/create/{root}", json={"path": "h", "num_parts": 1}
         ).json()
-        server.ask("PUT", made["credentials"][0]["url"], content=b"56")
+        server.request("PUT", upload["credentials"][0]["url"], content=b"56")
     finally:
-        event.remove(engine, "before_cursor_execute", look)
+        event.remove(engine, "before_cursor_execute", record)
     files = server.get("artifacts/list", run_id=run_id)["files"]
-    assert [one["path"] for one in files] == ["f", "g"]
+    assert [item["path"] for item in files] == ["f", "g"]
     assert on_the_loop == []

@@ -23,7 +23,7 @@ def lookup(row: dict[str, Any], kind: str, key: str) -> Any:
     return row.get(f"{kind}.{key}")
 
 
-def found(text: str) -> str:
+def matching_ids(text: str) -> str:
     rows = search.filter_items(ROWS, search.parse_filter(text, RUNS), lookup)
     return "".join(row["attribute.run_id"] for row in rows)
 
@@ -50,8 +50,8 @@ def found(text: str) -> str:
         ("attributes.Created >= 11 AND run_id LIKE '%'", "cd"),
     ],
 )
-def test_a_filter_finds(text: str, ids: str) -> None:
-    assert found(text) == ids
+def test_a_filter_selects_rows(text: str, ids: str) -> None:
+    assert matching_ids(text) == ids
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,12 @@ def test_a_filter_finds(text: str, ids: str) -> None:
         "AND",
     ],
 )
-def test_what_is_not_understood_is_refused(text: str) -> None:
+def test_invalid_filters_are_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
         search.parse_filter(text, RUNS)
 
 
-def test_experiments_have_fewer_words() -> None:
+def test_experiments_have_fewer_attributes() -> None:
     assert search.parse_filter("name = 'x' AND tags.a != 'b'", EXPERIMENTS) == [
         Condition("attribute", "name", "=", "x"),
         Condition("tag", "a", "!=", "b"),
@@ -97,26 +97,26 @@ def test_experiments_have_fewer_words() -> None:
         (["Run Name"], "abcd"),
     ],
 )
-def test_an_order_puts_what_is_missing_last(orders: list[str], ids: str) -> None:
+def test_missing_values_come_last_in_every_order(orders: list[str], ids: str) -> None:
     rows = list(ROWS)
     search.sort_items(rows, search.parse_order_by(orders, RUNS), lookup)
     assert "".join(row["attribute.run_id"] for row in rows) == ids
 
 
-def test_an_order_that_is_none_is_refused() -> None:
+def test_invalid_orders_are_refused() -> None:
     assert search.parse_order_by(["tags.`x y` DESC"], RUNS) == [Order("tag", "x y", True)]
     for text in ("metrics.acc up", "colour", ""):
         with pytest.raises(InvalidInput):
             search.parse_order_by([text], RUNS)
 
 
-def test_pages_hold_everything_once() -> None:
+def test_pages_hold_every_item_once() -> None:
     items = list(range(10))
-    token, seen = "", []
+    token, collected = "", []
     for _ in range(4):
         page, token = search.slice_page(items, token, 3)
-        seen += page
-    assert (seen, token) == (items, "")
+        collected += page
+    assert (collected, token) == (items, "")
     for bad in ("x", "e30=", search.make_page_token(-1)):
         with pytest.raises(InvalidInput):
             search.slice_page(items, bad, 3)

@@ -1,4 +1,4 @@
-"""What is refused, in the words that MLflow's clients and their users know."""
+"""Refusals in MLflow's words, and ids and histories as its clients expect them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (
 )
 
 
-def test_what_is_wrong_is_told_in_mlflows_words(server: Server) -> None:
+def test_invalid_requests_are_refused_in_mlflows_words(server: Server) -> None:
     run_id = server.new_run()
     for path, fields, words in REFUSED:
         body = server.post(path, expect=400, **{"run_id": run_id, **fields})
@@ -65,7 +65,7 @@ def test_what_is_wrong_is_told_in_mlflows_words(server: Server) -> None:
         assert words in body["message"], (path, fields)
 
 
-def test_a_deleted_run_takes_nothing(server: Server) -> None:
+def test_a_deleted_run_cannot_be_changed(server: Server) -> None:
     run_id = server.new_run()
     server.post("runs/delete", run_id=run_id)
     for path, fields in (
@@ -78,16 +78,16 @@ def test_a_deleted_run_takes_nothing(server: Server) -> None:
         assert f"The run {run_id} must be in the 'active' state" in body["message"]
 
 
-def test_a_repeated_request_makes_one_run(server: Server) -> None:
+def test_a_repeated_request_creates_one_run(server: Server) -> None:
     def create(request: str, workspace: str = "default") -> str:
-        answer = server.ask(
+        response = server.request(
             "POST",
             f"/mlflow/{workspace}/api/2.0/mlflow/runs/create",
             json={"experiment_id": "0"},
-            more_headers={"X-Torchyard-Request": request},
+            extra_headers={"X-Torchyard-Request": request},
         )
-        assert answer.status_code == 200, answer.text
-        run_id: str = answer.json()["run"]["info"]["run_id"]
+        assert response.status_code == 200, response.text
+        run_id: str = response.json()["run"]["info"]["run_id"]
         return run_id
 
     first = create("request-1")
@@ -95,11 +95,11 @@ def test_a_repeated_request_makes_one_run(server: Server) -> None:
     assert create("request-2") != first
     assert create("request-1", "vision") != first
     assert len(server.post("runs/search", experiment_ids=["0"])["runs"]) == 2
-    made = server.get("runs/get", run_id=first)["run"]
-    assert "request-1" not in str(made["data"])
+    run = server.get("runs/get", run_id=first)["run"]
+    assert "request-1" not in str(run["data"])
 
 
-def test_the_tag_of_the_name_renames_the_run(server: Server) -> None:
+def test_the_name_tag_renames_the_run(server: Server) -> None:
     run_id = server.new_run(run_name="old")
     batch = [{"key": "mlflow.runName", "value": "by batch"}]
     server.post("runs/log-batch", run_id=run_id, tags=batch)
@@ -110,18 +110,18 @@ def test_the_tag_of_the_name_renames_the_run(server: Server) -> None:
     assert info["run_name"] == "by tag"
 
 
-def test_an_experiments_own_place_for_artifacts(server: Server) -> None:
-    made = server.post("experiments/create", name="far", artifact_location="s3://bucket/x/")
-    found = server.get("experiments/get", experiment_id=made["experiment_id"])["experiment"]
-    assert found["artifact_location"] == "s3://bucket/x/"
-    run = server.post("runs/create", experiment_id=made["experiment_id"])["run"]["info"]
+def test_an_experiment_can_have_its_own_artifact_location(server: Server) -> None:
+    created = server.post("experiments/create", name="far", artifact_location="s3://bucket/x/")
+    experiment = server.get("experiments/get", experiment_id=created["experiment_id"])["experiment"]
+    assert experiment["artifact_location"] == "s3://bucket/x/"
+    run = server.post("runs/create", experiment_id=created["experiment_id"])["run"]["info"]
     assert run["artifact_uri"] == f"s3://bucket/x/{run['run_id']}/artifacts"
     uri = f"artifact_uri = '{run['artifact_uri']}'"
-    asked = server.post("runs/search", experiment_ids=[made["experiment_id"]], filter=uri)
-    assert len(asked["runs"]) == 1
+    result = server.post("runs/search", experiment_ids=[created["experiment_id"]], filter=uri)
+    assert len(result["runs"]) == 1
 
 
-def test_histories_of_several_runs(server: Server) -> None:
+def test_histories_of_several_runs_can_be_limited_sampled_and_bounded(server: Server) -> None:
     ids = sorted(server.new_run() for _ in range(2))
     for factor, run_id in enumerate(ids, 1):
         points = [
@@ -132,31 +132,33 @@ def test_histories_of_several_runs(server: Server) -> None:
 
     def bulk(**fields: Any) -> list[dict[str, Any]]:
         path = "/ajax-api/2.0/mlflow/metrics/get-history-bulk"
-        answer = server.ask("GET", path, params={"run_id": ids, "metric_key": "m", **fields})
-        assert answer.status_code == 200, answer.text
-        points: list[dict[str, Any]] = answer.json()["metrics"]
+        response = server.request("GET", path, params={"run_id": ids, "metric_key": "m", **fields})
+        assert response.status_code == 200, response.text
+        points: list[dict[str, Any]] = response.json()["metrics"]
         return points
 
-    whole = bulk()
-    assert [one["run_id"] for one in whole] == [ids[0]] * 10 + [ids[1]] * 20
-    assert [one["step"] for one in whole[:10]] == list(range(9, -1, -1))
+    metrics = bulk()
+    assert [item["run_id"] for item in metrics] == [ids[0]] * 10 + [ids[1]] * 20
+    assert [item["step"] for item in metrics[:10]] == list(range(9, -1, -1))
     assert len(bulk(max_results=12)) == 12
-    thinned = server.get(
+    sampled = server.get(
         "metrics/get-history-bulk-interval", run_ids=ids, metric_key="m", max_results=5
     )["metrics"]
-    steps = {run_id: [one["step"] for one in thinned if one["run_id"] == run_id] for run_id in ids}
+    steps = {
+        run_id: [item["step"] for item in sampled if item["run_id"] == run_id] for run_id in ids
+    }
     assert steps == {ids[0]: [0, 2, 4, 6, 9], ids[1]: [0, 4, 8, 12, 19]}
-    within = server.get(
+    bounded = server.get(
         "metrics/get-history-bulk-interval",
         run_ids=ids,
         metric_key="m",
         start_step=3,
         end_step=5,
     )["metrics"]
-    assert [one["step"] for one in within] == [3, 4, 5, 3, 4, 5]
+    assert [item["step"] for item in bounded] == [3, 4, 5, 3, 4, 5]
 
 
-ASKED_WRONGLY: tuple[tuple[str, dict[str, Any], str], ...] = (
+INVALID_HISTORY_REQUESTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("get-history-bulk", {"metric_key": "m"}, "must specify at least one run_id"),
     ("get-history-bulk", {"run_id": "a"}, "must specify a metric_key"),
     ("get-history-bulk", {"run_id": ["a"] * 101, "metric_key": "m"}, "more than 100"),
@@ -180,72 +182,74 @@ ASKED_WRONGLY: tuple[tuple[str, dict[str, Any], str], ...] = (
 )
 
 
-def test_histories_that_are_asked_for_wrongly(server: Server) -> None:
-    for path, fields, words in ASKED_WRONGLY:
+def test_invalid_history_requests_are_refused(server: Server) -> None:
+    for path, fields, words in INVALID_HISTORY_REQUESTS:
         body = server.get(f"metrics/{path}", expect=400, **fields)
         assert words in body["message"], (path, fields)
 
 
-def test_default_is_0_wherever_it_is_told(server: Server) -> None:
+def test_the_default_experiment_has_id_0_in_every_response(server: Server) -> None:
     other = server.post("experiments/create", name="other")["experiment_id"]
     run_id = server.new_run()
     default = server.get("experiments/get-by-name", experiment_name="Default")["experiment"]
     assert default["experiment_id"] == "0"
     number = default["artifact_location"].removeprefix("mlflow-artifacts:/")
     assert number not in ("0", other)
-    for asked in ("0", number):
-        found = server.get("experiments/get", experiment_id=asked)["experiment"]
-        assert found == default
-        runs = server.post("runs/search", experiment_ids=[asked])["runs"]
-        assert [one["info"]["run_id"] for one in runs] == [run_id]
+    for experiment_id_sent in ("0", number):
+        experiment = server.get("experiments/get", experiment_id=experiment_id_sent)["experiment"]
+        assert experiment == default
+        runs = server.post("runs/search", experiment_ids=[experiment_id_sent])["runs"]
+        assert [item["info"]["run_id"] for item in runs] == [run_id]
         assert runs[0]["info"]["experiment_id"] == "0"
-        models = server.post("logged-models", experiment_id=asked, name="m")["model"]
-        assert models["info"]["experiment_id"] == "0"
+        model = server.post("logged-models", experiment_id=experiment_id_sent, name="m")["model"]
+        assert model["info"]["experiment_id"] == "0"
         dataset = {"name": "iris", "digest": "1", "source_type": "t", "source": "s"}
         server.post("runs/log-inputs", run_id=run_id, datasets=[{"dataset": dataset}])
-        told = server.post("experiments/search-datasets", experiment_ids=[asked])
-        assert [one["experiment_id"] for one in told["dataset_summaries"]] == ["0"]
-        by_id = server.post("experiments/search", filter=f"experiment_id = '{asked}'")
+        datasets = server.post("experiments/search-datasets", experiment_ids=[experiment_id_sent])
+        assert [item["experiment_id"] for item in datasets["dataset_summaries"]] == ["0"]
+        by_id = server.post("experiments/search", filter=f"experiment_id = '{experiment_id_sent}'")
         assert by_id["experiments"] == [default]
-    listed = server.post("experiments/search")["experiments"]
-    assert {one["experiment_id"] for one in listed} == {other, "0"}
-    elsewhere = server.post("runs/create", experiment_id=other)["run"]["info"]
-    assert elsewhere["experiment_id"] == other
-    for said in (
+    experiments = server.post("experiments/search")["experiments"]
+    assert {item["experiment_id"] for item in experiments} == {other, "0"}
+    other_run = server.post("runs/create", experiment_id=other)["run"]["info"]
+    assert other_run["experiment_id"] == other
+    for info in (
         server.get("runs/get", run_id=run_id)["run"]["info"],
         server.post("runs/update", run_id=run_id, status="FINISHED")["run_info"],
     ):
-        assert said["experiment_id"] == "0"
-    found = server.post("logged-models/search", experiment_ids=["0", number])["models"]
-    assert [one["info"]["experiment_id"] for one in found] == ["0", "0"]
-    # What was said of files is where they are.
+        assert info["experiment_id"] == "0"
+    models = server.post("logged-models/search", experiment_ids=["0", number])["models"]
+    assert [item["info"]["experiment_id"] for item in models] == ["0", "0"]
+    # Both URIs name the same files.
     root = runs[0]["info"]["artifact_uri"].removeprefix("mlflow-artifacts:/")
     for path in (root, root.replace(f"{number}/", "0/", 1)):
-        put = server.ask("PUT", f"/api/2.0/mlflow-artifacts/artifacts/{path}/f", content=b"1")
+        put = server.request("PUT", f"/api/2.0/mlflow-artifacts/artifacts/{path}/f", content=b"1")
         assert put.status_code == 200
     assert len(server.get("artifacts/list", run_id=run_id)["files"]) == 1
 
 
-def test_a_jobs_script_is_told_the_number_that_its_environment_names(server: Server) -> None:
+def test_a_jobs_script_reads_the_experiment_number_of_its_environment(server: Server) -> None:
     location = server.get("experiments/get", experiment_id="0")["experiment"]["artifact_location"]
     number = location.removeprefix("mlflow-artifacts:/")
     add_job(server, "default", "lucky_job", int(number))
-    inside: dict[str, Any] = {"token": "yard_r_job"}
-    run = server.get("runs/get", run_id="lucky_job", **inside)["run"]["info"]
+    options: dict[str, Any] = {"token": "yard_r_job"}
+    run = server.get("runs/get", run_id="lucky_job", **options)["run"]["info"]
     assert run["experiment_id"] == number
-    for asked in ("0", number):
-        found = server.get("experiments/get", experiment_id=asked, **inside)["experiment"]
-        assert found["experiment_id"] == number
-    named = server.get("experiments/get-by-name", experiment_name="Default", **inside)
+    for experiment_id in ("0", number):
+        experiment = server.get("experiments/get", experiment_id=experiment_id, **options)[
+            "experiment"
+        ]
+        assert experiment["experiment_id"] == number
+    named = server.get("experiments/get-by-name", experiment_name="Default", **options)
     assert named["experiment"]["experiment_id"] == number
 
 
-def test_a_default_that_was_given_another_name_has_its_number(server: Server) -> None:
+def test_a_renamed_default_experiment_has_its_number(server: Server) -> None:
     location = server.get("experiments/get", experiment_id="0")["experiment"]["artifact_location"]
     number = location.removeprefix("mlflow-artifacts:/")
     server.post("experiments/update", experiment_id="0", new_name="first")
-    found = server.get("experiments/get", experiment_id=number)["experiment"]
-    assert (found["experiment_id"], found["name"]) == (number, "first")
-    made = server.post("experiments/create", name="Default")["experiment_id"]
-    assert made == "0"
+    experiment = server.get("experiments/get", experiment_id=number)["experiment"]
+    assert (experiment["experiment_id"], experiment["name"]) == (number, "first")
+    new_id = server.post("experiments/create", name="Default")["experiment_id"]
+    assert new_id == "0"
     assert server.get("experiments/get", experiment_id="0")["experiment"]["name"] == "Default"

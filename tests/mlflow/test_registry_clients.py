@@ -82,8 +82,9 @@ def client_python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     database = Database(f"sqlite:///{home / 'torchyard.db'}")
     database.upgrade()
     environments = Environments(home, database, SystemClock(), os.environ)
-    wanted = [request.param, "scikit-learn", "pandas"]
-    folder = environments.builds.run(environments.resolver.resolve({"pip_requirements": wanted}))
+    requirements = [request.param, "scikit-learn", "pandas"]
+    spec = environments.resolver.resolve({"pip_requirements": requirements})
+    folder = environments.builds.run(spec)
     database.close()
     return folder / "bin" / "python"
 
@@ -114,7 +115,7 @@ def test_a_model_is_logged_registered_and_loaded(
     url, token = served
 
     def run(script: str, *arguments: str) -> str:
-        ended = subprocess.run(
+        process = subprocess.run(
             [client_python, "-W", "ignore", "-c", script, *arguments],
             env={
                 "PATH": os.environ["PATH"],
@@ -128,21 +129,23 @@ def test_a_model_is_logged_registered_and_loaded(
             text=True,
             timeout=300,
         )
-        assert ended.returncode == 0, ended.stderr
-        return ended.stdout.splitlines()[-1] if ended.stdout.strip() else ""
+        assert process.returncode == 0, process.stderr
+        return process.stdout.splitlines()[-1] if process.stdout.strip() else ""
 
     def ask(path: str, body: dict[str, Any] | None = None) -> Any:
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         content = None if body is None else json.dumps(body).encode()
-        with urlopen(Request(f"{url}/v1/workspaces/default/{path}", content, headers)) as answer:
-            return json.load(answer)
+        with urlopen(Request(f"{url}/v1/workspaces/default/{path}", content, headers)) as response:
+            return json.load(response)
 
     run_id = run(SCRIPT)
-    listed = {one["name"]: one for one in ask("models")["value"]}
-    assert {name: (one["version"], one["type"], one["job"]) for name, one in listed.items()} == {
+    models = {item["name"]: item for item in ask("models")["value"]}
+    assert {
+        name: (item["version"], item["type"], item["job"]) for name, item in models.items()
+    } == {
         "copy": (1, "mlflow_model", run_id),
         "lin reg é": (2, "mlflow_model", run_id),
     }
-    assert "MLmodel" in [one["path"] for one in listed["copy"]["files"]]
+    assert "MLmodel" in [item["path"] for item in models["copy"]["files"]]
     ask("models", {"name": "ours", "type": "mlflow_model", "path": f"runs:/{run_id}/model"})
     run(LOAD, "models:/ours/latest")

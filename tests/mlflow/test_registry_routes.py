@@ -1,4 +1,4 @@
-"""MLflow's registered models and versions, asked as its clients ask."""
+"""MLflow's registered models and versions, requested as its clients do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mlflow_server import Server
 PROXY = "/api/2.0/mlflow-artifacts/artifacts"
 
 
-def make(server: Server, name: str, *sources: str, **fields: Any) -> None:
+def register(server: Server, name: str, *sources: str, **fields: Any) -> None:
     """A registered model with a version of each source."""
     server.post("registered-models/create", name=name, **fields)
     for source in sources:
@@ -18,8 +18,8 @@ def make(server: Server, name: str, *sources: str, **fields: Any) -> None:
 
 def upload(server: Server, uri: str, content: str, expect: int = 200) -> None:
     path = uri.removeprefix("mlflow-artifacts:")
-    answer = server.ask("PUT", PROXY + path, content=content.encode())
-    assert answer.status_code == expect, answer.text
+    response = server.request("PUT", PROXY + path, content=content.encode())
+    assert response.status_code == expect, response.text
 
 
 def logged_run(server: Server) -> tuple[str, str]:
@@ -32,41 +32,41 @@ def logged_run(server: Server) -> tuple[str, str]:
 
 
 def files_at(server: Server, uri: str) -> dict[str, str]:
-    """What a plain client downloads: it lists, and asks for each file."""
+    """What a plain client downloads: it lists the files, and requests each of them."""
     root = uri.removeprefix("mlflow-artifacts:/")
-    found = {}
+    contents = {}
 
     def walk(folder: str) -> None:
         below = "/".join(part for part in (root, folder) if part)
-        listed = server.ask("GET", PROXY, params={"path": below}).json()["files"]
-        for one in listed:
-            path = f"{folder}/{one['path']}" if folder else one["path"]
-            if one["is_dir"]:
+        entries = server.request("GET", PROXY, params={"path": below}).json()["files"]
+        for item in entries:
+            path = f"{folder}/{item['path']}" if folder else item["path"]
+            if item["is_dir"]:
                 walk(path)
             else:
-                found[path] = server.ask("GET", f"{PROXY}/{root}/{path}").text
+                contents[path] = server.request("GET", f"{PROXY}/{root}/{path}").text
 
     walk("")
-    return found
+    return contents
 
 
-def names(server: Server, **asked: Any) -> list[str]:
-    found = server.get("registered-models/search", **asked)
-    return [one["name"] for one in found["registered_models"]]
+def names(server: Server, **fields: Any) -> list[str]:
+    body = server.get("registered-models/search", **fields)
+    return [item["name"] for item in body["registered_models"]]
 
 
-def versions(server: Server, **asked: Any) -> list[str]:
-    found = server.get("model-versions/search", **asked)
-    return [f"{one['name']}:{one['version']}" for one in found["model_versions"]]
+def versions(server: Server, **fields: Any) -> list[str]:
+    body = server.get("model-versions/search", **fields)
+    return [f"{item['name']}:{item['version']}" for item in body["model_versions"]]
 
 
-def test_a_name_from_its_first_day_to_its_last(server: Server) -> None:
+def test_a_registered_model_is_created_changed_renamed_and_deleted(server: Server) -> None:
     tags = [{"key": "team", "value": "vision"}]
-    made = server.post("registered-models/create", name="a b", description="d", tags=tags)
-    assert made["registered_model"]["tags"] == tags
-    taken = server.post("registered-models/create", expect=400, name="a b")
-    assert taken["error_code"] == "RESOURCE_ALREADY_EXISTS"
-    assert taken["message"].startswith("Registered Model (name=a b) already exists.")
+    created = server.post("registered-models/create", name="a b", description="d", tags=tags)
+    assert created["registered_model"]["tags"] == tags
+    conflict = server.post("registered-models/create", expect=400, name="a b")
+    assert conflict["error_code"] == "RESOURCE_ALREADY_EXISTS"
+    assert conflict["message"].startswith("Registered Model (name=a b) already exists.")
 
     changed = server.call(
         "PATCH", "registered-models/update", json={"name": "a b", "description": "e"}
@@ -76,26 +76,26 @@ def test_a_name_from_its_first_day_to_its_last(server: Server) -> None:
     server.post("registered-models/set-tag", name="a b", key="t", value="v")
     server.call("DELETE", "registered-models/delete-tag", json={"name": "a b", "key": "team"})
     server.post("registered-models/rename", name="a b", new_name="é")
-    found = server.get("registered-models/get", name="é")["registered_model"]
-    assert (found["tags"], found["description"]) == ([{"key": "t", "value": "v"}], "e")
-    gone = server.get("registered-models/get", expect=404, name="a b")
-    assert gone["error_code"] == "RESOURCE_DOES_NOT_EXIST"
-    assert gone["message"] == "Registered Model with name=a b not found"
+    model = server.get("registered-models/get", name="é")["registered_model"]
+    assert (model["tags"], model["description"]) == ([{"key": "t", "value": "v"}], "e")
+    error = server.get("registered-models/get", expect=404, name="a b")
+    assert error["error_code"] == "RESOURCE_DOES_NOT_EXIST"
+    assert error["message"] == "Registered Model with name=a b not found"
     server.call("DELETE", "registered-models/delete", json={"name": "é"})
     assert names(server) == []
 
 
-def test_names_that_can_not_be_written_in_a_uri_are_refused(server: Server) -> None:
+def test_names_that_cannot_be_part_of_a_uri_are_refused(server: Server) -> None:
     for name in ("", " ", "a/b", "a:b", "..", "a\u0000b", "a" * 257):
         refused = server.post("registered-models/create", expect=400, name=name)
         assert refused["error_code"] == "INVALID_PARAMETER_VALUE"
 
 
-def test_prompts_are_not_served(server: Server) -> None:
+def test_prompts_are_not_supported(server: Server) -> None:
     prompt = [{"key": "mlflow.prompt.is_prompt", "value": "true"}]
     refused = server.post("registered-models/create", expect=404, name="p", tags=prompt)
     assert refused["error_code"] == "ENDPOINT_NOT_FOUND"
-    make(server, "m", "s3://bucket/model")
+    register(server, "m", "s3://bucket/model")
     for tag in (
         "tags.`mlflow.prompt.is_prompt` != 'true'",
         "tag.`mlflow.prompt.is_prompt`='false'",
@@ -108,7 +108,7 @@ def test_prompts_are_not_served(server: Server) -> None:
 def test_a_version_is_a_copy_that_plain_clients_download(server: Server) -> None:
     run_id, source = logged_run(server)
     server.post("registered-models/create", name="m ü%")
-    made = server.post(
+    version = server.post(
         "model-versions/create",
         name="m ü%",
         source=source,
@@ -117,8 +117,8 @@ def test_a_version_is_a_copy_that_plain_clients_download(server: Server) -> None
         description="first",
         tags=[{"key": "a", "value": "1"}],
     )["model_version"]
-    assert (made["version"], made["status"], made["run_id"]) == ("1", "READY", run_id)
-    assert (made["source"], made["run_link"], made["current_stage"]) == (
+    assert (version["version"], version["status"], version["run_id"]) == ("1", "READY", run_id)
+    assert (version["source"], version["run_link"], version["current_stage"]) == (
         source, "http://elsewhere", "None",
     )  # fmt: skip
     uri = server.get("model-versions/get-download-uri", name="m ü%", version="1")["artifact_uri"]
@@ -128,7 +128,7 @@ def test_a_version_is_a_copy_that_plain_clients_download(server: Server) -> None
     upload(server, f"{source}/MLmodel", "changed")
     assert files_at(server, uri) == expected
     upload(server, f"{uri}/MLmodel", "changed", expect=400)
-    refused = server.ask("DELETE", PROXY + uri.removeprefix("mlflow-artifacts:") + "/MLmodel")
+    refused = server.request("DELETE", PROXY + uri.removeprefix("mlflow-artifacts:") + "/MLmodel")
     assert refused.status_code == 400
     assert files_at(server, uri) == expected
 
@@ -140,20 +140,20 @@ def test_a_version_is_a_copy_that_plain_clients_download(server: Server) -> None
     assert files_at(server, last)["data/w.bin"] == "weights"
 
 
-def test_what_lies_elsewhere_keeps_its_uri(server: Server) -> None:
+def test_a_source_on_another_server_keeps_its_uri(server: Server) -> None:
     for name, source in (
         ("a", "s3://bucket/model"),
         ("b", "runs:/nobody/model"),
         ("c", "mlflow-artifacts:/1/nobody/artifacts/model"),
     ):
-        make(server, name, source, f"models:/{name}/1")
+        register(server, name, source, f"models:/{name}/1")
         for version in ("1", "2"):
-            found = server.get("model-versions/get-download-uri", name=name, version=version)
-            assert found["artifact_uri"] == source
+            body = server.get("model-versions/get-download-uri", name=name, version=version)
+            assert body["artifact_uri"] == source
 
 
-def test_the_servers_own_files_are_no_source(server: Server) -> None:
-    make(server, "m")
+def test_the_servers_own_files_cannot_be_a_source(server: Server) -> None:
+    register(server, "m")
     for source, says in (
         ("/etc/passwd", "To use a local path as a model version source"),
         ("file:///etc", "To use a local path as a model version source"),
@@ -165,16 +165,16 @@ def test_the_servers_own_files_are_no_source(server: Server) -> None:
         assert says in refused["message"]
 
 
-def test_a_deleted_version_is_gone_with_its_files_and_its_number(server: Server) -> None:
+def test_deleting_a_version_deletes_its_files_and_retires_its_number(server: Server) -> None:
     _, source = logged_run(server)
-    make(server, "m", source, source)
+    register(server, "m", source, source)
     server.post("registered-models/alias", name="m", alias="best", version="2")
     uri = server.get("model-versions/get-download-uri", name="m", version="2")["artifact_uri"]
     server.call("DELETE", "model-versions/delete", json={"name": "m", "version": "2"})
 
-    gone = server.get("model-versions/get", expect=404, name="m", version="2")
-    assert gone["message"] == "Model Version (name=m, version=2) not found"
-    assert server.ask("GET", PROXY, params={"path": uri[len("mlflow-artifacts:/") :]}).is_error
+    error = server.get("model-versions/get", expect=404, name="m", version="2")
+    assert error["message"] == "Model Version (name=m, version=2) not found"
+    assert server.request("GET", PROXY, params={"path": uri[len("mlflow-artifacts:/") :]}).is_error
     assert server.get("registered-models/get", name="m")["registered_model"]["aliases"] == []
     server.post("model-versions/create", name="m", source=source)
     assert versions(server, filter="name='m'") == ["m:3", "m:1"]
@@ -182,40 +182,40 @@ def test_a_deleted_version_is_gone_with_its_files_and_its_number(server: Server)
     assert number["message"] == "Parameter 'version' must be an integer, got 'x'."
 
 
-def test_stages_move_and_archive_the_others(server: Server) -> None:
-    make(server, "m", *["s3://a"] * 3)
+def test_a_stage_transition_can_archive_the_other_versions(server: Server) -> None:
+    register(server, "m", *["s3://a"] * 3)
 
-    def move(version: str, stage: str, expect: int = 200, **more: Any) -> Any:
+    def move(version: str, stage: str, expect: int = 200, **options: Any) -> Any:
         return server.post(
             "model-versions/transition-stage", expect=expect,
-            name="m", version=version, stage=stage, **more,
+            name="m", version=version, stage=stage, **options,
         )  # fmt: skip
 
     move("1", "production")
     move("2", "Production", archive_existing_versions=True)
-    found = server.get("registered-models/get", name="m")["registered_model"]["latest_versions"]
-    assert {one["version"]: one["current_stage"] for one in found} == {
+    versions = server.get("registered-models/get", name="m")["registered_model"]["latest_versions"]
+    assert {item["version"]: item["current_stage"] for item in versions} == {
         "1": "Archived", "2": "Production", "3": "None",
     }  # fmt: skip
     latest = server.post("registered-models/get-latest-versions", name="m", stages=["Production"])
-    assert [one["version"] for one in latest["model_versions"]] == ["2"]
-    asked = server.get("registered-models/get-latest-versions", name="m", stages=["none"])
-    assert [one["version"] for one in asked["model_versions"]] == ["3"]
+    assert [item["version"] for item in latest["model_versions"]] == ["2"]
+    unstaged = server.get("registered-models/get-latest-versions", name="m", stages=["none"])
+    assert [item["version"] for item in unstaged["model_versions"]] == ["3"]
     assert "Value must be one of" in move("1", "shop", expect=400)["message"]
     refused = move("1", "None", expect=400, archive_existing_versions=True)
     assert "is not an Active stage" in refused["message"]
 
 
-def test_an_alias_means_one_version(server: Server) -> None:
-    make(server, "m", "s3://a", "s3://b")
+def test_an_alias_names_one_version(server: Server) -> None:
+    register(server, "m", "s3://a", "s3://b")
     for version in ("1", "2"):
         server.post("registered-models/alias", name="m", alias="best", version=version)
 
     def alias(name: str, expect: int = 200) -> Any:
         return server.get("registered-models/alias", expect=expect, name="m", alias=name)
 
-    found = alias("best")["model_version"]
-    assert (found["version"], found["aliases"]) == ("2", ["best"])
+    version = alias("best")["model_version"]
+    assert (version["version"], version["aliases"]) == ("2", ["best"])
     assert alias("latest")["model_version"]["version"] == "2"
     server.call("DELETE", "registered-models/alias", json={"name": "m", "alias": "best"})
     assert alias("best", expect=400)["message"] == "Registered model alias best not found."
@@ -225,9 +225,9 @@ def test_an_alias_means_one_version(server: Server) -> None:
     server.post("registered-models/alias", expect=404, name="none", alias="x", version="1")
 
 
-def test_searching_names(server: Server) -> None:
+def test_search_filters_orders_and_pages_registered_models(server: Server) -> None:
     for name, team in (("Alpha", "a"), ("beta", "b"), ("alphabet", "a")):
-        make(server, name, "s3://x", tags=[{"key": "team", "value": team}])
+        register(server, name, "s3://x", tags=[{"key": "team", "value": team}])
     assert names(server) == ["Alpha", "alphabet", "beta"]
     assert names(server, filter="name LIKE 'alpha%'") == ["alphabet"]
     assert names(server, filter="name ILIKE 'alpha%' AND tags.team = 'a'") == ["Alpha", "alphabet"]
@@ -240,10 +240,10 @@ def test_searching_names(server: Server) -> None:
         server.get("registered-models/search", expect=400, **bad)
 
 
-def test_searching_versions(server: Server) -> None:
+def test_search_filters_orders_and_pages_versions(server: Server) -> None:
     run_id, source = logged_run(server)
-    make(server, "m", source, "s3://a/b", source)
-    make(server, "n", "s3://a/c")
+    register(server, "m", source, "s3://a/b", source)
+    register(server, "n", "s3://a/c")
     server.post("model-versions/set-tag", name="m", version="1", key="t", value="v")
     assert versions(server, filter=f"run_id = '{run_id}'", order_by="version_number") == [
         "m:1", "m:3",
@@ -262,7 +262,7 @@ def test_searching_versions(server: Server) -> None:
     ) == ["n:1"]
 
 
-def test_a_workspace_sees_its_own_models_only(server: Server) -> None:
-    make(server, "m", "s3://a")
-    inside = "/mlflow/vision/api/2.0/mlflow/registered-models/search"
-    assert server.ask("GET", inside).json()["registered_models"] == []
+def test_a_workspace_sees_only_its_own_models(server: Server) -> None:
+    register(server, "m", "s3://a")
+    path = "/mlflow/vision/api/2.0/mlflow/registered-models/search"
+    assert server.request("GET", path).json()["registered_models"] == []

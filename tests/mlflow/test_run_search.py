@@ -1,4 +1,4 @@
-"""Searching runs and experiments over HTTP, decided by the database."""
+"""Searching runs and experiments over HTTP, in the database."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def metric(key: str, value: Any) -> dict[str, Any]:
 @pytest.fixture
 def runs(server: Server) -> dict[str, str]:
     """Four runs, `a` the oldest: name to id."""
-    told: dict[str, dict[str, list[dict[str, Any]]]] = {
+    records_by_name: dict[str, dict[str, list[dict[str, Any]]]] = {
         "a": {"metrics": [metric("acc", 0.1)], "params": [{"key": "my lr", "value": "Small"}]},
         "b": {"metrics": [metric("acc", "NaN")], "tags": [{"key": "stage", "value": "Dev_1"}]},
         "c": {
@@ -28,16 +28,16 @@ def runs(server: Server) -> dict[str, str]:
         },
         "d": {"params": [{"key": "my lr", "value": "100%"}]},
     }
-    made = {}
-    for place, (name, records) in enumerate(told.items()):
-        made[name] = server.new_run(run_name=name, start_time=1000 + place)
-        server.post("runs/log-batch", run_id=made[name], **records)
-    return made
+    run_ids = {}
+    for index, (name, records) in enumerate(records_by_name.items()):
+        run_ids[name] = server.new_run(run_name=name, start_time=1000 + index)
+        server.post("runs/log-batch", run_id=run_ids[name], **records)
+    return run_ids
 
 
-def found(server: Server, filter: str = "", **fields: Any) -> str:
+def search_names(server: Server, filter: str = "", **fields: Any) -> str:
     body = server.post("runs/search", experiment_ids=["0"], filter=filter, **fields)
-    return "".join(one["info"]["run_name"] for one in body["runs"])
+    return "".join(item["info"]["run_name"] for item in body["runs"])
 
 
 FILTERS = (
@@ -69,19 +69,19 @@ FILTERS = (
 )
 
 
-def test_what_a_filter_finds(server: Server, runs: dict[str, str]) -> None:
+def test_filters_select_runs(server: Server, runs: dict[str, str]) -> None:
     for filter, names in FILTERS:
-        assert found(server, filter) == names, filter
+        assert search_names(server, filter) == names, filter
     server.post("runs/search", expect=400, experiment_ids=["0"], filter="tags.`a\"b` = 'x'")
 
 
-def test_runs_by_their_ids(server: Server, runs: dict[str, str]) -> None:
+def test_runs_can_be_searched_by_ids(server: Server, runs: dict[str, str]) -> None:
     some = f"('{runs['a']}', '{runs['c']}')"
-    assert found(server, f"attributes.run_id IN {some}") == "ca"
-    assert found(server, f"run_id NOT IN {some}") == "db"
+    assert search_names(server, f"attributes.run_id IN {some}") == "ca"
+    assert search_names(server, f"run_id NOT IN {some}") == "db"
 
 
-def test_what_has_no_value_comes_last(server: Server, runs: dict[str, str]) -> None:
+def test_runs_without_the_value_come_last(server: Server, runs: dict[str, str]) -> None:
     for orders, names in (
         (["metrics.acc"], "acbd"),
         (["metrics.acc DESC"], "cabd"),
@@ -89,24 +89,24 @@ def test_what_has_no_value_comes_last(server: Server, runs: dict[str, str]) -> N
         (["attributes.start_time ASC"], "abcd"),
         (["status", "attributes.run_name"], "abcd"),
     ):
-        assert found(server, order_by=orders) == names, orders
-    # Databases sort texts by rules of their own; both put what is missing behind.
-    told = found(server, order_by=["tags.stage DESC", "Created ASC"])
-    assert (sorted(told[:2]), told[2:]) == (["b", "c"], "ad")
+        assert search_names(server, order_by=orders) == names, orders
+    # Databases sort texts by different rules; all put missing values last.
+    names_found = search_names(server, order_by=["tags.stage DESC", "Created ASC"])
+    assert (sorted(names_found[:2]), names_found[2:]) == (["b", "c"], "ad")
 
 
-def test_runs_that_started_together_come_by_name(server: Server) -> None:
+def test_runs_that_started_together_are_ordered_by_id(server: Server) -> None:
     ids = sorted(server.new_run(start_time=5) for _ in range(7))
-    seen, token = [], ""
+    collected, token = [], ""
     for _ in range(4):
         body = server.post("runs/search", experiment_ids=["0"], max_results=2, page_token=token)
-        seen += [one["info"]["run_id"] for one in body["runs"]]
+        collected += [item["info"]["run_id"] for item in body["runs"]]
         token = body.get("next_page_token", "")
-    assert (seen, token) == (ids, "")
+    assert (collected, token) == (ids, "")
 
 
-def test_the_data_sets_of_runs(server: Server, runs: dict[str, str]) -> None:
-    def given(name: str, digest: str, context: str) -> dict[str, Any]:
+def test_runs_can_be_searched_by_dataset(server: Server, runs: dict[str, str]) -> None:
+    def dataset_input(name: str, digest: str, context: str) -> dict[str, Any]:
         return {
             "dataset": {
                 "name": name,
@@ -118,51 +118,51 @@ def test_the_data_sets_of_runs(server: Server, runs: dict[str, str]) -> None:
             "tags": [{"key": "mlflow.data.context", "value": context}],
         }
 
-    both = [given("iris", "1", "training"), given("wine", "2", "testing")]
+    both = [dataset_input("iris", "1", "training"), dataset_input("wine", "2", "testing")]
     server.post("runs/log-inputs", run_id=runs["a"], datasets=both)
     server.post("runs/log-inputs", run_id=runs["b"], datasets=both[:1])
     server.post("runs/log-inputs", run_id=runs["b"], datasets=both[:1])
 
     run = server.get("runs/get", run_id=runs["a"])["run"]
     assert run["inputs"]["dataset_inputs"] == both
-    assert found(server, "dataset.name = 'iris'") == "ba"
-    assert found(server, "datasets.name LIKE 'w%' AND dataset.context = 'testing'") == "a"
-    assert found(server, "dataset.digest IN ('2', '3')") == "a"
-    assert found(server, "dataset.context = 'testing'", order_by=["metrics.acc"]) == "a"
+    assert search_names(server, "dataset.name = 'iris'") == "ba"
+    assert search_names(server, "datasets.name LIKE 'w%' AND dataset.context = 'testing'") == "a"
+    assert search_names(server, "dataset.digest IN ('2', '3')") == "a"
+    assert search_names(server, "dataset.context = 'testing'", order_by=["metrics.acc"]) == "a"
     summaries = server.post("experiments/search-datasets", experiment_ids=["0"])
-    assert sorted(one["name"] for one in summaries["dataset_summaries"]) == ["iris", "wine"]
+    assert sorted(item["name"] for item in summaries["dataset_summaries"]) == ["iris", "wine"]
     for wrong in ("dataset.colour = 'red'", "dataset.name > 'a'"):
         server.post("runs/search", expect=400, experiment_ids=["0"], filter=wrong)
 
 
-def test_a_deleted_experiment_takes_its_runs_with_it(server: Server, runs: dict[str, str]) -> None:
+def test_deleting_an_experiment_deletes_its_runs(server: Server, runs: dict[str, str]) -> None:
     number = server.get("runs/get", run_id=runs["a"])["run"]["info"]["experiment_id"]
     server.post("experiments/delete", experiment_id=number)
-    assert found(server) == ""
-    assert found(server, run_view_type="DELETED_ONLY") == "dcba"
+    assert search_names(server) == ""
+    assert search_names(server, run_view_type="DELETED_ONLY") == "dcba"
     server.post("experiments/restore", experiment_id=number)
-    assert found(server) == "dcba"
+    assert search_names(server) == "dcba"
     assert server.post("runs/search", experiment_ids=["987"])["runs"] == []
 
 
-def test_a_page_shows_no_specs(server: Server) -> None:
+def test_a_page_of_runs_omits_their_specs(server: Server) -> None:
     experiment = job_runs.create_experiment(server.services, "default", "jobs", {})
     add_job(server, "default", "lucky_job", experiment.id)
     page = job_runs.find_runs(server.services, [experiment.id], View(), {})
-    assert [(one.name, one.spec) for one in page] == [("lucky_job", {})]
-    assert actions.get(server.services, "default", "lucky_job").spec == {
+    assert [(item.name, item.document) for item in page] == [("lucky_job", {})]
+    assert actions.get(server.services, "default", "lucky_job").document == {
         "command": "python train.py"
     }
 
 
-def test_experiments_are_found_and_paged(server: Server) -> None:
+def test_experiments_can_be_filtered_and_paged(server: Server) -> None:
     for name, tags in (("a", "value"), ("ab", "vaLue"), ("Abc", None)):
         pairs = [] if tags is None else [{"key": "k", "value": tags}]
         server.post("experiments/create", name=name, tags=pairs)
 
     def names(**fields: Any) -> list[str]:
         body = server.post("experiments/search", **fields)
-        return [one["name"] for one in body["experiments"]]
+        return [item["name"] for item in body["experiments"]]
 
     assert sorted(names()) == ["Abc", "Default", "a", "ab"]
     assert names(filter="attribute.name = 'a'") == ["a"]

@@ -64,10 +64,10 @@ def yard_server(folder: Path, current: Path) -> Iterator[tuple[str, str]]:
         process.wait(30)
 
 
-def run_tests(checkout: Path, python: Path, folder: Path, asked: argparse.Namespace) -> list[Any]:
+def run_tests(checkout: Path, python: Path, folder: Path, options: argparse.Namespace) -> list[Any]:
     results = folder / "results.jsonl"
     results.touch()
-    tests = [str(checkout / one) for one in asked.files or FILES if _exists(checkout, one)]
+    tests = [str(checkout / test) for test in options.files or FILES if _exists(checkout, test)]
     with yard_server(folder, checkout) as (url, token):
         environ = {
             **os.environ,
@@ -80,17 +80,17 @@ def run_tests(checkout: Path, python: Path, folder: Path, asked: argparse.Namesp
             "YARD_CONFORMANCE_CHECKOUT": str(checkout),
         }
         environ["PATH"] = os.pathsep.join((str(python.parent), os.environ["PATH"]))
-        if asked.everything:
+        if options.everything:
             environ["YARD_CONFORMANCE_EVERYTHING"] = "1"
         command = [str(python), "-m", "pytest", "-p", "yard_plugin", "-p", "no:cacheprovider"]
         # Its settings name what only MLflow's own environment has; its conftest files are read.
         settings = folder / "pytest.ini"
         settings.write_text("[pytest]\n")
-        command += [f"-c{settings}", f"--rootdir={checkout}", "-q", f"--tb={asked.tb}"]
-        command += ["-k", asked.k] if asked.k else []
+        command += [f"-c{settings}", f"--rootdir={checkout}", "-q", f"--tb={options.tb}"]
+        command += ["-k", options.k] if options.k else []
         # Where a failed test is read, its full text goes to standard error.
         subprocess.run([*command, *tests], env=environ, cwd=checkout, stdout=sys.stderr)
-        if asked.server_log:
+        if options.server_log:
             sys.stderr.write((folder / "server.log").read_text())
     return [json.loads(line) for line in results.read_text().splitlines()]
 
@@ -101,8 +101,8 @@ def _exists(checkout: Path, test: str) -> bool:
 
 def table(results: list[Any], markdown: bool) -> str:
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for one in results:
-        counts[one["test"].partition("::")[0]][one["outcome"]] += 1
+    for result in results:
+        counts[result["test"].partition("::")[0]][result["outcome"]] += 1
     total: Counter[str] = sum(counts.values(), Counter())
     lines = []
     if markdown:
@@ -112,8 +112,8 @@ def table(results: list[Any], markdown: bool) -> str:
         if markdown:
             lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
         else:
-            told = ", ".join(f"{row[column]} {column}" for column in COLUMNS if row[column])
-            lines.append(f"{name}: {told}")
+            summary = ", ".join(f"{row[column]} {column}" for column in COLUMNS if row[column])
+            lines.append(f"{name}: {summary}")
     applicable = total["passed"] + total["failed"]
     if applicable:
         share = 100 * total["passed"] / applicable
@@ -124,12 +124,14 @@ def table(results: list[Any], markdown: bool) -> str:
 def reasons(results: list[Any]) -> str:
     lines = []
     for outcome in ("failed", "not applicable", "skipped"):
-        told: Counter[str] = Counter()
-        for one in results:
-            if one["outcome"] == outcome:
-                told[f"{one['test']}: {one['why']}" if outcome == "failed" else one["why"]] += 1
-        lines += ["", f"{outcome}:"] if told else []
-        lines += [f"- {why}" + (f" ({n})" if n > 1 else "") for why, n in told.most_common()]
+        counts: Counter[str] = Counter()
+        for result in results:
+            if result["outcome"] == outcome:
+                test = f"{result['test']}: " if outcome == "failed" else ""
+                counts[test + result["reason"]] += 1
+        lines += ["", f"{outcome}:"] if counts else []
+        for reason, count in counts.most_common():
+            lines.append(f"- {reason}" + (f" ({count})" if count > 1 else ""))
     return "\n".join(lines)
 
 
@@ -144,17 +146,17 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="write the results of each test here, as JSON")
     parser.add_argument("-k", default="", help="only tests whose names fit, as pytest takes it")
     parser.add_argument("files", nargs="*", help=f"default: {' '.join(FILES)}")
-    asked = parser.parse_intermixed_args()
+    options = parser.parse_intermixed_args()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         # The interpreter's own path is not resolved: a link tells Python its environment.
         results = run_tests(
-            asked.checkout.resolve(), asked.python.absolute(), Path(name).resolve(), asked
+            options.checkout.resolve(), options.python.absolute(), Path(name).resolve(), options
         )
-    if asked.keep:
-        asked.keep.write_text("".join(json.dumps(one) + "\n" for one in results))
-    print(table(results, asked.markdown))
+    if options.keep:
+        options.keep.write_text("".join(json.dumps(result) + "\n" for result in results))
+    print(table(results, options.markdown))
     print(reasons(results))
-    failed = [one for one in results if one["outcome"] == "failed"]
+    failed = [result for result in results if result["outcome"] == "failed"]
     raise SystemExit(1 if failed or not results else 0)
 
 

@@ -34,23 +34,23 @@ _HOME = Path(os.environ["YARD_CONFORMANCE_HOME"])
 _RESULTS = Path(os.environ["YARD_CONFORMANCE_RESULTS"])
 _EVERYTHING = bool(os.environ.get("YARD_CONFORMANCE_EVERYTHING"))
 
-_OF_A_RUN = re.compile(r"mlflow-artifacts:/[^/]+/(?P<run>[^/]+)/artifacts(?:/(?P<path>.*))?")
+_RUN_ARTIFACTS = re.compile(r"mlflow-artifacts:/[^/]+/(?P<run>[^/]+)/artifacts(?:/(?P<path>.*))?")
 
-_asked = 0
+_request_count = 0
 _databases: dict[str, str] = {}
 _send = requests.Session.send
 
 
-def _carry(session: Any, request: Any, **how: Any) -> Any:
-    global _asked
+def _carry(session: Any, request: Any, **options: Any) -> Any:
+    global _request_count
     if request.url.startswith(_URL):
         if "Authorization" not in request.headers:
             request.headers["Authorization"] = f"Bearer {_TOKEN}"
-        _asked += 1
-    return _send(session, request, **how)
+        _request_count += 1
+    return _send(session, request, **options)
 
 
-requests.Session.send = _carry  # type: ignore[method-assign]
+requests.Session.send = _carry
 
 
 def _new_workspace() -> str:
@@ -58,10 +58,10 @@ def _new_workspace() -> str:
     name = f"test-{uuid.uuid4().hex[:12]}"
     headers = {"Authorization": f"Bearer {_TOKEN}"}
     with requests.Session() as session:
-        asking = session.prepare_request(
+        prepared = session.prepare_request(
             requests.Request("POST", f"{_URL}/v1/workspaces", headers=headers, json={"name": name})
         )
-        _send(session, asking, timeout=30).raise_for_status()
+        _send(session, prepared, timeout=30).raise_for_status()
     return f"{_URL}/mlflow/{name}"
 
 
@@ -72,15 +72,15 @@ def _workspace_of(database: str) -> str:
 
 
 @contextlib.contextmanager
-def _our_server(backend_uri: str, *named: Any, **more: Any) -> Iterator[str]:
+def _yard_server(backend_uri: str, *arguments: Any, **options: Any) -> Iterator[str]:
     import mlflow
 
     mlflow.set_tracking_uri(None)
     yield _workspace_of(str(backend_uri))
 
 
-class _OurThread:
-    """Stands in for the thread that would run MLflow's server, on the database it was given."""
+class _YardThread:
+    """Replaces the thread that would run MLflow's server on a database."""
 
     database = ""
 
@@ -95,13 +95,13 @@ class _OurThread:
         return None
 
 
-def _take_backend(backend_store_uri: Any = None, *named: Any, **more: Any) -> None:
-    """Stands in for opening MLflow's own stores, before the thread."""
-    _OurThread.database = str(backend_store_uri)
+def _set_backend(backend_store_uri: Any = None, *arguments: Any, **options: Any) -> None:
+    """Replaces opening MLflow's own stores, before the thread starts."""
+    _YardThread.database = str(backend_store_uri)
 
 
-def _served(uri: Any) -> Any:
-    """A database's workspace; any other place stays."""
+def _workspace_uri(uri: Any) -> Any:
+    """The workspace of a database; any other URI stays as it is."""
     return _workspace_of(str(uri)) if str(uri or "").startswith("sqlite:") else uri
 
 
@@ -113,12 +113,12 @@ def _redirect_uris() -> None:
     opened = MlflowClient.__init__
 
     def set_tracking_uri(uri: Any) -> None:
-        plain(_served(uri))
+        plain(_workspace_uri(uri))
 
     def open_client(client: Any, tracking_uri: Any = None, registry_uri: Any = None) -> None:
-        opened(client, _served(tracking_uri), registry_uri)
+        opened(client, _workspace_uri(tracking_uri), registry_uri)
 
-    MlflowClient.__init__ = open_client  # type: ignore[method-assign]
+    MlflowClient.__init__ = open_client
 
     for name in ("mlflow", "mlflow.tracking", "mlflow.tracking._tracking_service.utils"):
         module = importlib.import_module(name)
@@ -131,11 +131,11 @@ def _redirect_servers() -> None:
         shared = importlib.import_module("tests.tracking.integration_test_utils")
     except ImportError as error:
         raise pytest.UsageError(f"no checkout of MLflow's tests: {error}") from error
-    shared._init_server = _our_server  # type: ignore[attr-defined]
+    shared._init_server = _yard_server  # type: ignore[attr-defined]
     if hasattr(shared, "ServerThread"):
-        shared.ServerThread = _OurThread  # type: ignore[attr-defined]
+        shared.ServerThread = _YardThread  # type: ignore[attr-defined]
         handlers = importlib.import_module("mlflow.server.handlers")
-        handlers.initialize_backend_stores = _take_backend  # type: ignore[attr-defined]
+        handlers.initialize_backend_stores = _set_backend  # type: ignore[attr-defined]
 
 
 def _redirect_folders(module: Any) -> None:
@@ -143,20 +143,20 @@ def _redirect_folders(module: Any) -> None:
     plain = module.local_file_uri_to_path
 
     def local_file_uri_to_path(uri: str) -> str:
-        found = _OF_A_RUN.fullmatch(str(uri))
-        if found is None:
+        match = _RUN_ARTIFACTS.fullmatch(str(uri))
+        if match is None:
             return str(plain(uri))
         import mlflow
 
         workspace = mlflow.get_tracking_uri().rpartition("/")[2]
         store = _HOME / "datastores" / workspace / "workspaceartifactstore"
-        return str(store / "ExperimentRun" / f"dcid.{found['run']}" / (found["path"] or ""))
+        return str(store / "ExperimentRun" / f"dcid.{match['run']}" / (match["path"] or ""))
 
     module.local_file_uri_to_path = local_file_uri_to_path
 
 
 class _Process:
-    """What a fixture keeps of a server it started."""
+    """The server process that a fixture expects."""
 
     pid = 0
 
@@ -165,12 +165,12 @@ class _Process:
 
 
 def _redirect_artifact_server(module: Any) -> None:
-    """`test_mlflow_artifacts` makes the address itself; its tests ask for `server.url`."""
-    made = module.ArtifactsServer
+    """`test_mlflow_artifacts` makes the address itself; its tests use `server.url`."""
+    artifacts_server = module.ArtifactsServer
     launched = _new_workspace()
 
     def moved(store: str, root: str, destination: str, url: str, process: Any) -> Any:
-        return made(
+        return artifacts_server(
             store,
             root.replace(url, launched),
             destination,
@@ -178,15 +178,15 @@ def _redirect_artifact_server(module: Any) -> None:
             process,
         )
 
-    def not_launched(*_: Any) -> Any:
+    def start_nothing(*_: Any) -> Any:
         return _Process()
 
     @contextlib.contextmanager
-    def not_launched_either(*_: Any) -> Iterator[Any]:
+    def open_nothing(*_: Any) -> Iterator[Any]:
         yield _Process()
 
-    closes = hasattr(module, "contextmanager")
-    module._launch_server = not_launched_either if closes else not_launched
+    is_context_manager = hasattr(module, "contextmanager")
+    module._launch_server = open_nothing if is_context_manager else start_nothing
     module.ArtifactsServer = moved
 
 
@@ -194,7 +194,7 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.path.insert(0, os.environ["YARD_CONFORMANCE_CHECKOUT"])
     _redirect_uris()
     _redirect_servers()
-    # A server that is slow or wrong shall fail a test, not hold it up for minutes.
+    # A slow or wrong server must fail a test, not delay it for minutes.
     os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "1"
     os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = "60"
 
@@ -213,15 +213,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def _token(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For what a test starts; one about a client's own settings finds none."""
+    """For processes that a test starts; tests of a client's own settings get none."""
     if request.node.path.name != "test_utils.py":
         monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", _TOKEN)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    global _asked
-    _asked = 0
+    global _request_count
+    _request_count = 0
     return (yield)
 
 
@@ -233,23 +233,23 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.when != "teardown":
         return
     phases = _reports.pop(report.nodeid)
-    outcome, why = "passed", ""
+    outcome, reason = "passed", ""
     for phase in phases:
         if phase.skipped:
             text = str(phase.longrepr[2]) if isinstance(phase.longrepr, tuple) else ""
             text = text.removeprefix("Skipped: ")
             if text.startswith("not applicable: "):
-                outcome, why = "not applicable", text.removeprefix("not applicable: ")
+                outcome, reason = "not applicable", text.removeprefix("not applicable: ")
             else:
-                outcome, why = "skipped", text
-        # What goes wrong while cleaning up is counted: it is the test's own check on leaks.
+                outcome, reason = "skipped", text
+        # Errors while cleaning up count: they are the test's own check for leaks.
         if phase.failed:
             outcome = "failed"
             crash = getattr(phase.longrepr, "reprcrash", None)
-            why = crash.message.splitlines()[0][:300] if crash else str(phase.longrepr)[-300:]
+            reason = crash.message.splitlines()[0][:300] if crash else str(phase.longrepr)[-300:]
             break
-    if outcome == "passed" and not _asked:
+    if outcome == "passed" and not _request_count:
         outcome = "never asked"
-    line = {"test": report.nodeid, "outcome": outcome, "why": why, "requests": _asked}
+    line = {"test": report.nodeid, "outcome": outcome, "reason": reason, "requests": _request_count}
     with _RESULTS.open("a") as file:
         file.write(json.dumps(line) + "\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from test_models import register, snapshot
+from models.test_models import register, snapshot
 
 from jobs import rooms
 from jobs.rooms import ME, WORKSPACE, submit

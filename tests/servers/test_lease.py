@@ -57,15 +57,15 @@ class Yard:
         for _ in range(seconds):
             self.clock.advance(1)
             for lease in renewing:
-                lease.look()
+                lease.renew()
 
     def living(self) -> list[str]:
         with self.db.read() as connection:
-            return sorted(one.url for one in store.all_of(connection))
+            return sorted(server.url for server in store.all_of(connection))
 
     def named(self) -> str:
-        told: str = json.loads((self.home / "server.json").read_text())["url"]
-        return told
+        url: str = json.loads((self.home / "server.json").read_text())["url"]
+        return url
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_one_that_stands_still_loses_its_lease_and_goes_on_as_another(yard: Yard
     assert not (yard.home / "servers" / f"{before}.json").exists()
     with yard.db.write() as connection, pytest.raises(LeaseLost):
         still.check(connection)
-    still.look()
+    still.renew()
     assert still.id != before and not still.owns(before)
     still.confirm()
     assert yard.living() == ["other", "still"] and yard.changes == ["other", "still"]
@@ -107,7 +107,7 @@ def test_a_process_that_has_ended_needs_no_term(yard: Yard) -> None:
     yard.server("killed")
     other = yard.server("other")
     yard.dead.add("killed")
-    other.look()
+    other.renew()
     assert yard.living() == ["other"] and yard.named() == "other"
 
 
@@ -124,16 +124,16 @@ def test_of_another_machine_only_the_term_tells(yard: Yard) -> None:
 def test_a_machine_that_was_started_anew_has_none_of_its_old_processes(yard: Yard) -> None:
     yard.server("before", "here boot-0 1")
     after = yard.server("after")
-    after.look()
+    after.renew()
     assert yard.living() == ["after"]
 
 
-def test_whoever_was_away_itself_takes_nobody_for_dead_at_once(yard: Yard) -> None:
+def test_a_server_that_was_suspended_declares_nobody_dead_at_once(yard: Yard) -> None:
     first, second = yard.server("a"), yard.server("b")
     yard.passes(10, first, second)
-    yard.clock.advance(600)  # both: the database was away, or a laptop slept
-    first.look()
-    second.look()
+    yard.clock.advance(600)  # both: the database was unreachable, or a laptop slept
+    first.renew()
+    second.renew()
     yard.passes(10, first, second)
     assert yard.living() == ["a", "b"] and not yard.changes
 
@@ -180,10 +180,10 @@ def test_one_that_wants_to_be_alone_waits_for_the_others_end(
     far = yard.server("http://far", THERE)
     monkeypatch.setattr(store, "now", lambda connection: yard.clock.now())
     with pytest.raises(Conflict, match="http://far on there shares this database"):
-        sharing.be_alone(yard.db, yard.home)
+        sharing.claim_alone(yard.db, yard.home)
     assert (yard.home / "servers" / f"{far.id}.json").exists()
     yard.clock.advance(TERM_S + 1)
-    sharing.be_alone(yard.db, yard.home)
+    sharing.claim_alone(yard.db, yard.home)
     assert not yard.living() and not (yard.home / "servers").exists()
 
 
@@ -198,8 +198,8 @@ def test_a_command_finds_whichever_lives(yard: Yard) -> None:
     gone = json.loads((yard.home / "servers" / f"{second.id}.json").read_text()) | {"pid": 2**22}
     (yard.home / "server.json").write_text(json.dumps(gone))
     (yard.home / "servers" / f"{second.id}.json").write_text(json.dumps(gone))
-    found = embedded.find(settings)
-    assert found is not None and found.url == "http://a"
+    server = embedded.find(settings)
+    assert server is not None and server.url == "http://a"
     first.stop()
     assert embedded.find(settings) is None
 
@@ -207,5 +207,5 @@ def test_a_command_finds_whichever_lives(yard: Yard) -> None:
 def test_a_server_of_one_alone_says_nothing_of_sharing(yard: Yard) -> None:
     now = yard.clock.now()
     ServerFiles(yard.home).name(Server("", "http://x", "", 7, 8, now, now))
-    told = json.loads((yard.home / "server.json").read_text())
-    assert set(told) == {"url", "pid", "start_time", "version"}
+    contents = json.loads((yard.home / "server.json").read_text())
+    assert set(contents) == {"url", "pid", "start_time", "version"}

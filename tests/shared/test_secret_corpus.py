@@ -120,8 +120,8 @@ def _shipped(tmp_path: Path, masker: Masker, pieces: Iterator[bytes]) -> bytes:
     with open(file, "wb", buffering=0) as log:
         for piece in pieces:
             log.write(piece)
-            shipper._pass(False)
-    while shipper._pass(True)[1]:
+            shipper._ship_all(False)
+    while shipper._ship_all(True)[1]:
         pass
     assert len(link.content) == file.stat().st_size
     return bytes(link.content)

@@ -20,6 +20,7 @@ from typing import Any
 from torchyard.executors.executor import Handle
 from torchyard.executors.local import LocalExecutor
 from torchyard.shared.plan import LaunchPlan
+from torchyard.shared.processes import Process, send
 from torchyard.worker.system import processes
 from worker.stub_server import StubServer, running
 
@@ -89,50 +90,50 @@ class Bench:
     def worker_log(self, plan: LaunchPlan, node: int = 0) -> str:
         return (self.node(plan, node) / "worker.log").read_text()
 
-    def left(self, plan: LaunchPlan) -> list[processes.Process]:
+    def left(self, plan: LaunchPlan) -> list[Process]:
         """Processes that carry the mark of the plan's attempt."""
-        found = []
+        matching = []
         for node in range(plan.node_count):
-            found += processes.family(-1, processes.mark(plan.attempt_id, node))
-        return found
+            matching += processes.family(-1, processes.mark(plan.attempt_id, node))
+        return matching
 
     def wait_until_none_left(self, plan: LaunchPlan, timeout_s: float = 60.0) -> None:
         self.server.wait_until(lambda: not self.left(plan), timeout_s, "processes to end")
 
     def close(self) -> None:
-        """End what still runs; ranks that were left behind by then are an error."""
+        """Stop what still runs; ranks that are left over are an error."""
         left = [process for plan in self.plans for process in self.left(plan)]
         for process in [*left, *self._workers()]:
-            processes.send(process, signal.SIGKILL)
+            send(process.pid, process.start_time, signal.SIGKILL)
         deadline = time.monotonic() + 30.0
-        # A guardian whose worker is gone tidies up; one that never split is simply killed.
-        while guardians := self._programs():
-            if time.monotonic() > deadline or not any(map(self._split, guardians)):
-                for process in guardians:
-                    processes.send(process, signal.SIGKILL)
+        # A supervisor whose worker is dead cleans up; one that never forked is simply killed.
+        while supervisors := self._programs():
+            if time.monotonic() > deadline or not any(map(self._is_supervisor, supervisors)):
+                for process in supervisors:
+                    send(process.pid, process.start_time, signal.SIGKILL)
             time.sleep(0.02)
         assert not left, f"left behind: {left}"
 
-    def _workers(self) -> list[processes.Process]:
+    def _workers(self) -> list[Process]:
         return [process for process in self._programs() if self._is_worker(process)]
 
-    def _programs(self) -> list[processes.Process]:
-        """Workers and guardians of this bench's plans, known by the plan they were given."""
-        found = []
+    def _programs(self) -> list[Process]:
+        """Workers and supervisors of this bench's plans, identified by their arguments."""
+        matching = []
         for folder in Path("/proc").glob("[0-9]*"):
             try:
-                words = (folder / "cmdline").read_bytes().split(b"\0")
+                arguments = (folder / "cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
             process = processes.read(int(folder.name))
-            if process and any(f"{self.home}/scratch/" in os.fsdecode(word) for word in words):
-                found += [] if process.ended else [process]
-        return found
+            if process and any(f"{self.home}/scratch/" in os.fsdecode(word) for word in arguments):
+                matching += [] if process.ended else [process]
+        return matching
 
-    def _is_worker(self, process: processes.Process) -> bool:
+    def _is_worker(self, process: Process) -> bool:
         return any(process.pid == who["pid"] for who in self._recorded())
 
-    def _split(self, process: processes.Process) -> bool:
+    def _is_supervisor(self, process: Process) -> bool:
         return any(process.pid == who["guardian"]["pid"] for who in self._recorded())
 
     def _recorded(self) -> list[dict[str, Any]]:
@@ -143,13 +144,13 @@ class Bench:
 @contextmanager
 def bench_in(home: Path) -> Iterator[Bench]:
     with running() as server:
-        made = Bench(home, server)
+        bench = Bench(home, server)
         try:
-            yield made
+            yield bench
         finally:
-            made.close()
+            bench.close()
 
 
 def is_alive(pid: int) -> bool:
-    found = processes.read(pid)
-    return found is not None and not found.ended
+    process = processes.read(pid)
+    return process is not None and not process.ended

@@ -1,6 +1,6 @@
-"""Programs that start ranks as Open MPI's do, and know nothing of messages.
+"""Fake programs that start ranks like Open MPI's, without any communication.
 
-Owns: `mpirun` and `orted` as files in a folder for PATH; what they do is the first words of theirs.
+Owns: `mpirun` and `orted` as files in a folder for PATH.
 Always: mpirun has the agent start one daemon on each other host, then starts the ranks of the
 first; each waits for the ranks that it started.
 """
@@ -16,7 +16,7 @@ import os, subprocess, sys, time
 def start(first, count, size, words):
     ranks = []
     for local in range(count):
-        told = {{
+        variables = {{
             "OMPI_COMM_WORLD_RANK": first + local,
             "OMPI_COMM_WORLD_SIZE": size,
             "OMPI_COMM_WORLD_LOCAL_RANK": local,
@@ -24,12 +24,12 @@ def start(first, count, size, words):
             "PMIX_RANK": first + local,
             "UNRELATED": "not for the ranks",
         }}
-        environment = {{**os.environ, **{{name: str(value) for name, value in told.items()}}}}
+        environment = {{**os.environ, **{{name: str(value) for name, value in variables.items()}}}}
         ranks.append(subprocess.Popen(words, env=environment))
     return ranks
 
 def wait(started):
-    return max([abs(one.wait()) for one in started], default=0)
+    return max([abs(process.wait()) for process in started], default=0)
 """
 
 _MPIRUN = """
@@ -57,7 +57,7 @@ sys.exit(wait(start(rank, count, size, ["/bin/sh", "-c", {rank!r}])))
 
 
 def put(folder: Path, version: str = "mpirun (Open MPI) 4.1.4", first: str = "") -> Path:
-    """Write both programs; `first` is what mpirun does before all else."""
+    """Write both programs; `first` is code that mpirun runs first."""
     from torchyard.worker.launch import mpi_shim
 
     common = _COMMON.format(python=sys.executable)

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from torchyard.shared.connection import AttemptOver, Connection
 from torchyard.shared.plan import LaunchPlan
 from torchyard.worker.relay.relay import Relay
-from torchyard.worker.relay.relay_server import Door
-from torchyard.worker.relay.run_state import Memory
-from torchyard.worker.server.connection import AttemptOver, Link
+from torchyard.worker.relay.relay_server import RelayServer
+from torchyard.worker.relay.run_state import RunState
 from worker.stub_server import StubServer
 
 TOKEN = "yard_r_" + "r" * 43
@@ -87,7 +87,7 @@ def relay_of(
     server: StubServer, folder: Path, told: list[str] | None = None, **limits: float
 ) -> Relay:
     plan = plan_for(server.url)
-    link = Link(plan.server_url, plan.report_token, plan.attempt_id)
+    link = Connection.of_plan(plan)
     return Relay(link, plan, 0, folder, [].append if told is None else told.append, **limits)
 
 
@@ -109,17 +109,17 @@ def relay_to(
 
 @contextmanager
 def door_to(address: str, folder: Path, **variables: str) -> Iterator[Script]:
-    """A door that has little patience, and nobody behind it."""
-    memory = Memory(folder / "runs.ndjson", "job-1")
+    """A relay_server that has little patience, and nobody behind it."""
+    state = RunState(folder / "runs.ndjson", "job-1")
     plan = replace(plan_for(address), variables=variables)
-    door = Door(plan, Nothing(), memory, patience_s=0.2)
-    threading.Thread(target=door.serve, daemon=True).start()
+    relay_server = RelayServer(plan, Nothing(), state, wait_s=0.2)
+    threading.Thread(target=relay_server.serve, daemon=True).start()
     try:
-        with Script(door.url) as script:
+        with Script(relay_server.url) as script:
             yield script
     finally:
-        door.close()
-        memory.close()
+        relay_server.close()
+        state.close()
 
 
 class Nothing:

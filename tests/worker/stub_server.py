@@ -34,7 +34,7 @@ class StubServer:
         self.outputs: dict[str, bytes] = {}
         self.blobs: dict[str, bytes] = {}
         self.inputs: dict[str, dict[str, bytes]] = {}
-        self.meeting: dict[int, tuple[str, int | None]] = {}
+        self.addresses: dict[int, tuple[str, int | None]] = {}
         self.facts: dict[int, dict[str, Any]] = {}
         self.node_count = 1
         self.order = ""
@@ -76,8 +76,8 @@ class StubServer:
     ) -> str:
         """Keep files as blobs; the answer is the snapshot's id."""
         entries = []
-        for path, given in sorted(files.items()):
-            content = given.encode() if isinstance(given, str) else given
+        for path, text in sorted(files.items()):
+            content = text.encode() if isinstance(text, str) else text
             mode = (modes or {}).get(path, "0644")
             sha256 = self.put_blob(content)
             entries.append({"path": path, "sha256": sha256, "size": len(content), "mode": mode})
@@ -142,8 +142,8 @@ class StubServer:
         if first == "history":
             return 200, self._history(json.loads(body))
         if first == "blobs":
-            found = self.blobs.get(rest)
-            return (200, found) if found is not None else (404, {"error": {"message": "no blob"}})
+            blob = self.blobs.get(rest)
+            return (200, blob) if blob is not None else (404, {"error": {"message": "no blob"}})
         if first == "inputs":
             return self._input(rest)
         if first in ("files", "outputs"):
@@ -159,54 +159,54 @@ class StubServer:
             return 404, {"error": {"message": f"no input {name}"}}
         if path:
             return 200, files[unquote(path)]
-        told = [
-            {"path": one, "size_bytes": len(content), "mode": "444"}
-            for one, content in files.items()
+        listing = [
+            {"path": relative_path, "size_bytes": len(content), "mode": "444"}
+            for relative_path, content in files.items()
         ]
-        return 200, {"single": len(told) == 1, "files": told}
+        return 200, {"single": len(listing) == 1, "files": listing}
 
     def _report(self, body: dict[str, Any]) -> dict[str, Any]:
         with self.lock:
             node = body["node"]
-            known = self.events.setdefault(node, [])
+            events = self.events.setdefault(node, [])
             if not body["events"]:
                 self.heartbeats[node] = self.heartbeats.get(node, 0) + 1
             for event in body["events"]:
-                if event["seq"] == len(known):
-                    known.append(event)
+                if event["seq"] == len(events):
+                    events.append(event)
                     self.event_times.setdefault((node, event["kind"]), time.monotonic())
-            return {"next": len(known)}
+            return {"next": len(events)}
 
     def _meet(self, method: str, query: dict[str, str], body: bytes) -> dict[str, Any]:
         if method == "POST":
             sent = json.loads(body)
             with self.lock:
                 self.facts[sent["node"]] = sent.get("facts") or {}
-                self.meeting[sent["node"]] = (sent["address"], sent["port"])
+                self.addresses[sent["node"]] = (sent["address"], sent["port"])
             return {}
-        self._wait(lambda: len(self.meeting) >= self.node_count, float(query.get("wait_s", 0)))
-        nodes = [self.meeting.get(node, ("", None))[0] for node in range(self.node_count)]
+        self._wait(lambda: len(self.addresses) >= self.node_count, float(query.get("wait_s", 0)))
+        nodes = [self.addresses.get(node, ("", None))[0] for node in range(self.node_count)]
         ready = all(nodes)
         facts = [self.facts.get(node, {}) for node in range(self.node_count)]
-        port = self.meeting[0][1] if ready else None
+        port = self.addresses[0][1] if ready else None
         return {"ready": ready, "nodes": nodes, "port": port, "facts": facts}
 
     def _log(self, path: str, offset: int, body: bytes) -> tuple[int, dict[str, Any]]:
         with self.lock:
-            known = self.logs.get(path, b"")
-            if offset > len(known):
+            stored = self.logs.get(path, b"")
+            if offset > len(stored):
                 error = {"code": "conflict", "message": "a gap", "hint": ""}
-                return 409, {"error": error, "size": len(known)}
-            self.logs[path] = known + body[len(known) - offset :]
+                return 409, {"error": error, "size": len(stored)}
+            self.logs[path] = stored + body[len(stored) - offset :]
             return 200, {"size": len(self.logs[path])}
 
     def _history(self, body: dict[str, Any]) -> dict[str, Any]:
         with self.lock:
-            known = self.history.setdefault(body["node"], [])
-            if len(known) < body["seq"]:
-                return {"next": len(known), "rejected": []}
-            known.extend(body["records"][len(known) - body["seq"] :])
-            return {"next": len(known), "rejected": []}
+            records = self.history.setdefault(body["node"], [])
+            if len(records) < body["seq"]:
+                return {"next": len(records), "rejected": []}
+            records.extend(body["records"][len(records) - body["seq"] :])
+            return {"next": len(records), "rejected": []}
 
     def _wait(self, true: Callable[[], bool], timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s

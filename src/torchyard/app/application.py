@@ -18,17 +18,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.datastructures import State
 
 import torchyard
-from torchyard import mlflow
+from torchyard import azureml, mlflow
 from torchyard.app import route_groups, server_routes
 from torchyard.app.error_responses import answer_errors
 from torchyard.app.request_guard import RequestGuard
-from torchyard.azureml import apis as azure_room
-from torchyard.azureml import entry_routes, page_routes
+from torchyard.azureml.common.context import OpenTls
 from torchyard.azureml.common.paths import AzurePaths
 from torchyard.base import home_database
 from torchyard.base import machine as machines
@@ -52,7 +51,7 @@ from torchyard.jobs.records.signals import Signals
 from torchyard.jobs.requests import runs, workspace_lifecycle
 from torchyard.jobs.services import Services, open_history
 from torchyard.servers import sharing as sharing_of
-from torchyard.servers.lease import Alone
+from torchyard.servers.lease import SingleServer
 from torchyard.servers.sharing import Sharing
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.access import Access
@@ -99,15 +98,15 @@ def build(
     clock = clock or SystemClock()
     chosen = home_database.chosen(home, database)
     if shared:
-        sharing_of.refuse_unshareable(home, chosen)
+        sharing_of.check_shareable(home, chosen)
     db = home_database.open_for(home, chosen, shared)
     signals, bell = Signals(), threading.Event()
     sharing = None
     if shared:
-        sharing = sharing_of.made(db, home, url, bell.set, signals.heard, signals.missed)
-        signals.share(sharing.wire.tell)
+        sharing = sharing_of.share(db, home, url, bell.set, signals.heard, signals.missed)
+        signals.share(sharing.notifier.notify)
     else:
-        sharing_of.be_alone(db, home)
+        sharing_of.claim_alone(db, home)
     default = workspaces.ensure_default(db, clock)
     computes.ensure_local(db, clock, default.name)
     devices = Machine(environ)
@@ -125,7 +124,7 @@ def build(
         server_id=_id_of(home),
         machine=machine.read(home),
         devices=devices,
-        standing=sharing.lease if sharing else Alone(),
+        membership=sharing.lease if sharing else SingleServer(),
     )
     here = machines.here() if shared else ""
     local = executor or LocalExecutor(home, environ, devices=devices, machine=here)
@@ -137,14 +136,14 @@ def build(
 def create_app(
     parts: Parts,
     hosts: Sequence[str] = (),
-    open_tls: entry_routes.OpenTls | None = None,
+    open_tls: OpenTls | None = None,
     storage_domain: str = "",
 ) -> FastAPI:
     """The HTTP face of the packages.
 
     Args:
         hosts: the names that plain requests may call the server by; any when empty.
-        open_tls: see azureml/entry_routes.py, as `storage_domain`.
+        open_tls: see azureml/common/context.py, as `storage_domain`.
     """
     services = parts.services
     builds = RequestedBuilds(services.environments, parts.scheduler.preparer.secrets)
@@ -176,7 +175,7 @@ def create_app(
 
     _fill_state(app.state, parts, builds, audit, open_tls, storage_domain)
     app.router.routes.extend(server_routes.router.routes)
-    app.router.routes.extend(_groups(parts, builds, open_tls, storage_domain))
+    app.router.routes.extend(_groups())
     answer_errors(app)
     return app
 
@@ -205,7 +204,7 @@ def _fill_state(
     parts: Parts,
     builds: RequestedBuilds,
     audit: Audit,
-    open_tls: entry_routes.OpenTls | None,
+    open_tls: OpenTls | None,
     storage_domain: str,
 ) -> None:
     """What routes receive by `Depends`; see base/dependencies.py."""
@@ -241,30 +240,12 @@ def _resolve_data(services: Services, workspace: str, type: str, path: str) -> s
     return data_sources.pin(services, workspace, type, path).path
 
 
-def _groups(
-    parts: Parts,
-    builds: RequestedBuilds,
-    open_tls: entry_routes.OpenTls | None,
-    storage_domain: str,
-) -> list[LazyRoutes]:
-    services, access = parts.services, parts.access
-    find_model = partial(model_sources.find, services)
-
-    def entry() -> APIRouter:
-        return entry_routes.router(
-            services.clock, parts.signer, access.person, access.holder, open_tls, storage_domain
-        )
-
+def _groups() -> list[LazyRoutes]:
     return [
         route_groups.group([""], ["mlflow.routes"], within="/mlflow/{workspace}"),
         route_groups.group(mlflow.PATHS, ["mlflow.routes"]),
         *route_groups.native(),
-        LazyRoutes(entry_routes.PATHS, entry),
-        LazyRoutes(["/runs"], page_routes.router),
-        LazyRoutes(
-            ["/azureml", "/azureml-above", "/azureml-blob"],
-            lambda: azure_room.router(services, access, find_model, builds, storage_domain),
-        ),
+        route_groups.group(azureml.PATHS, ["azureml.apis"]),
     ]
 
 

@@ -8,7 +8,6 @@ a home is restored whole, or it is as empty as before.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import tempfile
@@ -26,6 +25,7 @@ from torchyard.backups.archive import About
 from torchyard.base import home_database
 from torchyard.base.db import SCHEMA_VERSION, refuse_newer
 from torchyard.base.errors import Conflict, InvalidInput
+from torchyard.shared import locks
 
 _RECORDS = "torchyard.db"
 _BLOBS = "blobs"
@@ -163,14 +163,12 @@ def _check_empty(home: Path) -> None:
     lock = home / "served.lock"
     if lock.exists():
         with open(lock, "rb") as held:
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            if not locks.try_lock(held):
                 raise Conflict(
                     f"a server serves `{home}`",
                     "restore into a new folder: set TORCHYARD_HOME to it",
                     code="served",
-                ) from None
+                )
     if home.exists() and any(home.iterdir()):
         raise Conflict(
             f"the home folder `{home}` is not empty",

@@ -9,7 +9,6 @@ old is ever removed.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -22,6 +21,7 @@ from typing import Any
 
 from torchyard.base import files
 from torchyard.base.errors import InvalidInput, NotFound
+from torchyard.shared import locks
 
 _SHA256 = re.compile(r"^[0-9a-f]{64}\Z")
 _SHA256_OF_NOTHING = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -70,7 +70,7 @@ class Blobs:
 
     def missing(self, hashes: Iterable[str]) -> list[str]:
         """Those of `hashes` that are not here, in their order, each once; the rest is new now."""
-        with self._held(fcntl.LOCK_SH):
+        with self._held(shared=True):
             return [sha256 for sha256 in dict.fromkeys(hashes) if not self._renew(sha256)]
 
     def put(self, sha256: str, chunks: Iterable[bytes]) -> None:
@@ -90,7 +90,7 @@ class Blobs:
 
     def writing(self, sha256: str) -> AbstractContextManager[files.Writing]:
         """Open a blob for writing; whoever writes checks the bytes before the block ends."""
-        return files.whole(self.path(sha256), mode=0o444, guard=self._held(fcntl.LOCK_SH))
+        return files.whole(self.path(sha256), mode=0o444, guard=self._held(shared=True))
 
     def put_bytes(self, content: bytes) -> str:
         """Store `content` and return its sha256."""
@@ -158,7 +158,7 @@ class Blobs:
         wanted, removed = list(hashes), set()
         for start in range(0, len(wanted), _REMOVED_AT_ONCE):
             # Whoever asks for a blob waits for this, and finds it gone or has it new.
-            with self._held(fcntl.LOCK_EX):
+            with self._held():
                 for sha256 in wanted[start : start + _REMOVED_AT_ONCE]:
                     path = self.path(sha256)
                     if path.exists() and path.stat().st_mtime < before_s:
@@ -167,7 +167,7 @@ class Blobs:
         return removed
 
     @contextmanager
-    def _held(self, how: int) -> Iterator[None]:
+    def _held(self, shared: bool = False) -> Iterator[None]:
         """The lock on the folder itself, among all servers that share it."""
         try:
             descriptor = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
@@ -175,7 +175,7 @@ class Blobs:
             self.folder.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            fcntl.flock(descriptor, how)
+            locks.lock(descriptor, shared)
             yield
         finally:
             os.close(descriptor)

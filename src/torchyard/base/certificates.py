@@ -22,9 +22,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchyard.base import locks
 from torchyard.base.clock import from_text, to_text
 from torchyard.base.files import whole
+from torchyard.shared import locks
 
 if TYPE_CHECKING:
     from cryptography import x509

@@ -102,7 +102,7 @@ class Database:
         """A transaction that only reads: one consistent view.
 
         Raises:
-            DatabaseAway: the database does not answer.
+            DatabaseUnreachable: the database does not answer.
         """
         with _translated(), self._reading.begin() as connection:
             yield connection
@@ -120,8 +120,8 @@ class Database:
 
         Raises:
             InvalidInput: the database can't keep a value that it was given.
-            DatabaseAway: the database does not answer; if it was lost at the very end, what was
-                written may be there all the same, so whoever asks again has to be recognised.
+            DatabaseUnreachable: the database does not answer; if it was lost at the very end, what
+                was written may be there all the same, so a retry has to be recognised.
         """
         after: list[Callable[[], None]] = []
         try:

@@ -35,10 +35,10 @@ def full(place: str) -> DiskFull:
 def is_full(folder: Path) -> bool:
     """Whether there is so little room that a database could not even be opened."""
     try:
-        services = os.statvfs(folder)
+        disk = os.statvfs(folder)
     except OSError:
         return False
-    return services.f_bavail * services.f_frsize < _LEAST_BYTES
+    return disk.f_bavail * disk.f_frsize < _LEAST_BYTES
 
 
 def failed(place: str, why: str) -> DiskFailed:

@@ -1,19 +1,21 @@
 """The one error tree.
 
     TorchyardError
-    ├── InvalidInput          what was asked is wrong (400)
+    ├── InvalidInput          an argument or a request is wrong (400)
     │   └── InvalidSpec       a job, environment or compute document is wrong (400)
     ├── NotAuthenticated      no token, or one that is not good (401)
-    ├── Forbidden             a good token without the right (403)
+    ├── Forbidden             a good token without the permission (403)
     ├── NotFound              the named thing does not exist (404)
     ├── Conflict              the name is taken, or the state forbids it (409)
-    ├── LimitExceeded         a quota or a limit says no (413)
-    ├── TooMany               too many requests of that kind; later they are served (429)
+    ├── LimitExceeded         a quota or a limit is exceeded (413)
+    ├── TooManyRequests       too many requests of that kind; try again later (429)
     ├── BuildFailed           an environment could not be built (422)
     ├── Unreachable           the server does not answer (503)
-    │   └── DatabaseAway      the server's database does not answer (503)
-    │       ├── DiskFull      no room for what was to be written (507)
-    │       └── DiskFailed    the disk does not take it (503)
+    │   └── DatabaseUnreachable   the server's database does not answer (503)
+    │       ├── DiskFull          the disk is full (507)
+    │       └── DiskFailed        the disk can't be written (503)
+    ├── Timeout               something took longer than the caller's `timeout_s`; it goes on
+    ├── JobFailed             a job that was waited for did not complete (client/job.py)
     └── Internal              torchyard's own fault (500)
 
 Owns: error classes, their codes and their JSON form.
@@ -90,7 +92,7 @@ class LimitExceeded(TorchyardError):
     http_status = 413
 
 
-class TooMany(TorchyardError):
+class TooManyRequests(TorchyardError):
     code = "too_many_requests"
     http_status = 429
 
@@ -106,19 +108,26 @@ class Unreachable(TorchyardError):
     exit_code = 1
 
 
-class DatabaseAway(Unreachable):
-    code = "database_away"
+class DatabaseUnreachable(Unreachable):
+    code = "database_unreachable"
 
 
-class DiskFull(DatabaseAway):
+class DiskFull(DatabaseUnreachable):
     """Whatever waits for a database waits for room on a disk, too."""
 
     code = "disk_full"
     http_status = 507
 
 
-class DiskFailed(DatabaseAway):
+class DiskFailed(DatabaseUnreachable):
     code = "disk_failed"
+
+
+class Timeout(TorchyardError):
+    """Raised by the SDK alone: what was waited for goes on."""
+
+    code = "timeout"
+    exit_code = 1
 
 
 class Internal(TorchyardError):
@@ -135,7 +144,7 @@ _BY_STATUS: dict[int, type[TorchyardError]] = {
         NotFound,
         Conflict,
         LimitExceeded,
-        TooMany,
+        TooManyRequests,
         BuildFailed,
         Unreachable,
         DiskFull,
@@ -155,10 +164,10 @@ def from_answer(http_status: int, error: Mapping[str, Any]) -> TorchyardError:
     )
 
 
-def nearest(word: str, known: Sequence[str]) -> str:
-    """The known word most like `word`, or an empty string when none is alike."""
+def nearest(word: str, words: Sequence[str]) -> str:
+    """The one of `words` that is most like `word`, or an empty string when none is alike."""
     import difflib
 
-    by_lower = {name.lower(): name for name in known}
-    found = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.65)
-    return by_lower[found[0]] if found else ""
+    by_lower = {candidate.lower(): candidate for candidate in words}
+    matches = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.65)
+    return by_lower[matches[0]] if matches else ""

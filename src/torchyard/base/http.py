@@ -48,9 +48,14 @@ class Transport:
         self._elsewhere = elsewhere
         self._connection: http.client.HTTPConnection | None = None
 
-    def twin(self) -> Transport:
-        """Another connection to the same server, for another thread."""
-        return Transport(self.url, self.token, self._timeout_s, self._ca_cert, self._elsewhere)
+    def twin(self, timeout_s: float | None = None) -> Transport:
+        """Another connection to the same server, for another thread.
+
+        Args:
+            timeout_s: as this connection's when None.
+        """
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        return Transport(self.url, self.token, timeout_s, self._ca_cert, self._elsewhere)
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
         return self.call("GET", path, query=query)
@@ -110,10 +115,17 @@ class Transport:
         try:
             yield answer
         finally:
+            self.limit_silence(self._timeout_s)
             whole = answer.isclosed()
             answer.close()
             if not whole:  # what is left unread would be taken for the next answer
                 self.close()
+
+    def limit_silence(self, seconds: float) -> None:
+        """How long the open stream may be silent from now on; at most the transport's timeout."""
+        if self._connection is not None and self._connection.sock is not None:
+            # 0 would make the socket answer at once, without a wait.
+            self._connection.sock.settimeout(max(0.001, min(seconds, self._timeout_s)))
 
     def close(self) -> None:
         if self._connection is not None:

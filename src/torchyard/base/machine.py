@@ -1,9 +1,9 @@
-"""This machine, and whether a process that is told of runs on it.
+"""This machine, and whether a recorded process still runs on it.
 
-Owns: what tells machines apart, what tells a process from a later one with its number.
-Leaves: signalling to those who may.
-Always: standard library only; a machine that was started anew is the same one with other
-processes, and a container is a machine of its own.
+Owns: what tells machines apart.
+Leaves: telling processes apart, and signalling them, to shared/processes.py.
+Always: standard library only; a machine that was restarted is the same one with other processes,
+and a container is a machine of its own.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import os
 import socket
 from functools import cache
 from pathlib import Path
+
+from torchyard.shared import processes
 
 
 @cache
@@ -44,24 +46,10 @@ def is_seen(machine: str, own: str = "") -> bool:
     return theirs[0] == ours[0] and theirs[1] != ours[1]
 
 
-def process_start_time(pid: int) -> int:
-    """When `pid` started, in clock ticks since boot; 0 when it is not running.
-
-    Source: proc(5), `/proc/<pid>/stat`, fields 3 (state) and 22 (starttime).
-    """
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:
-            # The command's name may hold anything, brackets and blanks included.
-            fields = stat.read().rpartition(b")")[2].split()
-    except OSError:
-        return 0
-    return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
-
-
 def is_alive(pid: int, start_time: int, machine: str = "") -> bool:
     """Whether process `pid` is the one that started at `start_time`, and no zombie.
 
     Args:
         machine: where it was started, if not here; one that is seen.
     """
-    return machine in ("", here()) and process_start_time(pid) == start_time
+    return machine in ("", here()) and processes.is_running(pid, start_time)

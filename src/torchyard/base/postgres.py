@@ -19,7 +19,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from torchyard.base import disk
-from torchyard.base.errors import DatabaseAway, InvalidInput, TorchyardError
+from torchyard.base.errors import DatabaseUnreachable, InvalidInput, TorchyardError
 
 OLDEST = 13
 _POOL = 20
@@ -144,7 +144,7 @@ def is_away(error: BaseException) -> bool:
     return str(state).startswith(_AWAY)
 
 
-def trouble(error: BaseException) -> DatabaseAway:
+def trouble(error: BaseException) -> DatabaseUnreachable:
     """What an error that `is_away` says to users."""
     cause = getattr(error, "orig", None)
     if isinstance(cause, sqlite3.Error):
@@ -158,9 +158,9 @@ def trouble(error: BaseException) -> DatabaseAway:
     return away()
 
 
-def away() -> DatabaseAway:
+def away() -> DatabaseUnreachable:
     """What users are told meanwhile: not where the database is, which the cause may say."""
-    return DatabaseAway(
+    return DatabaseUnreachable(
         "the server's database does not answer",
         "the server goes on by itself once the database is back",
     )

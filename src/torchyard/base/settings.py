@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from torchyard.base import logins
@@ -81,6 +81,23 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
         url_from=url_from,
         ca_cert=server.ca_cert,
     )
+
+
+def with_server(settings: Settings, url: str, token: str) -> Settings:
+    """The settings for the server at `url`, or as they are; a `token` counts before every other.
+
+    A token that belongs to another server is not sent to this one: without `token` it is that of
+    `yard login URL`.
+    """
+    url = url.rstrip("/")
+    if url and url != settings.url:
+        login = logins.read(settings.home).servers.get(url, logins.Login(url))
+        ca_cert = login.ca_cert or settings.ca_cert
+        # TORCHYARD_TOKEN without a server of its own is meant for the one that is named here.
+        own = "" if settings.url else settings.token
+        settings = replace(settings, url=url, token=own or login.token, ca_cert=ca_cert)
+        settings = replace(settings, url_from="argument")
+    return replace(settings, token=token) if token else settings
 
 
 def _server_meant(values: Mapping[str, str], home: Path) -> tuple[logins.Login, str]:

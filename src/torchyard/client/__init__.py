@@ -1,6 +1,1 @@
-"""The Python SDK: the nouns of a workspace over HTTP, and the job that `command()` builds."""
-
-from torchyard.client.command_jobs import CommandJob, Input, Output, command
-from torchyard.client.connection import Client, connect
-
-__all__ = ["Client", "CommandJob", "Input", "Output", "command", "connect"]
+"""The Python SDK: the nouns of a workspace over HTTP. Its public names are those of `torchyard`."""

@@ -1,20 +1,24 @@
-"""What models and data assets have in common: versions, files, archiving.
+"""What versioned assets have in common: versions, files, archiving.
 
 Owns: requests for one version, for all versions of a name, for their files.
-Leaves: creating to models.py and data.py.
-Always: `version` may be `latest`; an archived thing is still read by its name.
+Leaves: the fields of each kind to models.py, data.py and components.py.
+Always: `version` may be `latest`; an archived asset can still be read by its name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote
 
 from torchyard.base.errors import InvalidInput
 from torchyard.base.http import Transport
-from torchyard.client.responses import Paths, Record, Records, RemoteFiles, Rows
+from torchyard.client import resources as read
+from torchyard.client.job_reader import RemoteFile, remote_files
+from torchyard.client.resources import Json, Listing, Resource
 
 if TYPE_CHECKING:
     from torchyard.client.downloads import Counter
@@ -22,15 +26,40 @@ if TYPE_CHECKING:
     from torchyard.client.snapshots.upload import Progress
 
 
-class Assets:
-    """Versions of named things below `<workspace>/<kind>`."""
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Asset(Resource):
+    """One version of a named asset.
+
+    Args:
+        created_at: aware, in UTC.
+        owner: who registered it.
+    """
+
+    name: str
+    version: str
+    type: str
+    description: str
+    tags: Mapping[str, str]
+    properties: Mapping[str, str]
+    owner: str
+    created_at: datetime
+    archived: bool
+
+
+AnyAsset = TypeVar("AnyAsset", bound=Asset)
+Paths = list[Path]
+
+
+class Assets(Generic[AnyAsset]):
+    """Versions of assets below `<workspace>/<kind>`."""
 
     kind = ""
     noun = ""
 
-    def __init__(self, transport: Transport, here: str, snapshots: Snapshots) -> None:
+    def __init__(self, transport: Transport, workspace_path: str, snapshots: Snapshots) -> None:
         self._transport = transport
-        self._here = f"{here}/{self.kind}"
+        self._workspace_path = workspace_path
+        self._path = f"{workspace_path}/{self.kind}"
         self._snapshots = snapshots
 
     def create(
@@ -38,7 +67,7 @@ class Assets:
         document: Mapping[str, Any],
         folder: Path | None = None,
         progress: Progress | None = None,
-    ) -> Record:
+    ) -> AnyAsset:
         """Register a version of `document["name"]`.
 
         Args:
@@ -48,32 +77,41 @@ class Assets:
             progress: called as a local path is uploaded.
 
         Raises:
-            InvalidInput: the local path does not exist, or is not of the type that is named.
+            InvalidInput: the local path does not exist, or is not of the given type.
         """
         from torchyard.client.snapshots.job_files import is_elsewhere
 
-        asked = dict(document)
-        path = asked.get("path")
+        body = dict(document)
+        path = body.get("path")
         if isinstance(path, str) and path and not is_elsewhere(path):
-            asked["path"] = self._upload(asked, path, folder or Path.cwd(), progress)
-        return Record(self._transport.post(self._here, asked))
+            body["path"] = self._upload(body, path, folder or Path.cwd(), progress)
+        return self._asset(self._transport.post(self._path, body))
 
-    def list(self, name: str = "", *, archived: bool = False) -> Rows:
+    def list(self, name: str = "", *, archived: bool = False) -> Listing[AnyAsset]:
         """The latest version of each; with `name`, all its versions.
 
         Args:
             archived: archived ones too.
         """
         query = {"name": name or None, "archived": "true" if archived else None}
-        answer = self._transport.get(self._here, query)
-        return Records(Record(row) for row in answer["value"])
+        response = self._transport.get(self._path, query)
+        return Listing(self._asset(row) for row in response["value"])
 
-    def get(self, name: str, version: str = "latest") -> Record:
-        """
+    def get(self, name: str, version: str = "latest") -> AnyAsset:
+        """One version.
+
         Raises:
             NotFound: there is no such version.
         """
-        return Record(self._transport.get(self._of(name, version)))
+        return self._asset(self._transport.get(self._version_path(name, version)))
+
+    def files(self, name: str, version: str = "latest") -> Listing[RemoteFile]:
+        """The files of a version.
+
+        Raises:
+            NotFound: there is no such version.
+        """
+        return remote_files(self._transport.get(f"{self._version_path(name, version)}/files"))
 
     def download(
         self,
@@ -81,36 +119,45 @@ class Assets:
         version: str = "latest",
         folder: Path | str = ".",
         count: Counter | None = None,
+        *,
+        timeout_s: float | None = None,
     ) -> Paths:
         """Download to `folder/<name>/…`; returns the files written.
 
         Args:
-            count: told of the bytes to come, then of each piece that came.
+            count: gets the bytes to come, then those of each piece that came.
+            timeout_s: how long it may take; None for as long as it takes.
+
+        Raises:
+            NotFound: there is no such version.
+            Timeout: it took longer than `timeout_s`; files that are there are whole.
         """
         from torchyard.client.downloads import Wanted, below, download_all
 
-        files: RemoteFiles = self._transport.get(f"{self._of(name, version)}/files")["value"]
         wanted = [
             Wanted(
-                f"{self._of(name, version)}/files/{quote(file['path'])}",
-                below(Path(folder) / name, file["path"]),
-                int(file["size_bytes"]),
-                f"{self._here.rpartition('/')[0]}/bundle",
+                f"{self._version_path(name, version)}/files/{quote(file.path)}",
+                below(Path(folder) / name, file.path),
+                file.size_bytes,
+                f"{self._workspace_path}/bundle",
             )
-            for file in files
+            for file in self.files(name, version)
         ]
-        return download_all(self._transport, wanted, count)
+        return download_all(self._transport, wanted, count, timeout_s)
 
     def archive(self, name: str, version: str = "") -> None:
         """Hide a version, or all of them, from lists; jobs that name it still find it."""
-        self._transport.post(f"{self._container(name, version)}/archive")
+        self._transport.post(f"{self._container_path(name, version)}/archive")
 
     def restore(self, name: str, version: str = "") -> None:
-        """Take back `archive`."""
-        self._transport.post(f"{self._container(name, version)}/restore")
+        """Undo `archive`."""
+        self._transport.post(f"{self._container_path(name, version)}/restore")
+
+    def _asset(self, raw: Json) -> AnyAsset:
+        raise NotImplementedError
 
     def _upload(
-        self, asked: Mapping[str, Any], path: str, folder: Path, progress: Progress | None
+        self, body: Mapping[str, Any], path: str, folder: Path, progress: Progress | None
     ) -> str:
         from torchyard.client.snapshots.job_files import check_kind, local_path
 
@@ -122,11 +169,29 @@ class Assets:
                 "`azureml://jobs/<job>/outputs/artifacts/paths/…`",
                 at=("path",),
             )
-        check_kind(asked.get("type"), place, path, ("path",), self.noun)
+        check_kind(body.get("type"), place, path, ("path",), self.noun)
         return f"snapshot:{self._snapshots.send(self._snapshots.take(place), progress)}"
 
-    def _container(self, name: str, version: str) -> str:
-        return self._of(name, version) if version else f"{self._here}/{quote(name, safe='')}"
+    def _container_path(self, name: str, version: str) -> str:
+        if version:
+            return self._version_path(name, version)
+        return f"{self._path}/{quote(name, safe='')}"
 
-    def _of(self, name: str, version: str) -> str:
-        return f"{self._here}/{quote(name, safe='')}/versions/{quote(version, safe='')}"
+    def _version_path(self, name: str, version: str) -> str:
+        return f"{self._path}/{quote(name, safe='')}/versions/{quote(version, safe='')}"
+
+
+def asset_fields(raw: Json) -> dict[str, Any]:
+    """What `Asset` holds, of an answer's JSON."""
+    return {
+        "raw": raw,
+        "name": raw["name"],
+        "version": read.text(raw, "version"),
+        "type": read.text(raw, "type"),
+        "description": read.text(raw, "description"),
+        "tags": read.mapping(raw, "tags"),
+        "properties": read.mapping(raw, "properties"),
+        "owner": read.text(raw, "owner"),
+        "created_at": read.moment(raw, "created_at"),
+        "archived": bool(raw.get("archived")),
+    }

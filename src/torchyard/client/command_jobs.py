@@ -1,6 +1,7 @@
-"""Build a command job in Python, with Azure ML's keyword names.
+"""Build a command job in Python.
 
-Owns: `command()`, `Input`, `Output`, and the document they make.
+Owns: `command()`, `Input`, `Output`, and the document they make; which of our words and Azure ML's
+mean the same.
 Leaves: what is valid to the server.
 Always: `to_dict()` is what the same job's file would hold.
 """
@@ -13,7 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from torchyard.base.errors import InvalidInput
+from torchyard.client.times import Duration, whole_seconds
+
 Literal = str | int | float | bool
+# Azure ML's `command()` takes them, and its job files hold them under `resources`.
+_RESOURCES = ("instance_count", "instance_type", "shm_size")
 
 
 @dataclass(frozen=True)
@@ -91,80 +97,107 @@ def command(
     code: str | os.PathLike[str] | None = None,
     inputs: Mapping[str, Input | Literal | Mapping[str, Any]] | None = None,
     outputs: Mapping[str, Output | Mapping[str, Any] | None] | None = None,
+    nodes: int | None = None,
+    ranks_per_node: int | None = None,
+    timeout: Duration | None = None,
     compute: str | None = None,
     name: str | None = None,
     display_name: str | None = None,
     experiment_name: str | None = None,
-    description: str | None = None,
     tags: Mapping[str, str] | None = None,
-    properties: Mapping[str, str] | None = None,
     environment_variables: Mapping[str, str] | None = None,
     distribution: str | Mapping[str, Any] | None = None,
-    instance_count: int | None = None,
-    instance_type: str | None = None,
-    shm_size: str | None = None,
-    timeout: int | None = None,
-    services: Mapping[str, Any] | None = None,
     rehearse_on_cpu: bool | None = None,
     **more: Any,
 ) -> CommandJob:
     """A command job for `client.jobs.create`.
 
     Args:
-        command: a shell line; `${{inputs.<name>}}` and `${{outputs.<name>}}` stand for values and
-            paths.
-        environment: a name such as `azureml:AzureML-acpt-pytorch-2.2-cuda12.1@latest`, or a
-            mapping as in a job file.
-        code: a folder here or a git URL.
+        command: a shell line; `${{inputs.<name>}}`, `${{outputs.<name>}}` stand for values, paths.
+        environment: a name such as `python`, or a mapping as in a job file.
+        code: a folder here or a git URL; the job starts in a copy of it.
         inputs: an `Input`, a text, a number or a boolean each.
-        distribution: `PyTorch`, or a mapping such as
-            `{"type": "pytorch", "process_count_per_instance": 4}`.
-        instance_count: nodes.
-        timeout: of the job, in seconds.
-        rehearse_on_cpu: True runs a script that is written for GPUs on the CPU, to try it.
-        more: other keys of a job file, as they are.
+        nodes: how many machines; Azure's `instance_count`.
+        ranks_per_node: processes on each; Azure's `process_count_per_instance`. Without a
+            `distribution` it makes the job a PyTorch one.
+        timeout: the longest that it may run: seconds, or a text such as "90m" or "2h".
+        distribution: `PyTorch`, `MPI`, `TensorFlow`, or a mapping as in a job file.
+        rehearse_on_cpu: try a script that is written for GPUs on the CPU.
+        more: Azure's `instance_count`, `instance_type`, `shm_size`; other keys of a job file.
+
+    Raises:
+        InvalidInput: a number is given twice and differs, or `timeout` is not a length of time.
 
     Example::
 
-        command(
-            command="python train.py --data ${{inputs.data}} --epochs ${{inputs.epochs}}",
-            code="src",
-            environment="python",
-            inputs={"data": Input(path="data"), "epochs": 3},
-        )
+        command(command="python train.py", code="src", environment="python", nodes=2, timeout="2h")
     """
-    resources = {
-        "instance_count": instance_count,
-        "instance_type": instance_type,
-        "shm_size": shm_size,
-    }
+    names = {"name": name, "display_name": display_name, "experiment_name": experiment_name}
+    program = {"command": command, "environment": environment, "compute": compute}
     document = {
-        "type": "command",
-        "name": name,
-        "display_name": display_name,
-        "experiment_name": experiment_name,
-        "description": description,
-        "tags": tags,
-        "properties": _rehearsing(properties, rehearse_on_cpu),
-        "command": command,
+        **{"type": "command", **names, **program, "tags": tags, **more},
         "code": None if code is None else os.fspath(code),
-        "environment": environment,
         "environment_variables": environment_variables,
         "inputs": {key: _plain(value) for key, value in (inputs or {}).items()},
         "outputs": {key: _plain(value) or {} for key, value in (outputs or {}).items()},
-        "compute": compute,
-        "distribution": {"type": distribution} if isinstance(distribution, str) else distribution,
-        "resources": _without_empty(resources),
-        "limits": _without_empty({"timeout": timeout}),
-        "services": services,
-        **more,
+        "resources": _resources(nodes, more),
+        "distribution": _distribution(distribution, ranks_per_node),
+        "limits": _limits(timeout, more),
+        "properties": _properties(rehearse_on_cpu, more),
     }
-    return CommandJob(_without_empty(document))
+    kept = {key: value for key, value in document.items() if key not in _RESOURCES}
+    return CommandJob(_without_empty(kept))
 
 
-def _rehearsing(properties: Mapping[str, str] | None, asked: bool | None) -> dict[str, str]:
-    said = {} if asked is None else {"torchyard.rehearse_on_cpu": json.dumps(asked)}
-    return {**(properties or {}), **said}
+def _resources(nodes: int | None, more: Mapping[str, Any]) -> dict[str, Any]:
+    resources = dict(more.get("resources") or {})
+    for key in _RESOURCES:
+        resources[key] = _same(key, more.get(key), f"resources.{key}", resources.get(key))
+    resources["instance_count"] = _same(
+        "nodes", nodes, "instance_count", resources["instance_count"]
+    )
+    return _without_empty(resources)
+
+
+def _distribution(
+    distribution: str | Mapping[str, Any] | None, ranks_per_node: int | None
+) -> dict[str, Any]:
+    document = {"type": distribution} if isinstance(distribution, str) else dict(distribution or {})
+    key = "process_count_per_instance"
+    document[key] = _same("ranks_per_node", ranks_per_node, key, document.get(key))
+    if document[key] is not None:
+        document.setdefault("type", "PyTorch")
+    return _without_empty(document)
+
+
+def _limits(timeout: Duration | None, more: Mapping[str, Any]) -> dict[str, Any]:
+    limits = dict(more.get("limits") or {})
+    seconds = None if timeout is None else whole_seconds(timeout, "timeout")
+    limits["timeout"] = _same("timeout", seconds, "limits.timeout", limits.get("timeout"))
+    return _without_empty(limits)
+
+
+def _properties(rehearse_on_cpu: bool | None, more: Mapping[str, Any]) -> dict[str, str]:
+    key = "torchyard.rehearse_on_cpu"
+    properties = dict(more.get("properties") or {})
+    wanted = None if rehearse_on_cpu is None else json.dumps(rehearse_on_cpu)
+    properties[key] = _same("rehearse_on_cpu", wanted, f"properties.{key}", properties.get(key))
+    return _without_empty(properties)
+
+
+def _same(name: str, value: Any, other_name: str, other: Any) -> Any:
+    """The one that is given; both mean the same.
+
+    Raises:
+        InvalidInput: both are given, and they differ.
+    """
+    if value is not None and other is not None and value != other:
+        raise InvalidInput(
+            f"`{name}` is {value!r} and `{other_name}` is {other!r}, which mean the same",
+            f"leave out `{other_name}`",
+            at=(name,),
+        )
+    return other if value is None else value
 
 
 def _plain(value: Any) -> Any:
@@ -174,7 +207,7 @@ def _plain(value: Any) -> Any:
 
 
 def _without_empty(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what was not given: None, empty texts and collections; 0 and False were given."""
+    """Without None, empty texts and collections; 0 and False are kept."""
     kept = {}
     for key, value in body.items():
         if value is None or (isinstance(value, (str, Mapping, Sequence)) and not value):

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchyard.client.assets import Assets
-from torchyard.client.responses import Record
+from torchyard.client import resources as read
+from torchyard.client.assets import Asset, Assets, asset_fields
+from torchyard.client.resources import Json
 
 if TYPE_CHECKING:
     from torchyard.client.snapshots.upload import Progress
 
 
-class Components(Assets):
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Component(Asset):
+    """One version of a step of pipelines; `raw` holds its whole document."""
+
+    display_name: str
+    command: str
+
+
+class Components(Assets[Component]):
     """Steps of pipelines.
 
     Example::
@@ -30,12 +40,12 @@ class Components(Assets):
         document: Mapping[str, Any],
         folder: Path | None = None,
         progress: Progress | None = None,
-    ) -> Record:
+    ) -> Component:
         """Register a version of `document["name"]`, the next one unless it names one.
 
         Args:
-            document: name, command, environment and maybe code, inputs, outputs; what it names
-                on this machine is relative to `folder`.
+            document: name, command, environment and maybe code, inputs, outputs; local paths in
+                it are relative to `folder`.
             folder: the current one when None.
             progress: called as the code is uploaded.
 
@@ -48,5 +58,12 @@ class Components(Assets):
         limits = self._snapshots.limits
         files = job_files.find(document, folder or Path.cwd(), limits)
         with files.with_code(limits) as ready:
-            asked = self._snapshots.send_job_files(ready, progress)
-        return Record(self._transport.post(self._here, asked))
+            body = self._snapshots.send_job_files(ready, progress)
+        return self._asset(self._transport.post(self._path, body))
+
+    def _asset(self, raw: Json) -> Component:
+        return Component(
+            **asset_fields(raw),
+            display_name=read.text(raw, "display_name"),
+            command=read.text(raw, "command"),
+        )

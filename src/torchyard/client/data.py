@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
-from torchyard.client.assets import Assets
+from dataclasses import dataclass
+
+from torchyard.client import resources as read
+from torchyard.client.assets import Asset, Assets, asset_fields
+from torchyard.client.resources import Json
 
 
-class Data(Assets):
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class DataAsset(Asset):
+    """One version of a data asset.
+
+    Args:
+        path: where it lies.
+        job: the job that made it; empty for others.
+    """
+
+    path: str
+    job: str
+
+
+class Data(Assets[DataAsset]):
     """Named, versioned files and folders that jobs take as inputs.
 
     Example::
@@ -16,3 +33,8 @@ class Data(Assets):
 
     kind = "data"
     noun = "data asset"
+
+    def _asset(self, raw: Json) -> DataAsset:
+        return DataAsset(
+            **asset_fields(raw), path=read.text(raw, "path"), job=read.text(raw, "job")
+        )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import http.client
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from typing import NamedTuple, Protocol
 from torchyard.base import files
 from torchyard.base.errors import InvalidInput, Unreachable
 from torchyard.base.http import Transport
+from torchyard.client.times import Deadline
 
 _TRIES = 3
 _AT_ONCE = 4
@@ -55,6 +56,10 @@ class Wanted:
     bundle: str = ""
 
 
+class _Stopped(Exception):
+    """Another thread has failed, or the user has pressed Ctrl-C."""
+
+
 class Share(NamedTuple):
     """What one request brings: a bundle of files, or one file by its own route."""
 
@@ -63,49 +68,75 @@ class Share(NamedTuple):
 
 
 def download_all(
-    transport: Transport, wanted: Sequence[Wanted], count: Counter | None = None
+    transport: Transport,
+    wanted: Sequence[Wanted],
+    count: Counter | None = None,
+    timeout_s: float | None = None,
 ) -> list[Path]:
     """Download all of `wanted`, over several connections; returns the files in their order.
 
     Many small ones come in bundles, a request a thousand.
 
+    Args:
+        timeout_s: how long it may take; None for as long as it takes.
+
     Raises:
         Unreachable: an answer broke off again and again; the files before it are there.
+        Timeout: it took longer than `timeout_s`; the files that are there are whole.
     """
+    size_bytes = sum(file.size_bytes for file in wanted)
     if count is not None:
-        count.total(sum(file.size_bytes for file in wanted))
-    add = count.add if count is not None else None
+        count.total(size_bytes)
+    hint = "download it again with a longer `timeout_s`"
+    deadline = Deadline(timeout_s, f"{len(wanted)} files are not downloaded", hint)
+    stop = Event()
+
+    def add(piece_bytes: int) -> None:
+        if stop.is_set():
+            raise _Stopped
+        deadline.check()
+        if count is not None:
+            count.add(piece_bytes)
+
+    def work(shares: Iterable[Share]) -> None:
+        connection = transport.twin(None if timeout_s is None else max(deadline.within(60), 0.001))
+        try:
+            for share in shares:
+                if share.bundle:
+                    _download_bundle(connection, share.bundle, share.files, add)
+                else:
+                    download_file(connection, share.files[0].source, share.files[0].target, add)
+        except Unreachable:
+            deadline.check()
+            raise
+        finally:
+            connection.close()
+
+    shares = _shares(wanted)
     if len(wanted) < 2 * _AT_ONCE:
-        return [download_file(transport, file.source, file.target, add) for file in wanted]
+        work(shares)
+        return [file.target for file in wanted]
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        workers = [threads.submit(work, shares[first::_AT_ONCE]) for first in range(_AT_ONCE)]
+        try:
+            for done in workers:
+                done.result()
+        finally:
+            # Also after Ctrl-C: no thread begins another piece.
+            stop.set()
+    return [file.target for file in wanted]
+
+
+def _shares(wanted: Sequence[Wanted]) -> list[Share]:
+    if len(wanted) < 2 * _AT_ONCE:
+        return [Share(None, [file]) for file in wanted]
     small = [file for file in wanted if file.size_bytes <= _SMALL_BYTES and file.bundle]
     single = [file for file in wanted if file.size_bytes > _SMALL_BYTES or not file.bundle]
     shares = [Share(None, [file]) for file in single]
     for first in range(0, len(small), _FILES_A_BUNDLE):
         part = small[first : first + _FILES_A_BUNDLE]
         shares.append(Share(part[0].bundle, part))
-    stop = Event()
-
-    def work(first: int) -> None:
-        own = transport.twin()
-        try:
-            for share in shares[first::_AT_ONCE]:
-                if stop.is_set():
-                    return
-                if share.bundle:
-                    _download_bundle(own, share.bundle, share.files, add)
-                else:
-                    download_file(own, share.files[0].source, share.files[0].target, add)
-        finally:
-            own.close()
-
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        workers = [threads.submit(work, first) for first in range(_AT_ONCE)]
-        try:
-            for done in workers:
-                done.result()
-        finally:
-            stop.set()
-    return [file.target for file in wanted]
+    return shares
 
 
 def download_file(
@@ -120,6 +151,8 @@ def download_file(
     temporary = _draft(target)
     try:
         for _ in range(_TRIES):
+            if add is not None:
+                add(0)
             if _whole(transport, source, temporary, add):
                 os.replace(temporary, target)
                 return target

@@ -111,7 +111,9 @@ def answering(settings: Settings, but: str = "") -> Running | None:
     Args:
         but: the URL of one that is not meant.
     """
-    return next((one for one in living(settings) if one.url != but and _answers(one)), None)
+    return next(
+        (server for server in living(settings) if server.url != but and _answers(server)), None
+    )
 
 
 def stop(settings: Settings, limit_s: float = STOP_LIMIT_S) -> Running | None:
@@ -125,7 +127,7 @@ def stop_all(settings: Settings, limit_s: float = STOP_LIMIT_S) -> list[Running]
     Jobs go on without them. Returns those that were ended.
     """
     with _locked(settings):
-        here = [one for one in living(settings) if is_seen(one.machine)]
+        here = [server for server in living(settings) if is_seen(server.machine)]
         for running in here:
             _end(running, limit_s)
         if find(settings) is None:
@@ -225,8 +227,8 @@ def _start(settings: Settings, command: Sequence[str], port: int | None) -> Runn
         os.close(ready_child)
         ready_child = -1
         try:
-            said = _read_line(ready, START_LIMIT_S)
-            running = find(settings) if said else None
+            ready_line = _read_line(ready, START_LIMIT_S)
+            running = find(settings) if ready_line else None
         except BaseException:
             child.kill()
             raise
@@ -241,10 +243,10 @@ def _start(settings: Settings, command: Sequence[str], port: int | None) -> Runn
         os.close(ready)
         if ready_child >= 0:
             os.close(ready_child)
-    raise _not_started(settings, said, code, log_start)
+    raise _not_started(settings, ready_line, code, log_start)
 
 
-def _not_started(settings: Settings, said: str, code: int, log_start: int) -> TorchyardError:
+def _not_started(settings: Settings, ready_line: str, code: int, log_start: int) -> TorchyardError:
     tail = log_tail(settings, start=log_start)
     # The server's own words, as when it is started by hand: what it was asked can't be done.
     refused = _REFUSED.search(tail) if code == InvalidInput.exit_code else None
@@ -254,7 +256,7 @@ def _not_started(settings: Settings, said: str, code: int, log_start: int) -> To
             refused[2] or f"its whole log is `{settings.server_log}`",
         )
     how = f"ended with {code}" if code != -signal.SIGKILL else f"was not ready in {START_LIMIT_S} s"
-    if said:
+    if ready_line:
         how = f"said it was ready and wrote no `{settings.server_file}`"
     return Unreachable(
         f"the server could not be started: it {how}" + (f"\n{tail}" if tail else ""),
@@ -265,16 +267,16 @@ def _not_started(settings: Settings, said: str, code: int, log_start: int) -> To
 def _read_line(pipe: int, limit_s: float) -> str:
     """What the server writes when it is ready; empty when it ended or the time is over."""
     deadline = time.monotonic() + limit_s
-    said = b""
-    while not said.endswith(b"\n"):
+    ready_line = b""
+    while not ready_line.endswith(b"\n"):
         left_s = deadline - time.monotonic()
         if left_s <= 0 or not select.select([pipe], [], [], left_s)[0]:
             return ""
         chunk = os.read(pipe, 4096)
         if not chunk:
             return ""
-        said += chunk
-    return said.decode("utf-8", "replace").strip()
+        ready_line += chunk
+    return ready_line.decode("utf-8", "replace").strip()
 
 
 def _signal(running: Running, kind: signal.Signals) -> None:
@@ -317,7 +319,7 @@ def _ended(running: Running, limit_s: float) -> bool:
 def _locked(settings: Settings) -> Iterator[None]:
     """Hold `server.lock`: one command at a time starts or stops the server."""
     try:
-        import fcntl
+        from torchyard.shared import locks
     except ImportError:
         raise InvalidInput(
             "the server runs on Linux only", "set TORCHYARD_URL to a server on another machine"
@@ -325,15 +327,15 @@ def _locked(settings: Settings) -> Iterator[None]:
     lock_file = settings.home / "server.lock"
     try:
         _make_home(settings.home)
-        lock = os.open(lock_file, os.O_RDWR | os.O_CREAT, 0o600)
+        lock = locks.open_lock(lock_file)
     except OSError as error:
         raise InvalidInput(
             f"`{error.filename}` can't be written ({error.strerror})",
             "set TORCHYARD_HOME to a folder of your own",
         ) from error
     try:
-        # Whoever holds it has a limit of its own, so this wait ends.
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        # The process that holds it has a limit of its own, so this wait ends.
+        locks.lock(lock)
         yield
     finally:
         os.close(lock)

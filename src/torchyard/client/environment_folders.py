@@ -69,11 +69,11 @@ def load(directory: Path, say: Callable[[str], None]) -> dict[str, Any]:
         NotFound: the folder holds no environment.
         InvalidInput: its files can't be read, or are of an environment that can't be had here.
     """
-    found = _read_definition(directory)
-    python, docker = _section(found, "python"), _section(found, "docker")
+    saved = _read_definition(directory)
+    python, docker = _section(saved, "python"), _section(saved, "docker")
     document: dict[str, Any] = {}
-    if isinstance(found.get("name"), str) and found["name"]:
-        document["name"] = found["name"]
+    if isinstance(saved.get("name"), str) and saved["name"]:
+        document["name"] = saved["name"]
     dockerfile = directory / DOCKERFILE
     conda = None if python.get("userManagedDependencies") else _read_conda(directory, python)
     if docker.get("baseDockerfile"):
@@ -104,7 +104,7 @@ def load(directory: Path, say: Callable[[str], None]) -> dict[str, Any]:
             f'write `"userManagedDependencies": false` into `{DEFINITION}` and packages into '
             f"`{CONDA}`",
         )
-    _tell_left_out(found, python, say)
+    _tell_left_out(saved, python, say)
     return document
 
 
@@ -123,21 +123,21 @@ def _conda_of(definition: Mapping[str, Any]) -> dict[str, Any] | None:
 def _read_definition(directory: Path) -> dict[str, Any]:
     file = directory / DEFINITION
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        document = json.loads(file.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFound(
             f"`{directory}` holds no `{DEFINITION}`",
             "name a folder that `save` or azureml-core's `save_to_directory` wrote",
         ) from error
     except ValueError as error:
-        raise InvalidInput(f"`{file}` is no JSON: {error}", "save the environment anew") from error
-    if not isinstance(found, dict):
-        raise InvalidInput(f"`{file}` is no JSON object", "save the environment anew")
-    return found
+        raise InvalidInput(f"`{file}` is not JSON: {error}", "save the environment anew") from error
+    if not isinstance(document, dict):
+        raise InvalidInput(f"`{file}` is not a JSON object", "save the environment anew")
+    return document
 
 
-def _section(found: Mapping[str, Any], key: str) -> dict[str, Any]:
-    section = found.get(key)
+def _section(document: Mapping[str, Any], key: str) -> dict[str, Any]:
+    section = document.get(key)
     return section if isinstance(section, dict) else {}
 
 
@@ -149,19 +149,19 @@ def _read_conda(directory: Path, python: Mapping[str, Any]) -> dict[str, Any] | 
         inline = python.get("condaDependencies")
         return inline if isinstance(inline, dict) else None
     try:
-        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+        document = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"`{file}` is no YAML: {error}", "correct that file") from error
-    if not isinstance(found, dict):
-        raise InvalidInput(f"`{file}` is no mapping", "it needs a key `dependencies`")
-    return found
+        raise InvalidInput(f"`{file}` is not YAML: {error}", "correct that file") from error
+    if not isinstance(document, dict):
+        raise InvalidInput(f"`{file}` is not a mapping", "it needs a key `dependencies`")
+    return document
 
 
 def _tell_left_out(
-    found: Mapping[str, Any], python: Mapping[str, Any], say: Callable[[str], None]
+    document: Mapping[str, Any], python: Mapping[str, Any], say: Callable[[str], None]
 ) -> None:
     variables = [
-        name for name in _section(found, "environmentVariables") if name != _EXAMPLE_VARIABLE
+        name for name in _section(document, "environmentVariables") if name != _EXAMPLE_VARIABLE
     ]
     if variables:
         say(
@@ -172,9 +172,9 @@ def _tell_left_out(
         say(f"`interpreterPath: {python['interpreterPath']}` is left out: Python is the image's")
     if python.get("baseCondaEnvironment"):
         say(f"`baseCondaEnvironment: {python['baseCondaEnvironment']}` is left out")
-    if _section(found, "spark").get("packages"):
+    if _section(document, "spark").get("packages"):
         say("its Spark packages are left out: Spark does not run here")
-    if found.get("r"):
+    if document.get("r"):
         say("its R packages are left out: R does not run here")
 
 

@@ -4,18 +4,118 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from torchyard.base.errors import BuildFailed
 from torchyard.base.http import Transport
-from torchyard.client.responses import Paths, Record, Records, Rows
+from torchyard.client import resources as read
+from torchyard.client.resources import Json, Listing, Resource
+from torchyard.client.times import Deadline
 
 if TYPE_CHECKING:
     from torchyard.client.snapshots.snapshots import Snapshots
 
 _POLL_S = 0.3
+Paths = list[Path]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Environment(Resource):
+    """One version of an environment that jobs may name.
+
+    Args:
+        python, torch, cuda: versions; empty where they are not known.
+        packages: as `torch==2.13.0`: those of its build, else those that were asked for.
+        status: `registered`, `curated`, or the state of an inline environment's build.
+        build: `ready`, `not built` or the last build's state; empty in a list.
+        notices: what takes the place of what.
+        created_at: None for curated ones.
+    """
+
+    name: str
+    version: str
+    description: str
+    python: str
+    torch: str
+    cuda: str
+    packages: tuple[str, ...]
+    status: str
+    build: str
+    notices: tuple[str, ...]
+    tags: Mapping[str, str]
+    owner: str
+    created_at: datetime | None
+    archived: bool
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ResolvedEnvironment(Resource):
+    """What a reference or an inline definition becomes here.
+
+    Args:
+        ref: its name and version; empty for an inline one.
+        hash: sha256 of its content.
+        build: `ready`, `not built` or the last build's state.
+        packages: as `torch==2.13.0`: those of its build, else those that were asked for.
+        refused: why no job may use it; empty where one may. `hint` says what to do.
+    """
+
+    ref: str
+    hash: str
+    python: str
+    platform: str
+    build: str
+    packages: tuple[str, ...]
+    notices: tuple[str, ...]
+    refused: str
+    hint: str
+
+    _shown = ("ref", "python", "build")
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ExportedEnvironment(Resource):
+    """An environment as a file for elsewhere.
+
+    Args:
+        file: what the file is called.
+        source: `lock` where every package has its version; `definition` for one never built.
+        notices: what the file can't hold.
+    """
+
+    name: str
+    file: str
+    text: str
+    source: str
+    notices: tuple[str, ...]
+
+    _shown = ("name", "file", "source")
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class EnvironmentDefinition(Resource):
+    """What a named environment is made of; `definition` is what a job file may say inline."""
+
+    name: str
+    version: str
+    definition: Mapping[str, Any]
+    notices: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class BuiltEnvironment(Resource):
+    """Where a built environment lies on the server's machine; a shared lock on `lock` keeps it."""
+
+    ref: str
+    hash: str
+    folder: Path
+    lock: Path
+
+    _shown = ("ref", "folder")
 
 
 class Environments:
@@ -24,15 +124,15 @@ class Environments:
     Example::
 
         client.environments.create({"name": "mine", "pip_requirements": ["torch==2.13.0"]})
-        client.environments.build("mine@latest", print)
+        client.environments.build("mine@latest", print, timeout_s=600)
     """
 
-    def __init__(self, transport: Transport, here: str, snapshots: Snapshots) -> None:
+    def __init__(self, transport: Transport, workspace_path: str, snapshots: Snapshots) -> None:
         self._transport = transport
         self._snapshots = snapshots
-        self._here = f"{here}/environments"
+        self._path = f"{workspace_path}/environments"
 
-    def create(self, document: Mapping[str, Any], folder: Path | None = None) -> Record:
+    def create(self, document: Mapping[str, Any], folder: Path | None = None) -> Environment:
         """Register a version of `document["name"]`, the next one unless it names one.
 
         Args:
@@ -44,73 +144,79 @@ class Environments:
             InvalidSpec: a key that can't be honoured.
             Conflict: the version it names exists with another content.
         """
-        return Record(self._transport.post(self._here, self.uploaded(document, folder)))
+        return _environment(self._transport.post(self._path, self.uploaded(document, folder)))
 
     def uploaded(self, document: Mapping[str, Any], folder: Path | None = None) -> dict[str, Any]:
-        """The document with the files that it names read into it, and its build context sent."""
+        """The document with its files read into it, and its build context uploaded."""
         from torchyard.client.snapshots.job_files import find_environment
 
         files = find_environment(document, folder or Path.cwd(), self._snapshots.limits)
         return self._snapshots.send_job_files(files)
 
-    def list(self, name: str = "", *, archived: bool = False) -> Rows:
+    def list(self, name: str = "", *, archived: bool = False) -> Listing[Environment]:
         """Curated ones and the workspace's own, the latest of each; with `name`, its versions."""
         query = {"name": name or None, "archived": "true" if archived else None}
-        answer = self._transport.get(self._here, query)
-        return Records(Record(row) for row in answer["value"])
+        response = self._transport.get(self._path, query)
+        return Listing(_environment(row) for row in response["value"])
 
-    def get(self, name: str, version: str = "latest") -> Record:
-        """
+    def get(self, name: str, version: str = "latest") -> Environment:
+        """One version.
+
         Raises:
             NotFound: there is no such environment, or not in this version.
         """
-        return Record(self._transport.get(self._of(name, version)))
+        return _environment(self._transport.get(self._version_path(name, version)))
 
     def archive(self, name: str, version: str = "") -> None:
         """Hide a version, or all of them, from lists; jobs that name it still find it."""
-        self._transport.post(f"{self._container(name, version)}/archive")
+        self._transport.post(f"{self._container_path(name, version)}/archive")
 
     def restore(self, name: str, version: str = "") -> None:
-        """Take back `archive`."""
-        self._transport.post(f"{self._container(name, version)}/restore")
+        """Undo `archive`."""
+        self._transport.post(f"{self._container_path(name, version)}/restore")
 
-    def resolve(self, environment: str | Mapping[str, Any]) -> Record:
-        """What a reference or an inline definition becomes here: packages, notices, its build."""
+    def resolve(self, environment: str | Mapping[str, Any]) -> ResolvedEnvironment:
+        """What a reference or an inline definition becomes here: packages, notices, its build.
+
+        Raises:
+            NotFound: there is no such environment.
+        """
         body = {"environment": environment}
-        return Record(self._transport.post(f"{self._here}/resolve", body))
+        return _resolved(self._transport.post(f"{self._path}/resolve", body))
 
     def build(
         self,
         environment: str | Mapping[str, Any],
         log: Callable[[str], None] = lambda text: None,
-    ) -> Record:
+        *,
+        timeout_s: float | None = None,
+    ) -> ResolvedEnvironment:
         """Build it now, unless it is there; returns when it is.
+
+        Ctrl-C leaves the build running.
 
         Args:
             log: gets the build's log as it is written.
+            timeout_s: how long to wait; None for as long as it takes.
 
         Raises:
             BuildFailed: names the package at fault.
+            Timeout: it is not built in time; the build goes on.
         """
-        found = self._transport.post(f"{self._here}/build", {"environment": environment})
-        while True:
-            if found["log"]:
-                log(found["log"])
-            if found["status"] != "building" and not found["log"]:
-                break
-            if found["status"] == "building":
-                time.sleep(_POLL_S)
-            query = {"offset": str(found["next_offset"])}
-            found = self._transport.get(f"{self._here}/builds/{found['hash']}", query)
-        if found["status"] != "ready":
-            raise BuildFailed(found["error"] or "the build was broken off", found["hint"])
+        hint = "the build goes on; call `build` again to wait for it"
+        deadline = Deadline(timeout_s, "the environment is not built", hint)
+        try:
+            build = self._built(environment, log, deadline)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(hint) from None
+        if build["status"] != "ready":
+            raise BuildFailed(build["error"] or "the build was broken off", build["hint"])
         return self.resolve(environment)
 
-    def export(self, environment: str | Mapping[str, Any], format: str = "dockerfile") -> Record:
-        """The environment as a file for elsewhere: `text`, and `file`, how it is called.
-
-        `source` is `lock` for one that was built: then every package has its version; else
-        `definition`. `notices` say what the file can't.
+    def export(
+        self, environment: str | Mapping[str, Any], format: str = "dockerfile"
+    ) -> ExportedEnvironment:
+        """The environment as a file for elsewhere.
 
         Args:
             format: `dockerfile`, `requirements` or `conda`.
@@ -119,17 +225,32 @@ class Environments:
             InvalidInput: no such format, or it can't hold what is in the environment.
         """
         body = {"environment": environment, "format": format}
-        return Record(self._transport.post(f"{self._here}/export", body))
+        raw: Json = self._transport.post(f"{self._path}/export", body)
+        return ExportedEnvironment(
+            raw=raw,
+            name=raw["name"],
+            file=raw["file"],
+            text=raw["text"],
+            source=raw["source"],
+            notices=read.texts(raw, "notices"),
+        )
 
-    def definition(self, name: str) -> Record:
-        """What a named environment is defined by, as `definition`; curated ones have theirs, too.
+    def definition(self, name: str) -> EnvironmentDefinition:
+        """What a named environment is made of; curated ones have a definition, too.
 
         Raises:
             NotFound: no environment has the name.
         """
-        return Record(self._transport.post(f"{self._here}/definition", {"environment": name}))
+        raw: Json = self._transport.post(f"{self._path}/definition", {"environment": name})
+        return EnvironmentDefinition(
+            raw=raw,
+            name=raw["name"],
+            version=raw["version"],
+            definition=raw["definition"],
+            notices=read.texts(raw, "notices"),
+        )
 
-    def clone(self, name: str, new_name: str) -> Record:
+    def clone(self, name: str, new_name: str) -> Environment:
         """Register the next version of `new_name` with the content of the environment `name`.
 
         Raises:
@@ -137,7 +258,7 @@ class Environments:
             NotFound: no environment has the name.
         """
         body = {"environment": name, "name": new_name}
-        return Record(self._transport.post(f"{self._here}/clone", body))
+        return _environment(self._transport.post(f"{self._path}/clone", body))
 
     def save_to_directory(
         self,
@@ -151,7 +272,7 @@ class Environments:
 
         Args:
             name: of the environment, maybe with its version, `vision:3`.
-            say: is told when another environment takes the place of a published one.
+            say: gets a notice when another environment takes the place of a published one.
 
         Raises:
             Conflict: the directory is there, and `overwrite` is false.
@@ -159,11 +280,11 @@ class Environments:
         """
         from torchyard.client import environment_folders
 
-        found = self.definition(name)
-        for notice in found["notices"]:
+        source = self.definition(name)
+        for notice in source.notices:
             say(notice)
         return environment_folders.save(
-            Path(directory), found["name"], found["version"], found["definition"], overwrite
+            Path(directory), source.name, source.version, source.definition, overwrite
         )
 
     def load_from_directory(
@@ -173,7 +294,7 @@ class Environments:
         so does a job as its environment.
 
         Args:
-            say: is told what the files say and an environment here can't hold.
+            say: gets a notice for each thing in the files that an environment here can't hold.
 
         Raises:
             NotFound: the directory holds no environment.
@@ -182,17 +303,79 @@ class Environments:
 
         return environment_folders.load(Path(directory), say)
 
-    def use(self, environment: str | Mapping[str, Any]) -> Record:
-        """Where a built environment lies on the server's machine: `folder`, read-only, and `lock`,
-        a file whose shared lock keeps the folder.
+    def use(self, environment: str | Mapping[str, Any]) -> BuiltEnvironment:
+        """Where a built environment lies on the server's machine, read-only.
 
         Raises:
             NotFound: it is not built.
         """
-        return Record(self._transport.post(f"{self._here}/use", {"environment": environment}))
+        raw: Json = self._transport.post(f"{self._path}/use", {"environment": environment})
+        return BuiltEnvironment(
+            raw=raw,
+            ref=raw["ref"],
+            hash=raw["hash"],
+            folder=Path(raw["folder"]),
+            lock=Path(raw["lock"]),
+        )
 
-    def _container(self, name: str, version: str) -> str:
-        return self._of(name, version) if version else f"{self._here}/{quote(name, safe='')}"
+    def _built(
+        self,
+        environment: str | Mapping[str, Any],
+        log: Callable[[str], None],
+        deadline: Deadline,
+    ) -> Json:
+        """The build, when it has ended."""
+        build: Json = self._transport.post(f"{self._path}/build", {"environment": environment})
+        while True:
+            if build["log"]:
+                log(build["log"])
+            if build["status"] != "building" and not build["log"]:
+                return build
+            if build["status"] == "building":
+                deadline.check()
+                time.sleep(deadline.within(_POLL_S))
+            query = {"offset": str(build["next_offset"])}
+            build = self._transport.get(f"{self._path}/builds/{build['hash']}", query)
 
-    def _of(self, name: str, version: str) -> str:
-        return f"{self._here}/{quote(name, safe='')}/versions/{quote(version, safe='')}"
+    def _container_path(self, name: str, version: str) -> str:
+        if version:
+            return self._version_path(name, version)
+        return f"{self._path}/{quote(name, safe='')}"
+
+    def _version_path(self, name: str, version: str) -> str:
+        return f"{self._path}/{quote(name, safe='')}/versions/{quote(version, safe='')}"
+
+
+def _environment(raw: Json) -> Environment:
+    return Environment(
+        raw=raw,
+        name=raw["name"],
+        version=read.text(raw, "version"),
+        description=read.text(raw, "description"),
+        python=read.text(raw, "python"),
+        torch=read.text(raw, "torch"),
+        cuda=read.text(raw, "cuda"),
+        packages=read.texts(raw, "packages"),
+        status=read.text(raw, "status"),
+        build=read.text(raw, "build") if isinstance(raw.get("build"), str) else "",
+        notices=read.texts(raw, "notices"),
+        tags=read.mapping(raw, "tags"),
+        owner=read.text(raw, "owner"),
+        created_at=read.optional_moment(raw, "created_at"),
+        archived=bool(raw.get("archived")),
+    )
+
+
+def _resolved(raw: Json) -> ResolvedEnvironment:
+    return ResolvedEnvironment(
+        raw=raw,
+        ref=read.text(raw, "ref"),
+        hash=raw["hash"],
+        python=read.text(raw, "python"),
+        platform=read.text(raw, "platform"),
+        build=read.text(raw, "build"),
+        packages=read.texts(raw, "packages"),
+        notices=read.texts(raw, "notices"),
+        refused=read.text(raw, "refused"),
+        hint=read.text(raw, "hint"),
+    )

@@ -1,83 +1,151 @@
-"""What jobs logged, over HTTP: last values, charts, every point, files, tables of pandas.
+"""What jobs logged, over HTTP: last values, charts, every point, files, pandas DataFrames.
 
 Owns: requests for metrics, comparing jobs.
 Leaves: reduction and files to the server.
-Always: pandas is imported only by those who return its tables; NaN and infinities come as floats.
+Always: pandas is imported only where a DataFrame is returned; NaN and infinities are floats.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import quote
 
 from torchyard.base.errors import InvalidInput
 from torchyard.base.http import Transport
-from torchyard.client.responses import Job, Record, Records
+from torchyard.client.resources import Json, Listing, Resource, number
 
 if TYPE_CHECKING:
-    # Absent where nobody asks for tables, and without types where it is.
+    # Absent where nobody needs tables, and without types where it is there.
     DataFrame = Any
 
 By = Literal["step", "time"]
 Number = float | list[float]
 
 
-class Point(NamedTuple):
-    """One measurement; `timestamp` in ms since 1970."""
+class MetricPoint(NamedTuple):
+    """One value of a metric.
 
+    Args:
+        timestamp_ms: since 1970, UTC.
+    """
+
+    key: str
     step: int
-    timestamp: int
+    timestamp_ms: int
     value: float
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class MetricSummary(Resource):
+    """One key: how many points, their range (None where all are NaN), and the last point.
+
+    Args:
+        timestamp_ms: since 1970, UTC.
+    """
+
+    key: str
+    count: int
+    min: float | None
+    max: float | None
+    step: int
+    timestamp_ms: int
+    value: float
+
+    _shown = ("key", "count", "value")
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ChartLine(Resource):
+    """One line of a chart, a key of a job: `points` where there are few, else `columns`.
+
+    Args:
+        points: every (x, value).
+        columns: (x, smallest, largest value from there to the next column).
+    """
+
+    job: str
+    key: str
+    count: int
+    points: Sequence[tuple[int, float]]
+    columns: Sequence[tuple[int, float, float]]
+
+    _shown = ("job", "key", "count")
+
+
 class JobHistory:
-    """The history of one workspace's jobs; `client.jobs` is one."""
+    """What the jobs of one workspace logged; `client.jobs` is one."""
 
-    def __init__(self, transport: Transport, here: str) -> None:
+    def __init__(self, transport: Transport, workspace_path: str) -> None:
         self._transport = transport
-        self._workspace = here
-        self._here = f"{here}/jobs"
+        self._workspace_path = workspace_path
+        self._path = f"{workspace_path}/jobs"
 
-    def get(self, name: str) -> Job:
-        """
-        Raises:
-            NotFound: no job has this name.
-        """
-        return Job(self._transport.get(self._of(name)))
+    def metrics(self, name: str, keys: Iterable[str] | None = None) -> DataFrame:
+        """Metrics, side by side: a pandas DataFrame, or a list of `MetricPoint` without pandas.
 
-    def metrics(self, name: str, keys: Iterable[str] | None = None) -> dict[str, Number]:
-        """By key: the value when it was logged once, a list in order of arrival when several times.
-
-        It reads every point; `get(name).metrics` holds the last values only.
+        The DataFrame is that of `metrics_frame`: a row a step, a column a key. The list is that
+        of `points`: every point, in order of arrival by key.
 
         Args:
-            keys: only these.
+            keys: only these; all when None.
 
         Raises:
             NotFound: no such job or key.
 
         Example::
 
-            client.jobs.metrics("brave-otter")["val_acc"][-1]
+            client.jobs.metrics("brave-otter")["loss"].plot()
         """
-        wanted = _list(keys)
-        if wanted is None:
-            wanted = [one["key"] for one in self.metric_keys(name)]
-        found: dict[str, Number] = {}
-        for key in wanted:
-            values = [point.value for point in self.history(name, key)]
-            found[key] = values[0] if len(values) == 1 else values
-        return found
+        try:
+            _pandas()
+        except InvalidInput:
+            return self.points(name, keys)
+        return self.metrics_frame(name, keys)
 
-    def metric_keys(self, name: str) -> Records[Record]:
-        """Every key, sorted: `count` of its points, `min`, `max`, and the last one's `step`,
-        `timestamp` (ms since 1970) and `value`.
+    def points(self, name: str, keys: Iterable[str] | None = None) -> list[MetricPoint]:
+        """Every point, in order of arrival by key.
+
+        Args:
+            keys: only these; all when None.
+
+        Raises:
+            NotFound: no such job or key.
         """
-        answer = self._transport.get(f"{self._of(name)}/metrics")
-        return Records(Record(_with_floats(row)) for row in answer["value"])
+        return [point for key in self._keys_of(name, keys) for point in self.history(name, key)]
+
+    def metric_values(self, name: str, keys: Iterable[str] | None = None) -> dict[str, Number]:
+        """By key: the value when it was logged once, a list in order of arrival when several times.
+
+        It reads every point; `get(name).last_metrics` holds the last values only.
+
+        Args:
+            keys: only these; all when None.
+
+        Raises:
+            NotFound: no such job or key.
+
+        Example::
+
+            client.jobs.metric_values("brave-otter")["val_acc"][-1]
+        """
+        metrics: dict[str, Number] = {}
+        for key in self._keys_of(name, keys):
+            values = [point.value for point in self.history(name, key)]
+            metrics[key] = values[0] if len(values) == 1 else values
+        return metrics
+
+    def metric_keys(self, name: str) -> Listing[MetricSummary]:
+        """Every key that the job logged, sorted, with its range and its last value.
+
+        Raises:
+            NotFound: no job has this name.
+        """
+        response = self._transport.get(f"{self._job_path(name)}/metrics")
+        return Listing(_summary(row) for row in response["value"])
 
     def history(
         self,
@@ -89,20 +157,23 @@ class JobHistory:
         end: int | None = None,
         offset: int = 0,
         limit: int | None = None,
-    ) -> list[Point]:
+    ) -> list[MetricPoint]:
         """The points of one key, exactly, in order of arrival.
 
         Args:
             x: what `start` and `end` (both included) count: steps, or ms since 1970.
-            offset: leave out so many of the range's points first.
-            limit: at most so many.
+            offset: skip this many points of the range.
+            limit: return at most this many.
 
         Raises:
             NotFound: no such job or key.
         """
         query = {"key": key, "x": x, "from": start, "to": end, "offset": offset, "limit": limit}
-        answer = self._transport.get(f"{self._of(name)}/metrics/history", query)
-        return [Point(step, timestamp, float(value)) for step, timestamp, value in answer["points"]]
+        response = self._transport.get(f"{self._job_path(name)}/metrics/history", query)
+        return [
+            MetricPoint(key, step, timestamp_ms, number(value))
+            for step, timestamp_ms, value in response["points"]
+        ]
 
     def chart(
         self,
@@ -113,13 +184,10 @@ class JobHistory:
         x: By = "step",
         start: int | None = None,
         end: int | None = None,
-    ) -> list[dict[str, Any]]:
+    ) -> Listing[ChartLine]:
         """What a chart of `width` pixels shows of these keys of these jobs, a line each.
 
-        Returns:
-            A dict a line: `job`, `key`, `count`, and either `points`, every [x, value], or
-            `columns`, [x, smallest, largest value from there to the next]. A job that lacks a key
-            has no line for it.
+        A job without a key has no line for it.
         """
         query = {
             "job": [names] if isinstance(names, str) else list(names),
@@ -129,8 +197,8 @@ class JobHistory:
             "from": start,
             "to": end,
         }
-        answer = self._transport.get(f"{self._workspace}/metrics/chart", query)
-        return [_with_numbers(line) for line in answer["value"]]
+        response = self._transport.get(f"{self._workspace_path}/metrics/chart", query)
+        return Listing(_chart_line(line) for line in response["value"])
 
     def export(
         self,
@@ -160,15 +228,15 @@ class JobHistory:
 
         query = {"format": form, "key": _list(keys), "x": x, "from": start, "to": end}
         with (
-            self._transport.stream(f"{self._of(name)}/metrics/export", query) as answer,
-            whole(target) as writing,
+            self._transport.stream(f"{self._job_path(name)}/metrics/export", query) as response,
+            whole(target) as file_written,
         ):
-            while chunk := answer.read(1 << 18):
-                writing.write(chunk)
+            while chunk := response.read(1 << 18):
+                file_written.write(chunk)
         return target
 
     def history_frame(self, name: str, keys: Iterable[str] | None = None) -> DataFrame:
-        """Every point as a table of pandas: a row a point, in order of arrival by key.
+        """Every point as a pandas DataFrame: a row a point, in order of arrival by key.
 
         Columns: `key` (category), `step` (int64), `timestamp` (UTC, to the ms), `value` (float64).
 
@@ -177,9 +245,9 @@ class JobHistory:
         """
         pandas = _pandas()
         query = {"format": "csv", "key": _list(keys)}
-        with self._transport.stream(f"{self._of(name)}/metrics/export", query) as answer:
+        with self._transport.stream(f"{self._job_path(name)}/metrics/export", query) as response:
             frame = pandas.read_csv(
-                answer,
+                response,
                 dtype={"key": "category", "step": "int64", "timestamp": "int64"},
                 # Python's own reading of floats is exact in every release of pandas.
                 converters={"value": float},
@@ -192,7 +260,7 @@ class JobHistory:
         return frame
 
     def metrics_frame(self, name: str, keys: Iterable[str] | None = None) -> DataFrame:
-        """Metrics side by side as a table of pandas: a row a step, a column a key.
+        """Metrics side by side as a pandas DataFrame: a row a step, a column a key.
 
         The index is `step`, ascending. A key that was not logged at a step is NaN there; of one
         that was logged several times at a step, the last counts.
@@ -219,12 +287,12 @@ class JobHistory:
             `duration_s`, `params.*`, `metrics.*` (last values), `inputs.*`, `environment`,
             `code` and other parts of the job file, `tags.*`.
         """
-        sides = [flat(self.get(name)) for name in _list(names) or ()]
+        sides = [flat(self.document(name)) for name in _list(names) or ()]
         keys = sorted({key for side in sides for key in side}, key=_rank)
         return [(key, [side.get(key) for side in sides]) for key in keys]
 
     def compare_frame(self, names: Sequence[str]) -> DataFrame:
-        """`compare` as a table of pandas: a row a job, its name the index.
+        """`compare` as a pandas DataFrame: a row a job, its name the index.
 
         Raises:
             InvalidInput: pandas is not installed here.
@@ -233,14 +301,34 @@ class JobHistory:
         columns = dict(self.compare(names))
         return pandas.DataFrame(columns, index=pandas.Index(_list(names), name="name"))
 
-    def _of(self, name: str) -> str:
-        return f"{self._here}/{quote(name, safe='')}"
+    def document(self, name: str) -> Json:
+        """The JSON of a job, as the server answers it.
+
+        Raises:
+            NotFound: no job has this name.
+        """
+        document: Json = self._transport.get(self._job_path(name))
+        return document
+
+    def _keys_of(self, name: str, keys: Iterable[str] | None) -> list[str]:
+        chosen = _list(keys)
+        return [row.key for row in self.metric_keys(name)] if chosen is None else chosen
+
+    def _job_path(self, name: str) -> str:
+        return f"{self._path}/{quote(name, safe='')}"
 
 
 _ORDER = ("status", "duration_s", "params", "metrics", "inputs", "environment", "code", "command")
-_SAID = ("status", "exit_code", "experiment_name", "compute", "node_count", "processes_per_node")
-# Told elsewhere, or different for every job.
-_OWN = (
+_SUMMARY_KEYS = (
+    "status",
+    "exit_code",
+    "experiment_name",
+    "compute",
+    "node_count",
+    "processes_per_node",
+)
+# Compared under another name, or different for every job.
+_LEFT_OUT = (
     "name", "display_name", "experiment_name", "compute", "tags", "inputs", "type", "description",
 )  # fmt: skip
 
@@ -250,18 +338,18 @@ def flat(job: Mapping[str, Any]) -> dict[str, Any]:
     from torchyard.client.times import seconds_between
 
     spec = job.get("spec") or {}
-    found = {key: job.get(key) for key in _SAID}
-    found["duration_s"] = seconds_between(job.get("started_at"), job.get("ended_at"))
-    found["environment_hash"] = job.get("environment_hash")
+    values = {key: job.get(key) for key in _SUMMARY_KEYS}
+    values["duration_s"] = seconds_between(job.get("started_at"), job.get("ended_at"))
+    values["environment_hash"] = job.get("environment_hash")
     for group in ("params", "metrics", "tags"):
         for key, value in (job.get(group) or {}).items():
-            found[f"{group}.{key}"] = _float(value) if group == "metrics" else value
+            values[f"{group}.{key}"] = _float(value) if group == "metrics" else value
     for key, value in (spec.get("inputs") or {}).items():
-        found[f"inputs.{key}"] = value.get("path") if isinstance(value, Mapping) else value
+        values[f"inputs.{key}"] = value.get("path") if isinstance(value, Mapping) else value
     for key, value in spec.items():
-        if key not in _OWN:
-            found |= dict(_leaves(key, value))
-    return {key: value for key, value in found.items() if value is not None}
+        if key not in _LEFT_OUT:
+            values |= dict(_leaves(key, value))
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -282,19 +370,37 @@ def _list(keys: Iterable[str] | None) -> list[str] | None:
 
 
 def _float(value: Any) -> Any:
-    """JSON says `NaN` and `Infinity` as text."""
+    """JSON has `NaN` and `Infinity` only as text."""
     return float(value) if isinstance(value, str) else value
 
 
-def _with_floats(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {**row, **{key: _float(row[key]) for key in ("value", "min", "max")}}
+def _summary(row: Json) -> MetricSummary:
+    raw = {**row, **{key: _float(row[key]) for key in ("value", "min", "max")}}
+    return MetricSummary(
+        raw=raw,
+        key=raw["key"],
+        count=raw["count"],
+        min=raw["min"],
+        max=raw["max"],
+        step=raw["step"],
+        timestamp_ms=raw["timestamp"],
+        value=raw["value"],
+    )
 
 
-def _with_numbers(line: dict[str, Any]) -> dict[str, Any]:
+def _chart_line(line: Json) -> ChartLine:
+    raw = dict(line)
     for form in ("points", "columns"):
-        if form in line:
-            line[form] = [[x, *map(_float, values)] for x, *values in line[form]]
-    return line
+        if form in raw:
+            raw[form] = [[x, *map(_float, values)] for x, *values in raw[form]]
+    return ChartLine(
+        raw=raw,
+        job=raw["job"],
+        key=raw["key"],
+        count=raw["count"],
+        points=[(x, value) for x, value in raw.get("points") or ()],
+        columns=[(x, low, high) for x, low, high in raw.get("columns") or ()],
+    )
 
 
 def _pandas() -> Any:
@@ -303,6 +409,6 @@ def _pandas() -> Any:
     except ImportError as error:
         raise InvalidInput(
             "this needs pandas, which is not installed here",
-            "`pip install pandas`; or read `client.jobs.history(name, key)`",
+            "`pip install pandas`; or use `client.jobs.points(name)`",
             code="extra_missing",
         ) from error

@@ -1,60 +1,115 @@
 """Jobs of the workspace, over HTTP.
 
 Owns: which request each verb is, the order of a submission.
-Leaves: local files to snapshots/, streams to follow.py and printing.py, metrics to job_history.py.
+Leaves: local files to snapshots/, what a job wrote to job_reader.py, `Job` and its verbs to job.py.
 Always: nothing is uploaded or cloned before the server has found the document valid.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
-from urllib.parse import quote
 
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.base.http import Transport
-from torchyard.client.job_history import JobHistory
-from torchyard.client.responses import (
-    Job,
-    JobSummary,
-    OutputFiles,
-    Paths,
-    Record,
-    Records,
-    RemoteFiles,
-    Rows,
-)
+from torchyard.client import resources as read
+from torchyard.client.job import Job, JobStatus, JobSummary, job_from_json, summary_from_json
+from torchyard.client.job_reader import JobReader
+from torchyard.client.resources import Json, Listing, Resource
 
 if TYPE_CHECKING:
     from torchyard.client.command_jobs import CommandJob
-    from torchyard.client.downloads import Counter
     from torchyard.client.snapshots.snapshots import Snapshots
     from torchyard.client.snapshots.upload import Progress
-    from torchyard.client.streams import Cursor, Frame
 
 _PAGE = 1000
+Paths = list[Path]
 Strings = list[str]
 # What belongs to one job alone.
-_OWN = ("name", "display_name")
+_NOT_CLONED = ("name", "display_name")
 
 
-class Jobs(JobHistory):
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class CodeFile(Resource):
+    """A file of a job's code snapshot; `mode` is 420 or 493, as 0o644 and 0o755."""
+
+    path: str
+    sha256: str
+    size_bytes: int
+    mode: int
+
+    _shown = ("path", "size_bytes")
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class NodeReport(Resource):
+    """What a node of a job found out before the ranks started.
+
+    `raw` holds all of it: `facts`, `findings`, `ways` to the other nodes; None where the node has
+    not reported yet.
+    """
+
+    node: int
+    address: str
+    state: str
+
+    _shown = ("node", "address", "state")
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class KeptJob(Resource):
+    """A job that is not deleted, and why."""
+
+    name: str
+    reason: str
+    hint: str
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class JobSize(Resource):
+    """What deleting a job would remove; `points` are those of its metrics."""
+
+    name: str
+    status: JobStatus
+    files: int
+    size_bytes: int
+    points: int
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Deletion(Resource):
+    """What a deletion did, or would do.
+
+    Args:
+        deleted: names of the deleted jobs, children among them; empty for a dry run.
+        pending: those of them whose files are still being removed.
+        jobs: of a dry run, what would be deleted.
+        kept: jobs that must stay.
+    """
+
+    deleted: tuple[str, ...]
+    pending: tuple[str, ...]
+    jobs: tuple[JobSize, ...]
+    kept: tuple[KeptJob, ...]
+
+    _shown = ("deleted", "jobs", "kept")
+
+
+class Jobs(JobReader):
     """Jobs of the workspace.
 
     Example::
 
         job = client.jobs.create(command(command="python train.py", code=".", environment="python"))
-        client.jobs.stream(job.name)
-        client.jobs.get(job.name).metrics
+        job.stream()
+        client.jobs.get(job.name).last_metrics
     """
 
-    def __init__(self, transport: Transport, here: str, snapshots: Snapshots) -> None:
-        super().__init__(transport, here)
+    def __init__(self, transport: Transport, workspace_path: str, snapshots: Snapshots) -> None:
+        super().__init__(transport, workspace_path)
         self._snapshots = snapshots
 
     def create(
@@ -71,6 +126,7 @@ class Jobs(JobHistory):
             document: what `command()` built, or a job file's mapping.
             folder: what local paths are relative to; the current one when None.
             name: the job's name when the document has none.
+            progress: called as files are uploaded.
 
         Raises:
             InvalidInput: the document is wrong; `at` says where.
@@ -78,34 +134,56 @@ class Jobs(JobHistory):
         """
         from torchyard.client.snapshots import job_files
 
-        asked = _document(document)
+        body = _document(document)
         if name:
-            asked["name"] = name
-        if not asked.get("experiment_name"):
-            asked["experiment_name"] = default_experiment(Path.cwd())
+            body["name"] = name
+        if not body.get("experiment_name"):
+            body["experiment_name"] = default_experiment(Path.cwd())
         limits = self._snapshots.limits
-        files = job_files.find(asked, folder or Path.cwd(), limits)
+        files = job_files.find(body, folder or Path.cwd(), limits)
         if files.paths or files.clones:
             self._check(files.document)
         with files.with_code(limits) as ready:
-            return Job(
-                self._transport.post(self._here, self._snapshots.send_job_files(ready, progress))
-            )
+            sent = self._snapshots.send_job_files(ready, progress)
+            return self._job(self._transport.post(self._path, sent))
+
+    def get(self, name: str) -> Job:
+        """One job.
+
+        Raises:
+            NotFound: no job has this name.
+        """
+        return self._job(self.document(name))
+
+    def wait(self, name: str, timeout_s: float | None = None, *, check: bool = False) -> Job:
+        """Wait until the job has ended; see `Job.wait`."""
+        return self.get(name).wait(timeout_s, check=check)
+
+    def stream(
+        self,
+        name: str,
+        rank: int | None = None,
+        *,
+        timeout_s: float | None = None,
+        out: BinaryIO | None = None,
+    ) -> Job:
+        """Print the job's output until it has ended; see `Job.stream`."""
+        return self.get(name).stream(rank, timeout_s=timeout_s, out=out)
 
     def validate(
         self, document: Mapping[str, Any] | CommandJob, folder: Path | None = None
     ) -> Strings:
-        """Find what is wrong with a job, and upload nothing; returns what would be noticed.
+        """Find what is wrong with a job, and upload nothing; returns the notices it would get.
 
         Raises:
-            InvalidInput: it is no job; `at` says where.
+            InvalidInput: the document is wrong; `at` says where.
         """
         from torchyard.client.snapshots import job_files
 
-        asked = _document(document)
-        if not asked.get("experiment_name"):
-            asked["experiment_name"] = default_experiment(Path.cwd())
-        files = job_files.find(asked, folder or Path.cwd(), self._snapshots.limits)
+        body = _document(document)
+        if not body.get("experiment_name"):
+            body["experiment_name"] = default_experiment(Path.cwd())
+        files = job_files.find(body, folder or Path.cwd(), self._snapshots.limits)
         return self._check(files.document)
 
     def clone(self, name: str, changes: Mapping[str, Any] | None = None) -> Job:
@@ -115,8 +193,9 @@ class Jobs(JobHistory):
             changes: keys of the document that are to be different; a new `name` among them,
                 else one is made up.
         """
-        spec = {key: value for key, value in self.get(name).spec.items() if key not in _OWN}
-        return self.create({**spec, **(changes or {})})
+        spec: Mapping[str, Any] = self.document(name)["spec"]
+        kept = {key: value for key, value in spec.items() if key not in _NOT_CLONED}
+        return self.create({**kept, **(changes or {})})
 
     def list(
         self,
@@ -127,7 +206,7 @@ class Jobs(JobHistory):
         max_results: int | None = 50,
         archived: bool = False,
         only_archived: bool = False,
-    ) -> Records[JobSummary]:
+    ) -> Listing[JobSummary]:
         """The newest jobs, newest first.
 
         Args:
@@ -136,148 +215,140 @@ class Jobs(JobHistory):
             archived: archived ones too.
             only_archived: no others.
         """
-        found: Records[JobSummary] = Records()
+        jobs: Listing[JobSummary] = Listing()
         before = None
-        while max_results is None or len(found) < max_results:
-            left = _PAGE if max_results is None else max_results - len(found)
-            answer = self._transport.get(
-                self._here,
+        while max_results is None or len(jobs) < max_results:
+            missing = _PAGE if max_results is None else max_results - len(jobs)
+            response = self._transport.get(
+                self._path,
                 {
                     "experiment_name": experiment_name or None,
                     "status": status or None,
                     "parent": parent_job_name or None,
                     "archived": "only" if only_archived else "true" if archived else None,
-                    "limit": min(left, _PAGE),
+                    "limit": min(missing, _PAGE),
                     "before": before,
                 },
             )
-            page = answer["value"]
-            found += [JobSummary(job) for job in page]
-            before = answer.get("next")
+            page = response["value"]
+            jobs += [summary_from_json(row, self) for row in page]
+            before = response.get("next")
             if not before or not page:
                 break
-        return found
+        return jobs
 
-    def update(self, name: str, changes: Mapping[str, Any]) -> Job:
-        """Change `display_name`, `description` or `tags` (merged; None takes one away)."""
-        return Job(self._transport.call("PATCH", self._of(name), dict(changes)))
+    def update(
+        self,
+        name: str,
+        *,
+        display_name: str | None = None,
+        description: str | None = None,
+        tags: Mapping[str, str | None] | None = None,
+    ) -> Job:
+        """Change how a job is described; what is None stays as it is.
 
-    def preflight(self, name: str) -> Rows:
-        """What each node of the job knew and found out before the ranks started: `facts`,
-        `findings`, `ways` to the other nodes; None each where it has not told yet.
+        Args:
+            tags: merged with those it has; a tag of value None is removed.
 
         Raises:
             NotFound: no job has this name.
         """
-        found = self._transport.get(f"{self._of(name)}/preflight")["value"]
-        return Records(Record(row) for row in found)
+        changes = {"display_name": display_name, "description": description, "tags": tags}
+        body = {key: value for key, value in changes.items() if value is not None}
+        return self._job(self.request("PATCH", name, body=body))
 
-    def read_file(self, name: str, path: str) -> bytes:
-        """A file of the job, as `user_logs/std_log.txt`, whole; only what is small.
+    def preflight(self, name: str) -> Listing[NodeReport]:
+        """What each node of the job found out before the ranks started.
 
         Raises:
-            NotFound: the job has no such file.
+            NotFound: no job has this name.
         """
-        with self._transport.stream(f"{self._of(name)}/files/{quote(path)}") as answer:
-            return answer.read()
+        rows = self.request("GET", name, "preflight")["value"]
+        return Listing(
+            NodeReport(raw=row, node=row["node"], address=row["address"], state=row["state"])
+            for row in rows
+        )
 
     def cancel(self, name: str) -> Job:
         """Ask for the job's end; a job that has ended stays as it is."""
-        return Job(self._transport.post(f"{self._of(name)}/cancel"))
+        return self._job(self.request("POST", name, "cancel"))
 
     def preempt(self, name: str) -> Job:
         """Take a running job's nodes away; it is queued again and goes on in the same run.
 
         Raises:
-            Conflict: it doesn't run.
+            Conflict: it is not running.
         """
-        return Job(self._transport.post(f"{self._of(name)}/preempt"))
+        return self._job(self.request("POST", name, "preempt"))
 
     def delete(self, *names: str) -> Strings:
         """Delete jobs with their children, for good: files, logs, metrics and all.
 
         Returns:
-            The names of those that go, children among them; some seconds may pass until the last
-            file is gone.
+            The names of the deleted jobs, children among them; some seconds may pass until the
+            last file is gone.
 
         Raises:
             NotFound: no such job.
             Conflict: one runs, or something needs its files; nothing was deleted.
         """
-        return [str(name) for name in self.delete_chosen(names=list(names))["deleted"]]
+        return [*self.delete_where(names=names).deleted]
 
-    def delete_chosen(self, **choice: Any) -> dict[str, Any]:
-        """Delete jobs that have ended, by name or by condition.
+    def delete_where(
+        self,
+        *,
+        names: Sequence[str] = (),
+        experiment_name: str = "",
+        status: str = "",
+        older_than_s: float | None = None,
+        dry_run: bool = False,
+    ) -> Deletion:
+        """Delete jobs that have ended: those of these names, or those that meet all conditions.
 
         Args:
-            choice: `names`; or some of `experiment_name`, `status`, `older_than_s` (seconds since
-                the end). With `dry_run` True nothing is deleted.
+            older_than_s: seconds since their end.
+            dry_run: delete nothing; `jobs` of the answer says what would be deleted.
 
-        Returns:
-            `deleted` and `pending`, names, and `kept`, each with `name` and `reason`; of a dry run
-            `jobs`, each with `name`, `status`, `files`, `size_bytes` and `points`, and `kept`.
+        Raises:
+            InvalidInput: neither names nor conditions are given, or both.
+            NotFound: no such job.
+            Conflict: a named job must stay; nothing was deleted.
         """
-        found: dict[str, Any] = self._transport.post(f"{self._here}/delete", choice)
-        return found
+        conditions = {
+            "names": list(names) or None,
+            "experiment_name": experiment_name or None,
+            "status": status or None,
+            "older_than_s": older_than_s,
+            "dry_run": dry_run or None,
+        }
+        body = {key: value for key, value in conditions.items() if value is not None}
+        return _deletion(self._transport.post(f"{self._path}/delete", body))
 
     def archive(self, name: str) -> None:
         """Hide a job from lists."""
-        self._transport.post(f"{self._of(name)}/archive")
+        self.request("POST", name, "archive")
 
     def restore(self, name: str) -> None:
-        """Take back `archive`."""
-        self._transport.post(f"{self._of(name)}/restore")
+        """Undo `archive`."""
+        self.request("POST", name, "restore")
 
-    def stream(self, name: str, rank: int | None = None, out: BinaryIO | None = None) -> Job:
-        """Print the job's output from its first byte on, until it has ended; returns it then.
+    def code(self, name: str) -> Listing[CodeFile]:
+        """The files of the job's code snapshot.
 
-        Args:
-            rank: only this rank's.
-            out: where the ranks' bytes go; standard output, or the notebook's cell, when None.
+        Raises:
+            NotFound: the job has no code.
         """
-        from torchyard.client.printing import Printer, for_text, print_frames
-
-        say = print
-        if out is None:
-            out = getattr(sys.stdout, "buffer", None) or for_text(sys.stdout)
-        return print_frames(self.follow(name), Printer(out, say, rank))
-
-    def follow(
-        self,
-        name: str,
-        cursor: Cursor | None = None,
-        on_lost: Callable[[float], None] | None = None,
-    ) -> Iterator[Frame]:
-        """The job's events and log bytes from `cursor` on, live, each once, until it has ended.
-
-        A lost connection or server is waited for; see follow.py.
-        """
-        from torchyard.client.streams import Answer, follow
-
-        def open_stream(at: Cursor) -> AbstractContextManager[Answer]:
-            return self._transport.stream(
-                f"{self._of(name)}/stream",
-                {
-                    "after": at.after or None,
-                    "offsets": json.dumps(at.offsets) if at.offsets else None,
-                },
+        manifest = self._snapshots.get(self._code_of(name))
+        return Listing(
+            CodeFile(
+                raw=row,
+                path=row["path"],
+                sha256=row["sha256"],
+                size_bytes=row["size"],
+                mode=row["mode"],
             )
-
-        return follow(open_stream, cursor, on_lost=on_lost)
-
-    def files(self, name: str) -> RemoteFiles:
-        """The job's artifacts and logs: `outputs/…`, `user_logs/…`, `logs/…`."""
-        found: RemoteFiles = self._transport.get(f"{self._of(name)}/files")["value"]
-        return found
-
-    def outputs(self, name: str) -> OutputFiles:
-        """The files of the job's named outputs."""
-        found: OutputFiles = self._transport.get(f"{self._of(name)}/outputs")["value"]
-        return found
-
-    def code(self, name: str) -> dict[str, Any]:
-        """The manifest of the job's code snapshot: `files`, each with path, sha256, size, mode."""
-        return self._snapshots.get(self._code_of(name))
+            for row in manifest["files"]
+        )
 
     def restore_code(self, name: str, folder: Path | str, *, overwrite: bool = False) -> Paths:
         """Put the code that the job ran into `folder`, as it was; returns the files.
@@ -288,67 +359,22 @@ class Jobs(JobHistory):
         """
         return self._snapshots.restore(self._code_of(name), Path(folder), overwrite=overwrite)
 
-    def download(
-        self,
-        name: str,
-        folder: Path | str = ".",
-        *,
-        output_name: str = "",
-        everything: bool = False,
-        count: Counter | None = None,
-    ) -> Paths:
-        """Download into `folder`, as Azure ML does: artifacts to `artifacts/`, a named output to
-        `named-outputs/<output>/`. Returns the files written.
-
-        Args:
-            output_name: this output and no artifacts.
-            everything: the artifacts and all named outputs.
-            count: told of the bytes to come, then of each piece that came.
-
-        Raises:
-            NotFound: the job has no such output.
-        """
-        from torchyard.client.downloads import Wanted, below, download_all
-
-        top = Path(folder)
-        bundle = f"{self._here.rpartition('/')[0]}/bundle"
-        wanted = []
-        if not output_name:
-            for file in self.files(name):
-                source = f"{self._of(name)}/files/{quote(file['path'])}"
-                target = below(top / "artifacts", file["path"])
-                wanted.append(Wanted(source, target, int(file["size_bytes"]), bundle))
-        if output_name or everything:
-            for output in self._output_files(name, output_name):
-                label = output["output"]
-                source = f"{self._of(name)}/outputs/{quote(label)}/{quote(output['path'])}"
-                target = below(top / "named-outputs", f"{label}/{output['path']}")
-                wanted.append(Wanted(source, target, int(output["size_bytes"]), bundle))
-        return download_all(self._transport, wanted, count)
-
-    def _output_files(self, name: str, output_name: str) -> OutputFiles:
-        found = self.outputs(name)
-        known = sorted({file["output"] for file in found})
-        if output_name and output_name not in known:
-            raise NotFound(
-                f"job `{name}` has no output `{output_name}` with files in it",
-                f"it has: {', '.join(known)}" if known else "it has no named outputs",
-            )
-        return [file for file in found if not output_name or file["output"] == output_name]
+    def _job(self, raw: Json) -> Job:
+        return job_from_json(raw, self)
 
     def _code_of(self, name: str) -> str:
-        code = str(self.get(name).spec.get("code") or "")
+        code = str(self.document(name)["spec"].get("code") or "")
         if not code.startswith("snapshot:"):
             raise NotFound(f"job `{name}` has no code snapshot", "it was created without `code`")
         return code.removeprefix("snapshot:")
 
     def _check(self, document: Mapping[str, Any]) -> Strings:
-        answer = self._transport.post(f"{self._here}/validate", document)
-        return [str(notice) for notice in answer.get("notices") or []]
+        response = self._transport.post(f"{self._path}/validate", document)
+        return [str(notice) for notice in response.get("notices") or []]
 
 
 def default_experiment(folder: Path) -> str:
-    """The experiment of a job that names none: the folder's name, as far as it is allowed."""
+    """The experiment of a job that names none: the folder's name, without what names can't hold."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", folder.name).lstrip("_-")[:255]
     return name or "Default"
 
@@ -362,5 +388,28 @@ def _document(document: Mapping[str, Any] | CommandJob) -> dict[str, Any]:
             f"a job is a mapping or what `command()` returns, not {type(document).__name__}",
             'write `client.jobs.create(command(command="python train.py", …))`',
         )
-    made: dict[str, Any] = to_dict()
-    return made
+    body: dict[str, Any] = to_dict()
+    return body
+
+
+def _deletion(raw: Json) -> Deletion:
+    return Deletion(
+        raw=raw,
+        deleted=read.texts(raw, "deleted"),
+        pending=read.texts(raw, "pending"),
+        jobs=tuple(
+            JobSize(
+                raw=row,
+                name=row["name"],
+                status=row["status"],
+                files=row["files"],
+                size_bytes=row["size_bytes"],
+                points=row["points"],
+            )
+            for row in raw.get("jobs") or ()
+        ),
+        kept=tuple(
+            KeptJob(raw=row, name=row["name"], reason=row["reason"], hint=read.text(row, "hint"))
+            for row in raw.get("kept") or ()
+        ),
+    )

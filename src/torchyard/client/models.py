@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
-from torchyard.client.assets import Assets
-from torchyard.client.responses import Record
+from torchyard.client import resources as read
+from torchyard.client.assets import Asset, Assets, asset_fields
+from torchyard.client.resources import Json
 
 
-class Models(Assets):
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Model(Asset):
+    """One version of a registered model.
+
+    Args:
+        source: what it was registered from.
+        job: the job that made it; empty for an upload.
+    """
+
+    source: str
+    job: str
+
+
+class Models(Assets[Model]):
     """Registered models.
 
     Example::
@@ -21,6 +35,29 @@ class Models(Assets):
     kind = "models"
     noun = "model"
 
-    def update(self, name: str, version: str, changes: Mapping[str, Any]) -> Record:
-        """Change a version's `description`, `tags` (merged) or `properties` (merged)."""
-        return Record(self._transport.call("PATCH", self._of(name, version), dict(changes)))
+    def update(
+        self,
+        name: str,
+        version: str,
+        *,
+        description: str | None = None,
+        tags: Mapping[str, str | None] | None = None,
+        properties: Mapping[str, str | None] | None = None,
+    ) -> Model:
+        """Change how a version is described; what is None stays as it is.
+
+        Args:
+            tags: merged with those it has; a tag of value None is removed.
+            properties: merged likewise.
+
+        Raises:
+            NotFound: there is no such version.
+        """
+        changes = {"description": description, "tags": tags, "properties": properties}
+        body = {key: value for key, value in changes.items() if value is not None}
+        return self._asset(self._transport.call("PATCH", self._version_path(name, version), body))
+
+    def _asset(self, raw: Json) -> Model:
+        return Model(
+            **asset_fields(raw), source=read.text(raw, "source"), job=read.text(raw, "job")
+        )

@@ -1,7 +1,7 @@
 """Print a job's stream.
 
 Owns: which bytes go where: the ranks' output to `out`, everything about the job to `say`.
-Leaves: connections and cursors to follow.py.
+Leaves: connections and cursors to streams.py.
 Always: bytes are never decoded. One rank's bytes are written as they come; of several ranks each
 whole line is written with its rank in front, and nothing is between a line's first and last byte.
 """
@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, TextIO
 
-from torchyard.client.responses import Job
 from torchyard.client.streams import Frame
 from torchyard.client.times import duration, seconds_between
 
@@ -144,13 +143,19 @@ class Printer:
             self.line(f"{stage} took {duration(took)}")
 
 
-def print_frames(frames: Iterator[Frame], printer: Printer) -> Job:
-    """Print all of them; returns the job as it ended."""
-    ended: Job | None = None
+def rank_of_log(path: str) -> int | None:
+    """Whose output a file of a job holds; None for other files."""
+    match = _RANK_LOG.match(path)
+    return None if match is None else int(match[1] or 0)
+
+
+def print_frames(frames: Iterator[Frame], printer: Printer) -> dict[str, Any]:
+    """Print all of them; returns the job's JSON as it ended."""
+    ended: dict[str, Any] | None = None
     try:
         for frame in frames:
             if frame.kind == "end":
-                ended = Job(frame.fields["job"])
+                ended = frame.fields["job"]
             else:
                 printer.frame(frame)
     finally:

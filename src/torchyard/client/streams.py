@@ -1,8 +1,8 @@
 """Follow a job: frames as they come, each byte once, over lost connections.
 
-Owns: reading frames, the cursor, patience with a server that is away.
+Owns: reading frames, the cursor, patience with an unreachable server.
 Leaves: what to do with a frame to the caller.
-Always: a frame is handed on whole and once: events by their sequence number, bytes by their
+Always: a frame is yielded whole and once: events by their sequence number, bytes by their
 offset; the last frame is `end`.
 """
 
@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from torchyard.base.errors import Internal, TorchyardError, Unreachable
+from torchyard.client.times import Deadline
 
 _READ_BYTES = 1 << 18
 _LONGEST_HEADER = 16 << 20
@@ -61,6 +62,7 @@ def follow(
     *,
     patience_s: float = DEFAULT_PATIENCE_S,
     on_lost: Callable[[float], None] | None = None,
+    deadline: Deadline | None = None,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Frame]:
@@ -68,14 +70,17 @@ def follow(
 
     Args:
         cursor: moved along as frames are handed on.
-        patience_s: how long a server may be away in one piece.
-        on_lost: called with the seconds until the next try, each time the server is away.
+        patience_s: how long a server may be unreachable without a break.
+        on_lost: called with the seconds until the next try, each time the server is unreachable.
+        deadline: when to give up; never when None.
 
     Raises:
-        Unreachable: the server was away for longer than `patience_s`.
+        Unreachable: the server was unreachable for longer than `patience_s`.
+        Timeout: the deadline is over.
         TorchyardError: what the server answered instead of a stream.
     """
     cursor = cursor or Cursor()
+    deadline = deadline or Deadline(None, "", "")
     pause_s = 0.1
     lost_at: float | None = None
     opened = False
@@ -90,10 +95,13 @@ def follow(
                         yield fresh
                     if frame.kind == "end":
                         return
+                    deadline.check()
                 raise _Broken
         except (_Broken, http.client.HTTPException, OSError, Unreachable, Internal) as error:
+            deadline.check()
             now = clock()
-            # The first connection is the caller's question; patience is for what broke later.
+            # Only the caller knows whether the server should be there at first; patience is for
+            # what broke later.
             if not opened and isinstance(error, TorchyardError):
                 raise
             lost_at = now if lost_at is None else lost_at
@@ -105,7 +113,7 @@ def follow(
                 ) from error
             if on_lost is not None and now > lost_at:
                 on_lost(pause_s)
-            sleep(pause_s)
+            sleep(deadline.within(pause_s))
             pause_s = min(pause_s * 2, 5.0)
 
 

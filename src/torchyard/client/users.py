@@ -2,11 +2,102 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
 from torchyard.base.http import Transport
-from torchyard.client.responses import Record, Records, Rows
+from torchyard.client import resources as read
+from torchyard.client.resources import Json, Listing, Resource
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class User(Resource):
+    """A person; `roles` are by workspace, `*` for every workspace."""
+
+    name: str
+    roles: Mapping[str, str]
+    created_at: datetime
+
+    _shown = ("name", "roles")
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Identity(Resource):
+    """Who you are to the server.
+
+    Args:
+        role: in `workspace`; None for none.
+        job: the job whose token this is; None for a person's.
+        token: its name; None where it has none.
+        expires_at: of the token; None for never.
+    """
+
+    user: str
+    workspace: str
+    role: str | None
+    job: str | None
+    token: str | None
+    expires_at: datetime | None
+
+    _shown = ("user", "workspace", "role")
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Token(Resource):
+    """A person's token, without its text."""
+
+    name: str
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+
+    _shown = ("name", "expires_at")
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class NewToken(Resource):
+    """A token with its text, `token`, which the server shows this once."""
+
+    user: str
+    name: str
+    token: str = field(repr=False)
+    expires_at: datetime | None
+
+    _shown = ("user", "name", "expires_at")
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class RemovedUser(Resource):
+    """A person who was removed; `canceled` are the names of their jobs that were canceled."""
+
+    name: str
+    canceled: tuple[str, ...]
+
+    _shown = ("name", "canceled")
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class AuditLine(Resource):
+    """What somebody did, or was refused.
+
+    Args:
+        user: empty for nobody.
+        job: the job whose token was used; empty for a person's.
+        address: where the request came from.
+    """
+
+    at: datetime
+    user: str
+    job: str
+    method: str
+    path: str
+    outcome: str
+    address: str
+
+    _shown = ("at", "user", "method", "path", "outcome")
 
 
 class Users:
@@ -14,79 +105,166 @@ class Users:
 
     Example::
 
-        client.users.create("anna", role="data scientist", workspace="vision")
+        client.users.create("anna", role="data-scientist", workspace="vision")
         token = client.users.create_token("anna", "laptop").token
     """
 
-    def __init__(self, transport: Transport, here: str, workspace: str) -> None:
+    def __init__(self, transport: Transport, workspace_path: str, workspace: str) -> None:
         self._transport = transport
-        self._here = here
+        self._workspace_path = workspace_path
         self._workspace = workspace
 
-    def me(self) -> Record:
-        """Who one is: `user`, `workspace`, `role`, `token`, `expires_at`."""
-        return Record(self._transport.get("/v1/whoami", {"workspace": self._workspace}))
+    def me(self) -> Identity:
+        """Who you are, and until when your token is good."""
+        raw: Json = self._transport.get("/v1/whoami", {"workspace": self._workspace})
+        return Identity(
+            raw=raw,
+            user=raw["user"],
+            workspace=read.text(raw, "workspace"),
+            role=raw["role"],
+            job=raw["job"],
+            token=raw["token"],
+            expires_at=read.optional_moment(raw, "expires_at"),
+        )
 
-    def list(self) -> Rows:
-        answer = self._transport.get("/v1/users")
-        return Records(Record(row) for row in answer["value"])
+    def list(self) -> Listing[User]:
+        """Everybody, for owners of the server; for others those who share a workspace with them."""
+        response = self._transport.get("/v1/users")
+        return Listing(_user(row) for row in response["value"])
 
-    def get(self, name: str) -> Record:
-        return Record(self._transport.get(_of(name)))
+    def get(self, name: str) -> User:
+        """One person.
 
-    def create(self, name: str, role: str | None = None, workspace: str = "") -> Record:
+        Raises:
+            NotFound: there is nobody of this name.
         """
+        return _user(self._transport.get(_user_path(name)))
+
+    def create(self, name: str, role: str | None = None, workspace: str = "") -> User:
+        """Add a person; they need a token to log in.
+
         Args:
-            role: what the person is; None for nothing yet.
+            role: `reader`, `data-scientist`, `contributor` or `owner`; None for none yet.
             workspace: where; empty for every workspace.
 
         Raises:
             Conflict: there is one of this name.
         """
-        asked = {"name": name, "role": role, "workspace": workspace}
-        return Record(self._transport.post("/v1/users", asked))
+        body = {"name": name, "role": role, "workspace": workspace}
+        return _user(self._transport.post("/v1/users", body))
 
-    def set_role(self, name: str, role: str | None, workspace: str = "") -> Record:
-        """None takes the role away; `workspace` empty means every workspace.
+    def set_role(self, name: str, role: str | None, workspace: str = "") -> User:
+        """Give a person a role; None takes it away.
+
+        Args:
+            workspace: where; empty for every workspace.
 
         Raises:
+            NotFound: there is nobody of this name.
             Conflict: nobody would be left who owns the server.
         """
-        path = f"{_of(name)}/role"
+        path = f"{_user_path(name)}/role"
         if workspace:
             path = f"/v1/workspaces/{quote(workspace, safe='')}/people/{quote(name, safe='')}"
-        return Record(self._transport.put(path, {"role": role}))
+        return _user(self._transport.put(path, {"role": role}))
 
-    def remove(self, name: str, cancel_jobs: bool = False) -> Record:
-        """The person's tokens end at once; jobs run on unless they are canceled, too."""
-        asked = {"cancel": "true"} if cancel_jobs else None
-        return Record(self._transport.delete(_of(name), asked))
+    def remove(self, name: str, cancel_jobs: bool = False) -> RemovedUser:
+        """End a person's roles and tokens at once; what they made stays.
 
-    def tokens(self, name: str) -> Rows:
-        answer = self._transport.get(f"{_of(name)}/tokens")
-        return Records(Record(row) for row in answer["value"])
+        Args:
+            cancel_jobs: cancel their jobs, too; else these run on.
 
-    def create_token(self, name: str, token: str, expires_at: str | None = None) -> Record:
-        """Its text, which is told here and never again, is `token` of the answer."""
-        asked = {"name": token, "expires_at": expires_at}
-        return Record(self._transport.post(f"{_of(name)}/tokens", asked))
+        Raises:
+            NotFound: there is nobody of this name.
+        """
+        query = {"cancel": "true"} if cancel_jobs else None
+        raw: Json = self._transport.delete(_user_path(name), query)
+        return RemovedUser(raw=raw, name=raw["name"], canceled=read.texts(raw, "canceled"))
+
+    def tokens(self, name: str) -> Listing[Token]:
+        """A person's tokens, and when each was used last."""
+        response = self._transport.get(f"{_user_path(name)}/tokens")
+        return Listing(_token(row) for row in response["value"])
+
+    def create_token(self, name: str, token: str, expires_at: str | None = None) -> NewToken:
+        """Make a token; its text is `token` of the answer, and is never shown again.
+
+        Args:
+            token: what it is called.
+            expires_at: as `2026-12-31T12:00:00Z`; None for never.
+
+        Raises:
+            NotFound: there is nobody of this name.
+            Conflict: they have a token of this name.
+        """
+        body = {"name": token, "expires_at": expires_at}
+        raw: Json = self._transport.post(f"{_user_path(name)}/tokens", body)
+        return NewToken(
+            raw=raw,
+            user=raw["user"],
+            name=raw["name"],
+            token=raw["token"],
+            expires_at=read.optional_moment(raw, "expires_at"),
+        )
 
     def revoke_token(self, name: str, token: str) -> None:
-        self._transport.delete(f"{_of(name)}/tokens/{quote(token, safe='')}")
+        """End a token at once.
+
+        Raises:
+            NotFound: there is no such token.
+        """
+        self._transport.delete(f"{_user_path(name)}/tokens/{quote(token, safe='')}")
 
     def audit(
         self, user: str = "", since: str = "", limit: int = 100, everywhere: bool = True
-    ) -> Rows:
-        """What was done, newest first: `at`, `user`, `method`, `path`, `outcome`, `from`.
+    ) -> Listing[AuditLine]:
+        """What was done, newest first.
 
         Args:
-            everywhere: False for this workspace only, which its owners may ask.
+            user: only what this person did.
+            since: as `2026-12-31T12:00:00Z`; from the begin when empty.
+            everywhere: False for this workspace only, which its owners may see.
+
+        Raises:
+            Forbidden: you are not an owner.
         """
         query: dict[str, Any] = {"user": user, "since": since, "limit": limit}
-        path = "/v1/audit" if everywhere else f"{self._here}/audit"
-        answer = self._transport.get(path, query)
-        return Records(Record(row) for row in answer["value"])
+        path = "/v1/audit" if everywhere else f"{self._workspace_path}/audit"
+        response = self._transport.get(path, query)
+        return Listing(_audit_line(row) for row in response["value"])
 
 
-def _of(name: str) -> str:
+def _user(raw: Json) -> User:
+    return User(
+        raw=raw,
+        name=raw["name"],
+        roles=read.mapping(raw, "roles"),
+        created_at=read.moment(raw, "created_at"),
+    )
+
+
+def _token(raw: Json) -> Token:
+    return Token(
+        raw=raw,
+        name=raw["name"],
+        created_at=read.moment(raw, "created_at"),
+        expires_at=read.optional_moment(raw, "expires_at"),
+        last_used_at=read.optional_moment(raw, "last_used_at"),
+    )
+
+
+def _audit_line(raw: Json) -> AuditLine:
+    return AuditLine(
+        raw=raw,
+        at=read.moment(raw, "at"),
+        user=read.text(raw, "user"),
+        job=read.text(raw, "job"),
+        method=read.text(raw, "method"),
+        path=read.text(raw, "path"),
+        outcome=read.text(raw, "outcome"),
+        address=read.text(raw, "from"),
+    )
+
+
+def _user_path(name: str) -> str:
     return f"/v1/users/{quote(name, safe='')}"

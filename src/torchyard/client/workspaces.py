@@ -3,11 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
 from torchyard.base.http import Transport
-from torchyard.client.responses import Record, Records, Rows
+from torchyard.client import resources as read
+from torchyard.client.resources import Json, Listing, Resource
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Workspace(Resource):
+    """A workspace.
+
+    Args:
+        id: Azure's resource path of it.
+        retention_days: jobs that ended longer ago are deleted; 0 keeps them for ever.
+        rehearse_on_cpu: jobs are rehearsed on the CPU unless they say otherwise.
+        allow_substitutes: whether torchyard's own environments may take the place of Azure ML's
+            published ones; None leaves it to the server.
+    """
+
+    id: str
+    name: str
+    subscription_id: str
+    resource_group: str
+    location: str
+    description: str
+    retention_days: int
+    rehearse_on_cpu: bool
+    allow_substitutes: bool | None
+    created_at: datetime
+
+    _shown = ("name", "description")
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class UrlMap(Resource):
+    """URLs that begin with `prefix` are read from `target`, `azureml://datastores/…`."""
+
+    prefix: str
+    target: str
+
+    _shown = ("prefix", "target")
 
 
 class Workspaces:
@@ -16,48 +55,80 @@ class Workspaces:
     Example::
 
         client.workspaces.create({"name": "vision"})
-        client = Client("vision")
+        client = Client(workspace="vision")
     """
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def create(self, document: Mapping[str, Any]) -> Record:
+    def create(self, document: Mapping[str, Any]) -> Workspace:
         """Create the workspace `document["name"]`, with a compute and datastores of its own.
 
         Raises:
             Conflict: there is one of this name.
         """
-        return Record(self._transport.post("/v1/workspaces", dict(document)))
+        return _workspace(self._transport.post("/v1/workspaces", dict(document)))
 
-    def list(self) -> Rows:
-        answer = self._transport.get("/v1/workspaces")
-        return Records(Record(row) for row in answer["value"])
+    def list(self) -> Listing[Workspace]:
+        """All workspaces that you may see."""
+        response = self._transport.get("/v1/workspaces")
+        return Listing(_workspace(row) for row in response["value"])
 
-    def get(self, name: str) -> Record:
-        return Record(self._transport.get(_of(name)))
+    def get(self, name: str) -> Workspace:
+        """One workspace.
 
-    def update(self, name: str, changes: Mapping[str, Any]) -> Record:
-        """Change `description`, `rehearse_on_cpu` (whether jobs are rehearsed on the CPU unless
-        they say otherwise), `allow_substitutes` (whether torchyard's own may take the place of
-        published environments; owners only, and None leaves it to the server) or
-        `retention_days`: jobs that ended longer ago are deleted, and 0 keeps them for ever.
+        Raises:
+            NotFound: there is no such workspace.
         """
-        return Record(self._transport.call("PATCH", _of(name), dict(changes)))
+        return _workspace(self._transport.get(_workspace_path(name)))
 
-    def url_maps(self, name: str) -> Rows:
-        """Which URLs are read from a datastore instead: `prefix`, `target`."""
-        answer = self._transport.get(f"{_of(name)}/url-maps")
-        return Records(Record(row) for row in answer["value"])
+    def update(self, name: str, changes: Mapping[str, Any]) -> Workspace:
+        """Change a workspace's settings.
 
-    def map_url(self, name: str, prefix: str, target: str) -> Record:
+        Args:
+            changes: some of `description`, `retention_days`, `rehearse_on_cpu` and, for owners
+                only, `allow_substitutes`; see `Workspace`.
+
+        Raises:
+            NotFound: there is no such workspace.
+            Forbidden: you may not change it.
+        """
+        return _workspace(self._transport.call("PATCH", _workspace_path(name), dict(changes)))
+
+    def url_maps(self, name: str) -> Listing[UrlMap]:
+        """Which URLs are read from a datastore instead."""
+        response = self._transport.get(f"{_workspace_path(name)}/url-maps")
+        return Listing(_url_map(row) for row in response["value"])
+
+    def map_url(self, name: str, prefix: str, target: str) -> UrlMap:
         """Read URLs that begin with `prefix` from `target`, `azureml://datastores/…`."""
-        asked = {"prefix": prefix, "target": target}
-        return Record(self._transport.put(f"{_of(name)}/url-maps", asked) or asked)
+        body = {"prefix": prefix, "target": target}
+        return _url_map(self._transport.put(f"{_workspace_path(name)}/url-maps", body) or body)
 
     def unmap_url(self, name: str, prefix: str) -> None:
-        self._transport.delete(f"{_of(name)}/url-maps", {"prefix": prefix})
+        """Undo `map_url`."""
+        self._transport.delete(f"{_workspace_path(name)}/url-maps", {"prefix": prefix})
 
 
-def _of(name: str) -> str:
+def _workspace(raw: Json) -> Workspace:
+    return Workspace(
+        raw=raw,
+        id=read.text(raw, "id"),
+        name=raw["name"],
+        subscription_id=read.text(raw, "subscription_id"),
+        resource_group=read.text(raw, "resource_group"),
+        location=read.text(raw, "location"),
+        description=read.text(raw, "description"),
+        retention_days=read.whole(raw, "retention_days"),
+        rehearse_on_cpu=bool(raw.get("rehearse_on_cpu")),
+        allow_substitutes=raw.get("allow_substitutes"),
+        created_at=read.moment(raw, "created_at"),
+    )
+
+
+def _url_map(raw: Json) -> UrlMap:
+    return UrlMap(raw=raw, prefix=raw["prefix"], target=raw["target"])
+
+
+def _workspace_path(name: str) -> str:
     return f"/v1/workspaces/{quote(name, safe='')}"

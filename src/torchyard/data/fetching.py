@@ -18,13 +18,14 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from torchyard.base import disk, files, locks
+from torchyard.base import disk, files
 from torchyard.base.db import Database
 from torchyard.base.errors import DiskFull, InvalidInput, NotFound, TorchyardError, Unreachable
 from torchyard.data import actions
 from torchyard.data.actions import Place
 from torchyard.data.datastores import Datastores
 from torchyard.data.types import Entry
+from torchyard.shared import locks
 
 # Files are fetched in groups; cancellation is checked between two groups.
 _GROUP = 200

@@ -9,12 +9,13 @@ Always: what a job is made of never changes; a name, a description and tags may.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection
 
 from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound, nearest
-from torchyard.jobs.records import attempt_store, experiment_store, progress, store
+from torchyard.jobs.records import attempt_store, experiment_store, job_masking, progress, store
 from torchyard.jobs.records.types import ENDED, Event, Experiment, Job, JobError, Status
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import own_properties, secrets
@@ -107,14 +108,28 @@ def list_in(
         )
 
 
-def update(services: Services, workspace: str, name: str, changes: Mapping[str, Any]) -> Job:
-    """Change `display_name`, `description` or `tags`: merged, and null takes one away.
+@dataclass(frozen=True)
+class JobChanges:
+    """What is to change about a job; None leaves it as it is.
+
+    `tags` and `properties` are added to what is there, and a tag that is None is removed. An empty
+    `display_name` is the job's name.
+    """
+
+    display_name: str | None = None
+    description: str | None = None
+    tags: Mapping[str, str | None] | None = None
+    properties: Mapping[str, str] | None = None
+    archived: bool | None = None
+
+
+def read_changes(document: Mapping[str, Any]) -> JobChanges:
+    """`display_name`, `description` and `tags` of a request; null takes one away.
 
     Raises:
         InvalidSpec: another key, or a value of the wrong kind.
-        NotFound: no such job.
     """
-    for key in changes:
+    for key in document:
         if key not in _CHANGES:
             near = nearest(str(key), _CHANGES)
             raise InvalidSpec(
@@ -124,22 +139,75 @@ def update(services: Services, workspace: str, name: str, changes: Mapping[str, 
                 else f"what can be: {', '.join(_CHANGES)}; for anything else, clone the job",
                 at=(str(key),),
             )
-    values: dict[str, Any] = {}
-    for key in ("display_name", "description"):
-        if key in changes:
-            values[key] = _text(changes[key], key)
-    job = get(services, workspace, name)
-    if values.get("display_name") == "":
-        values["display_name"] = job.name
+    return JobChanges(
+        display_name=_text(document, "display_name"),
+        description=_text(document, "description"),
+        tags=read_tags(document["tags"]) if document.get("tags") else None,
+    )
+
+
+def change(services: Services, job: Job, changes: JobChanges) -> Job:
+    """Change a job as it was read; what differs meanwhile is merged with, not lost.
+
+    Raises:
+        Conflict: a property has another value already, or is one that torchyard reads; a job that
+            is still running can't be archived.
+    """
+    if not _new_values(job, changes):
+        return job
     with services.db.write() as connection:
-        job = store.job_by_id(connection, job.id)
-        if changes.get("tags"):
-            values["tags"] = merged(job.tags, changes["tags"])
+        current = store.job_by_id(connection, job.id).with_parsed(job.parsed_spec)
+        values = _new_values(current, changes)
         if values:
-            store.change_job(connection, job.id, **secrets.without(job, values))
-        job = store.job_by_id(connection, job.id)
+            store.change_job(connection, job.id, **values)
     services.signals.notify(job_key(job))
-    return job
+    return replace(current, **values).with_parsed(job.parsed_spec)
+
+
+def _new_values(job: Job, changes: JobChanges) -> dict[str, Any]:
+    """By column, the values that are not there yet; the job's secrets are masked in them."""
+    values: dict[str, Any] = {}
+    if changes.display_name is not None:
+        values["display_name"] = changes.display_name or job.name
+    if changes.description is not None:
+        values["description"] = changes.description
+    if changes.tags:
+        values["tags"] = _merged(job.tags, changes.tags)
+    if changes.properties:
+        _check_properties(job, changes.properties)
+        values["properties"] = {**changes.properties, **job.properties}
+    values = job_masking.masked(job, values)
+    if changes.archived is not None:
+        if changes.archived and not job.status.ended:
+            raise Conflict(
+                f"job `{job.name}` is {job.status.value} and can't be archived",
+                f"wait for its end, or `yard job cancel -n {job.name}`",
+                code="job_not_ended",
+            )
+        values["archived"] = changes.archived
+    return {key: value for key, value in values.items() if value != getattr(job, key)}
+
+
+def _check_properties(job: Job, properties: Mapping[str, str]) -> None:
+    for key, value in properties.items():
+        if job.properties.get(key) == value:
+            continue
+        if key in job.properties or key.startswith(own_properties.PREFIX):
+            raise Conflict(
+                f"property `{key}` of job `{job.name}` can't be changed",
+                "properties stay as they were when the job was made; use a tag",
+                at=("properties", key),
+            )
+
+
+def update(services: Services, workspace: str, name: str, changes: Mapping[str, Any]) -> Job:
+    """Change `display_name`, `description` or `tags`: merged, and null takes one away.
+
+    Raises:
+        InvalidSpec: another key, or a value of the wrong kind.
+        NotFound: no such job.
+    """
+    return change(services, get(services, workspace, name), read_changes(changes))
 
 
 def add_properties(
@@ -151,23 +219,8 @@ def add_properties(
         Conflict: a property has another value already, or is one that torchyard reads.
         NotFound: no such job.
     """
-    job = get(services, workspace, name)
-    given = merged({}, properties)
-    with services.db.write() as connection:
-        job = store.job_by_id(connection, job.id)
-        new = {key: value for key, value in given.items() if job.properties.get(key) != value}
-        for key in new:
-            if key in job.properties or key.startswith(own_properties.PREFIX):
-                raise Conflict(
-                    f"property `{key}` of job `{name}` can't be changed",
-                    "properties stay as they were when the job was made; use a tag",
-                    at=("properties", key),
-                )
-        if not new:
-            return job
-        values = {"properties": {**new, **job.properties}}
-        store.change_job(connection, job.id, **secrets.without(job, values))
-        return store.job_by_id(connection, job.id)
+    changes = JobChanges(properties=read_properties(properties))
+    return change(services, get(services, workspace, name), changes)
 
 
 def archive(services: Services, workspace: str, name: str, archived: bool = True) -> Job:
@@ -177,16 +230,7 @@ def archive(services: Services, workspace: str, name: str, archived: bool = True
         NotFound: no such job.
         Conflict: it is still running.
     """
-    job = get(services, workspace, name)
-    if archived and not job.status.ended:
-        raise Conflict(
-            f"job `{name}` is {job.status.value} and can't be archived",
-            f"wait for its end, or `yard job cancel -n {name}`",
-            code="job_not_ended",
-        )
-    with services.db.write() as connection:
-        store.change_job(connection, job.id, archived=archived)
-        return store.job_by_id(connection, job.id)
+    return change(services, get(services, workspace, name), JobChanges(archived=archived))
 
 
 def document(services: Services, workspace: str, name: str) -> dict[str, Any]:
@@ -201,32 +245,52 @@ def document(services: Services, workspace: str, name: str) -> dict[str, Any]:
         raise Conflict(
             f"`{name}` is a run without a job file", "it was started outside torchyard's jobs"
         )
-    return secrets.spec_without(job)
+    return secrets.masked_document(job.document)
 
 
-def merged(old: Mapping[str, str], changes: Any) -> dict[str, str]:
-    """Tags or properties with changes; null takes one away.
+def read_tags(tags: Any) -> dict[str, str | None]:
+    """Changes of tags or properties; null takes one away.
 
     Raises:
-        InvalidSpec: the changes are no mapping of texts and numbers.
+        InvalidSpec: they are not a mapping of texts and numbers.
     """
-    if not isinstance(changes, Mapping):
+    if not isinstance(tags, Mapping):
         raise InvalidSpec(
             "`tags` must be a mapping of texts", "for example `tags: {team: vision}`", at=("tags",)
         )
-    kept: dict[str, str] = dict(old)
-    for key, value in changes.items():
+    changes: dict[str, str | None] = {}
+    for key, value in tags.items():
         if value is None:
-            kept.pop(str(key), None)
+            changes[str(key)] = None
         elif isinstance(value, str | int | float):
-            kept[str(key)] = spec_values.literal(value)
+            changes[str(key)] = spec_values.literal(value)
         else:
             raise InvalidSpec(
                 f"the value of `tags.{key}` must be text or a number",
                 f"write `{key}: some words`",
                 at=("tags", str(key)),
             )
-    return kept
+    return changes
+
+
+def read_properties(properties: Any) -> dict[str, str]:
+    """Properties to add; null says nothing.
+
+    Raises:
+        InvalidSpec: they are not a mapping of texts and numbers.
+    """
+    return _merged({}, read_tags(properties))
+
+
+def _merged(old: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    values = {**old, **changes}
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def environment_hash(services: Services, job: Job) -> str:
+    """The hash of the environment as it was pinned; empty for a run that is not a job."""
+    with services.db.read() as connection:
+        return store.environment_hash_of(connection, job.id)
 
 
 def events(services: Services, job: Job, after: int = 0) -> list[Event]:
@@ -274,8 +338,11 @@ def attempt_key(attempt_id: str) -> str:
     return f"attempt/{attempt_id}"
 
 
-def _text(value: Any, key: str) -> str:
-    limit = 255 if key == "display_name" else 10_000
+def _text(document: Mapping[str, Any], key: str) -> str | None:
+    """A text to change; null empties it, None says nothing."""
+    if key not in document:
+        return None
+    value, limit = document[key], 255 if key == "display_name" else 10_000
     if value is None:
         return ""
     if not isinstance(value, str) or len(value) > limit:

@@ -24,14 +24,16 @@ from torchyard.jobs.records import store
 from torchyard.jobs.records.client_endpoints import ClientDoor
 from torchyard.jobs.records.logs import Logs
 from torchyard.jobs.records.signals import Signals
-from torchyard.servers.lease import Alone, Standing
+from torchyard.servers.lease import Membership, SingleServer
 
 
 @dataclass(frozen=True)
 class Services:
-    """`bell` is rung when there may be something for the scheduler to do; `server_id` stays as long
-    as the home does, whichever of several servers it is; `standing` tells these apart. `machine` is
-    what clusters share and is bounded (see admission/machine.py), `devices` are its GPUs.
+    """What the functions of this package use.
+
+    `bell` wakes the scheduler; `server_id` is the home's, the same for all of its servers, and
+    `membership` tells these apart. `machine` is what the clusters share and what limits them (see
+    admission/machine.py); `devices` are its GPUs.
     """
 
     home: Path
@@ -47,7 +49,7 @@ class Services:
     server_id: str = ""
     machine: Mapping[str, int] = field(default_factory=dict)
     devices: Machine = field(default_factory=lambda: Machine({}))
-    standing: Standing = field(default_factory=Alone)
+    membership: Membership = field(default_factory=SingleServer)
     client_door: ClientDoor = field(default_factory=ClientDoor)
 
     def lock(self, name: str) -> Path:

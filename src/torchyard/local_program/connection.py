@@ -1,8 +1,8 @@
 """From the program of a local run to the server.
 
 Owns: the addresses below the run, logs as JSON, files by their signed addresses.
-Leaves: connections and what an answer means to worker/server/connection.py.
-Always: the user's token goes to the server that it is of, and to no other. Runs on the user's
+Leaves: HTTP, and what a response means, to shared/connection.py.
+Always: the user's token goes to the server that issued it, and to no other. Runs on the user's
 machine on Python 3.9 and later, with the standard library and the worker's modules.
 """
 
@@ -11,30 +11,27 @@ from __future__ import annotations
 import base64
 import json
 import os
-import shutil
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import SplitResult, urlsplit
 
-from torchyard.worker.server.connection import Link, Refused
+from torchyard.shared.connection import Connection
+from torchyard.shared.server_address import ServerAddress
 
 _SECRETS = {"MSI_ENDPOINT": "MSI_SECRET", "IDENTITY_ENDPOINT": "IDENTITY_HEADER"}
-_TIMEOUT_S = 60.0
+_BLOCK_BYTES = 1 << 20
 
 
-class RunLink(Link):
-    """A worker's line, whose paths are below a local run.
+class RunConnection(Connection):
+    """A connection whose paths are below a local run.
 
     Args:
         path: of the run, as the client writes it.
     """
 
     def __init__(self, server: str, token: str, path: str) -> None:
-        super().__init__(server, token, "")
-        self._path = path
+        super().__init__(ServerAddress(server), token, path)
 
     def send(
         self,
@@ -45,10 +42,10 @@ class RunLink(Link):
         timeout_s: float = 60.0,
         content_type: str = "application/json",
     ) -> dict[str, Any]:
-        """As `Link.send`; a piece of a log becomes JSON, for Azure's paths take nothing else."""
+        """As `Connection.send`, but a piece of a log becomes JSON: Azure's paths take no bytes."""
         if path == "/logs":
-            told = {**(query or {}), "content": base64.b64encode(content).decode()}
-            content, query = json.dumps(told).encode(), None
+            piece = {**(query or {}), "content": base64.b64encode(content).decode()}
+            content, query = json.dumps(piece).encode(), None
         return super().send(method, path, content, query, timeout_s, content_type)
 
 
@@ -68,53 +65,55 @@ def put(url: str, file: Path) -> None:
     """Send a file to a signed address; one that can't be read any more is left out.
 
     Raises:
-        OSError: the server is away; try again.
-        Refused: it says no.
+        OSError: the server is unreachable; try again.
+        Refused: the server refuses it.
     """
     try:
-        content = open(file, "rb")
+        reader = open(file, "rb")
     except OSError as error:
         print(f"{file} is not sent: {error}")
         return
-    with content:
-        size = os.fstat(content.fileno()).st_size
-        headers = {
-            "x-ms-blob-type": "BlockBlob",
-            "content-length": str(size),
-            "content-type": "application/octet-stream",
-        }
-        _answered(urllib.request.Request(url, content if size else b"", headers, method="PUT"))
+    headers = {"x-ms-blob-type": "BlockBlob", "Content-Type": "application/octet-stream"}
+    connection, target = _signed(url)
+    with reader:
+        size_bytes = os.fstat(reader.fileno()).st_size
+        try:
+            connection.upload(target, _blocks(reader.fileno(), size_bytes), size_bytes, headers)
+        finally:
+            connection.close()
 
 
 def get(url: str, target: Path) -> None:
     """Fetch the file of a signed address; its folder is made.
 
     Raises:
-        OSError: the server is away; try again.
-        Refused: it says no.
+        OSError: the server is unreachable; try again.
+        Refused: the server refuses it.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f"{target.name}.part")
-    _answered(urllib.request.Request(url), draft)
+    connection, path = _signed(url)
+    try:
+        with open(draft, "wb") as file:
+            connection.download(path, file.write)
+    finally:
+        connection.close()
     draft.replace(target)
 
 
-def _answered(request: urllib.request.Request, target: Path | None = None) -> None:
-    try:
-        # Through no proxy: `yard client-env` names a server that is reached without.
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(request, timeout=_TIMEOUT_S) as answer:
-            if target is not None:
-                with open(target, "wb") as file:
-                    shutil.copyfileobj(answer, file, 1 << 20)
-    except urllib.error.HTTPError as error:
-        text = error.read(1000).decode("utf-8", "replace")
-        if error.code >= 500 or error.code == 429:
-            raise OSError(f"server not ready: {error.code} {text}") from error
-        raise Refused(error.code, {"text": text}) from error
+def _signed(url: str) -> tuple[Connection, str]:
+    """A connection that carries no token, and the target on it; never through a proxy."""
+    parts = urlsplit(url)
+    origin = SplitResult(parts.scheme, parts.netloc, "", "", "").geturl()
+    target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+    return Connection(ServerAddress(origin), "", ""), target
 
 
-def enough_after(seconds: float) -> Callable[[], bool]:
-    """For `patiently`: whether the server was waited for so long."""
-    until = time.monotonic() + seconds
-    return lambda: time.monotonic() > until
+def _blocks(reader: int, size_bytes: int) -> Iterator[bytes]:
+    """At most `size_bytes` bytes: the file may still grow."""
+    while size_bytes > 0:
+        block = os.read(reader, min(size_bytes, _BLOCK_BYTES))
+        if not block:
+            return
+        size_bytes -= len(block)
+        yield block

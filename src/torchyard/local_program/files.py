@@ -1,9 +1,9 @@
 """Files of a local run: its inputs come, its outputs go.
 
-Owns: where they lie on the user's machine.
+Owns: where they are on the user's machine.
 Leaves: single files to connection.py, when to program.py.
-Always: an output that is refused is told, and its run has failed by it. Runs on the user's
-machine, as the program does.
+Always: a refused output is reported, and fails its run. Runs on the user's machine, as the
+program does.
 """
 
 from __future__ import annotations
@@ -12,71 +12,81 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from torchyard.local_program import connection
-from torchyard.local_program.connection import RunLink, enough_after
+from torchyard.local_program import connection as signed_addresses
+from torchyard.local_program.connection import RunConnection
+from torchyard.shared import retry_delays
+from torchyard.shared.connection import Refused
 from torchyard.shared.failures import Failure
-from torchyard.shared.retry_delays import patiently
+from torchyard.shared.retry_delays import retry
 from torchyard.worker.files.uploads import files_below
-from torchyard.worker.server.connection import Refused
 
-_PATIENCE_S = 600.0
-_PLACES_AT_ONCE = 200
+_WAIT_S = 600.0
+_PATHS_PER_REQUEST = 200
 
 
 def inputs(
-    task: Mapping[str, Any], setup: Path, link: RunLink, go_on: Callable[[], None]
+    task: Mapping[str, Any],
+    setup: Path,
+    connection: RunConnection,
+    raise_if_canceled: Callable[[], None],
 ) -> dict[str, str]:
-    """Where each input lies, once it is here.
-
-    Args:
-        go_on: asked before each file; may raise.
+    """Where each input is, once it is here.
 
     Raises:
-        Failure: one can't be had.
+        Failure: one can't be fetched.
     """
     if not task["inputs"]:
         return {}
     try:
-        told = patiently(lambda: link.call("GET", "/inputs"), enough_after(_PATIENCE_S))
+        response = retry(lambda: connection.call("GET", "/inputs"), retry_delays.after(_WAIT_S))
     except Refused as refusal:
-        raise Failure("input_failed", _said(refusal), "see where its dataset lies") from refusal
-    places = {}
-    for name, one in told["inputs"].items():
+        raise Failure("input_failed", _message(refusal), "check the input's dataset") from refusal
+    paths = {}
+    for name, source in response["inputs"].items():
         folder = Path(task["inputs"][name].get("path_on_compute") or setup / "inputs" / name)
         folder.mkdir(parents=True, exist_ok=True)
-        for file in one["files"]:
-            go_on()
+        for file in source["files"]:
+            raise_if_canceled()
             target = folder / file["path"]
             try:
-                patiently(lambda: connection.get(file["url"], target), enough_after(_PATIENCE_S))  # noqa: B023
+                retry(
+                    lambda: signed_addresses.get(file["url"], target),  # noqa: B023
+                    retry_delays.after(_WAIT_S),
+                )
             except Refused as refusal:
-                message = f"file `{file['path']}` of input `{name}` can't be had: {_said(refusal)}"
-                raise Failure("input_failed", message, "see where its dataset lies") from refusal
-        places[name] = str(folder / one["files"][0]["path"] if one["is_file"] else folder)
-    return places
+                raise Failure(
+                    "input_failed",
+                    f"file `{file['path']}` of input `{name}` can't be fetched: "
+                    f"{_message(refusal)}",
+                    "check the input's dataset",
+                ) from refusal
+        paths[name] = str(folder / source["files"][0]["path"] if source["is_file"] else folder)
+    return paths
 
 
 def outputs(
-    work: Path, link: RunLink, end: Mapping[str, Any], give_up: Callable[[], bool]
+    work: Path, connection: RunConnection, end: Mapping[str, Any], give_up: Callable[[], bool]
 ) -> Mapping[str, Any]:
-    """Send them; what of the run's end changes when one is refused."""
-    files = {f"outputs/{one.relative_to(work / 'outputs').as_posix()}": one
-             for one in files_below(work / "outputs")}  # fmt: skip
+    """Send them; returns what of the run's end changes when one is refused."""
+    files = {
+        f"outputs/{file.relative_to(work / 'outputs').as_posix()}": file
+        for file in files_below(work / "outputs")
+    }
     paths = sorted(files)
-    for start in range(0, len(paths), _PLACES_AT_ONCE):
-        some = {"paths": paths[start : start + _PLACES_AT_ONCE]}
+    for start in range(0, len(paths), _PATHS_PER_REQUEST):
+        request = {"paths": paths[start : start + _PATHS_PER_REQUEST]}
         try:
-            told = patiently(lambda: link.call("POST", "/places", some), give_up)  # noqa: B023
-            for path, url in told["urls"].items():
-                patiently(lambda: connection.put(url, files[path]), give_up)  # noqa: B023
+            response = retry(lambda: connection.call("POST", "/places", request), give_up)  # noqa: B023
+            for path, url in response["urls"].items():
+                retry(lambda: signed_addresses.put(url, files[path]), give_up)  # noqa: B023
         except Refused as refusal:
-            failure = Failure("upload_refused", f"an output was refused: {_said(refusal)}")
+            failure = Failure("upload_refused", f"an output was refused: {_message(refusal)}")
             if end["status"] == "Completed":
                 return {"status": "Failed", "error": failure.to_dict()}
             print(failure.message)
     return {}
 
 
-def _said(refusal: Refused) -> str:
+def _message(refusal: Refused) -> str:
     error = refusal.body.get("error")
     return str((error or {}).get("message") or refusal)

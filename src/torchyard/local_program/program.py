@@ -1,9 +1,9 @@
 """The program of a local run: it runs SDK v1's script on the user's own machine.
 
-Owns: the order of a run there, its environment, its process.
+Owns: the steps of a run there, its environment, its process.
 Leaves: inputs and outputs to files.py, shipping logs, and why a script failed, to the
 worker's modules, statuses to the server.
-Always: it outlives the client and its terminal; a server that is away is waited for, and the script
+Always: it outlives the client and its terminal; an unreachable server is waited for, and the script
 never waits for it; the script ends with its program. Runs on Python 3.9 and later, with the
 standard library and the worker's modules.
 
@@ -12,7 +12,6 @@ Source: azureml-core 1.61, `azureml/core/script_run.py`: `cancel` makes the file
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -31,15 +30,15 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.local_program import connection, files
-from torchyard.local_program.connection import RunLink, enough_after
-from torchyard.shared import secret_values
+from torchyard.local_program.connection import RunConnection
+from torchyard.shared import locks, retry_delays, secret_values
+from torchyard.shared.connection import AttemptOver, Refused
 from torchyard.shared.failures import Failure
 from torchyard.shared.masking import Masker
-from torchyard.shared.retry_delays import patiently
+from torchyard.shared.retry_delays import retry
 from torchyard.worker.files import thin_environment
 from torchyard.worker.files.logs import LogShipper
 from torchyard.worker.in_rank import rank_hook
-from torchyard.worker.server.connection import AttemptOver, Refused
 from torchyard.worker.system import processes
 from torchyard.worker.system.memory_kills import MemoryKills
 
@@ -49,8 +48,8 @@ _LOG_NAME, _BUILD_LOG = "user_logs/std_log.txt", "azureml-logs/20_image_build_lo
 _INPUT = re.compile(r"\$\{\{inputs\.(\w+)\}\}", re.ASCII)
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))", re.ASCII)
 _NOT_PASSED_ON = ("PYTHONHOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV")
-_BEGIN_S, _END_S = 600.0, 86_400.0
-_BEAT_EVERY_S, _LOOK_EVERY_S, _BUILD_EVERY_S = 10.0, 0.3, 1.0
+_START_WAIT_S, _END_WAIT_S = 600.0, 86_400.0
+_HEARTBEAT_S, _POLL_S, _BUILD_POLL_S = 10.0, 0.3, 1.0
 _GRACE_S = 5.0
 
 
@@ -79,22 +78,22 @@ def main(folder: str) -> int:
         return 1
 
 
-class Beat:
-    """Tells the server where the run is, and listens for a cancel, in a daemon thread."""
+class Heartbeat:
+    """Reports the run's status to the server and notices a cancel, in daemon threads."""
 
-    def __init__(self, link: RunLink, kill_file: Path) -> None:
+    def __init__(self, run: RunConnection, kill_file: Path) -> None:
         self.canceled = threading.Event()
         self.status = "Preparing"
-        self._link = link
+        self._run_connection = run
         self._kill_file = kill_file
         self._over = threading.Event()
-        threading.Thread(target=self._run, name="beat", daemon=True).start()
+        threading.Thread(target=self._run, name="heartbeat", daemon=True).start()
         threading.Thread(target=self._watch, name="kill-file", daemon=True).start()
 
-    def now(self, status: str) -> None:
-        """From now on it is this; told at once if the server is there."""
+    def set_status(self, status: str) -> None:
+        """Report it at once if the server is reachable, else with the next heartbeat."""
         self.status = status
-        self._tell()
+        self._report()
 
     def raise_if_canceled(self) -> None:
         if self.canceled.is_set():
@@ -104,100 +103,106 @@ class Beat:
         self._over.set()
 
     def _run(self) -> None:
-        while not self._over.wait(_BEAT_EVERY_S):
-            self._tell()
+        while not self._over.wait(_HEARTBEAT_S):
+            self._report()
 
     def _watch(self) -> None:
-        while not self._over.wait(_LOOK_EVERY_S):
+        while not self._over.wait(_POLL_S):
             if self._kill_file.exists():
                 self.canceled.set()
                 return
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         try:
-            told = self._link.call("POST", "/report", {"status": self.status})
+            response = self._run_connection.call("POST", "/report", {"status": self.status})
         except (AttemptOver, Refused) as error:
-            print(f"the server wants no more of this run: {error}")
+            print(f"the server no longer accepts this run: {error}")
             self.canceled.set()
         except OSError as error:
-            print(f"{time.ctime()}: the server is away: {error}")
+            print(f"{time.ctime()}: the server is unreachable: {error}")
         else:
-            if told.get("status") == "Canceled":
+            if response.get("status") == "Canceled":
                 self.canceled.set()
 
 
 def _run(setup: Path) -> int:
     task = json.loads((setup / _TASK).read_text(encoding="utf-8"))
-    secret = connection.token(task["server"], os.environ)
-    if not secret:
+    token = connection.token(task["server"], os.environ)
+    if not token:
         print(f"the environment holds no token for {task['server']}: run `yard client-env`")
         return 1
-    link = RunLink(task["server"], secret, task["path"])
-    told = patiently(
-        lambda: link.call("POST", "", {"machine": socket.gethostname()}), enough_after(_BEGIN_S)
+    run = RunConnection(task["server"], token, task["path"])
+    response = retry(
+        lambda: run.call("POST", "", {"machine": socket.gethostname()}),
+        retry_delays.after(_START_WAIT_S),
     )
-    variables: dict[str, str] = told["variables"]
+    variables: dict[str, str] = response["variables"]
     masker = Masker(secret_values.written(secret_values.of_environment(variables, ())))
-    logs = LogShipper(link, setup, masker)
+    logs = LogShipper(run, setup, masker)
     for name, file in ((_BUILD_LOG, setup / Path(_BUILD_LOG).name), (_LOG_NAME, setup / _PRINTED)):
         logs.watch(file, name)
     logs.watch_folder(setup.parent / "logs", "logs")
     logs.start()
-    beat = Beat(link, setup / _KILL_FILE)
+    heartbeat = Heartbeat(run, setup / _KILL_FILE)
     end: dict[str, Any] = {"status": "Completed", "exit_code": 0}
     try:
-        _script(task, setup, link, beat, variables)
+        _script(task, setup, run, heartbeat, variables)
     except Canceled:
         end = {"status": "Canceled"}
     except Failure as failure:
         end = {"status": "Failed", "exit_code": failure.exit_code, "error": failure.to_dict()}
     except Exception as error:
         traceback.print_exc()
-        said = Failure("local_run", f"the run's program failed: {error!r}", f"see {setup / LOG}")
-        end = {"status": "Failed", "error": said.to_dict()}
+        message = f"the run's program failed: {error!r}"
+        unexpected = Failure("local_run", message, f"see {setup / LOG}")
+        end = {"status": "Failed", "error": unexpected.to_dict()}
     try:
-        _deliver(task, setup, link, beat, logs, end)
+        _deliver(task, setup, run, heartbeat, logs, end)
     finally:
-        beat.stop()
+        heartbeat.stop()
         for name in ("inputs", "environment"):
             shutil.rmtree(setup / name, ignore_errors=True)
     return 0
 
 
 def _script(
-    task: Mapping[str, Any], setup: Path, link: RunLink, beat: Beat, variables: dict[str, str]
+    task: Mapping[str, Any],
+    setup: Path,
+    run: RunConnection,
+    heartbeat: Heartbeat,
+    variables: dict[str, str],
 ) -> None:
-    """From the environment to the script's good end.
+    """From the environment to the end of a script that succeeds.
 
     Raises:
         Failure: it ended otherwise.
-        Canceled: the user ended it.
+        Canceled: the user canceled it.
     """
     work = setup.parent
-    program, environment = _environment(task, setup, link, beat)
-    places = files.inputs(task, setup, link, beat.raise_if_canceled)
+    program, environment = _environment(task, setup, run, heartbeat)
+    paths = files.inputs(task, setup, run, heartbeat.raise_if_canceled)
     errors = setup / "errors"
-    own = errors / "rank-0"
-    own.mkdir(parents=True, exist_ok=True)
+    rank_errors = errors / "rank-0"
+    rank_errors.mkdir(parents=True, exist_ok=True)
     (work / "outputs").mkdir(exist_ok=True)
     (work / "logs").mkdir(exist_ok=True)
-    given = {name: _with_inputs(text, places) for name, text in task["input_variables"].items()}
+    inputs = {name: _with_inputs(text, paths) for name, text in task["input_variables"].items()}
     environment = {
         "PYTHONUNBUFFERED": "1",
         **environment,
         **variables,
-        **given,
-        rank_hook.VARIABLE: str(own),
+        **inputs,
+        rank_hook.VARIABLE: str(rank_errors),
     }
-    words = [_expanded(_with_inputs(one, places), environment) for one in task["arguments"]]
+    words = [_expanded(_with_inputs(word, paths), environment) for word in task["arguments"]]
     if task["command"]:
-        text = _with_inputs(task["command"], places)
+        text = _with_inputs(task["command"], paths)
         command = ["/bin/bash", "-c", " ".join([text, *map(shlex.quote, words)])]
     else:
         command = [program, task["script"], *words]
     memory = MemoryKills()
-    beat.now("Running")
-    beat.raise_if_canceled()
+    heartbeat.set_status("Running")
+    heartbeat.raise_if_canceled()
     printed = setup / _PRINTED
     with open(printed, "ab") as output:
         process = subprocess.Popen(
@@ -211,23 +216,23 @@ def _script(
             preexec_fn=_die_with_program,
         )
     try:
-        _wait(process, beat, task["limit_s"])
+        _wait(process, heartbeat, task["limit_s"])
     finally:
         _end(process)
     if process.returncode:
         failure = _failure(process, work, printed, errors, memory)
         if task["interpreter"] and failure.code == "import_failed":
-            failure.hint = own_python_hint(failure.hint, program)
+            failure.hint = install_hint(failure.hint, program)
         raise failure
 
 
-def _wait(process: subprocess.Popen[bytes], beat: Beat, limit_s: float) -> None:
+def _wait(process: subprocess.Popen[bytes], heartbeat: Heartbeat, limit_s: float) -> None:
     began = time.monotonic()
     while True:
         with suppress(subprocess.TimeoutExpired):
-            process.wait(_LOOK_EVERY_S)
+            process.wait(_POLL_S)
             return
-        beat.raise_if_canceled()
+        heartbeat.raise_if_canceled()
         if limit_s and time.monotonic() - began > limit_s:
             message = f"the run took longer than its limit of {limit_s:g} seconds"
             raise Failure("timeout", message, "raise `max_run_duration_seconds`", 143)
@@ -255,67 +260,69 @@ def _failure(
     process: subprocess.Popen[bytes], work: Path, printed: Path, errors: Path, memory: MemoryKills
 ) -> Failure:
     from torchyard.worker.diagnosis import diagnosis
-    from torchyard.worker.diagnosis.context import Scene
+    from torchyard.worker.diagnosis.context import DiagnosisContext
     from torchyard.worker.launch.ranks import Rank, RankExit
 
     signum = max(0, -process.returncode)
     code = 128 + signum if signum else process.returncode
     rank = Rank(0, 0, printed, _LOG_NAME)
     exit = RankExit(rank, code, signum, process.pid, time.time())
-    found = diagnosis.look(exit, Scene(0, False, work, errors, memory)).failure
+    found = diagnosis.diagnose(exit, DiagnosisContext(0, False, work, errors, memory)).failure
     message = found.message.replace("rank 0 on node 0", "the script", 1)
     details = {key: value for key, value in found.details.items() if key not in ("rank", "node")}
     return Failure(found.code, message, found.hint, code, details)
 
 
-def own_python_hint(hint: str, program: str) -> str:
+def install_hint(hint: str, program: str) -> str:
     """What to do about a missing package, where no environment is built.
 
     Args:
         hint: as for a job; its first word in backquotes is the package.
     """
-    found = re.search(r"`([^`]+)`", hint)
-    package = found[1] if found else "PACKAGE"
+    match = re.search(r"`([^`]+)`", hint)
+    package = match[1] if match else "PACKAGE"
     return f"install it: `{program} -m pip install {package}`"
 
 
 def _environment(
-    task: Mapping[str, Any], setup: Path, link: RunLink, beat: Beat
+    task: Mapping[str, Any], setup: Path, run: RunConnection, heartbeat: Heartbeat
 ) -> tuple[str, dict[str, str]]:
     """(Python, variables that the script starts with)."""
     if not task["interpreter"]:
-        return _built(setup, link, beat)
+        return _built(setup, run, heartbeat)
     name = os.path.expanduser(task["interpreter"])
-    found = shutil.which(name) or (shutil.which("python3") if name == "python" else None)
-    if found is None:
+    program = shutil.which(name) or (shutil.which("python3") if name == "python" else None)
+    if program is None:
         raise Failure(
             "no_interpreter",
-            f"`{name}` is no program of {socket.gethostname()}",
-            "name one by `environment.python.interpreter_path`",
+            f"`{name}` is not a program of {socket.gethostname()}",
+            "set another by `environment.python.interpreter_path`",
         )
     hooks = setup / "environment"
     thin_environment.put_hooks(hooks)
-    before = os.environ.get("PYTHONPATH")
-    path = f"{hooks}{os.pathsep}{before}" if before else str(hooks)
-    return found, {**os.environ, "PYTHONPATH": path}
+    python_path = os.environ.get("PYTHONPATH")
+    path = f"{hooks}{os.pathsep}{python_path}" if python_path else str(hooks)
+    return program, {**os.environ, "PYTHONPATH": path}
 
 
-def _built(setup: Path, link: RunLink, beat: Beat) -> tuple[str, dict[str, str]]:
+def _built(setup: Path, run: RunConnection, heartbeat: Heartbeat) -> tuple[str, dict[str, str]]:
     def ask(body: Mapping[str, Any]) -> dict[str, Any]:
-        return patiently(lambda: link.call("POST", "/environment", body), enough_after(_BEGIN_S))
+        return retry(
+            lambda: run.call("POST", "/environment", body), retry_delays.after(_START_WAIT_S)
+        )
 
-    told = ask({})
+    build = ask({})
     with open(setup / Path(_BUILD_LOG).name, "a", encoding="utf-8") as log:
-        while told["status"] == "building":
-            log.write(told["log"])
+        while build["status"] == "building":
+            log.write(build["log"])
             log.flush()
-            if not told["log"] and beat.canceled.wait(_BUILD_EVERY_S):
+            if not build["log"] and heartbeat.canceled.wait(_BUILD_POLL_S):
                 raise Canceled
-            told = ask({"offset": told["next_offset"]})
-        log.write(told.get("log", ""))
-    if told["status"] != "ready":
-        raise Failure("environment_failed", told["error"], told["hint"])
-    shared = Path(told["folder"])
+            build = ask({"offset": build["next_offset"]})
+        log.write(build.get("log", ""))
+    if build["status"] != "ready":
+        raise Failure("environment_failed", build["error"], build["hint"])
+    shared = Path(build["folder"])
     if not (shared / "bin" / "python").exists():
         raise Failure(
             "environment_elsewhere",
@@ -326,8 +333,7 @@ def _built(setup: Path, link: RunLink, beat: Beat) -> tuple[str, dict[str, str]]
         )
     with suppress(OSError):
         # Held until this process ends, so that the environment stays.
-        kept = os.open(told["lock"], os.O_RDONLY | os.O_CLOEXEC)
-        fcntl.flock(kept, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        locks.share_until_exit(Path(build["lock"]))
     programs = thin_environment.create(shared, setup / "environment")
     kept_variables = {key: text for key, text in os.environ.items() if key not in _NOT_PASSED_ON}
     return str(programs / "python"), {
@@ -340,28 +346,28 @@ def _built(setup: Path, link: RunLink, beat: Beat) -> tuple[str, dict[str, str]]
 def _deliver(
     task: Mapping[str, Any],
     setup: Path,
-    link: RunLink,
-    beat: Beat,
+    run: RunConnection,
+    heartbeat: Heartbeat,
     logs: LogShipper,
     end: Mapping[str, Any],
 ) -> None:
-    """Logs, outputs and the end, in this order, however long the server is away."""
+    """Logs, outputs and the end, in this order, however long the server is unreachable."""
     try:
-        beat.now("Finalizing")
-        logs.finish(_END_S)
+        heartbeat.set_status("Finalizing")
+        logs.finish(_END_WAIT_S)
         if task["keeps_outputs"]:
-            end = {**end, **files.outputs(setup.parent, link, end, enough_after(_END_S))}
-        patiently(lambda: link.call("POST", "/report", end), enough_after(_END_S))
+            end = {**end, **files.outputs(setup.parent, run, end, retry_delays.after(_END_WAIT_S))}
+        retry(lambda: run.call("POST", "/report", end), retry_delays.after(_END_WAIT_S))
     except (AttemptOver, Refused) as error:
-        print(f"the server wants no more of this run: {error}")
+        print(f"the server no longer accepts this run: {error}")
 
 
-def _with_inputs(text: str, places: Mapping[str, str]) -> str:
-    return _INPUT.sub(lambda found: places.get(found[1], found[0]), text)
+def _with_inputs(text: str, paths: Mapping[str, str]) -> str:
+    return _INPUT.sub(lambda match: paths.get(match[1], match[0]), text)
 
 
 def _expanded(text: str, variables: Mapping[str, str]) -> str:
-    return _VARIABLE.sub(lambda found: variables.get(found[1] or found[2], found[0]), text)
+    return _VARIABLE.sub(lambda match: variables.get(match[1] or match[2], match[0]), text)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What `mlflow-artifacts:/…` names: the files of a run, a logged model or a model version.
 
-Owns: which of them a path names, what lies directly in a folder.
+Owns: which of them a path names, what a folder directly contains.
 Leaves: the files themselves to jobs/, models/ and data/.
 Always: the files of a registered version are read-only; a run's listing leaves out the files of
 its logged models, because MLflow's clients merge the two.

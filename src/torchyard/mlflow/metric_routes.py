@@ -42,7 +42,7 @@ def get_history(call: CallOf, services: ServicesOf) -> JSONResponse:
     size = call.count("max_results", _DEFAULT_POINTS, _PAGE_LIMIT)
     start = search.parse_page_token(call.text("page_token", default=""))
     # One point more than the page holds tells whether there is a next page. A client that names no
-    # size wants every point and would not ask for another page.
+    # size wants every point and would not request another page.
     limit = None if call.fields.get("max_results") is None else size + 1
     points = services.history.series(job.id, key, start, limit)
     has_more = limit is not None and len(points) > size

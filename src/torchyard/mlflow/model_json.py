@@ -1,7 +1,7 @@
 """Models in MLflow's words.
 
 Owns: finding registered models and versions, the JSON of these and of logged models, where their
-files lie under `mlflow-artifacts:/`.
+files are under `mlflow-artifacts:/`.
 Leaves: the rows and the files to models/.
 Always: a model registered by `yard` and one registered by MLflow look alike.
 """
@@ -14,19 +14,19 @@ from typing import Any
 from urllib.parse import unquote
 
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
-from torchyard.jobs.history.history_records import number_json
 from torchyard.jobs.services import Services
 from torchyard.mlflow.calls import Call
 from torchyard.mlflow.errors import AlreadyExists, EndpointNotFound
 from torchyard.mlflow.translate import key_value_list, read_tags, to_milliseconds
 from torchyard.models import actions, logged, registry
 from torchyard.models.types import LoggedMetric, LoggedModel, Model, Registered
+from torchyard.shared.record_rules import number_json
 
 IS_PROMPT = "mlflow.prompt.is_prompt"
 MODEL_VERSIONS_TAG = "mlflow.modelVersions"
 REGISTERED_FOLDER = "registered"
 # A property of a version without files that was copied from another one without files: where the
-# files of that one lie.
+# files of that one are.
 STORAGE_LOCATION = "storage_location"
 # MLflow's names for the status of a logged model.
 _STATUS_NAMES = {
@@ -188,12 +188,12 @@ def parse_logged_model_status(value: Any) -> str:
 
 
 def logged_model_uri(model: LoggedModel) -> str:
-    """Where a logged model's files lie."""
+    """The URI of a logged model's files."""
     return f"mlflow-artifacts:/{model.experiment_id}/models/{model.id}/artifacts"
 
 
 def version_uri(model: Model) -> str:
-    """Where a version's files lie: here, or where its source says."""
+    """The URI of a version's files: on this server, or the one that its source names."""
     if not model.files:
         return model.properties.get(STORAGE_LOCATION, model.source)
     return f"mlflow-artifacts:/{REGISTERED_FOLDER}/{_escaped(model.name)}/{model.version}"

@@ -1,13 +1,12 @@
 """Uploads of large artifacts in parts, as MLflow's clients send them.
 
 Owns: the three endpoints of `mlflow-artifacts/mpu` and the one that takes a part.
-Leaves: where the complete file lies to artifact_repositories.py.
+Leaves: where the complete file is stored to artifact_repositories.py.
 Always: a part is written to disk as it arrives; the file appears complete or not at all; parts of
 an upload that nobody completes are deleted after a week. An upload is completed once: a client
 that lost the response repeats the request and gets the same one.
 """
 
-import fcntl
 import re
 import secrets
 import shutil
@@ -26,6 +25,7 @@ from torchyard.data.datastores import ARTIFACT_STORE
 from torchyard.jobs.services import Services, ServicesOf
 from torchyard.mlflow.artifact_repositories import checked_path, find_repository, open_part
 from torchyard.mlflow.calls import Call, CallOf, CallRoute, integer, invalid_parameter, workspace_of
+from torchyard.shared import locks
 from torchyard.workspaces.guarded_routes import UNLIMITED, Person, needs
 from torchyard.workspaces.permissions import Permission
 
@@ -152,7 +152,7 @@ def _locked(folder: Path) -> Iterator[None]:
     except FileNotFoundError as error:
         raise _upload_not_found(folder.name) from error
     with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        locks.lock(lock)
         yield
 
 

@@ -196,7 +196,7 @@ def parse_stage(text: str) -> str:
 def without_prompt_conditions(conditions: Sequence[search.Condition]) -> list[search.Condition]:
     """The conditions without "is not a prompt", which holds for every model here.
 
-    MLflow 3 asks for models only, or for prompts only, which torchyard does not store.
+    MLflow 3 searches for models only, or for prompts only, which torchyard does not store.
     """
     return [condition for condition in conditions if not _excludes_prompts(condition)]
 

@@ -23,6 +23,7 @@ from torchyard.jobs.records.types import Experiment, Job, Status
 from torchyard.jobs.requests.run_search import ARTIFACT_URI, Condition
 from torchyard.mlflow.calls import Call, integer, invalid_parameter, missing_parameter
 from torchyard.models.types import RunModel
+from torchyard.shared import record_rules
 
 RUN_NAME = "mlflow.runName"
 PARENT = "mlflow.parentRunId"
@@ -220,7 +221,7 @@ def read_datasets(call: Call) -> list[DatasetInput]:
 def metric_json(key: str, point: Metric | Point) -> dict[str, Any]:
     return {
         "key": key,
-        "value": history_records.number_json(point.value),
+        "value": record_rules.number_json(point.value),
         "timestamp": point.timestamp,
         "step": point.step,
     }

@@ -30,7 +30,7 @@ _NO_FILES = Source(())
 
 @contextmanager
 def open_source(services: Services, workspace: str, uri: str) -> Iterator[Source]:
-    """The files that a version's `source` names; none if they lie on another server.
+    """The files that a version's `source` names; none if they are on another server.
 
     Raises:
         InvalidInput: it names a file on the server's own disk, or leaves its folder.

@@ -2,8 +2,8 @@
 
 Owns: `server.json`, which names one server of the home, and `servers/`, which has one file each
 when several share it.
-Leaves: reading them to embedded.py and to the worker; who lives to lease.py.
-Always: a file is there whole or not at all; a home that one server has alone has no `servers/`.
+Leaves: reading them to client/embedded.py and shared/server_address.py; who is alive to lease.py.
+Always: a file is complete or absent; the home of a single server has no `servers/`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torchyard.servers.types import Server
 
 
 class ServerFiles:
-    """Those of one home."""
+    """The files of one home."""
 
     def __init__(self, home: Path) -> None:
         settings = Settings(home)
@@ -29,11 +29,11 @@ class ServerFiles:
         self._folder = settings.servers_folder
 
     def name(self, server: Server) -> None:
-        """Have `server.json` name this one."""
+        """Have `server.json` name this server."""
         _write(self._named, server)
 
     def announce(self, server: Server) -> None:
-        """Add one of several."""
+        """Add the file of one of several servers."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
         _write(self._folder / f"{server.id}.json", server)
 
@@ -41,13 +41,13 @@ class ServerFiles:
         (self._folder / f"{id}.json").unlink(missing_ok=True)
 
     def keep_only(self, ids: Collection[str]) -> None:
-        """Withdraw those that nobody knows any more."""
+        """Withdraw all others."""
         for file in self._folder.glob("*.json"):
             if file.stem not in ids:
                 file.unlink(missing_ok=True)
 
-    def be_alone(self) -> None:
-        """The home is one server's alone from now on."""
+    def forget_others(self) -> None:
+        """Leave no file of several servers."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def is_announced(self, id: str) -> bool:

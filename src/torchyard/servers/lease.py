@@ -1,11 +1,11 @@
-"""A server's right to look after what is its own, among several that share a home.
+"""A server's lease on its attempts, among several servers that share a home.
 
-Owns: who this server is, renewing that, finding out which others are gone, what the home's files
-say of it.
-Leaves: what a server looks after to jobs/, the files themselves to files.py.
-Always: a lease is over by the database's clock, or because its process is seen to be gone; who
-was itself away for a while takes nobody for gone before a whole term; a server whose lease was
-taken goes on as another one, with nothing of its own.
+Owns: this server's identity, renewing its lease, noticing that other servers died, the home's
+files about it.
+Leaves: what a server owns to jobs/, the files themselves to files.py.
+Always: a lease ends by the database's clock, or because its process is seen to be gone; a server
+that was itself stalled declares nobody dead for a whole term; a server whose lease was ended
+continues as a new one, which owns nothing.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from torchyard.base.errors import TorchyardError
 from torchyard.servers import store
 from torchyard.servers.files import ServerFiles
 from torchyard.servers.types import LeaseLost, Server
+from torchyard.shared import processes
 
 _log = logging.getLogger(__name__)
 
@@ -35,23 +36,23 @@ TERM_S = 5.0
 RENEW_EVERY_S = 1.0
 _WATCH_EVERY_S = 0.1
 _LOST = (
-    "this server was taken for dead: another one looks after what it did",
-    "it goes on as a new one",
+    "this server was declared dead: another one has taken over its attempts",
+    "it continues as a new server",
 )
 
 
-class Standing(Protocol):
-    """What a server knows of itself and its like. `id` is empty when it is the only one."""
+class Membership(Protocol):
+    """This server among those of its home. `id` is empty when it is the only one."""
 
     @property
     def id(self) -> str: ...
 
     def owns(self, owner: str | None) -> bool:
-        """Whether what `owner` looked after last is this server's."""
+        """Whether what `owner` last owned is this server's."""
         ...
 
     def check(self, connection: Connection) -> None:
-        """Make sure of it for the length of a write transaction.
+        """Verify the lease for the length of a write transaction.
 
         Raises:
             LeaseLost: another server may have taken over.
@@ -59,20 +60,20 @@ class Standing(Protocol):
         ...
 
     def confirm(self) -> None:
-        """The same without asking the database, right before what can't be undone.
+        """The same without the database, right before what can't be undone.
 
         Raises:
-            LeaseLost: too much time has gone by since it was last renewed.
+            LeaseLost: too much time has passed since the lease was renewed.
         """
         ...
 
     def living(self, connection: Connection) -> list[Server]:
-        """Who has a lease, itself included."""
+        """The servers that have a lease, this one included."""
         ...
 
 
-class Alone:
-    """The only server of its home: everything is its own."""
+class SingleServer:
+    """The only server of its home: it owns everything."""
 
     id = ""
 
@@ -90,14 +91,14 @@ class Alone:
 
 
 class Lease:
-    """One of several.
+    """The membership of one of several servers.
 
     Args:
         url: where this server listens.
-        on_change: called when another server is gone, or this one goes on as a new one.
+        on_change: called when another server died, or this one continues as a new one.
         here: the machine, as base/machine.py calls it.
         now: the time at the database.
-        is_alive: whether a process of this machine lives; asked with pid and start time.
+        is_alive: whether a process of this machine lives, by pid and start time.
     """
 
     def __init__(
@@ -120,10 +121,10 @@ class Lease:
         self._is_alive = is_alive
         self._monotonic = monotonic
         self._me: Server | None = None
-        # By this machine's clock: when the lease was renewed last, and since when without a break.
+        # By this machine's clock: the last renewal, and since when there was none too late.
         self._renewed_at = -TERM_S
         self._steady_since = 0.0
-        self._looked_at = 0.0
+        self._last_try_at = 0.0
         self._others: list[Server] = []
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
@@ -148,8 +149,8 @@ class Lease:
         return store.all_of(connection)
 
     def take(self) -> None:
-        """Become a server that the others know; `server.json` names it."""
-        began = self._monotonic()
+        """Take a lease as a new server; `server.json` names it."""
+        started_at = self._monotonic()
         with self._db.write() as connection:
             now = self._now(connection)
             pid = os.getpid()
@@ -158,24 +159,24 @@ class Lease:
                 self._url,
                 self._here,
                 pid,
-                machine.process_start_time(pid),
+                processes.start_time(pid),
                 now,
                 now,
             )
             store.add(connection, me)
-        old, self._me = self._me, me
-        self._renewed_at = self._steady_since = began
+        previous, self._me = self._me, me
+        self._renewed_at = self._steady_since = started_at
         self._files.announce(me)
         self._files.name(me)
-        if old is not None:
-            self._files.withdraw(old.id)
+        if previous is not None:
+            self._files.withdraw(previous.id)
 
     def start(self) -> None:
         """Renew the lease from now on."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Give it back; others take over at once."""
+        """End the lease; others take over at once."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(10)
@@ -188,19 +189,19 @@ class Lease:
                 store.drop_named(connection, self.id)
                 others = store.all_of(connection)
         except TorchyardError as error:
-            _log.warning("the lease ends by itself: %s", error.message)
+            _log.warning("the lease expires by itself: %s", error.message)
         if self._files.named() == self.id:
             if others:
                 self._files.name(others[-1])
             else:
                 self._files.unname()
 
-    def look(self) -> None:
-        """Renew it, and see who else is gone."""
-        began = self._looked_at = self._monotonic()
-        if began - self._renewed_at >= TERM_S / 2:
-            self._steady_since = began
-        # Beside all writers: one that is stopped in the middle must cost nobody its lease.
+    def renew(self) -> None:
+        """Renew the lease, and drop the servers that died."""
+        started_at = self._last_try_at = self._monotonic()
+        if started_at - self._renewed_at >= TERM_S / 2:
+            self._steady_since = started_at
+        # Not in line with other writers: one that is stopped halfway must end nobody's lease.
         with self._db.engine.begin() as connection:
             renewed = store.renew(connection, self.id, self._now(connection))
         if not renewed:
@@ -208,36 +209,42 @@ class Lease:
             self.take()
             self._on_change()
             return
-        self._renewed_at = began
-        self._see_who_is_gone(began - self._steady_since >= TERM_S)
+        self._renewed_at = started_at
+        self._drop_dead(started_at - self._steady_since >= TERM_S)
 
-    def _see_who_is_gone(self, is_steady: bool) -> None:
+    def _drop_dead(self, is_steady: bool) -> None:
         with self._db.read() as connection:
-            known, now = store.all_of(connection), self._now(connection)
-        gone = [one for one in known if one.id != self.id and self._is_gone(one, now, is_steady)]
+            servers, now = store.all_of(connection), self._now(connection)
+        dead = [
+            server
+            for server in servers
+            if server.id != self.id and self._is_dead(server, now, is_steady)
+        ]
         dropped = []
-        if gone:
+        if dead:
             with self._db.write() as connection:
-                dropped = [one.id for one in gone if store.drop(connection, one)]
-        living = [one for one in known if one.id not in dropped]
-        self._others = [one for one in living if one.id != self.id]
-        self._tell(living)
+                dropped = [server.id for server in dead if store.drop(connection, server)]
+        living = [server for server in servers if server.id not in dropped]
+        self._others = [server for server in living if server.id != self.id]
+        self._update_files(living)
         if dropped:
-            for one in gone:
-                _log.warning("server %s (pid %d) at %s is gone", one.id[:8], one.pid, one.url)
+            for server in dead:
+                _log.warning(
+                    "server %s (pid %d) at %s is gone", server.id[:8], server.pid, server.url
+                )
             self._on_change()
 
-    def _is_gone(self, other: Server, now: datetime, is_steady: bool) -> bool:
+    def _is_dead(self, other: Server, now: datetime, is_steady: bool) -> bool:
         if is_steady and now - other.seen_at > timedelta(seconds=TERM_S):
             return True
         if not machine.is_seen(other.machine, self._here):
             return False
-        # Of an earlier boot, or its process has ended: that is certain, and needs no term.
+        # From an earlier boot, or its process has ended: that is certain, whatever its term.
         return other.machine != self._here or not self._is_alive(other.pid, other.start_time)
 
-    def _tell(self, living: list[Server]) -> None:
-        """Bring the files in line with who lives."""
-        ids = {one.id for one in living}
+    def _update_files(self, living: list[Server]) -> None:
+        """Have the files name the living servers."""
+        ids = {server.id for server in living}
         self._files.keep_only(ids)
         if not self._files.is_announced(self.id):
             assert self._me is not None
@@ -246,34 +253,34 @@ class Lease:
             assert self._me is not None
             self._files.name(self._me)
 
-    def _one_died(self) -> bool:
-        """Whether a process that is seen from here has ended since the last look."""
+    def _another_died(self) -> bool:
+        """Whether a process of this machine has ended since the last renewal."""
         return any(
-            one.machine == self._here and not self._is_alive(one.pid, one.start_time)
-            for one in self._others
+            other.machine == self._here and not self._is_alive(other.pid, other.start_time)
+            for other in self._others
         )
 
     def _run(self) -> None:
         while not self._stopping.wait(_WATCH_EVERY_S):
-            if self._monotonic() - self._looked_at < RENEW_EVERY_S and not self._one_died():
+            if self._monotonic() - self._last_try_at < RENEW_EVERY_S and not self._another_died():
                 continue
             try:
-                self.look()
+                self.renew()
             except (TorchyardError, SQLAlchemyError, OSError) as error:
-                # Not renewed: `confirm` says so once the term is over.
+                # Not renewed: `confirm` raises once the term is over.
                 _log.info("the lease could not be renewed: %s", error)
             except Exception:
                 _log.exception("the lease could not be renewed")
 
 
-def others_on(db: Database) -> list[Server]:
-    """Who has a living lease on this database; asked by a server that wants to be alone."""
+def living_servers(db: Database) -> list[Server]:
+    """The servers with a valid lease on this database, read before a single server starts."""
     with db.read() as connection:
-        begin = store.now(connection) - timedelta(seconds=TERM_S)
-        fresh = [one for one in store.all_of(connection) if one.seen_at > begin]
+        oldest = store.now(connection) - timedelta(seconds=TERM_S)
+        servers = [server for server in store.all_of(connection) if server.seen_at > oldest]
     return [
-        one
-        for one in fresh
-        if not machine.is_seen(one.machine)
-        or machine.is_alive(one.pid, one.start_time, one.machine)
+        server
+        for server in servers
+        if not machine.is_seen(server.machine)
+        or machine.is_alive(server.pid, server.start_time, server.machine)
     ]

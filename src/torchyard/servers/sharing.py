@@ -1,9 +1,9 @@
-"""Several servers of one home, or one alone.
+"""Several servers of one home, or a single one.
 
-Owns: what a server needs besides its rooms when it shares a home; what can't be mixed.
-Leaves: the lease to lease.py, news to wire.py, the lock on the home to server.py.
-Always: sharing needs a database that servers can share; a server that wants to be alone begins only
-when no other one lives.
+Owns: what a server needs in addition when it shares a home; which servers exclude each other.
+Leaves: the lease to lease.py, notifications to notifications.py, the lock on the home to server.py.
+Always: sharing needs a database that several servers can use; a single server starts only when no
+other server is alive.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torchyard.servers import lease as leases
 from torchyard.servers import store
 from torchyard.servers.files import ServerFiles
 from torchyard.servers.lease import Lease
-from torchyard.servers.wire import Wire
+from torchyard.servers.notifications import Notifier
 
 
 @dataclass(frozen=True)
@@ -29,70 +29,70 @@ class Sharing:
     """Runs from `start` to `stop`; `db` is its own."""
 
     lease: Lease
-    wire: Wire
+    notifier: Notifier
     db: Database
 
     def start(self) -> None:
-        """From now on the others know of this server, and commands find it."""
+        """Make this server known to the others and to commands."""
         self.lease.take()
-        self.wire.start()
+        self.notifier.start()
         self.lease.start()
 
     def stop(self) -> None:
         self.lease.stop()
-        self.wire.stop()
+        self.notifier.stop()
         self.db.close()
 
 
-def refuse_unshareable(home: Path, url: URL) -> None:
+def check_shareable(home: Path, url: URL) -> None:
     """
     Raises:
-        InvalidInput: several servers can't have this database.
+        InvalidInput: several servers can't share this database.
     """
     if url.get_backend_name() != "postgresql":
         raise InvalidInput(
             f"`--shared` needs PostgreSQL, and the records of `{home}` are in a file",
-            "name one with `--database postgresql://user@host/name`, or leave `--shared` out",
+            "choose one with `--database postgresql://user@host/name`, or omit `--shared`",
             code="not_shareable",
         )
 
 
-def made(
+def share(
     db: Database,
     home: Path,
     url: str,
     on_change: Callable[[], None],
-    heard: Callable[[str], None],
-    missed: Callable[[], None],
+    on_key: Callable[[str], None],
+    on_gap: Callable[[], None],
 ) -> Sharing:
     """
     Args:
         url: where this server listens.
         on_change: called when there may be something to take over.
-        heard, missed: as `Wire` has them.
+        on_key, on_gap: as in `Notifier`.
     """
-    own = db.apart()
-    lease = Lease(own, ServerFiles(home), url, on_change)
-    return Sharing(lease, Wire(own, heard, missed), own)
+    own_db = db.apart()
+    lease = Lease(own_db, ServerFiles(home), url, on_change)
+    return Sharing(lease, Notifier(own_db, on_key, on_gap), own_db)
 
 
-def be_alone(db: Database, home: Path) -> None:
-    """The home and its database are this server's alone from now on.
+def claim_alone(db: Database, home: Path) -> None:
+    """Take the home and its database for this server alone.
 
     Raises:
-        Conflict: another server lives.
+        Conflict: another server is alive.
     """
-    others = leases.others_on(db)
+    others = leases.living_servers(db)
     if others:
-        one = others[0]
+        other = others[0]
         raise Conflict(
-            f"the server at {one.url} on {machine.host_of(one.machine)} shares this database",
-            "start this one with `--shared`, or stop that one first",
+            f"the server at {other.url} on {machine.host_of(other.machine)} shares this database",
+            "start this server with `--shared`, or stop the other one first",
             code="served",
         )
     with db.read() as connection:
-        left = bool(store.all_of(connection))
-    if left:
+        has_dead_servers = bool(store.all_of(connection))
+    if has_dead_servers:
         with db.write() as connection:
             store.drop_all(connection)
-    ServerFiles(home).be_alone()
+    ServerFiles(home).forget_others()

@@ -1,6 +1,6 @@
 """The table of servers.
 
-Owns: SQL, and what time it is at the database.
+Owns: SQL, and the time at the database.
 Leaves: what a row means to lease.py.
 Always: a row is dropped only as it was read: a lease that was renewed meanwhile stays.
 """
@@ -44,8 +44,8 @@ def now(connection: Connection) -> datetime:
     """By the one clock that all servers share."""
     if connection.dialect.name != "postgresql":
         return datetime.now(timezone.utc)
-    found: datetime = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
-    return found.astimezone(timezone.utc)
+    now: datetime = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
+    return now.astimezone(timezone.utc)
 
 
 def all_of(connection: Connection) -> list[Server]:
@@ -58,8 +58,8 @@ def add(connection: Connection, server: Server) -> None:
 
 
 def is_there(connection: Connection, id: str) -> bool:
-    found = connection.execute(select(servers.c.id).where(servers.c.id == id)).one_or_none()
-    return found is not None
+    row = connection.execute(select(servers.c.id).where(servers.c.id == id)).one_or_none()
+    return row is not None
 
 
 def renew(connection: Connection, id: str, seen_at: datetime) -> bool:
@@ -69,7 +69,7 @@ def renew(connection: Connection, id: str, seen_at: datetime) -> bool:
 
 
 def drop(connection: Connection, server: Server) -> bool:
-    """Whether it went: not if it was heard of since `server` was read."""
+    """Whether it was dropped: not if it renewed its lease since `server` was read."""
     same = servers.c.id == server.id, servers.c.seen_at == server.seen_at
     return connection.execute(delete(servers).where(*same)).rowcount == 1
 

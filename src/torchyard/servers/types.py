@@ -1,8 +1,8 @@
-"""The noun of this room.
+"""Servers, as this package's modules pass them on.
 
-Owns: what a server says of itself, the error of one that is no longer taken for living.
+Owns: what a server records of itself, the error of one whose lease another server has ended.
 Leaves: its lease to lease.py.
-Always: a server that was found dead never lives again; the process goes on as another one.
+Always: a server that was declared dead stays dead; its process continues as a new server.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torchyard.base.errors import Conflict
 @dataclass(frozen=True)
 class Server:
     """One process that serves a home. `machine` is what base/machine.py calls it; `seen_at` is
-    when it renewed its lease last, by the database's clock.
+    when it last renewed its lease, by the database's clock.
     """
 
     id: str
@@ -29,6 +29,6 @@ class Server:
 
 
 class LeaseLost(Conflict):
-    """Another server may have taken over what this one looked after: leave it alone."""
+    """Another server may have taken over this one's attempts: leave them alone."""
 
     code = "lease_lost"

@@ -1,9 +1,9 @@
 """`python -I -S worker.pyz --plan <scratch>/plan.json --node K`
 
-Owns: the command line and the split into guardian and worker.
-Leaves: the node's work to node/node.py.
-Always: a second worker of the same node ends at once and does nothing, unless the first one and
-its guardian died: then it is their heir.
+Owns: the command line, starting the supervisor and its worker.
+Leaves: the node's work to node/node.py, supervision to node/supervisor.py.
+Always: a second worker of the same node exits at once, unless the first worker and its supervisor
+both died: then it becomes the recovery worker.
 """
 
 from __future__ import annotations
@@ -23,33 +23,35 @@ def main() -> int:
     plan_file, node = _arguments(sys.argv[1:])
     sys.stderr = disk.Words(sys.stderr)
     folder = plan_file.parent / f"node-{node}"
-    claimed = supervisor.claim(folder)
-    if claimed == supervisor.TAKEN:
+    claim = supervisor.claim(folder)
+    if claim == supervisor.TAKEN:
         return 0
     plan = plans.from_json(plan_file.read_text())
-    guarded = supervisor.Guarded(processes.mark(plan.attempt_id, node), plan.grace_s, folder)
+    supervised = supervisor.SupervisedNode(
+        processes.mark(plan.attempt_id, node), plan.grace_s, folder
+    )
 
     def work() -> int:
-        # Imported by the worker alone, so that the guardian stays small.
+        # Imported only in the worker, so that the supervisor stays small.
         from torchyard.worker.node.node import Node
 
         return Node(plan, node, folder, dict(os.environ)).run()
 
-    def inherit(how: str) -> int:
+    def run_recovery(death: str) -> int:
         from torchyard.worker.node.node import Node
 
-        return Node(plan, node, folder, dict(os.environ)).inherit(how)
+        return Node(plan, node, folder, dict(os.environ)).recover(death)
 
-    if claimed == supervisor.LEFT:
-        return supervisor.succeed(inherit, guarded)
-    return supervisor.split(work, inherit, guarded)
+    if claim == supervisor.ABANDONED:
+        return supervisor.recover(run_recovery, supervised)
+    return supervisor.supervise(work, run_recovery, supervised)
 
 
-def _arguments(words: list[str]) -> tuple[Path, int]:
-    given = {words[at]: words[at + 1] for at in range(0, len(words) - 1, 2)}
-    if len(words) != 4 or set(given) != {"--plan", "--node"}:
+def _arguments(arguments: list[str]) -> tuple[Path, int]:
+    options = {arguments[index]: arguments[index + 1] for index in range(0, len(arguments) - 1, 2)}
+    if len(arguments) != 4 or set(options) != {"--plan", "--node"}:
         sys.exit("usage: worker.pyz --plan <scratch>/plan.json --node K")
-    return Path(given["--plan"]).absolute(), int(given["--node"])
+    return Path(options["--plan"]).absolute(), int(options["--node"])
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import (
     Conflict,
-    DatabaseAway,
+    DatabaseUnreachable,
     InvalidSpec,
     NotAuthenticated,
     NotFound,
@@ -271,7 +271,7 @@ def _looked_up(
     expires_at = found.identity.expires_at
     if (expires_at is None or expires_at > now) and _is_news(found, now):
         # A full disk or a database that is away must not keep anybody out.
-        with suppress(DatabaseAway), db.write(f"token/{token_hash}") as connection:
+        with suppress(DatabaseUnreachable), db.write(f"token/{token_hash}") as connection:
             store.used(connection, token_hash, now)
         found = replace(found, last_used_at=now)
     if kept is not None:

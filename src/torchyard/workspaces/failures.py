@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
-from torchyard.base.errors import NotAuthenticated, TooMany
+from torchyard.base.errors import NotAuthenticated, TooManyRequests
 
 MOST_FAILURES = 200
 WINDOW = timedelta(minutes=1)
@@ -36,12 +36,12 @@ class Failures:
         """Around the look-up of a token, which raises NotAuthenticated when it is not good.
 
         Raises:
-            TooMany: the address failed too often within the last minute.
+            TooManyRequests: the address failed too often within the last minute.
         """
         mark = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         with self._lock:
             if mark not in self._good and self._count(address, now) >= MOST_FAILURES:
-                raise TooMany(
+                raise TooManyRequests(
                     f"too many requests with a wrong token came from `{address}`",
                     "wait a minute, and look which program there sends an old token",
                 )

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from torchyard.base.db import Database
-from torchyard.base.errors import DatabaseAway
+from torchyard.base.errors import DatabaseUnreachable
 from torchyard.workspaces import actions
 
 KEPT_S = 1.0
@@ -35,7 +35,7 @@ class Spellings:
         """The spelling; the name itself when there is no such workspace, or no database answers."""
         try:
             names = {one.name.lower(): one.name for one in actions.list_all(self._db)}
-        except DatabaseAway:
+        except DatabaseUnreachable:
             return name
         self._kept = (self._now_s() + KEPT_S, names)
         return names.get(name.lower(), name)

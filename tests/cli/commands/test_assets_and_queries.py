@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from cli.conftest import Yard
-from cli.fake_server import FakeJob, FakeServer, job_body
+from cli.fake_server import CREATED_AT, FakeJob, FakeServer, job_body
 
 
 @pytest.fixture
@@ -118,7 +118,8 @@ def test_job_verbs(jobs: FakeServer, yard: Yard) -> None:
     assert yard("job", "list", "--include-archived", "--query", "length(@)").text == "3\n"
     assert yard("job", "restore", "job-1").code == 0
     assert yard("job", "list", "--all-results", "true", "--query", "length(@)").text == "3\n"
-    assert yard("experiment", "list").text.splitlines()[-1].split() == ["digits"]
+    listed_name, day, _ = yard("experiment", "list").text.splitlines()[-1].split()
+    assert (listed_name, day) == ("digits", CREATED_AT[:10])
 
 
 def test_code_is_restored(jobs: FakeServer, yard: Yard) -> None:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from cli.conftest import Yard
-from cli.fake_server import FakeJob, FakeServer, job_body
+from cli.fake_server import CREATED_AT, FakeJob, FakeServer, job_body
 from torchyard.cli.terminal import tables
 
 
@@ -203,7 +203,8 @@ def test_compute(server: FakeServer, yard: Yard) -> None:
     created = yard(
         "compute", "create", "-n", "cpu", "--type", "amlcompute", "--size", "s", "-o", "json"
     )
-    assert json.loads(created.out) == {"name": "cpu", "type": "amlcompute", "size": "s"}
+    answer = {"name": "cpu", "type": "amlcompute", "size": "s", "created_at": CREATED_AT}
+    assert json.loads(created.out) == answer
     assert yard("compute", "list", "-o", "tsv").text.startswith("gpu\tamlcompute\t\t\t4\t")
     said = yard("compute", "delete", "cpu")
     assert said.code == 2 and "--yes" in said.err and "cpu" in server.state.computes

@@ -17,7 +17,7 @@ import pytest
 from cli.conftest import Yard
 from cli.fake_server import FakeServer
 from cli.real_server import RealServer
-from torchyard.client import command
+from torchyard import command
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join(['*' + before] * 10)}]\n"

@@ -8,7 +8,6 @@ import click
 
 from torchyard.cli.jobs import causes
 from torchyard.cli.jobs.streaming import error_text
-from torchyard.client.responses import JobError
 
 LOG = "user_logs/std_log_process_3.txt"
 FRAMES = [
@@ -18,7 +17,7 @@ FRAMES = [
 
 
 def said(**details: Any) -> str:
-    error: JobError = {"code": "c", "message": "m", "hint": "h", "details": details}
+    error = {"code": "c", "message": "m", "hint": "h", "details": details}
     return click.unstyle(causes.evidence(error))
 
 

@@ -17,8 +17,8 @@ import pytest
 from cli.conftest import Said, Yard
 from cli.real_server import RealServer
 from postgres_server import NewDatabase
+from torchyard import Client
 from torchyard.cli.terminal import plots
-from torchyard.client import Client
 
 ODD = 'val/acc @5 % "größte" -x'
 

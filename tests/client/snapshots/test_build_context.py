@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def names(path: job_files.LocalPath) -> list[str]:
-    return [found[0] for found in path.found]
+    return [entry[0] for entry in path.entries]
 
 
 def test_the_context_of_a_job(folder: Path) -> None:

@@ -128,7 +128,7 @@ def test_a_clone(repository: Path, revision: str) -> None:
         ("#main:nope", "has no folder `nope`"),
         ("#main:../..", "has no folder"),
         ("#main:link", "has no folder"),
-        ("#--upload-pack=id", "is no git URL"),
+        ("#--upload-pack=id", "is not a git URL"),
     ],
 )
 def test_what_can_not_be_cloned(repository: Path, fragment: str, error: str) -> None:
@@ -147,7 +147,7 @@ def test_a_jobs_code_and_properties(repository: Path, tmp_path: Path) -> None:
     assert files.document["code"] == f"local:git+file://{repository}" and files.clones
     with files.with_code() as ready:
         (path,) = ready.paths
-        assert [file[0] for file in path.found] == ["x.py"]
+        assert [file[0] for file in path.entries] == ["x.py"]
         posted = ready.with_snapshots(lambda path: path.take(tmp_path / "index").root.name)
         assert posted["code"] == "snapshot:a" and posted["properties"]["mine"] == "1"
         assert posted["properties"]["azureml.git.branch"] == "next"

@@ -98,7 +98,7 @@ submit(
     distributed_job_config=MpiConfiguration(node_count=2),
 )
 for backend in ("Nccl", "Gloo"):
-    arguments = ["--dist-backend", backend.lower()]
+    arguments: list[str | int] = ["--dist-backend", backend.lower()]
     arguments += ["--dist-url", "$AZ_BATCHAI_PYTORCH_INIT_METHOD"]
     arguments += ["--rank", "$AZ_BATCHAI_TASK_INDEX", "--world-size", 2]
     submit(

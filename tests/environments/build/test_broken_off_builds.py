@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from torchyard.base import locks
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.environments import store
@@ -19,6 +18,7 @@ from torchyard.environments.packages.uv import Uv
 from torchyard.environments.requested_builds import RequestedBuilds
 from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec, Platform
+from torchyard.shared import locks
 
 
 @pytest.fixture

@@ -259,12 +259,12 @@ def test_python_is_condas_where_a_channel_has_it(
     assert base == str(folder) and beta.startswith(str(folder))
     assert said(folder / "bin" / "python", "-m", "pip", "--version").startswith("pip ")
     # An attempt's own environment over it: its Python and its scripts.
-    thin_environment = tmp_path / "thin"
-    thin = thin_environment.create(folder, thin_environment)
-    assert said(thin / "beta-says") == str(thin_environment)
-    assert said(thin / "alpha-says") == str(thin_environment / "bin" / "python")
+    thin_folder = tmp_path / "thin"
+    thin = thin_environment.create(folder, thin_folder)
+    assert said(thin / "beta-says") == str(thin_folder)
+    assert said(thin / "alpha-says") == str(thin_folder / "bin" / "python")
     assert said(thin / "python", "-c", "import sys, alpha, beta; print(sys.prefix)") == str(
-        thin_environment
+        thin_folder
     )
     (build,) = environments.records.all()
     assert "beta==1.0" in build.lock and f'"version": "{version}"' in build.lock

@@ -16,8 +16,8 @@ from torchyard.environments.types import EnvironmentSpec, platform_python
 OWN = ".".join(map(str, sys.version_info[:3]))
 
 
-def spec(python: str, **more: tuple[str, ...]) -> EnvironmentSpec:
-    return EnvironmentSpec(python, (), "linux-x86_64-cpu", **more)
+def spec(python: str, conda: tuple[str, ...] = ()) -> EnvironmentSpec:
+    return EnvironmentSpec(python, (), "linux-x86_64-cpu", conda=conda)
 
 
 @pytest.fixture

@@ -50,4 +50,4 @@ def test_a_plan_says_all_that_a_worker_may_know(
     assert json.loads(variables["AZUREML_CR_AZUREML_CONTEXT"])["run_id"] == "run-1"
     assert plan.report_token.startswith("yard_a_") and plan.run_token.startswith("yard_r_")
     assert from_json(plan.to_json()) == plan
-    assert job.spec["code"] == f"snapshot:{snapshot}"
+    assert job.document["code"] == f"snapshot:{snapshot}"

@@ -61,7 +61,7 @@ class Home:
             monotonic=lambda: self.clock.now().timestamp(),
         )
         lease.take()
-        services = replace(self.first, bell=bell, signals=Signals(), standing=lease)
+        services = replace(self.first, bell=bell, signals=Signals(), membership=lease)
         return OneServer(services, lease, Scheduler(services, self.executor, url))
 
     def passes(self, seconds: float, *servers: OneServer, every_s: int = 1) -> None:
@@ -69,7 +69,7 @@ class Home:
         for _ in range(0, int(seconds), every_s):
             self.clock.advance(every_s)
             for server in servers:
-                server.lease.look()
+                server.lease.renew()
                 server.scheduler.look()
 
 
@@ -158,7 +158,7 @@ def test_one_that_stood_still_right_before_the_launch(home: Home) -> None:
     launcher._plan(attempt)  # its transaction is over, nothing has started
     home.clock.advance(TERM_S)
     with pytest.raises(LeaseLost):
-        still.services.standing.confirm()
+        still.services.membership.confirm()
     assert not home.executor.launches
 
 
@@ -169,7 +169,7 @@ def test_who_has_no_lease_claims_nothing(home: Home) -> None:
     job = submit(still.services)
     still.scheduler.look()
     assert again(home.first, job).status.value == "Queued" and not still.scheduler.trouble
-    still.lease.look()
+    still.lease.renew()
     still.scheduler.look()
     assert owner(home, job) == still.lease.id
 

@@ -11,7 +11,6 @@ from sqlalchemy import func, select
 
 from jobs import rooms
 from jobs.rooms import WORKSPACE, Worker
-from torchyard.base import locks
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import metadata
 from torchyard.base.errors import Conflict, NotFound
@@ -29,6 +28,7 @@ from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests import runs
 from torchyard.jobs.services import Services
 from torchyard.models import actions as models
+from torchyard.shared import locks
 from torchyard.workspaces import actions as workspaces
 
 DAY_S = 86400.0

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from jobs import rooms
-from torchyard.base import locks
 from torchyard.base.blobs import Blobs
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
@@ -25,6 +24,7 @@ from torchyard.jobs.cleanup.reclaiming import DAY_S, Wishes
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.services import Services
+from torchyard.shared import locks
 
 _OLD_S = 40 * DAY_S
 

@@ -11,7 +11,6 @@ import pytest
 
 from data.conftest import Web, web  # noqa: F401
 from jobs.rooms import WORKSPACE, Worker, again, attempt_of, make, submit
-from torchyard.base import locks
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidSpec
@@ -25,6 +24,7 @@ from torchyard.jobs.records import progress
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.services import Services
 from torchyard.models import actions as models
+from torchyard.shared import locks
 from torchyard.shared.plan import LaunchPlan
 
 NAS = "azureml://datastores/nas/paths"
@@ -146,7 +146,7 @@ def test_a_mapped_url_is_read_at_home_and_told(yard: Yard, services: Services) -
         services.db, services.clock, services.datastores, WORKSPACE, "https://far/x", f"{NAS}/sets"
     )
     job = submit(services, inputs={"data": {"type": "uri_file", "path": "https://far/x/a.csv"}})
-    assert job.spec["inputs"]["data"]["path"] == f"{NAS}/sets/a.csv"
+    assert job.document["inputs"]["data"]["path"] == f"{NAS}/sets/a.csv"
     assert yard.plan(job).inputs["data"].source.endswith("nas/sets/a.csv")
 
 

@@ -16,10 +16,11 @@ from sqlalchemy import Connection, event, func, select
 from postgres_server import NewDatabase
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput
-from torchyard.jobs.history import history_records, history_store
+from torchyard.jobs.history import history_store
 from torchyard.jobs.history.history import History
 from torchyard.jobs.history.history_records import Metric, metric, param, tag
 from torchyard.jobs.history.metric_blocks import Point
+from torchyard.shared import record_rules
 
 TABLES = [
     history_store.metrics,
@@ -158,7 +159,7 @@ def test_what_is_no_finite_number_is_kept(history: History) -> None:
 
     assert history.latest(1)[0].value == -math.inf
     assert history.latest(1)[1].value == math.inf
-    assert [history_records.number_json(one.value) for one in history.latest(1)] == [
+    assert [record_rules.number_json(one.value) for one in history.latest(1)] == [
         "-Infinity",
         "Infinity",
         "NaN",

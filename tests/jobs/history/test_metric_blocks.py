@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchyard.jobs.history import metric_blocks
-from torchyard.jobs.history.metric_blocks import INT64_MAX, INT64_MIN, NAN, Point, point
+from torchyard.jobs.history.metric_blocks import Point, point
+from torchyard.shared.record_rules import INT64_MAX, INT64_MIN, NAN
 
 int64 = st.integers(INT64_MIN, INT64_MAX)
 points = st.lists(st.builds(point, int64, int64, st.floats()), max_size=60)

@@ -74,7 +74,7 @@ def test_the_document_makes_the_job_again(services: Services) -> None:
     document = actions.document(services, WORKSPACE, "job")
     assert "name" not in document and document["command"] == "true"
     twin = submit(services, **document)
-    assert (twin.spec, twin.tags) == (job.spec, job.tags) and twin.name != job.name
+    assert (twin.document, twin.tags) == (job.document, job.tags) and twin.name != job.name
 
 
 def test_experiments_count_their_jobs(services: Services) -> None:

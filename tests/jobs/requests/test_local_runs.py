@@ -10,7 +10,7 @@ from torchyard.base.errors import Conflict
 from torchyard.jobs import actions
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests import local_runs, runs
-from torchyard.jobs.requests.local_runs import Ear
+from torchyard.jobs.requests.local_runs import Ear, LocalRunSpec
 from torchyard.jobs.services import Services
 from torchyard.workspaces import actions as workspaces
 
@@ -26,7 +26,7 @@ def created(services: Services, name: str = "birds_1") -> Job:
         owner="me",
         parent="",
         variables={},
-        asked={"script": "train.py"},
+        spec=LocalRunSpec(script="train.py"),
     )
 
 

@@ -33,7 +33,7 @@ def plan_of(services: Services) -> int:
 
 def test_a_job_is_no_rehearsal_unless_asked(services: Services) -> None:
     job = submit(services)
-    assert not rehearsal.is_rehearsed(job)
+    assert not rehearsal.is_rehearsed(job.properties)
     assert (job.tags, notices(services, job)) == ({}, [])
     assert to_json.job_json(services, job)["rehearsal"] == ""
     assert plan_of(services) == 0
@@ -42,7 +42,7 @@ def test_a_job_is_no_rehearsal_unless_asked(services: Services) -> None:
 def test_a_job_that_asks_carries_property_tag_notice_and_field(services: Services) -> None:
     shape_of_it = {"type": "pytorch", "process_count_per_instance": 2}
     job = submit(services, properties=ASKED, tags={"mine": "1"}, distribution=shape_of_it)
-    assert rehearsal.is_rehearsed(job)
+    assert rehearsal.is_rehearsed(job.properties)
     assert job.properties["torchyard.rehearse_on_cpu"] == "true"
     assert job.tags == {"mine": "1", "torchyard.rehearsal": "cpu"}
     (notice,) = notices(services, job)
@@ -57,13 +57,14 @@ def test_a_workspace_may_ask_for_all_and_a_job_may_say_no(services: Services) ->
         submit(services),
         submit(services, properties={"torchyard.rehearse_on_cpu": "false"}),
     )
-    assert rehearsal.is_rehearsed(asked) and not rehearsal.is_rehearsed(declined)
+    assert rehearsal.is_rehearsed(asked.properties)
+    assert not rehearsal.is_rehearsed(declined.properties)
     assert f"asked for by workspace `{WORKSPACE}`" in notices(services, asked)[0]
     assert notices(services, declined) == []
     # What a job is does not change with its workspace.
     workspaces.update(services.db, WORKSPACE, {"rehearse_on_cpu": False})
-    assert rehearsal.is_rehearsed(rooms.again(services, asked))
-    assert not rehearsal.is_rehearsed(submit(services))
+    assert rehearsal.is_rehearsed(rooms.again(services, asked).properties)
+    assert not rehearsal.is_rehearsed(submit(services).properties)
 
 
 @pytest.mark.parametrize("written", ["yes", 1, "", "cpu"])
@@ -100,5 +101,5 @@ def test_the_workspaces_setting_is_true_or_false(services: Services, value: obje
 
 def test_gpus_are_those_of_the_size_or_one_a_process(services: Services) -> None:
     job = submit(services, properties=ASKED)
-    assert [rehearsal.gpus(job, each) for each in (None, 0, 1, 4)] == [1, 1, 1, 4]
-    assert rehearsal.gpus(submit(services), 4) == 0
+    assert [rehearsal.gpus(job.properties, 1, each) for each in (None, 0, 1, 4)] == [1, 1, 1, 4]
+    assert rehearsal.gpus(submit(services).properties, 1, 4) == 0

@@ -46,7 +46,7 @@ def done(services: Services, **changes: Any) -> Job:
 
 def pinned(services: Services, path: str, **keys: Any) -> str:
     job = submit(services, command="x ${{inputs.a}}", inputs={"a": {"path": path, **keys}})
-    written: str = job.spec["inputs"]["a"]["path"]
+    written: str = job.document["inputs"]["a"]["path"]
     return written
 
 
@@ -87,7 +87,7 @@ def test_a_model_is_pinned_to_its_version_and_said(services: Services, clock: Fa
     ):  # fmt: skip
         job = submit(services, inputs={"m": {"type": "custom_model", "path": path}})
         ends_with = f"{model.folder}/{'model.pt' if model is one else ''}"
-        assert job.spec["inputs"]["m"]["path"].endswith(ends_with)
+        assert job.document["inputs"]["m"]["path"].endswith(ends_with)
         assert notices(services, job)[-1] == f"input `m`: `{path}` is model `net:{model.version}`"
 
 
@@ -110,7 +110,8 @@ def test_an_asset_is_pinned_to_its_version_and_the_same_body_is_the_same_job(
     new_version()
     inputs = {"a": {"path": "azureml:set@latest"}}
     job = submit(services, name="mine", inputs=inputs)
-    assert job.spec["inputs"]["a"]["path"] == "azureml:set:1"
+    assert job.document["inputs"]["a"]["path"] == "azureml:set:1"
+    assert job.spec == rooms.again(services, job).spec
     new_version()
     again = submission.create(
         services, WORKSPACE, {**rooms.JOB, "name": "mine", "inputs": inputs}, ME
@@ -120,7 +121,7 @@ def test_an_asset_is_pinned_to_its_version_and_the_same_body_is_the_same_job(
         submit(services, name="mine", inputs={"a": {"path": "azureml:set:2"}})
     # What would make it again names the version that it had.
     document = actions.document(services, WORKSPACE, "mine")
-    assert submit(services, **document).spec["inputs"]["a"]["path"] == "azureml:set:1"
+    assert submit(services, **document).document["inputs"]["a"]["path"] == "azureml:set:1"
 
 
 BAD: list[tuple[dict[str, Any], tuple[str, ...], str]] = [

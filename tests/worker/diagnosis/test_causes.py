@@ -1,4 +1,4 @@
-"""From what a rank leaves behind to the words of its error."""
+"""The diagnosis of failed ranks: from the files they leave to the failure's message."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 
 import failure_codes_page
 from torchyard.worker.diagnosis import artifacts, cause_rules, causes, diagnosis
-from torchyard.worker.diagnosis.context import Scene
+from torchyard.worker.diagnosis.context import DiagnosisContext
 from torchyard.worker.launch.ranks import Rank, RankExit
 from torchyard.worker.system.memory_kills import MemoryKills
 
 NOW = 1_800_000_000.0
 
-# What the libraries say, and the code that it must get among several ranks.
-SAID = [
+# Messages of libraries, and their codes in a job of several ranks.
+MESSAGES = [
     ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20 MiB", "cuda_out_of_memory"),
     ("RuntimeError: CUDA error: out of memory", "cuda_out_of_memory"),
     ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "gpu_ecc_error"),
@@ -64,34 +64,42 @@ SAID = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "code"), SAID)
-def test_what_libraries_say(text: str, code: str | None) -> None:
-    match = causes.of_text(text, together=True)
+@pytest.mark.parametrize(("text", "code"), MESSAGES)
+def test_messages_of_libraries_have_codes(text: str, code: str | None) -> None:
+    match = causes.match_text(text, has_peers=True)
     assert (match.code if match else None) == code
 
 
-def test_the_page_is_what_the_rules_say() -> None:
+def test_the_page_of_codes_is_up_to_date() -> None:
     page = Path(__file__).parents[3] / "docs" / "reference" / "failure-codes.md"
     assert page.read_text(encoding="utf-8") == failure_codes_page.page(), "run `make docs`"
 
 
-def test_every_hint_can_be_filled_in_and_is_no_sentence_with_a_stop() -> None:
+def test_every_hint_can_be_filled_in_and_has_no_full_stop() -> None:
     assert failure_codes_page.page().count("| `") > 40
     for rule in cause_rules.RULES:
         assert not rule.hint.endswith(".")
 
 
-def test_a_package_is_named_as_it_is_installed() -> None:
-    match = causes.of_text("ModuleNotFoundError: No module named 'sklearn.svm'", together=False)
+def test_the_hint_names_the_package_to_install() -> None:
+    match = causes.match_text("ModuleNotFoundError: No module named 'sklearn.svm'", has_peers=False)
     assert match is not None and "`scikit-learn`" in match.hint
     assert causes.package("torch.nn") == "torch"
 
 
-def test_a_lost_connection_is_no_consequence_of_a_rank_alone() -> None:
+def test_a_lost_connection_is_a_consequence_only_with_other_ranks() -> None:
     text = "ConnectionResetError: [Errno 104] Connection reset by peer"
-    alone, together = (causes.of_text(text, together=given) for given in (False, True))
-    assert alone is not None and (alone.code, alone.consequence) == ("connection_failed", False)
-    assert together is not None and (together.code, together.consequence) == ("peer_lost", True)
+    without_peers, with_peers = (
+        causes.match_text(text, has_peers=has_peers) for has_peers in (False, True)
+    )
+    assert without_peers is not None and (without_peers.code, without_peers.consequence) == (
+        "connection_failed",
+        False,
+    )
+    assert with_peers is not None and (with_peers.code, with_peers.consequence) == (
+        "peer_lost",
+        True,
+    )
 
 
 # Tracebacks
@@ -117,24 +125,24 @@ epoch 3
 """
 
 
-def test_the_last_traceback_of_a_log(tmp_path: Path) -> None:
+def test_the_last_traceback_of_a_log_is_found(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(CHAINED)
     trace = artifacts.last_trace(artifacts.log_tail(log))
     assert trace is not None
     assert trace.title == "my.errors.ConfigError: no lr\nin two lines"
-    found = artifacts.where(trace.frames)
-    assert found is not None and (found.file, found.line) == ("/w/work/train.py", 9)
+    frame = artifacts.user_frame(trace.frames)
+    assert frame is not None and (frame.file, frame.line) == ("/w/work/train.py", 9)
 
 
 @pytest.mark.parametrize(
     "text", ["", "no error", "Traceback (most recent call last):\n  File", "\0"]
 )
-def test_what_is_no_traceback(text: str) -> None:
+def test_other_text_is_not_a_traceback(text: str) -> None:
     assert artifacts.last_trace(text) is None
 
 
-def test_the_stack_of_the_main_thread_and_of_the_one_that_crashed() -> None:
+def test_stacks_of_the_main_thread_and_the_crashed_thread_are_found() -> None:
     dump = (
         "Fatal Python error: Segmentation fault\n\nThread 0x1 (most recent call first):\n"
         '  File "a.py", line 1 in reader\n\nCurrent thread 0x2 (most recent call first):\n'
@@ -145,104 +153,111 @@ def test_the_stack_of_the_main_thread_and_of_the_one_that_crashed() -> None:
     assert [frame.line for frame in artifacts.stack_frames(dump, of_main=True)] == [4]
 
 
-# Who is to blame
+# Root causes
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
-    nothing = MemoryKills(tmp_path / "no-cgroups", tmp_path / "no-proc")
-    return Scene(1, True, tmp_path / "work", tmp_path / "errors", nothing)
+def context(tmp_path: Path) -> DiagnosisContext:
+    no_kills = MemoryKills(tmp_path / "no-cgroups", tmp_path / "no-proc")
+    return DiagnosisContext(1, True, tmp_path / "work", tmp_path / "errors", no_kills)
 
 
 def record(
-    scene: Scene, rank: int, at: float, type_name: str, message: str, **more: object
+    context: DiagnosisContext, rank: int, at: float, type_name: str, message: str, **extra: object
 ) -> None:
-    folder = scene.folder(rank)
+    folder = context.records_folder(rank)
     folder.mkdir(parents=True, exist_ok=True)
-    line = f'  File "{scene.work}/train.py", line 4, in step\n    go()\n'
+    line = f'  File "{context.work}/train.py", line 4, in step\n    go()\n'
     body = {
         "kind": "exception", "type": type_name, "message": message, "at": at, "started": at - 9,
         "traceback": f"Traceback (most recent call last):\n{line}{type_name}: {message}\n",
-        "pid": 70 + rank, "parent": 1, "status": None, "said": None, "place": None, **more,
+        "pid": 70 + rank, "parent": 1, "status": None, "said": None, "place": None, **extra,
     }  # fmt: skip
     (folder / f"{at:.3f}.json").write_text(json.dumps(body))
 
 
-def ended(rank: int, at: float, code: int = 1, **more: object) -> RankExit:
+def ended(rank: int, at: float, code: int = 1, **extra: object) -> RankExit:
     log = Path(f"/nowhere/{rank}")
-    values = {"signal": 0, "pid": 70 + rank, "at": at, **more}
+    values = {"signal": 0, "pid": 70 + rank, "at": at, **extra}
     return RankExit(Rank(rank, rank, log, f"user_logs/std_log_process_{rank}.txt"), code, **values)
 
 
 LOST = ("ConnectionResetError", "[Errno 104] Connection reset by peer")
 
 
-def test_a_cause_comes_before_a_consequence_whoever_ended_first(scene: Scene) -> None:
-    record(scene, 1, NOW, *LOST)
-    record(scene, 3, NOW + 0.4, "ValueError", "bad")
+def test_a_cause_precedes_a_consequence_even_if_that_rank_ended_first(
+    context: DiagnosisContext,
+) -> None:
+    record(context, 1, NOW, *LOST)
+    record(context, 3, NOW + 0.4, "ValueError", "bad")
     exits = [ended(1, NOW + 0.1), ended(3, NOW + 0.5)]
-    found = diagnosis.culprit(exits, scene, NOW + 0.6)
-    assert found is not None
-    assert found.message == (
+    failure = diagnosis.root_cause(exits, context, NOW + 0.6)
+    assert failure is not None
+    assert failure.message == (
         "rank 3 on node 1 exited with code 1: ValueError: bad (train.py line 4, in step)"
     )
-    assert found.details["rank"] == 3 and not found.details["consequence"]
-    assert found.details["frames"] == [
+    assert failure.details["rank"] == 3 and not failure.details["consequence"]
+    assert failure.details["frames"] == [
         {"file": "train.py", "line": 4, "function": "step", "code": "go()"}
     ]
 
 
-def test_the_earlier_of_two_causes(scene: Scene) -> None:
-    record(scene, 0, NOW + 0.2, "ValueError", "second")
-    record(scene, 2, NOW + 0.1, "ValueError", "first")
-    found = diagnosis.culprit([ended(0, NOW + 0.3), ended(2, NOW + 0.4)], scene, NOW + 1)
-    assert found is not None and found.details["rank"] == 2
+def test_the_earlier_of_two_causes_is_reported(context: DiagnosisContext) -> None:
+    record(context, 0, NOW + 0.2, "ValueError", "second")
+    record(context, 2, NOW + 0.1, "ValueError", "first")
+    failure = diagnosis.root_cause([ended(0, NOW + 0.3), ended(2, NOW + 0.4)], context, NOW + 1)
+    assert failure is not None and failure.details["rank"] == 2
 
 
-def test_a_rank_that_had_failed_when_it_was_told_to_end(scene: Scene) -> None:
-    record(scene, 1, NOW, *LOST)
-    record(scene, 2, NOW - 0.2, "ValueError", "slow to end")
-    told = ended(2, NOW + 2, 143, signal=15, ordered=True)
-    found = diagnosis.culprit([ended(1, NOW + 0.1), told], scene, NOW + 0.2)
-    assert found is not None and found.message.startswith("rank 2 on node 1 failed: ValueError")
+def test_a_stopped_rank_may_have_failed_before(context: DiagnosisContext) -> None:
+    record(context, 1, NOW, *LOST)
+    record(context, 2, NOW - 0.2, "ValueError", "slow to end")
+    stopped_exits = ended(2, NOW + 2, 143, signal=15, stop_requested=True)
+    failure = diagnosis.root_cause([ended(1, NOW + 0.1), stopped_exits], context, NOW + 0.2)
+    assert failure is not None and failure.message.startswith("rank 2 on node 1 failed: ValueError")
 
 
-def test_what_ranks_do_when_they_are_told_to_end_is_no_cause(scene: Scene) -> None:
-    record(scene, 0, NOW + 0.5, "RuntimeError", "interrupted by SIGTERM")
-    told = [ended(0, NOW + 1, ordered=True), ended(1, NOW + 1, 143, signal=15, ordered=True)]
-    assert diagnosis.culprit(told, scene, NOW) is None
+def test_failures_after_a_stop_are_not_the_cause(context: DiagnosisContext) -> None:
+    record(context, 0, NOW + 0.5, "RuntimeError", "interrupted by SIGTERM")
+    stopped_exits = [
+        ended(0, NOW + 1, stop_requested=True),
+        ended(1, NOW + 1, 143, signal=15, stop_requested=True),
+    ]
+    assert diagnosis.root_cause(stopped_exits, context, NOW) is None
 
 
-def test_a_consequence_is_named_when_there_is_nothing_else(scene: Scene) -> None:
-    record(scene, 1, NOW, *LOST)
-    found = diagnosis.culprit([ended(1, NOW)], scene, NOW)
-    assert found is not None and found.code == "peer_lost" and found.details["consequence"]
+def test_a_consequence_is_reported_without_another_cause(context: DiagnosisContext) -> None:
+    record(context, 1, NOW, *LOST)
+    failure = diagnosis.root_cause([ended(1, NOW)], context, NOW)
+    assert failure is not None and failure.code == "peer_lost" and failure.details["consequence"]
 
 
-def test_a_launcher_gives_way_to_what_it_launched(scene: Scene) -> None:
-    record(scene, 0, NOW - 3, "ValueError", "of an earlier program", started=NOW - 8)
-    record(scene, 0, NOW - 1, "ValueError", "of the worker")
-    record(scene, 0, NOW, "torch.distributed.elastic.ChildFailedError", "see", started=NOW - 2)
-    found = diagnosis.culprit([ended(0, NOW + 0.1)], scene, NOW + 1)
-    assert found is not None and "of the worker" in found.message
+def test_the_error_of_a_child_precedes_its_launchers(context: DiagnosisContext) -> None:
+    record(context, 0, NOW - 3, "ValueError", "of an earlier program", started=NOW - 8)
+    record(context, 0, NOW - 1, "ValueError", "of the worker")
+    record(context, 0, NOW, "torch.distributed.elastic.ChildFailedError", "see", started=NOW - 2)
+    failure = diagnosis.root_cause([ended(0, NOW + 0.1)], context, NOW + 1)
+    assert failure is not None and "of the worker" in failure.message
 
 
-def test_killed_for_memory(scene: Scene, tmp_path: Path) -> None:
+def test_a_rank_killed_by_the_kernel_ran_out_of_memory(
+    context: DiagnosisContext, tmp_path: Path
+) -> None:
     cgroups, proc = tmp_path / "cgroups", tmp_path / "proc"
     cgroups.mkdir()
     events = cgroups / "memory.events"
     events.write_text("low 0\noom 1\noom_kill 1\n")
-    counted = MemoryKills(cgroups, proc)
-    assert not counted.happened()
+    kills = MemoryKills(cgroups, proc)
+    assert not kills.happened()
     killed = ended(1, NOW, 137, signal=9, memory_bytes=3 << 30)
-    here = Scene(1, True, scene.work, scene.errors, counted)
-    assert diagnosis.look(killed, here).failure.code == "killed"
+    current_context = DiagnosisContext(1, True, context.work, context.errors, kills)
+    assert diagnosis.diagnose(killed, current_context).failure.code == "killed"
     events.write_text("low 0\noom 2\noom_kill 2\n")
-    found = diagnosis.look(killed, here).failure
-    assert found.code == "out_of_memory" and "3.0 GiB" in found.message
+    failure = diagnosis.diagnose(killed, current_context).failure
+    assert failure.code == "out_of_memory" and "3.0 GiB" in failure.message
 
 
-def test_the_machines_counter_and_the_first_version_of_cgroups(tmp_path: Path) -> None:
+def test_memory_kills_are_counted_with_cgroups_v1_and_per_machine(tmp_path: Path) -> None:
     cgroups, proc = tmp_path / "cgroups", tmp_path / "proc"
     (proc / "self").mkdir(parents=True)
     (proc / "self" / "cgroup").write_text("4:memory:/job\n1:name=systemd:/\n0::/other\n")
@@ -253,25 +268,25 @@ def test_the_machines_counter_and_the_first_version_of_cgroups(tmp_path: Path) -
         (proc / "vmstat", "nr_free 7\noom_kill 4\n", "nr_free 7\noom_kill 5\n"),
     ):
         file.write_text(before)
-        counted = MemoryKills(cgroups, proc)
-        assert not counted.happened()
+        kills = MemoryKills(cgroups, proc)
+        assert not kills.happened()
         file.write_text(after)
-        assert counted.happened()
+        assert kills.happened()
 
 
-def test_strange_records_are_as_good_as_none(scene: Scene) -> None:
-    folder = scene.folder(0)
+def test_invalid_records_are_ignored(context: DiagnosisContext) -> None:
+    folder = context.records_folder(0)
     folder.mkdir(parents=True)
     for number, text in enumerate(["", "{", "[]", '{"type": 3}', "null"]):
         (folder / f"{number}.json").write_text(text)
     (folder / "9.json").write_bytes(b"\xff\xfe")
-    found = diagnosis.culprit([ended(0, time.time())], scene, time.time())
-    assert found is not None and found.message == "rank 0 on node 1 exited with code 1"
+    failure = diagnosis.root_cause([ended(0, time.time())], context, time.time())
+    assert failure is not None and failure.message == "rank 0 on node 1 exited with code 1"
 
 
-def test_an_error_can_be_sent_whatever_it_holds(scene: Scene) -> None:
-    record(scene, 0, NOW, "ValueError", "half \udcff and \0")
-    found = diagnosis.culprit([ended(0, NOW)], scene, NOW)
-    assert found is not None
-    json.dumps(found.to_dict(), ensure_ascii=False).encode()
-    assert "\\u0000" not in json.dumps(found.to_dict())
+def test_a_failure_with_any_text_can_be_encoded(context: DiagnosisContext) -> None:
+    record(context, 0, NOW, "ValueError", "half \udcff and \0")
+    failure = diagnosis.root_cause([ended(0, NOW)], context, NOW)
+    assert failure is not None
+    json.dumps(failure.to_dict(), ensure_ascii=False).encode()
+    assert "\\u0000" not in json.dumps(failure.to_dict())

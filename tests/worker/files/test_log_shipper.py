@@ -1,4 +1,4 @@
-"""Logs reach a server whole, in order and once, whatever happens on the way."""
+"""Logs reach the server completely, in order and once, whatever fails on the way."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from torchyard.shared.connection import AttemptOver, Connection
 from torchyard.shared.failures import Failure
+from torchyard.shared.server_address import ServerAddress
 from torchyard.worker.files.logs import LogShipper
-from torchyard.worker.server.connection import AttemptOver, Link
 from worker.stub_server import StubServer, running
 
 TOKEN = b"yard_r_" + b"k" * 43
@@ -27,22 +28,22 @@ def server() -> Iterator[StubServer]:
         yield stub
 
 
-class TidyLink(Link):
-    """A link that closes its connections: each belongs to a thread that is over by then."""
+class TidyConnection(Connection):
+    """A link whose connections are closed, since the threads that use them have ended."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(url, "yard_a_test", "a1")
+        super().__init__(ServerAddress(url), "yard_a_test", "/v1/attempts/a1")
         self.connections: list[http.client.HTTPConnection] = []
 
-    def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
-        connection = super()._connection(timeout_s)
+    def _kept(self, timeout_s: float) -> http.client.HTTPConnection:
+        connection = super()._kept(timeout_s)
         self.connections.append(connection)
         return connection
 
 
 @pytest.fixture
 def shipper(server: StubServer, tmp_path: Path) -> Iterator[LogShipper]:
-    link = TidyLink(server.url)
+    link = TidyConnection(server.url)
     yield LogShipper(link, tmp_path)
     for connection in link.connections:
         connection.close()
@@ -73,13 +74,13 @@ def test_a_file_is_followed_and_finished(
     assert server.logs["user_logs/std_log.txt"] == b"one \xff\ntwo, without an end"
 
 
-def test_nothing_to_ship_is_delivered(shipper: LogShipper, tmp_path: Path) -> None:
+def test_a_shipper_without_files_finishes(shipper: LogShipper, tmp_path: Path) -> None:
     shipper.watch(tmp_path / "never", "user_logs/never.txt")
     shipper.watch_folder(tmp_path / "logs", "logs")
     assert shipper.finish(60)
 
 
-def test_a_folder_is_followed_with_files_to_come(
+def test_new_files_in_a_folder_are_followed(
     server: StubServer, shipper: LogShipper, tmp_path: Path
 ) -> None:
     folder = tmp_path / "logs"
@@ -97,10 +98,10 @@ def test_a_folder_is_followed_with_files_to_come(
     }
 
 
-def test_a_hundred_megabytes_from_eight_files(
+def test_a_hundred_megabytes_from_eight_files_are_shipped(
     server: StubServer, shipper: LogShipper, tmp_path: Path
 ) -> None:
-    """Whole, in seconds, in constant memory, with odd bytes and long lines in it."""
+    """Completely, within seconds, in constant memory, with arbitrary bytes and long lines."""
     size = 100 * 1_000_000 // 8
     block = (os.urandom(300) + b"\n\xff") * 40 + b"x" * 1_000_000 + b"\n" + TOKEN
     content = (block * (size // len(block) + 1))[:size]
@@ -129,7 +130,7 @@ def test_a_hundred_megabytes_from_eight_files(
 
 
 @pytest.mark.parametrize("cut", [1, 6, 7, 20, 49])
-def test_a_token_written_in_two_pieces_is_masked(
+def test_a_token_written_in_two_parts_is_masked(
     server: StubServer, shipper: LogShipper, tmp_path: Path, cut: int
 ) -> None:
     log = tmp_path / "log"
@@ -153,7 +154,7 @@ def test_tokens_at_the_borders_of_chunks_are_masked(
     assert server.logs["log"] == content.replace(TOKEN, b"*" * 50)
 
 
-def test_what_looks_like_a_token_is_shipped_in_the_end(
+def test_text_that_only_resembles_a_token_is_shipped_at_the_end(
     server: StubServer, shipper: LogShipper, tmp_path: Path
 ) -> None:
     (tmp_path / "log").write_bytes(b"ends in yard_a_abc")
@@ -162,7 +163,7 @@ def test_what_looks_like_a_token_is_shipped_in_the_end(
     assert server.logs["log"] == b"ends in yard_a_abc"
 
 
-def test_the_server_goes_away_and_comes_back(
+def test_logs_are_complete_after_the_server_was_unreachable(
     server: StubServer, shipper: LogShipper, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
@@ -179,18 +180,18 @@ def test_the_server_goes_away_and_comes_back(
     assert server.logs["log"] == b"before\nwhile away\nafter\n"
 
 
-def test_an_answer_that_was_lost_doubles_nothing(
+def test_a_lost_response_duplicates_nothing(
     server: StubServer, shipper: LogShipper, tmp_path: Path
 ) -> None:
     log, lost = tmp_path / "log", []
     real = server.answer
 
     def answer(method: str, path: str, query: dict[str, str], body: bytes) -> Any:
-        said = real(method, path, query, body)
+        response = real(method, path, query, body)
         if path == "/logs" and not lost:
             lost.append(path)
             return 500, {"error": {"message": "lost"}}
-        return said
+        return response
 
     server.answer = answer  # type: ignore[method-assign]
     log.write_bytes(b"once\n")
@@ -199,7 +200,7 @@ def test_an_answer_that_was_lost_doubles_nothing(
     assert lost and server.logs["log"] == b"once\n"
 
 
-def test_a_server_that_lost_bytes_gets_them_again(
+def test_bytes_that_the_server_lost_are_sent_again(
     server: StubServer, shipper: LogShipper, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
@@ -213,7 +214,7 @@ def test_a_server_that_lost_bytes_gets_them_again(
     assert server.logs["log"] == b"0123456789abc"
 
 
-def test_another_shipper_goes_on_where_the_server_is(
+def test_another_shipper_continues_at_the_servers_offset(
     server: StubServer, shipper: LogShipper, tmp_path: Path
 ) -> None:
     server.logs["log"] = b"0123"
@@ -224,7 +225,7 @@ def test_another_shipper_goes_on_where_the_server_is(
 
 
 @pytest.mark.parametrize("how", ["truncate", "replace"])
-def test_a_file_begun_anew_is_added(
+def test_a_truncated_or_replaced_file_is_appended(
     server: StubServer, shipper: LogShipper, tmp_path: Path, how: str
 ) -> None:
     log = tmp_path / "log"
@@ -242,7 +243,7 @@ def test_a_file_begun_anew_is_added(
     assert server.logs["log"] == b"first long text\n" + new
 
 
-def test_what_is_written_after_the_end_is_not_waited_for(
+def test_output_written_after_the_end_is_not_waited_for(
     server: StubServer, shipper: LogShipper, tmp_path: Path
 ) -> None:
     log, stop = tmp_path / "log", threading.Event()
@@ -263,7 +264,7 @@ def test_what_is_written_after_the_end_is_not_waited_for(
     assert len(server.logs["log"]) >= size
 
 
-def test_a_server_away_for_good_ends_the_wait(
+def test_finishing_times_out_if_the_server_stays_unreachable(
     server: StubServer, shipper: LogShipper, tmp_path: Path
 ) -> None:
     server.stop()
@@ -274,7 +275,7 @@ def test_a_server_away_for_good_ends_the_wait(
     assert time.monotonic() - began < 20
 
 
-def test_a_log_that_is_refused_does_not_stop_the_others(
+def test_a_refused_log_does_not_stop_the_others(
     server: StubServer, shipper: LogShipper, tmp_path: Path
 ) -> None:
     real = server.answer
@@ -288,12 +289,12 @@ def test_a_log_that_is_refused_does_not_stop_the_others(
     for name in ("bad", "good"):
         (tmp_path / name).write_bytes(b"x")
         shipper.watch(tmp_path / name, name)
-    with pytest.raises(Failure, match="the server refused the log `bad`: bad name"):
+    with pytest.raises(Failure, match="the server refused log `bad`: bad name"):
         shipper.finish(60)
     assert server.logs == {"good": b"x"}
 
 
-def test_a_disowned_attempt_is_told_at_the_end(
+def test_finishing_raises_if_the_attempt_is_over(
     server: StubServer, shipper: LogShipper, tmp_path: Path
 ) -> None:
     server.over = True

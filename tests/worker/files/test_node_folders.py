@@ -1,4 +1,4 @@
-"""Parts of the worker that need no process and no server."""
+"""Folders, placeholders and variables of a node, without processes or a server."""
 
 from __future__ import annotations
 
@@ -15,16 +15,24 @@ from pathlib import Path
 import pytest
 
 from ordinary_user import as_an_ordinary_user
+from torchyard.shared.connection import Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import InputPlan, LaunchPlan
-from torchyard.worker.files.blobs import Blobs, inside
-from torchyard.worker.files.layout import Folders, Layout, clean, fill_in, lay_out, make_folders
+from torchyard.shared.server_address import ServerAddress
+from torchyard.worker.files.blobs import Blobs, relative_path
+from torchyard.worker.files.node_folders import (
+    Layout,
+    NodeFolders,
+    clean,
+    fill_in,
+    lay_out,
+    make_folders,
+)
 from torchyard.worker.files.uploads import files_below
 from torchyard.worker.launch import variables
+from torchyard.worker.launch.node_setup import NodeSetup
 from torchyard.worker.launch.ranks import plan_ranks
-from torchyard.worker.launch.variables import Surroundings
-from torchyard.worker.preflight.rendezvous import Meeting
-from torchyard.worker.server.connection import Link
+from torchyard.worker.preflight.rendezvous import Rendezvous
 from torchyard.worker.system import processes, temporary
 
 PLAN = LaunchPlan(
@@ -57,7 +65,7 @@ PLAN = LaunchPlan(
         ("two\nlines ${{inputs.my-name_1}}", "two\nlines 7"),
     ],
 )
-def test_placeholders(command: str, expected: str) -> None:
+def test_placeholders_are_filled_in(command: str, expected: str) -> None:
     inputs = {"data": "/in/data", "my-name_1": "7"}
     assert fill_in(command, inputs, {"model": "/out/model"}) == expected
 
@@ -68,12 +76,12 @@ def test_an_unknown_placeholder_is_named() -> None:
 
 
 @pytest.mark.parametrize("path", ["", "/etc/passwd", "../x", "a/../../x", "a\0b", "."])
-def test_paths_that_leave_their_folder(path: str) -> None:
+def test_paths_that_leave_their_folder_are_refused(path: str) -> None:
     with pytest.raises(Failure):
-        inside(path)
+        relative_path(path)
 
 
-def test_log_names() -> None:
+def test_logs_are_named_as_azure_ml_names_them() -> None:
     def names(node: int, per_node: int, world: int) -> list[str]:
         return [rank.log_name for rank in plan_ranks(node, per_node, world, Path("/l"))]
 
@@ -86,22 +94,22 @@ def test_log_names() -> None:
 
 
 def _environment(base: dict[str, str], plan: LaunchPlan = PLAN, node: int = 1) -> dict[str, str]:
-    found = Surroundings(
+    setup = NodeSetup(
         hostname="host-b",
-        folders=Folders(Path("/scratch/att/node-1")),
+        folders=NodeFolders(Path("/scratch/att/node-1")),
         layout=Layout({"data": "/in/data"}, {"model": "/out/model"}, "true"),
-        meeting=Meeting("127.0.0.1", 6105, ("127.0.0.1", "127.0.0.1"), "lo"),
+        rendezvous=Rendezvous("127.0.0.1", 6105, ("127.0.0.1", "127.0.0.1"), "lo"),
         relay_url="http://127.0.0.1:5",
         temporary=Path("/tmp/short"),
         programs=Path("/scratch/att/node-1/env/bin"),
         cpu_count=16,
     )
-    shared = variables.of_node(base, plan, node, found)
-    return variables.of_rank(shared, plan, node, 1, found.meeting)
+    shared = variables.node_variables(base, plan, node, setup)
+    return variables.rank_variables(shared, plan, node, 1, setup.rendezvous)
 
 
-def test_the_table_of_variables() -> None:
-    found = _environment({"PATH": "/usr/bin", "HOME": "/root"})
+def test_ranks_have_the_variables_of_azure_ml() -> None:
+    variables = _environment({"PATH": "/usr/bin", "HOME": "/root"})
     work = "/scratch/att/node-1/work"
     expected = {
         "AZUREML_CR_EXECUTION_WORKING_DIR_PATH": work,
@@ -114,7 +122,7 @@ def test_the_table_of_variables() -> None:
         "AZURE_ML_OUTPUT_model": "/out/model",
         "AZ_BATCHAI_JOB_TEMP": "/tmp/short",
         "AZ_BATCHAI_MPI_MASTER_NODE": "127.0.0.1",
-        "AZ_BATCHAI_PYTORCH_INIT_METHOD": "file:///scratch/att/pytorch-meeting",
+        "AZ_BATCHAI_PYTORCH_INIT_METHOD": "file:///scratch/att/pytorch-rendezvous",
         "AZ_BATCHAI_TASK_INDEX": "3",
         "AZ_BATCH_HOST_LIST": "127.0.0.1,127.0.0.1",
         "AZ_BATCH_MASTER_NODE": "127.0.0.1:6105",
@@ -142,15 +150,15 @@ def test_the_table_of_variables() -> None:
         "WORLD_SIZE": "4",
         "no_proxy": "127.0.0.1",
     }
-    assert {name: found.get(name) for name in expected} == expected
-    assert set(found) - set(expected) == {
+    assert {name: variables.get(name) for name in expected} == expected
+    assert set(variables) - set(expected) == {
         "AZUREML_CR_COMPUTE_CONTEXT",
         "AZUREML_CR_DISTRIBUTED_CONFIG",
         "AZURE_CONFIG_DIR",
     }
 
 
-def test_who_wins_over_whom() -> None:
+def test_variables_override_each_other_in_order() -> None:
     base = {
         "TORCHYARD_TOKEN": "secret",
         "TORCHYARD_HOME": "/h",
@@ -166,37 +174,45 @@ def test_who_wins_over_whom() -> None:
     plan = replace(
         PLAN, environment_variables={"GLOO_SOCKET_IFNAME": "eth7", "MASTER_PORT": "1", "LR": "0.1"}
     )
-    found = _environment(base, plan)
+    variables = _environment(base, plan)
     for name in list(base)[:6]:
-        assert name not in found
-    assert (found["OMP_NUM_THREADS"], found["RANK"], found["NCCL_DEBUG"]) == ("3", "3", "INFO")
-    assert (found["GLOO_SOCKET_IFNAME"], found["MASTER_PORT"], found["LR"]) == ("eth7", "1", "0.1")
-    assert found["no_proxy"] == found["NO_PROXY"] == "intranet,127.0.0.1"
+        assert name not in variables
+    assert (variables["OMP_NUM_THREADS"], variables["RANK"], variables["NCCL_DEBUG"]) == (
+        "3",
+        "3",
+        "INFO",
+    )
+    assert (variables["GLOO_SOCKET_IFNAME"], variables["MASTER_PORT"], variables["LR"]) == (
+        "eth7",
+        "1",
+        "0.1",
+    )
+    assert variables["no_proxy"] == variables["NO_PROXY"] == "intranet,127.0.0.1"
     hidden = replace(PLAN, environment_variables={"TORCHYARD_ATTEMPT": "other:0"})
     assert _environment({}, hidden)["TORCHYARD_ATTEMPT"] == "att:1"
 
 
-def test_a_number_that_passed_to_another_process_is_not_signalled() -> None:
+def test_a_reused_pid_is_not_signalled() -> None:
     with subprocess.Popen(["sleep", "320"]) as child:
-        found = processes.read(child.pid)
-        assert found is not None and not found.ended
-        processes.send(replace(found, start_time=found.start_time - 1), signal.SIGKILL)
+        process = processes.read(child.pid)
+        assert process is not None and not process.ended
+        processes.send(process.pid, process.start_time - 1, signal.SIGKILL)
         with pytest.raises(subprocess.TimeoutExpired):
             child.wait(0.1)
-        processes.send(found, signal.SIGKILL)
+        processes.send(process.pid, process.start_time, signal.SIGKILL)
         assert child.wait(5) == -signal.SIGKILL
-    processes.send(found, signal.SIGKILL)
+    processes.send(process.pid, process.start_time, signal.SIGKILL)
 
 
-def test_a_process_name_full_of_brackets() -> None:
+def test_process_names_may_contain_brackets() -> None:
     program = "open('/proc/self/comm', 'w').write(') R 1 ('); print(flush=True); input()"
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        found = processes.read(child.pid)
-        assert found is not None and found.parent == os.getpid()
-        processes.send(found, signal.SIGKILL)
+        process = processes.read(child.pid)
+        assert process is not None and process.parent == os.getpid()
+        processes.send(process.pid, process.start_time, signal.SIGKILL)
 
 
 def test_a_long_temporary_folder_gets_a_short_name(tmp_path: Path) -> None:
@@ -212,7 +228,7 @@ def test_a_long_temporary_folder_gets_a_short_name(tmp_path: Path) -> None:
     assert temporary.shorten(Path("/tmp/x")) == Path("/tmp/x")
 
 
-def test_a_name_that_leads_elsewhere_is_not_used(tmp_path: Path) -> None:
+def test_a_link_to_another_folder_is_not_used(tmp_path: Path) -> None:
     node = tmp_path / ("y" * 80)
     (node / "tmp").mkdir(parents=True)
     short = temporary.shorten(node / "tmp")
@@ -224,7 +240,7 @@ def test_a_name_that_leads_elsewhere_is_not_used(tmp_path: Path) -> None:
     short.unlink()
 
 
-def test_links_in_outputs_are_followed_but_not_in_circles(tmp_path: Path) -> None:
+def test_links_in_outputs_are_followed_but_not_in_cycles(tmp_path: Path) -> None:
     outputs, elsewhere = tmp_path / "outputs", tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "big.bin").write_text("x")
@@ -235,11 +251,11 @@ def test_links_in_outputs_are_followed_but_not_in_circles(tmp_path: Path) -> Non
     (outputs / "data").symlink_to(elsewhere)
     (outputs / "gone").symlink_to(tmp_path / "nothing")
     os.mkfifo(outputs / "pipe")
-    found = {str(file.relative_to(outputs)) for file in files_below(outputs)}
-    assert found == {"a/m.pt", "latest/m.pt", "data/big.bin"}
+    paths = {str(file.relative_to(outputs)) for file in files_below(outputs)}
+    assert paths == {"a/m.pt", "latest/m.pt", "data/big.bin"}
 
 
-def test_read_only_inputs_can_not_be_written_and_can_be_removed() -> None:
+def test_read_only_inputs_cannot_be_written_but_can_be_removed() -> None:
     # Only an ordinary user is held back by permissions, and only a link saves the copy.
     with as_an_ordinary_user() as home:
         content = b"precious"
@@ -247,14 +263,14 @@ def test_read_only_inputs_can_not_be_written_and_can_be_removed() -> None:
         script = {"path": "run.sh", "sha256": blob, "size": 8, "mode": "0755"}
         data = {"path": "a/b.txt", "sha256": blob, "size": 8, "mode": "0644"}
         snapshot = _put_blob(home, json.dumps({"files": [data, script]}).encode())
-        given = {
+        input_plans = {
             "ro": InputPlan("uri_folder", snapshot=snapshot),
             "mine": InputPlan("uri_folder", snapshot=snapshot, mode="download"),
         }
-        plan = replace(PLAN, code=snapshot, inputs=given)
-        folders = Folders(home / "node-0")
+        plan = replace(PLAN, code=snapshot, inputs=input_plans)
+        folders = NodeFolders(home / "node-0")
         make_folders(folders)
-        link = Link("http://127.0.0.1:1", "", "att")
+        link = Connection.of_attempt(ServerAddress("http://127.0.0.1:1"), "", "att")
         layout = lay_out(plan, folders, Blobs(link, str(home / "blobs"), lambda: False))
         read_only = Path(layout.inputs["ro"])
         assert (read_only / "a" / "b.txt").read_bytes() == content
@@ -268,14 +284,14 @@ def test_read_only_inputs_can_not_be_written_and_can_be_removed() -> None:
         (Path(layout.inputs["mine"]) / "a" / "b.txt").write_bytes(b"other")
         (folders.work / "a" / "b.txt").write_bytes(b"other")
         assert (folders.work / "run.sh").stat().st_mode & 0o777 == 0o755
-        here = os.getcwd()
+        folder = os.getcwd()
         clean(folders)
-        os.chdir(here)
+        os.chdir(folder)
         assert list(folders.node.iterdir()) == []
         assert (home / "blobs" / blob[:2] / blob).read_bytes() == content
 
 
-def test_roots_inputs_are_copies() -> None:
+def test_inputs_of_root_are_copies() -> None:
     if os.geteuid() != 0:
         pytest.skip("only root writes to read-only files")
     with tempfile.TemporaryDirectory() as name:
@@ -284,9 +300,13 @@ def test_roots_inputs_are_copies() -> None:
         entry = {"path": "b.txt", "sha256": blob, "size": 8, "mode": "0644"}
         snapshot = _put_blob(home, json.dumps({"files": [entry]}).encode())
         plan = replace(PLAN, inputs={"ro": InputPlan("uri_file", snapshot=snapshot)})
-        folders = Folders(home / "node-0")
+        folders = NodeFolders(home / "node-0")
         make_folders(folders)
-        blobs = Blobs(Link("http://127.0.0.1:1", "", "att"), str(home / "blobs"), lambda: False)
+        blobs = Blobs(
+            Connection.of_attempt(ServerAddress("http://127.0.0.1:1"), "", "att"),
+            str(home / "blobs"),
+            lambda: False,
+        )
         Path(lay_out(plan, folders, blobs).inputs["ro"]).write_bytes(b"spoilt")
         assert (home / "blobs" / blob[:2] / blob).read_bytes() == b"precious"
 

@@ -1,4 +1,4 @@
-"""An attempt's own environment over a shared one, both real."""
+"""A thin environment on top of a shared one, both real."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from torchyard.worker.files import thin_environment
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A relocatable venv with pip, a package with a command, and a .pth file of its own."""
+    """A relocatable venv with pip, a package with a command, and a .pth file."""
     from torchyard.environments.build.builder import _pip_wheel
     from torchyard.environments.packages.uv import find_uv
 
     folder = tmp_path_factory.mktemp("shared") / "env"
-    made = wheels.put(folder.parent / "wheels", "alpha", "1.0", script="alpha-says")
+    wheel = wheels.put(folder.parent / "wheels", "alpha", "1.0", script="alpha-says")
     uv = [find_uv(), "--quiet", "--offline", "--cache-dir", str(folder.parent / "cache")]
     subprocess.run([*uv, "venv", "--relocatable", "-p", sys.executable, str(folder)], check=True)
     pip = _pip_wheel(folder)
     if pip is None:
         pytest.skip("this Python brings no pip wheel")
     into = ["pip", "install", "--python", str(folder / "bin" / "python"), "--no-deps"]
-    subprocess.run([*uv, *into, str(made), str(pip)], check=True)
+    subprocess.run([*uv, *into, str(wheel), str(pip)], check=True)
     packages = next(folder.glob("lib/python3*/site-packages"))
     (packages / "own.pth").write_text("import sys; sys.from_own_pth = True\n")
     (folder / "share" / "alpha").mkdir(parents=True)
@@ -41,7 +41,7 @@ def run(*command: str | Path, **settings: Any) -> str:
     return str(done.stdout).strip()
 
 
-def test_everything_runs_in_the_thin_one(shared: Path, tmp_path: Path) -> None:
+def test_programs_run_in_the_thin_environment(shared: Path, tmp_path: Path) -> None:
     bin_folder = thin_environment.create(shared, tmp_path / "env")
     python = bin_folder / "python"
     assert bin_folder == tmp_path / "env" / "bin"
@@ -57,7 +57,7 @@ def test_everything_runs_in_the_thin_one(shared: Path, tmp_path: Path) -> None:
     run(bin_folder / "native")
 
 
-def test_a_folder_of_any_name_in_any_locale(shared: Path, tmp_path: Path) -> None:
+def test_any_folder_name_works_in_any_locale(shared: Path, tmp_path: Path) -> None:
     moved = tmp_path / 'h\xe9 "q" $x\'y %s \udcff'
     moved.mkdir()
     (moved / "env").symlink_to(shared)
@@ -68,7 +68,9 @@ def test_a_folder_of_any_name_in_any_locale(shared: Path, tmp_path: Path) -> Non
         assert run(*words, env=locale) == "True"
 
 
-def test_what_is_installed_inside_wins_and_stays_inside(shared: Path, tmp_path: Path) -> None:
+def test_packages_installed_in_the_thin_environment_take_precedence_and_stay_there(
+    shared: Path, tmp_path: Path
+) -> None:
     bin_folder = thin_environment.create(shared, tmp_path / "env")
     newer = wheels.put(tmp_path, "alpha", "2.0", script="alpha-says")
     before = sorted(path for path in shared.rglob("*") if "__pycache__" not in str(path))
@@ -82,14 +84,16 @@ def test_what_is_installed_inside_wins_and_stays_inside(shared: Path, tmp_path: 
     assert after == before
 
 
-def test_data_that_is_put_beside_the_shared_ones_stays_inside(shared: Path, tmp_path: Path) -> None:
+def test_data_files_installed_in_the_thin_environment_stay_there(
+    shared: Path, tmp_path: Path
+) -> None:
     thin_environment.create(shared, tmp_path / "env")
-    own = tmp_path / "env" / "share" / "alpha"
-    assert (own / "data").read_text() == "data"
-    (own / "more").write_text("more")
+    data_folder = tmp_path / "env" / "share" / "alpha"
+    assert (data_folder / "data").read_text() == "data"
+    (data_folder / "more").write_text("more")
     assert sorted(path.name for path in (shared / "share" / "alpha").iterdir()) == ["data"]
 
 
-def test_a_folder_that_is_no_environment_says_so(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="no Python environment"):
+def test_a_folder_that_is_not_an_environment_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="not a Python environment"):
         thin_environment.create(tmp_path, tmp_path / "env")

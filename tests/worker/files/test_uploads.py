@@ -1,4 +1,4 @@
-"""Results on their way: what can't be read or is refused costs nobody else's delivery."""
+"""Uploads of outputs: a file that can't be read or is refused does not affect the others."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from ordinary_user import as_an_ordinary_user
+from torchyard.shared.connection import Connection, Refused
 from torchyard.shared.failures import Failure
-from torchyard.worker.files import layout
-from torchyard.worker.files.layout import Folders
+from torchyard.shared.server_address import ServerAddress
+from torchyard.worker.files import node_folders
+from torchyard.worker.files.node_folders import NodeFolders
 from torchyard.worker.files.uploads import files_below, upload_folder
-from torchyard.worker.server.connection import Link, Refused
 from torchyard.worker.system import temporary
 from worker.bench import Bench
 from worker.stub_server import StubServer, running
@@ -25,15 +26,15 @@ from worker.stub_server import StubServer, running
 
 @pytest.fixture
 def stub() -> Iterator[StubServer]:
-    with running() as made:
-        yield made
+    with running() as created:
+        yield created
 
 
 @pytest.fixture
-def link(stub: StubServer) -> Iterator[Link]:
-    made = Link(stub.url, "yard_a_test", "a1")
-    yield made
-    made.close()
+def link(stub: StubServer) -> Iterator[Connection]:
+    connection = Connection.of_attempt(ServerAddress(stub.url), "yard_a_test", "a1")
+    yield connection
+    connection.close()
 
 
 def _write(folder: Path, *names: str) -> None:
@@ -42,8 +43,8 @@ def _write(folder: Path, *names: str) -> None:
         (folder / name).write_text(name)
 
 
-def test_one_that_is_refused_keeps_none_of_the_others(
-    stub: StubServer, link: Link, tmp_path: Path
+def test_a_refused_file_does_not_affect_the_others(
+    stub: StubServer, link: Connection, tmp_path: Path
 ) -> None:
     _write(tmp_path, "a", "b", "c")
 
@@ -55,23 +56,23 @@ def test_one_that_is_refused_keeps_none_of_the_others(
     with pytest.raises(Failure) as caught:
         upload_folder(link, tmp_path, "/files/outputs", lambda: False)
     assert caught.value.code == "upload_refused"
-    assert caught.value.message == "the server refused the output `b`: no such name"
+    assert caught.value.message == "the server refused output `b`: no such name"
     assert sorted(stub.files) == ["outputs/a", "outputs/c"]
 
 
-def test_a_disk_that_fails_is_no_server_that_is_away(
-    stub: StubServer, link: Link, tmp_path: Path
+def test_a_failing_disk_is_not_mistaken_for_an_unreachable_server(
+    stub: StubServer, link: Connection, tmp_path: Path
 ) -> None:
     _write(tmp_path, "a", "z")
     (tmp_path / "m").symlink_to("/proc/self/mem")  # opens well, and reading it is an EIO
     with pytest.raises(Failure) as caught:
         upload_folder(link, tmp_path, "/files/outputs", lambda: False)
     assert caught.value.code == "disk_failed"
-    assert caught.value.message == "the output `m` can't be read: Input/output error"
+    assert caught.value.message == "output `m` can't be read: Input/output error"
     assert sorted(stub.files) == ["outputs/a", "outputs/z"]
 
 
-def test_what_an_ordinary_user_may_not_read_is_told(stub: StubServer, link: Link) -> None:
+def test_a_file_without_read_permission_is_reported(stub: StubServer, link: Connection) -> None:
     with as_an_ordinary_user() as folder:
         _write(folder, "a", "closed/b", "secret", "z")
         os.chmod(folder / "secret", 0)
@@ -80,20 +81,20 @@ def test_what_an_ordinary_user_may_not_read_is_told(stub: StubServer, link: Link
             upload_folder(link, folder, "/files/outputs", lambda: False)
         os.chmod(folder / "closed", 0o700)
     assert caught.value.code == "output_unreadable"
-    assert caught.value.message == "the output `closed` can't be read: Permission denied"
+    assert caught.value.message == "output `closed` can't be read: Permission denied"
     assert sorted(stub.files) == ["outputs/a", "outputs/z"]
 
 
 @pytest.fixture
 def deep(tmp_path: Path) -> Iterator[Path]:
-    """A folder that may be left with more in it than Python removes."""
+    """A folder whose contents may be too deep for Python to remove."""
     yield tmp_path / "deep"
     subprocess.run(["rm", "-rf", str(tmp_path / "deep")], check=True)
 
 
 @pytest.mark.slow
-def test_a_path_that_is_too_long_is_told_and_a_deep_one_is_none(deep: Path) -> None:
-    here = os.getcwd()
+def test_a_path_that_is_too_long_is_reported_but_a_deep_folder_is_not(deep: Path) -> None:
+    folder = os.getcwd()
     try:
         for depth, name in ((1100, "d"), (17, "n" * 250)):
             top = deep / f"of-{depth}"
@@ -104,18 +105,18 @@ def test_a_path_that_is_too_long_is_told_and_a_deep_one_is_none(deep: Path) -> N
                 os.chdir(name)
             Path("f").write_text("deep")
     finally:
-        os.chdir(here)
-    (found,) = files_below(deep / "of-1100")
-    assert found.read_text() == "deep"
+        os.chdir(folder)
+    (file,) = files_below(deep / "of-1100")
+    assert file.read_text() == "deep"
     errors: list[str] = []
     assert not [*files_below(deep / "of-17", lambda _, error: errors.append(str(error)))]
     assert len(errors) == 1 and "File name too long" in errors[0]
-    layout.clean(Folders(deep))
-    os.chdir(here)
+    node_folders.clean(NodeFolders(deep))
+    os.chdir(folder)
     assert not [*deep.iterdir()]
 
 
-def test_a_node_is_cleaned_of_what_its_script_closed() -> None:
+def test_folders_without_permissions_are_cleaned_up() -> None:
     with as_an_ordinary_user() as folder:
         elsewhere = folder / "elsewhere"
         _write(folder, "node-0/work/closed/inner/file", "elsewhere/file")
@@ -125,7 +126,7 @@ def test_a_node_is_cleaned_of_what_its_script_closed() -> None:
             os.chmod(work / name, mode)
         os.chmod(elsewhere, 0o500)
         here = os.getcwd()
-        layout.clean(Folders(folder / "node-0"))
+        node_folders.clean(NodeFolders(folder / "node-0"))
         os.chdir(here)
         assert not [*(folder / "node-0").iterdir()]
         # What a link leads to is not the node's.
@@ -133,14 +134,14 @@ def test_a_node_is_cleaned_of_what_its_script_closed() -> None:
         os.chmod(elsewhere, 0o700)
 
 
-def test_what_a_script_left_in_shared_memory_fails_no_node(tmp_path: Path) -> None:
+def test_files_left_in_shared_memory_do_not_fail_the_node(tmp_path: Path) -> None:
     memory = temporary.shared_memory(tmp_path)
     _write(memory, "folder/segment")
     temporary.forget(tmp_path)
     assert not memory.exists()
 
 
-def test_a_refusal_that_comes_before_all_was_sent(tmp_path: Path) -> None:
+def test_a_refusal_before_the_end_of_the_upload_is_read(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def refuse() -> None:
@@ -152,7 +153,9 @@ def test_a_refusal_that_comes_before_all_was_sent(tmp_path: Path) -> None:
 
         thread = threading.Thread(target=refuse)
         thread.start()
-        link = Link(f"http://127.0.0.1:{listener.getsockname()[1]}", "token", "a")
+        link = Connection.of_attempt(
+            ServerAddress(f"http://127.0.0.1:{listener.getsockname()[1]}"), "token", "a"
+        )
         blocks = (b"x" * (1 << 20) for _ in range(64))
         with pytest.raises(Refused, match=r"413.*big"):
             link.send("PUT", "/files/outputs/large", blocks)
@@ -160,7 +163,7 @@ def test_a_refusal_that_comes_before_all_was_sent(tmp_path: Path) -> None:
         link.close()
 
 
-def test_names_that_are_no_text_stay_two(bench: Bench) -> None:
+def test_names_that_are_not_utf8_stay_distinct(bench: Bench) -> None:
     command = "for n in 376 377; do for at in outputs logs; do\n"
     command += 'printf $n > "$(printf "$at/n\\\\$n")"; done; done'
     bench.run(bench.plan(command))
@@ -169,7 +172,7 @@ def test_names_that_are_no_text_stay_two(bench: Bench) -> None:
     assert bench.server.logs == {"logs/n%FF": b"377", "logs/n%FE": b"376"}
 
 
-def test_a_refused_log_is_told_by_its_name(bench: Bench) -> None:
+def test_a_refused_log_is_reported_by_name(bench: Bench) -> None:
     real = bench.server.answer
 
     def answer(method: str, path: str, query: dict[str, str], body: bytes) -> Any:
@@ -181,7 +184,7 @@ def test_a_refused_log_is_told_by_its_name(bench: Bench) -> None:
     bench.run(bench.plan("echo x > logs/odd; echo y > logs/plain; echo z > outputs/z"))
     assert bench.exit()["error"] == {
         "code": "upload_refused",
-        "message": "the server refused the log `logs/odd`: a folder is there",
+        "message": "the server refused log `logs/odd`: a folder is there",
         "hint": "rename it",
     }
     assert bench.server.logs == {"logs/plain": b"y\n"}

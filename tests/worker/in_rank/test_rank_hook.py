@@ -9,11 +9,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import other_pythons
 from torchyard.worker.in_rank import rank_hook, rank_record
 
 # The name of the script's end, and its source.
@@ -90,26 +90,23 @@ def run(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("version", [other_pythons.IN_RANK, other_pythons.CURRENT])
 @pytest.mark.parametrize("end", ENDS)
-def test_nothing_differs_for_the_script(end: str, packages: Path, tmp_path: Path) -> None:
+def test_nothing_differs_for_the_script(
+    end: str, version: str, packages: Path, tmp_path: Path
+) -> None:
+    python = other_pythons.python(version)
     script = tmp_path / "script.py"
     script.write_text(ENDS[end])
-    assert run(script, packages, tmp_path / "errors") == run(script, packages, None)
+    errors = tmp_path / "errors"
+    assert run(script, packages, errors, python) == run(script, packages, None, python)
 
 
-def older() -> Iterator[str]:
-    for version in ("3.6", "3.7", "3.8", "3.9", "3.10", "3.12", "3.13", "3.14"):
-        found = shutil.which(f"python{version}")
-        if found:
-            yield found
-
-
-@pytest.mark.parametrize("python", [*older()] or ["none"])
-def test_other_pythons(python: str, packages: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", other_pythons.VERSIONS)
+def test_other_pythons(version: str, packages: Path, tmp_path: Path) -> None:
+    python = other_pythons.python(version)
     script = tmp_path / "script.py"
     script.write_text("print('out')\ndef f():\n    raise ValueError('bad')\nf()\n")
-    if python == "none" or subprocess.run([python, "-c", ""], check=False).returncode:
-        pytest.skip("no other Python here")
     errors = tmp_path / "errors"
     assert run(script, packages, errors, python) == run(script, packages, None, python)
     (record,) = read(errors)

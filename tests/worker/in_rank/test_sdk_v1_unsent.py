@@ -6,12 +6,12 @@ import json
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import other_pythons
 from torchyard.worker.in_rank import sdk_v1_exit, sdk_v1_unsent
 from worker.bench import Bench
 
@@ -54,6 +54,11 @@ queue = BatchTaskQueue(Client().post)
 """
 
 
+@pytest.fixture(params=[other_pythons.IN_RANK, other_pythons.CURRENT])
+def python(request: pytest.FixtureRequest) -> str:
+    return other_pythons.python(request.param)
+
+
 @pytest.fixture
 def packages(tmp_path: Path) -> Path:
     folder = tmp_path / "packages"
@@ -66,11 +71,11 @@ def packages(tmp_path: Path) -> Path:
     return folder
 
 
-def run(packages: Path, end: str) -> tuple[int, list[float]]:
+def run(python: str, packages: Path, end: str) -> tuple[int, list[float]]:
     """Exit code of the script, and the values that were left."""
     errors = packages.parent / "errors"
     (errors / "rank-0").mkdir(parents=True)
-    words = [sys.executable, "-c", SCRIPT + end]
+    words = [python, "-c", SCRIPT + end]
     variables = {"PYTHONPATH": str(packages), "TORCHYARD_ERRORS": str(errors / "rank-0")}
     done = subprocess.run(words, env=variables, timeout=60, check=False)
     found = list(sdk_v1_unsent.left(errors))
@@ -90,21 +95,21 @@ def run(packages: Path, end: str) -> tuple[int, list[float]]:
          [*range(9, 18)]),
     ],
 )  # fmt: skip
-def test_what_was_not_sent_is_left(packages: Path, end: str, left: list[int]) -> None:
-    assert run(packages, end) == (-signal.SIGKILL, left)
+def test_what_was_not_sent_is_left(python: str, packages: Path, end: str, left: list[int]) -> None:
+    assert run(python, packages, end) == (-signal.SIGKILL, left)
 
 
-def test_a_child_has_copies_of_its_own(packages: Path) -> None:
+def test_a_child_has_copies_of_its_own(python: str, packages: Path) -> None:
     end = "log(1)\nif os.fork() == 0:\n    log(2); os._exit(0)\nos.wait(); queue.send(1)"
-    assert run(packages, end) == (0, [2])
+    assert run(python, packages, end) == (0, [2])
 
 
-def test_a_batch_that_failed_is_left(packages: Path) -> None:
+def test_a_batch_that_failed_is_left(python: str, packages: Path) -> None:
     end = "log(1)\nfailing = True\ntry:\n    queue.send(1)\nexcept OSError:\n    os._exit(3)"
-    assert run(packages, end) == (3, [1])
+    assert run(python, packages, end) == (3, [1])
 
 
-def test_copies_take_little_room(packages: Path) -> None:
+def test_copies_take_little_room(python: str, packages: Path) -> None:
     end = """
 from _torchyard_azure_unsent import _LARGE_BYTES
 log(0)
@@ -117,7 +122,7 @@ for n in range(1, 12000):
     assert sum(sizes) < 3 * _LARGE_BYTES, sizes
 os.kill(os.getpid(), 9)
 """
-    assert run(packages, end) == (-signal.SIGKILL, [0])
+    assert run(python, packages, end) == (-signal.SIGKILL, [0])
 
 
 def test_a_line_that_is_cut_off_hides_no_other(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A person's shell in an environment, as the real program."""
+"""An interactive shell in an environment, run as the real program."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run(shared: Path, temporary: Path, *command: str, **variables: str) -> tuple
         return process.returncode, out + err
 
 
-def test_a_command_runs_in_a_folder_of_its_own(shared: Path, tmp_path: Path) -> None:
+def test_a_command_runs_in_its_own_thin_environment(shared: Path, tmp_path: Path) -> None:
     script = (
         "import os, sys, sysconfig, pathlib\n"
         "packages = pathlib.Path(sysconfig.get_path('purelib'))\n"
@@ -51,14 +51,14 @@ def test_a_command_runs_in_a_folder_of_its_own(shared: Path, tmp_path: Path) -> 
         "print(sys.prefix, os.environ['VIRTUAL_ENV'], os.environ['TORCHYARD_ENVIRONMENT'])\n"
         "sys.exit(7)\n"
     )
-    code, said = run(shared, tmp_path, "python", "-c", script, PYTHONPATH="/x", PYTHONHOME="/y")
-    prefix, virtual, name = said.split()
+    code, output = run(shared, tmp_path, "python", "-c", script, PYTHONPATH="/x", PYTHONHOME="/y")
+    prefix, virtual, name = output.split()
     assert (code, prefix, name) == (7, virtual, "mine")
     assert Path(prefix).is_relative_to(tmp_path) and not list(tmp_path.iterdir())
     assert not list(shared.rglob("mine.py"))
 
 
-def test_the_users_shell_is_asked(shared: Path, tmp_path: Path) -> None:
+def test_the_users_shell_is_started(shared: Path, tmp_path: Path) -> None:
     with start(shared, tmp_path, SHELL="/bin/sh") as process:
         out, _ = process.communicate("command -v python; exit 3\n", timeout=60)
     assert process.returncode == 3
@@ -66,12 +66,14 @@ def test_the_users_shell_is_asked(shared: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("command", "code"), [("no-such-program", 127), ("/etc/passwd", 127)])
-def test_what_is_no_program(shared: Path, tmp_path: Path, command: str, code: int) -> None:
-    got, said = run(shared, tmp_path, command)
-    assert got == code and command in said and not list(tmp_path.iterdir())
+def test_a_missing_program_is_an_error(
+    shared: Path, tmp_path: Path, command: str, code: int
+) -> None:
+    exit_code, output = run(shared, tmp_path, command)
+    assert exit_code == code and command in output and not list(tmp_path.iterdir())
 
 
-def test_a_signal_ends_the_command_and_the_folder_goes(shared: Path, tmp_path: Path) -> None:
+def test_a_signal_ends_the_command_and_removes_the_folder(shared: Path, tmp_path: Path) -> None:
     with start(shared, tmp_path, "sh", "-c", "echo up; exec sleep 100") as process:
         assert process.stdout is not None and process.stdout.readline() == "up\n"
         with open(f"{shared}.lock", "rb") as lock, pytest.raises(BlockingIOError):
@@ -81,13 +83,15 @@ def test_a_signal_ends_the_command_and_the_folder_goes(shared: Path, tmp_path: P
     assert not list(tmp_path.iterdir())
 
 
-def test_a_signal_that_comes_as_soon_as_the_command_runs(shared: Path, tmp_path: Path) -> None:
+def test_a_signal_right_after_the_start_is_forwarded(shared: Path, tmp_path: Path) -> None:
     for _ in range(4):
-        code, said = run(shared, tmp_path, "sh", "-c", "kill -TERM $PPID; exec sleep 100")
-        assert (code, said, list(tmp_path.iterdir())) == (128 + signal.SIGTERM, "", [])
+        code, output = run(shared, tmp_path, "sh", "-c", "kill -TERM $PPID; exec sleep 100")
+        assert (code, output, list(tmp_path.iterdir())) == (128 + signal.SIGTERM, "", [])
 
 
-def test_what_a_killed_one_left_is_removed_by_the_next(shared: Path, tmp_path: Path) -> None:
+def test_the_folder_of_a_killed_shell_is_removed_by_the_next_one(
+    shared: Path, tmp_path: Path
+) -> None:
     with start(shared, tmp_path, "sh", "-c", "echo $$; exec sleep 100") as process:
         assert process.stdout is not None
         inner = int(process.stdout.readline())

@@ -1,4 +1,4 @@
-"""Ranks in a root filesystem of their own: as root, as an ordinary user, and where none can be.
+"""Ranks in an image: as root, as an ordinary user, and on machines that do not allow it.
 
 The image is empty but for links: its programs are the machine's own, shown to it.
 """
@@ -21,7 +21,7 @@ from torchyard.shared.plan import ImagePlan, InputPlan
 from torchyard.worker.launch import image_root
 from worker.bench import Bench
 
-# Makes a root and runs words in it: `<zip> <node> <rootfs> <script>`.
+# Creates a root and runs a script in it: `<zip> <node> <rootfs> <script>`.
 _MAKER = """
 import os, subprocess, sys
 sys.path.insert(0, sys.argv[1])
@@ -32,10 +32,10 @@ from pathlib import Path
 os.chdir(sys.argv[2])
 image = ImagePlan(sys.argv[3], {"PATH": "/usr/bin:/bin"}, ["/usr"])
 try:
-    root = image_root.make(image, Path(sys.argv[2]), [sys.argv[2]], (), {}, {})
+    root = image_root.make_root(image, Path(sys.argv[2]), [sys.argv[2]], (), {}, {})
 except Failure as failure:
     sys.exit(failure.message)
-environment = root.hidden(image_root.variables(image, {}))
+environment = root.hide_loader_variables(image_root.variables(image, {}))
 words = root.command([root.shell, "-c", sys.argv[4]])
 sys.exit(subprocess.run(words, env=environment, timeout=20).returncode)
 """
@@ -86,7 +86,7 @@ def _plan(image: Path, **more: object) -> ImagePlan:
     return ImagePlan(str(image), {"GREETING": "hello", "PATH": "/usr/bin:/bin"}, visible)
 
 
-def test_a_rank_lives_in_the_image_and_changes_nothing_of_it(
+def test_a_rank_runs_in_the_image_and_does_not_change_it(
     bench: Bench, image: Path, tmp_path: Path
 ) -> None:
     data = tmp_path / "data"
@@ -99,8 +99,8 @@ def test_a_rank_lives_in_the_image_and_changes_nothing_of_it(
         "echo refused; umount /usr 2>/dev/null || echo refused; echo made > outputs/made; "
         "test -e " + str(image) + " || echo the image is not in itself; ls /dev/null /proc/self/exe"
     )
-    given = {"data": InputPlan("uri_folder", source=str(data))}
-    plan = bench.plan(script, inputs=given, image=_plan(image))
+    inputs = {"data": InputPlan("uri_folder", source=str(data))}
+    plan = bench.plan(script, inputs=inputs, image=_plan(image))
     bench.run(plan)
     assert bench.exit()["error"] is None, bench.worker_log(plan)
     pid = bench.server.find("ranks_started")["ranks"][0]["pid"]
@@ -117,7 +117,7 @@ def test_a_rank_lives_in_the_image_and_changes_nothing_of_it(
     assert not (Path(plan.scratch) / "node-0" / "image").exists()
 
 
-def test_the_ranks_of_a_node_share_what_they_write(bench: Bench, image: Path) -> None:
+def test_the_ranks_of_a_node_share_written_files(bench: Bench, image: Path) -> None:
     script = (
         "touch /tmp/here-$RANK; n=0; until [ -e /tmp/here-0 ] && [ -e /tmp/here-1 ]; do "
         "n=$((n+1)); [ $n -gt 100 ] && exit 3; sleep 0.1; done; echo rank $RANK met"
@@ -128,7 +128,7 @@ def test_the_ranks_of_a_node_share_what_they_write(bench: Bench, image: Path) ->
     assert b"rank 1 met" in bench.server.logs["user_logs/std_log_process_1.txt"]
 
 
-def test_a_python_of_the_image_leaves_its_cause(bench: Bench, image: Path) -> None:
+def test_an_error_of_the_images_python_is_the_root_cause(bench: Bench, image: Path) -> None:
     python = Path(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
     script = f"{python} -c 'import sys; raise ValueError(sys.path.count(\"\") + 41)'"
     bench.run(bench.plan(script, image=_plan(image)))
@@ -136,7 +136,7 @@ def test_a_python_of_the_image_leaves_its_cause(bench: Bench, image: Path) -> No
     assert "ValueError: 42" in error["message"], error
 
 
-def test_a_cancelled_rank_in_an_image_leaves_nothing(bench: Bench, image: Path) -> None:
+def test_a_canceled_rank_in_an_image_leaves_nothing(bench: Bench, image: Path) -> None:
     plan = bench.plan("(setsid sleep 300 &) ; sleep 300", image=_plan(image))
     handle = bench.launch(plan)
     bench.server.wait_for("ranks_started")
@@ -157,41 +157,41 @@ def test_mpi_in_an_image_is_refused(bench: Bench, image: Path) -> None:
     assert bench.exit()["error"]["code"] == "image_without_mpi"
 
 
-def test_what_can_not_be_made_says_why(tmp_path: Path) -> None:
+def test_an_image_that_cannot_be_entered_fails_with_a_hint(tmp_path: Path) -> None:
     image = make_image(tmp_path / "image")
     node = tmp_path / "node"
     node.mkdir()
-    gone = ImagePlan(str(image), {}, [])
+    plan = ImagePlan(str(image), {}, [])
     (image / "proc").write_text("no folder\n")
     with pytest.raises(Failure) as caught:
-        image_root.make(gone, node, [str(node)], (), {}, {})
+        image_root.make_root(plan, node, [str(node)], (), {}, {})
     assert caught.value.code == "image_forbidden"
     assert caught.value.hint
 
 
-def test_the_machines_variables_stay_outside(tmp_path: Path) -> None:
+def test_variables_of_the_machine_are_not_inherited(tmp_path: Path) -> None:
     plan = ImagePlan("/image", {"PATH": "/opt/x/bin", "LANG": "C"}, [])
     base = {"PATH": "/usr/bin", "LD_LIBRARY_PATH": "/usr/x", "HOME": "/home/me", "LANG": "de",
             "CUDA_VISIBLE_DEVICES": "1", "https_proxy": "p", "SSL_CERT_FILE": "/c"}  # fmt: skip
-    found = image_root.variables(plan, base)
+    variables = image_root.variables(plan, base)
     # A machine with a GPU adds its driver's folder.
-    assert "/usr/x" not in found.pop("LD_LIBRARY_PATH", "")
-    assert found == {
+    assert "/usr/x" not in variables.pop("LD_LIBRARY_PATH", "")
+    assert variables == {
         "PATH": "/opt/x/bin", "HOME": "/root", "LANG": "C", "CUDA_VISIBLE_DEVICES": "1",
         "https_proxy": "p", "SSL_CERT_FILE": "/c",
     }  # fmt: skip
 
 
-def test_a_gpus_driver_is_brought_along(tmp_path: Path) -> None:
+def test_the_gpu_driver_is_bound_into_the_image(tmp_path: Path) -> None:
     assert image_root.driver_files(tmp_path) == {}
     libraries = tmp_path / "usr" / "lib" / "x86_64-linux-gnu"
     libraries.mkdir(parents=True)
     (libraries / "libcuda.so.550.1").touch()
     (libraries / "libcuda.so.1").symlink_to("libcuda.so.550.1")
-    (libraries / "libcublas.so.12").touch()  # the image's own affair
+    (libraries / "libcublas.so.12").touch()  # not part of the driver
     (tmp_path / "usr" / "bin").mkdir()
     (tmp_path / "usr" / "bin" / "nvidia-smi").touch()
-    assert image_root.driver_files(tmp_path) == {}  # no device, no need of it
+    assert image_root.driver_files(tmp_path) == {}  # not needed without a device
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev" / "nvidiactl").touch()
     real = str(libraries / "libcuda.so.550.1")
@@ -202,7 +202,7 @@ def test_a_gpus_driver_is_brought_along(tmp_path: Path) -> None:
     }
 
 
-def test_the_same_as_an_ordinary_user(image: Path) -> None:
+def test_an_ordinary_user_runs_in_an_image(image: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("the other tests ran as an ordinary user")
     with tempfile.TemporaryDirectory() as name:
@@ -221,15 +221,15 @@ def test_the_same_as_an_ordinary_user(image: Path) -> None:
         python = shutil.which("python3", path="/usr/bin:/usr/local/bin")
         if python is None:
             pytest.skip("user `nobody` has no Python on this machine")
-        done = _as_maker(folder, folder / "image", script, [python], **user)
-        said = done.stdout.split("\n")
-        assert said[:6] == ["of the image", "changed", "0", "refused", "refused", "refused"], (
-            done.stdout + done.stderr
+        result = _as_maker(folder, folder / "image", script, [python], **user)
+        lines = result.stdout.split("\n")
+        assert lines[:6] == ["of the image", "changed", "0", "refused", "refused", "refused"], (
+            result.stdout + result.stderr
         )
         assert (folder / "image" / "etc" / "mark").read_text() == "of the image\n"
         assert (folder / "node" / "kept").stat().st_uid == 65534
 
 
-def test_a_plan_with_an_image_reads_back() -> None:
+def test_a_plan_with_an_image_survives_json() -> None:
     plan = ImagePlan("/image", {"A": "b"}, ["/c"])
     assert ImagePlan(**json.loads(json.dumps(vars(plan)))) == plan

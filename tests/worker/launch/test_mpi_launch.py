@@ -1,5 +1,4 @@
-"""Ranks that mpirun starts: with programs that stand for Open MPI's; the real ones are in
-end_to_end/test_mpi.py."""
+"""Ranks started by a fake mpirun; end_to_end/test_mpi.py uses the real one."""
 
 from __future__ import annotations
 
@@ -18,9 +17,10 @@ import pytest
 
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import LaunchPlan
+from torchyard.shared.processes import Process
 from torchyard.worker.launch import mpi, mpi_programs, mpi_remote_start
-from torchyard.worker.preflight.rendezvous import Meeting
-from torchyard.worker.system import processes, temporary
+from torchyard.worker.preflight.rendezvous import Rendezvous
+from torchyard.worker.system import temporary
 from worker import fake_open_mpi
 from worker.bench import Bench
 
@@ -28,17 +28,19 @@ PRINT_ENVIRONMENT = f"{sys.executable} -c 'import json, os; print(json.dumps(dic
 
 
 def _plan(bench: Bench, command: str, programs: Path, **changes: Any) -> LaunchPlan:
-    given = changes.pop("environment_variables", {})
+    variables = changes.pop("environment_variables", {})
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     return bench.plan(
         command,
         distribution="mpi",
-        environment_variables={"PATH": path, **given},
+        environment_variables={"PATH": path, **variables},
         **{"node_count": 2, "processes_per_node": 2, **changes},
     )
 
 
-def test_every_rank_has_open_mpis_variables_and_ours(bench: Bench, tmp_path: Path) -> None:
+def test_every_rank_has_the_variables_of_open_mpi_and_torchyard(
+    bench: Bench, tmp_path: Path
+) -> None:
     programs = fake_open_mpi.put(tmp_path / "mpi")
     plan = _plan(bench, PRINT_ENVIRONMENT, programs, environment_variables={"PMIX_RANK": "mine"})
     bench.run(plan)
@@ -46,11 +48,11 @@ def test_every_rank_has_open_mpis_variables_and_ours(bench: Bench, tmp_path: Pat
     logs = [f"user_logs/std_log_process_{rank}.txt" for rank in range(4)]
     system = [f"system_logs/mpi-node-{node}.log" for node in (0, 1)]
     assert set(logs) <= set(bench.server.logs) <= {*logs, *system}
-    told = [json.loads(bench.server.logs[name]) for name in logs]
+    environments = [json.loads(bench.server.logs[name]) for name in logs]
     for name in ("OMPI_COMM_WORLD_RANK", "RANK", "AZ_BATCHAI_TASK_INDEX"):
-        assert [one[name] for one in told] == ["0", "1", "2", "3"]
+        assert [environment[name] for environment in environments] == ["0", "1", "2", "3"]
     for name in ("OMPI_COMM_WORLD_LOCAL_RANK", "LOCAL_RANK"):
-        assert [one[name] for one in told] == ["0", "1", "0", "1"]
+        assert [environment[name] for environment in environments] == ["0", "1", "0", "1"]
     for name, value in (
         ("OMPI_COMM_WORLD_SIZE", "4"),
         ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"),
@@ -58,18 +60,20 @@ def test_every_rank_has_open_mpis_variables_and_ours(bench: Bench, tmp_path: Pat
         ("AZ_BATCHAI_MPI_MASTER_NODE", "127.0.0.1"),
         ("PMIX_RANK", "mine"),
     ):
-        assert {one[name] for one in told} == {value}
-    assert {one["AZ_BATCH_MASTER_NODE"] for one in told} == {f"127.0.0.1:{told[0]['MASTER_PORT']}"}
-    memory = [one["OMPI_MCA_btl_vader_backing_directory"] for one in told]
+        assert {environment[name] for environment in environments} == {value}
+    assert {environment["AZ_BATCH_MASTER_NODE"] for environment in environments} == {
+        f"127.0.0.1:{environments[0]['MASTER_PORT']}"
+    }
+    memory = [environment["OMPI_MCA_btl_vader_backing_directory"] for environment in environments]
     assert memory[0] == memory[1] != memory[2] == memory[3]
     assert not any(Path(folder).exists() for folder in memory)
-    for one in told:
-        assert "UNRELATED" not in one
-        assert not any(name.startswith("TORCHYARD_MPI") for name in one)
+    for environment in environments:
+        assert "UNRELATED" not in environment
+        assert not any(name.startswith("TORCHYARD_MPI") for name in environment)
     bench.wait_until_none_left(plan)
 
 
-def test_the_rank_that_failed_is_told_and_not_what_mpirun_says(
+def test_the_failed_rank_is_reported_instead_of_mpiruns_message(
     bench: Bench, tmp_path: Path
 ) -> None:
     programs = fake_open_mpi.put(tmp_path / "mpi")
@@ -88,7 +92,7 @@ def test_the_rank_that_failed_is_told_and_not_what_mpirun_says(
     bench.wait_until_none_left(plan)
 
 
-def test_without_open_mpi_the_node_is_named_before_any_rank(bench: Bench) -> None:
+def test_a_node_without_open_mpi_is_named_before_ranks_start(bench: Bench) -> None:
     plan = bench.plan(
         "echo never",
         distribution="mpi",
@@ -109,19 +113,21 @@ def test_without_open_mpi_the_node_is_named_before_any_rank(bench: Bench) -> Non
         ("mpirun (Open MPI) 5.0.3", "Open MPI 5.0.3"),
         ("HYDRA build details:\n    Version: 4.0", "MPICH"),
         ("Intel(R) MPI Library for Linux* OS, Version 2021.9", "Intel MPI"),
-        ("mpirun: something else", "no Open MPI (`mpirun: something else`)"),
+        ("mpirun: something else", "not Open MPI (`mpirun: something else`)"),
     ],
 )
-def test_another_mpi_is_refused_by_name(tmp_path: Path, version: str, name: str) -> None:
+def test_other_mpi_implementations_are_refused_by_name(
+    tmp_path: Path, version: str, name: str
+) -> None:
     programs = fake_open_mpi.put(tmp_path / "mpi", version=version)
     with pytest.raises(Failure) as refused:
         mpi_programs.find(str(programs), 3)
-    assert refused.value.code == "mpi_not_served"
+    assert refused.value.code == "mpi_unsupported"
     assert f"is {name};" in refused.value.message
     assert "node 3" in refused.value.message
 
 
-def test_an_mpirun_that_gives_up_is_told_with_its_last_words(bench: Bench, tmp_path: Path) -> None:
+def test_a_failing_mpirun_is_reported_with_its_output(bench: Bench, tmp_path: Path) -> None:
     first = "print('no slots for anybody', file=sys.stderr); sys.exit(213)"
     programs = fake_open_mpi.put(tmp_path / "mpi", first=first)
     plan = _plan(bench, "echo never", programs, node_count=1)
@@ -129,7 +135,7 @@ def test_an_mpirun_that_gives_up_is_told_with_its_last_words(bench: Bench, tmp_p
     error = bench.exit()["error"]
     assert (error["code"], error["message"]) == (
         "mpi_failed",
-        "mpirun on node 0 ended with code 213 before all ranks had started",
+        "mpirun on node 0 exited with code 213 before all ranks had started",
     )
     assert error["details"]["log_lines"] == ["no slots for anybody"]
     assert error["details"]["consequence"]
@@ -137,7 +143,7 @@ def test_an_mpirun_that_gives_up_is_told_with_its_last_words(bench: Bench, tmp_p
     bench.wait_until_none_left(plan)
 
 
-def test_ranks_whose_mpirun_is_killed_are_ended(bench: Bench, tmp_path: Path) -> None:
+def test_ranks_are_stopped_if_mpirun_is_killed(bench: Bench, tmp_path: Path) -> None:
     programs = fake_open_mpi.put(
         tmp_path / "mpi", first="open(__file__ + '.pid', 'w').write(str(os.getpid()))"
     )
@@ -151,7 +157,7 @@ def test_ranks_whose_mpirun_is_killed_are_ended(bench: Bench, tmp_path: Path) ->
     bench.wait_until_none_left(plan)
 
 
-def test_a_stop_order_ends_an_mpirun_that_starts_nothing(bench: Bench, tmp_path: Path) -> None:
+def test_a_stop_request_ends_an_mpirun_that_starts_no_ranks(bench: Bench, tmp_path: Path) -> None:
     programs = fake_open_mpi.put(
         tmp_path / "mpi", first="print('here', flush=True); time.sleep(313)"
     )
@@ -164,29 +170,29 @@ def test_a_stop_order_ends_an_mpirun_that_starts_nothing(bench: Bench, tmp_path:
     bench.wait_until_none_left(plan)
 
 
-def test_the_words_of_mpirun(tmp_path: Path) -> None:
+def test_the_command_line_of_mpirun(tmp_path: Path) -> None:
     plan = LaunchPlan("a", 1, "j", "w", "e", "c", "http://x", "t", "r", "/s", "mpi", 3, 4)
-    meeting = Meeting("10.1.0.5", 6105, ("10.1.0.5", "10.1.0.6", "10.1.0.9"), "eth0")
-    words = mpi.mpirun("/usr/bin/mpirun", plan, "host-a", meeting, {})
+    rendezvous = Rendezvous("10.1.0.5", 6105, ("10.1.0.5", "10.1.0.6", "10.1.0.9"), "eth0")
+    words = mpi.mpirun("/usr/bin/mpirun", plan, "host-a", rendezvous, {})
     assert words[words.index("--host") + 1] == "host-a:4,127.100.0.1:4,127.100.0.2:4"
     assert words[words.index("-np") + 1] == "12"
     assert words[words.index("btl_tcp_if_include") + 1] == "10.1.0.0/28"
     chosen = {"OMPI_MCA_btl_tcp_if_exclude": "docker0", "OMPI_MCA_oob_tcp_if_include": "eth1"}
-    words = mpi.mpirun("/usr/bin/mpirun", plan, "host-a", meeting, chosen)
+    words = mpi.mpirun("/usr/bin/mpirun", plan, "host-a", rendezvous, chosen)
     assert not {"btl_tcp_if_include", "oob_tcp_if_include"} & set(words)
-    alone = replace(meeting, hosts=("10.1.0.5",))
-    words = mpi.mpirun("/usr/bin/mpirun", plan, "host-a", alone, {})
+    single_node = replace(rendezvous, hosts=("10.1.0.5",))
+    words = mpi.mpirun("/usr/bin/mpirun", plan, "host-a", single_node, {})
     assert words[words.index("btl_tcp_if_include") + 1] == "10.1.0.4/31"
-    local = replace(meeting, hosts=("127.0.0.1", "127.0.0.1", "127.0.0.1"))
+    local = replace(rendezvous, hosts=("127.0.0.1", "127.0.0.1", "127.0.0.1"))
     words = mpi.mpirun("/usr/bin/mpirun", plan, "host-a", local, {})
     assert words[words.index("oob_tcp_if_include") + 1] == "127.0.0.0/8"
     assert "btl_tcp_if_include" not in mpi.mpirun(
-        "/usr/bin/mpirun", plan, "host-a", replace(meeting, hosts=("fd00::1", "fd00::2")), {}
+        "/usr/bin/mpirun", plan, "host-a", replace(rendezvous, hosts=("fd00::1", "fd00::2")), {}
     )
 
 
 @pytest.mark.parametrize("node", [1, 2, 255, 256, 65535, 65536, 70000])
-def test_a_host_by_which_mpirun_calls_a_node_leads_back_to_it(node: int) -> None:
+def test_mpiruns_name_of_a_node_is_converted_back(node: int) -> None:
     assert mpi.node_of(mpi.host_of(node)) == node
     socket.inet_aton(mpi.host_of(node))
 
@@ -198,24 +204,27 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_an_errand_is_taken_from_its_own_attempt_alone() -> None:
+def test_a_remote_start_is_accepted_only_from_the_same_attempt() -> None:
     woken: list[str] = []
-    errands = mpi_remote_start.Errands("secret", True, lambda: woken.append("now"))
-    assert mpi_remote_start.send("127.0.0.1", errands.port, "guess", "touch /x") != ""
+    errands = mpi_remote_start.RemoteStart("secret", True, lambda: woken.append("now"))
+    assert mpi_remote_start.request_start("127.0.0.1", errands.port, "guess", "touch /x") != ""
     with socket.create_connection(("127.0.0.1", errands.port)) as connection:
         connection.sendall(b"[]\n")
         assert connection.makefile("rb").read().strip() != b"taken"
     assert (errands.command, woken) == ("", [])
-    assert mpi_remote_start.send("127.0.0.1", errands.port, "secret", "orted -x") == ""
+    assert mpi_remote_start.request_start("127.0.0.1", errands.port, "secret", "orted -x") == ""
     # It is answered first, then done, then the port is closed.
     until(lambda: woken == ["now"])
     until(
-        lambda: "refused" in mpi_remote_start.send("127.0.0.1", errands.port, "secret", "x").lower()
+        lambda: (
+            "refused"
+            in mpi_remote_start.request_start("127.0.0.1", errands.port, "secret", "x").lower()
+        )
     )
     assert (errands.command, woken) == ("orted -x", ["now"])
 
 
-def test_shared_memory_of_a_node_goes_with_it(tmp_path: Path) -> None:
+def test_shared_memory_is_removed_with_the_node(tmp_path: Path) -> None:
     folder = temporary.shared_memory(tmp_path)
     assert folder == temporary.shared_memory(tmp_path)
     (folder / "vader_segment.x").write_bytes(b"left")
@@ -223,26 +232,26 @@ def test_shared_memory_of_a_node_goes_with_it(tmp_path: Path) -> None:
     assert not folder.exists() or folder == tmp_path / "tmp"
 
 
-def test_one_process_goes_without_mpirun(bench: Bench) -> None:
+def test_a_single_process_runs_without_mpirun(bench: Bench) -> None:
     plan = bench.plan(
         f"PATH={os.environ['PATH']}; {PRINT_ENVIRONMENT}",
         distribution="mpi",
         environment_variables={"PATH": "/nowhere"},
     )
     bench.run(plan)
-    told = json.loads(bench.server.logs["user_logs/std_log.txt"])
+    environments = json.loads(bench.server.logs["user_logs/std_log.txt"])
     names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")
-    assert [told[f"OMPI_COMM_WORLD_{name}"] for name in names] == ["0", "1", "0", "1"]
+    assert [environments[f"OMPI_COMM_WORLD_{name}"] for name in names] == ["0", "1", "0", "1"]
 
 
-def test_no_other_process_of_this_user_is_taken_for_a_rank(bench: Bench, tmp_path: Path) -> None:
-    """A shim that names a rank of another node, or none."""
-    told = "{**os.environ, 'OMPI_COMM_WORLD_RANK': '9'}"
-    run = f"subprocess.run(sys.argv[-3:], env={told})"
+def test_an_unexpected_rank_fails_the_node(bench: Bench, tmp_path: Path) -> None:
+    """A shim may report a rank of another node, or none."""
+    environments = "{**os.environ, 'OMPI_COMM_WORLD_RANK': '9'}"
+    run = f"subprocess.run(sys.argv[-3:], env={environments})"
     first = f"if '-np' in sys.argv: sys.exit({run}.returncode)"
     programs = fake_open_mpi.put(tmp_path / "mpi", first=first)
     plan = _plan(bench, "echo never", programs, node_count=1)
     bench.run(plan)
     error = bench.exit()["error"]
     assert error["message"] == "Open MPI started rank 9 on node 0"
-    assert not [one for one in bench.left(plan) if isinstance(one, processes.Process)]
+    assert not [process for process in bench.left(plan) if isinstance(process, Process)]

@@ -1,4 +1,4 @@
-"""TF_CONFIG of each task, and parameter servers that end when nobody is left to serve."""
+"""TF_CONFIG of each task, and stopping parameter servers once no workers are left."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from worker.bench import Bench
 PRINT_ENVIRONMENT = f"{sys.executable} -c 'import json, os; print(json.dumps(dict(os.environ)))'"
 
 
-def _told(bench: Bench) -> list[dict[str, Any]]:
+def _variables(bench: Bench) -> list[dict[str, Any]]:
     logs = sorted(name for name in bench.server.logs if name.startswith("user_logs/"))
     return [json.loads(bench.server.logs[name]) for name in logs]
 
 
-def test_workers_and_parameter_servers_are_dealt_to_the_nodes_in_turn(bench: Bench) -> None:
+def test_tasks_are_assigned_to_the_nodes_round_robin(bench: Bench) -> None:
     bench.run(
         bench.plan(
             PRINT_ENVIRONMENT,
@@ -27,26 +27,34 @@ def test_workers_and_parameter_servers_are_dealt_to_the_nodes_in_turn(bench: Ben
             parameter_servers=2,
         )
     )
-    told = _told(bench)
-    configs = [json.loads(one["TF_CONFIG"]) for one in told]
+    environments = _variables(bench)
+    configs = [json.loads(environment["TF_CONFIG"]) for environment in environments]
     cluster = configs[0]["cluster"]
     assert [config["cluster"] for config in configs] == [cluster] * 4
     assert {kind: len(tasks) for kind, tasks in cluster.items()} == {"worker": 2, "ps": 2}
     addresses = [*cluster["worker"], *cluster["ps"]]
     assert len(set(addresses)) == 4
-    assert f"127.0.0.1:{told[0]['MASTER_PORT']}" not in addresses
+    assert f"127.0.0.1:{environments[0]['MASTER_PORT']}" not in addresses
     assert [config["task"] for config in configs] == [
         {"type": "worker", "index": 0},
         {"type": "ps", "index": 0},
         {"type": "worker", "index": 1},
         {"type": "ps", "index": 1},
     ]
-    assert [one["AZ_BATCHAI_TASK_TYPE"] for one in told] == ["worker", "ps"] * 2
-    assert [one["AZ_BATCHAI_TASK_INDEX"] for one in told] == ["0", "0", "1", "1"]
-    assert [one["RANK"] for one in told] == ["0", "1", "2", "3"]
+    assert [environment["AZ_BATCHAI_TASK_TYPE"] for environment in environments] == [
+        "worker",
+        "ps",
+    ] * 2
+    assert [environment["AZ_BATCHAI_TASK_INDEX"] for environment in environments] == [
+        "0",
+        "0",
+        "1",
+        "1",
+    ]
+    assert [environment["RANK"] for environment in environments] == ["0", "1", "2", "3"]
 
 
-def test_tasks_talk_over_the_addresses_of_tf_config(bench: Bench) -> None:
+def test_tasks_connect_at_the_addresses_of_tf_config(bench: Bench) -> None:
     program = """
         import json, os, socket, time
         config = json.loads(os.environ["TF_CONFIG"])
@@ -70,7 +78,7 @@ def test_tasks_talk_over_the_addresses_of_tf_config(bench: Bench) -> None:
     assert [bench.exit(node)["exit_code"] for node in (0, 1)] == [0, 0]
 
 
-def test_parameter_servers_end_well_when_they_are_told_to(bench: Bench) -> None:
+def test_stopped_parameter_servers_count_as_succeeded(bench: Bench) -> None:
     plan = bench.plan(
         'if [ "$AZ_BATCHAI_TASK_TYPE" = ps ]; then sleep 314; fi',
         distribution="tensorflow",
@@ -87,7 +95,7 @@ def test_parameter_servers_end_well_when_they_are_told_to(bench: Bench) -> None:
     bench.wait_until_none_left(plan)
 
 
-def test_a_parameter_server_that_fails_is_told(bench: Bench) -> None:
+def test_a_failed_parameter_server_is_reported(bench: Bench) -> None:
     plan = bench.plan(
         'if [ "$AZ_BATCHAI_TASK_TYPE" = ps ]; then exit 6; fi; sleep 315',
         distribution="tensorflow",

@@ -21,7 +21,7 @@ _EAT = "taken = []\nwhile True:\n    taken.append(bytearray(b'x') * (8 << 20))\n
 
 
 def _memory_root() -> tuple[Path, str, str]:
-    """Our own memory cgroup, and the names of the files for the limit and for swap."""
+    """This process's memory cgroup, and the names of the files for the limit and for swap."""
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, kinds, path = line.split(":", 2)
         if "memory" in kinds.split(","):
@@ -61,7 +61,7 @@ def cgroup() -> Iterator[Path]:
     folder.rmdir()
 
 
-def test_a_rank_that_the_kernel_kills_for_memory_is_named(bench: Bench, cgroup: Path) -> None:
+def test_a_rank_that_runs_out_of_memory_is_named(bench: Bench, cgroup: Path) -> None:
     snapshot = bench.server.put_snapshot({"eat.py": _EAT})
     command = (
         f"test $RANK = 1 && echo $$ > {cgroup}/cgroup.procs && exec python eat.py; exec sleep 321"
@@ -71,13 +71,13 @@ def test_a_rank_that_the_kernel_kills_for_memory_is_named(bench: Bench, cgroup: 
     error = bench.exit()["error"]
     assert error["code"] == "out_of_memory", error
     assert error["message"].startswith("rank 1 on node 0 was killed by signal 9 (SIGKILL)")
-    assert "no memory left" in error["message"] and "data-loader workers" in error["hint"]
+    assert "ran out of memory" in error["message"] and "data-loader workers" in error["hint"]
     assert error["details"]["rank"] == 1
     bench.wait_until_none_left(plan)
 
 
-def test_a_child_that_is_killed_for_memory_is_the_cause(bench: Bench, cgroup: Path) -> None:
-    """The shell lives, and only its exit code tells: 137."""
+def test_a_child_that_runs_out_of_memory_is_the_cause(bench: Bench, cgroup: Path) -> None:
+    """The shell survives and reports it by exit code 137 only."""
     snapshot = bench.server.put_snapshot({"eat.py": _EAT})
     command = f"(echo $BASHPID > {cgroup}/cgroup.procs; exec python eat.py); exit $?"
     bench.run(bench.plan(command, code=snapshot), timeout_s=60)
@@ -85,6 +85,6 @@ def test_a_child_that_is_killed_for_memory_is_the_cause(bench: Bench, cgroup: Pa
     assert error["code"] == "out_of_memory", error
 
 
-def test_a_kill_by_hand_is_not_taken_for_memory(bench: Bench, cgroup: Path) -> None:
+def test_a_manual_kill_is_not_reported_as_out_of_memory(bench: Bench, cgroup: Path) -> None:
     bench.run(bench.plan(f"echo $$ > {cgroup}/cgroup.procs; kill -9 $$"), timeout_s=60)
     assert bench.exit()["error"]["code"] == "killed"

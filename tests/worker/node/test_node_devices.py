@@ -14,7 +14,7 @@ from torchyard.worker.system import cgroups, devices
 
 def plan(kind: str = "nvidia", **changes: Any) -> LaunchPlan:
     """Two nodes of two devices each."""
-    given = [[DevicePlan(kind, n, f"GPU-{n}a") for n in pair] for pair in ((0, 3), (5, 6))]
+    node_devices = [[DevicePlan(kind, n, f"GPU-{n}a") for n in pair] for pair in ((0, 3), (5, 6))]
     texts = dict.fromkeys(
         (
             "attempt_id", "job", "workspace", "experiment", "command", "server_url",
@@ -22,14 +22,16 @@ def plan(kind: str = "nvidia", **changes: Any) -> LaunchPlan:
         ),
         "x",
     )  # fmt: skip
-    return LaunchPlan(**{**texts, "attempt": 1, "node_count": 2, "devices": given, **changes})
+    return LaunchPlan(
+        **{**texts, "attempt": 1, "node_count": 2, "devices": node_devices, **changes}
+    )
 
 
 def seen(plan: LaunchPlan, node: int = 0) -> str | None:
     return devices.variables(plan, node).get(devices.CUDA)
 
 
-def test_each_node_sees_its_own() -> None:
+def test_each_node_sees_its_own_devices() -> None:
     assert devices.variables(plan(), 0) == {
         "CUDA_VISIBLE_DEVICES": "0,3",
         "HIP_VISIBLE_DEVICES": "0,3",
@@ -40,11 +42,11 @@ def test_each_node_sees_its_own() -> None:
     assert from_json(plan().to_json()) == plan()
 
 
-def test_a_machine_without_gpus_leaves_the_variables_alone() -> None:
+def test_a_machine_without_gpus_does_not_change_the_variables() -> None:
     assert devices.variables(plan(devices=[]), 0) == {}
 
 
-def test_a_cpu_node_beside_gpus_sees_none() -> None:
+def test_a_cpu_node_on_a_gpu_machine_sees_no_gpus() -> None:
     assert seen(plan(devices=[[], []])) == ""
 
 
@@ -55,39 +57,39 @@ def test_a_cpu_node_beside_gpus_sees_none() -> None:
         ("GPU-3", "3"), ("0,0", "0"), ("NoDevFiles", ""),
     ],
 )  # fmt: skip
-def test_the_users_own_numbers_count_among_the_nodes(written: str, expected: str) -> None:
+def test_the_users_device_numbers_refer_to_the_nodes_devices(written: str, expected: str) -> None:
     assert seen(plan(environment_variables={"CUDA_VISIBLE_DEVICES": written})) == expected
 
 
-def test_another_order_is_kept_by_names() -> None:
+def test_devices_in_another_order_are_given_by_name() -> None:
     made = plan(environment_variables={"CUDA_DEVICE_ORDER": "FASTEST_FIRST"})
     assert devices.variables(made, 0)["CUDA_VISIBLE_DEVICES"] == "GPU-0a,GPU-3a"
 
 
-def test_hip_counts_among_what_rocr_leaves() -> None:
+def test_hip_numbers_refer_to_the_devices_that_rocr_leaves() -> None:
     assert devices.variables(plan("amd"), 1) == {
         "ROCR_VISIBLE_DEVICES": "GPU-5a,GPU-6a",
         "HIP_VISIBLE_DEVICES": "0,1",
         "CUDA_VISIBLE_DEVICES": "0,1",
     }
     without = [[DevicePlan("amd", 2, "amd-2")]]
-    found = devices.variables(plan("amd", devices=without, node_count=1), 0)
-    assert found["ROCR_VISIBLE_DEVICES"] == "2"
+    variables = devices.variables(plan("amd", devices=without, node_count=1), 0)
+    assert variables["ROCR_VISIBLE_DEVICES"] == "2"
 
 
 @pytest.fixture
 def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cgroup v2 that is a folder of this test's own."""
-    mounts, own = tmp_path / "mounts", tmp_path / "own"
+    """A cgroup v2, faked by a folder."""
+    mounts, group_folder = tmp_path / "mounts", tmp_path / "own"
     mounts.write_text(f"cgroup2 {tmp_path} cgroup2 rw,relatime 0 0\n")
-    own.write_text("0::/user\n")
+    group_folder.write_text("0::/user\n")
     (tmp_path / "user").mkdir()
     monkeypatch.setattr(cgroups, "_MOUNTS", mounts)
-    monkeypatch.setattr(cgroups, "_OWN", own)
+    monkeypatch.setattr(cgroups, "_OWN", group_folder)
     return tmp_path / "user" / "torchyard-a-0"
 
 
-def test_limits_where_the_controllers_are_ours(group: Path) -> None:
+def test_limits_are_set_with_delegated_controllers(group: Path) -> None:
     group.mkdir()
     for name in ("cpu.max", "memory.max"):
         (group / name).touch()
@@ -100,6 +102,6 @@ def test_limits_where_the_controllers_are_ours(group: Path) -> None:
     assert cgroups.limit("a:0", 0, 0) == []
 
 
-def test_no_limits_where_they_are_not(group: Path) -> None:
+def test_no_limits_are_set_without_delegated_controllers(group: Path) -> None:
     assert cgroups.limit("a:0", 1, 1 << 28) == []
     assert group.is_dir() and not (group / "cpu.max").exists()

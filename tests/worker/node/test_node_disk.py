@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from torchyard.shared import disk
+from torchyard.shared.connection import Connection
 from torchyard.shared.failures import Failure
-from torchyard.shared.retry_delays import patiently
-from torchyard.worker.server.connection import Link
+from torchyard.shared.retry_delays import retry
+from torchyard.shared.server_address import ServerAddress
 from torchyard.worker.server.control import Orders
 from torchyard.worker.server.events import Events
 
@@ -21,31 +22,33 @@ class _Full(io.StringIO):
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_it_is_no_server_that_is_away() -> None:
+def test_a_full_disk_is_not_mistaken_for_an_unreachable_server() -> None:
     def write() -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "/x/node-0/work/big")
 
     with pytest.raises(OSError) as caught:
-        patiently(write, lambda: False)
+        retry(write, lambda: False)
     failure = disk.failure(caught.value)
     assert failure is not None and failure.code == "disk_full"
     assert failure.message == "no space left on `scratch`, in the node's folder `work`"
     assert disk.failure(OSError("server not reached")) is None
 
 
-def test_words_that_do_not_fit_harm_nobody() -> None:
+def test_messages_that_cannot_be_written_are_ignored() -> None:
     print("traceback", file=disk.Words(_Full()), flush=True)
 
 
-def test_a_cause_that_is_known_stays(tmp_path: Path) -> None:
-    known = Failure("import_failed", "no module")
-    assert disk.suspected(known, tmp_path) is known
+def test_a_known_cause_is_not_replaced(tmp_path: Path) -> None:
+    known_failure = Failure("import_failed", "no module")
+    assert disk.suspected(known_failure, tmp_path) is known_failure
     unknown = Failure("rank_failed", "rank 0 exited")
     assert disk.suspected(unknown, tmp_path) is unknown  # this disk has room
 
 
-def test_an_event_is_kept_once_there_is_room(tmp_path: Path) -> None:
-    events = Events(Link("http://127.0.0.1:9", "t", "a"), 0, tmp_path, Orders())
+def test_an_event_is_stored_once_there_is_space(tmp_path: Path) -> None:
+    events = Events(
+        Connection.of_attempt(ServerAddress("http://127.0.0.1:9"), "t", "a"), 0, tmp_path, Orders()
+    )
     kept = events._spool
     events._spool = open("/dev/full", "ab", buffering=0)
     events.post("notice", message="first")

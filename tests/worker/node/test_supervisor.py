@@ -1,4 +1,4 @@
-"""The guardian and its child, before the worker listens to signals."""
+"""The supervisor and its child, before the worker listens to signals."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from torchyard.worker.server.control import Orders
 folder = Path(sys.argv[1])
 
 def work():
-    # As one that comes while the worker's modules are still being imported.
+    # Like a signal that arrives while the worker's modules are being imported.
     os.kill(os.getpid(), signal.SIGTERM)
-    orders = Orders()
-    orders.listen_to_signals()
+    control = Orders()
+    control.listen_to_signals()
     (folder / "exit.json").write_text("{}")
-    return 7 if orders.reason == "signal" else 8
+    return 7 if control.reason == "signal" else 8
 
-def inherit(how):
-    print(how, flush=True)
+def run_recovery(death):
+    print(death, flush=True)
     return 9
 
-sys.exit(supervisor.split(work, inherit, supervisor.Guarded("mark:0", 0.1, folder)))
+sys.exit(supervisor.supervise(work, run_recovery, supervisor.SupervisedNode("mark:0", 0.1, folder)))
 """
 
 
-def test_a_stop_that_comes_early_is_a_stop(tmp_path: Path) -> None:
-    words = [sys.executable, "-c", SCRIPT, str(tmp_path)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
+def test_a_signal_right_after_the_start_is_a_stop_request(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (7, "", "")

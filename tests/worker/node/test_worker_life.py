@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import other_pythons
 from torchyard.executors.bundle import worker_zip
 from torchyard.shared.history_spool import HistorySpool
 from torchyard.shared.plan import InputPlan, OutputPlan
@@ -22,17 +22,17 @@ from worker.bench import Bench, is_alive
 ALL_EVENTS = ["node_started", "ranks_started", "rank_exited", "node_finalizing", "node_exited"]
 
 
-def test_a_job_that_succeeds(bench: Bench) -> None:
+def test_a_successful_job_delivers_everything(bench: Bench) -> None:
     code = bench.server.put_snapshot(
         {"pkg/hello.sh": "echo hello from $0"}, {"pkg/hello.sh": "0755"}
     )
-    words = bench.server.put_snapshot({"words.txt": "one two"})
+    words_snapshot = bench.server.put_snapshot({"words.txt": "one two"})
     plan = bench.plan(
         "./pkg/hello.sh; cat ${{inputs.words}}; echo ${{ inputs.rate }}; echo oops >&2\n"
         "echo data > ${{outputs.model}}/m.bin; echo more > outputs/o.txt; echo line > logs/l.txt",
         code=code,
         inputs={
-            "words": InputPlan("uri_file", snapshot=words),
+            "words": InputPlan("uri_file", snapshot=words_snapshot),
             "rate": InputPlan("literal", value="0.1"),
         },
         outputs={"model": OutputPlan()},
@@ -47,15 +47,15 @@ def test_a_job_that_succeeds(bench: Bench) -> None:
     }
     assert server.files == {"outputs/o.txt": b"more\n"}
     assert server.outputs == {"model/m.bin": b"data\n"}
-    left = sorted(entry.name for entry in bench.node(plan).iterdir())
-    assert left == ["exit.json", "lock", "worker.json", "worker.log"]
+    names = sorted(entry.name for entry in bench.node(plan).iterdir())
+    assert names == ["exit.json", "lock", "worker.json", "worker.log"]
     assert (Path(plan.scratch) / "plan.json").stat().st_mode & 0o777 == 0o600
     assert bench.worker_log(plan) == ""
 
 
-def test_one_rank_that_fails_ends_the_gang_and_its_orphans(bench: Bench) -> None:
-    # Ranks that sleep start children that hide: in sessions of their own, with no environment
-    # to find them by, with a parent that is gone, deaf to SIGTERM.
+def test_a_failed_rank_stops_the_gang_and_orphaned_processes(bench: Bench) -> None:
+    # The other ranks start children that are hard to find: in other sessions, without an
+    # environment, without a parent, ignoring SIGTERM.
     plan = bench.plan(
         'echo partial > outputs/r$RANK.txt; if [ "$RANK" = 2 ]; then\n'
         "until [ -e outputs/r0.txt -a -e outputs/r1.txt ]; do sleep 0.05; done\n"
@@ -66,9 +66,9 @@ def test_one_rank_that_fails_ends_the_gang_and_its_orphans(bench: Bench) -> None
     )
     bench.run(plan)
     took_s = time.monotonic() - bench.server.event_times[0, "rank_exited"]
-    told = bench.exit()
-    details = told["error"].pop("details")
-    assert told == {
+    exit_file = bench.exit()
+    details = exit_file["error"].pop("details")
+    assert exit_file == {
         "exit_code": 7,
         "error": {
             "code": "rank_failed",
@@ -85,7 +85,7 @@ def test_one_rank_that_fails_ends_the_gang_and_its_orphans(bench: Bench) -> None
         assert not _sleeping(number), number
 
 
-def test_the_failure_is_told_before_the_others_have_ended(bench: Bench) -> None:
+def test_a_failure_is_reported_before_the_other_ranks_have_ended(bench: Bench) -> None:
     plan = bench.plan(
         "if [ $RANK = 1 ]; then until [ -e deaf ]; do sleep 0.05; done; kill -9 $$; fi\n"
         "trap '' TERM; touch deaf; sleep 306 & wait; wait",
@@ -99,7 +99,7 @@ def test_the_failure_is_told_before_the_others_have_ended(bench: Bench) -> None:
     assert "killed by signal 9 (SIGKILL)" in bench.exit()["error"]["message"]
 
 
-def test_what_a_good_job_leaves_running_is_ended(bench: Bench) -> None:
+def test_processes_that_a_successful_job_leaves_are_stopped(bench: Bench) -> None:
     plan = bench.plan(f"env -i setsid {nap(307)} > /dev/null 2>&1 < /dev/null & exit 0")
     bench.run(plan)
     assert bench.exit()["exit_code"] == 0
@@ -109,20 +109,22 @@ def test_what_a_good_job_leaves_running_is_ended(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("reason", "code"), [("cancel", "canceled"), ("failed", "stopped"), ("timeout", "timeout")]
 )
-def test_a_stop_order(bench: Bench, reason: str, code: str) -> None:
+def test_a_stop_request_stops_the_ranks_and_keeps_outputs(
+    bench: Bench, reason: str, code: str
+) -> None:
     handle = bench.launch(bench.plan(f"echo kept > outputs/k; {nap(308)}"))
     bench.server.wait_for("ranks_started")
     bench.server.wait_until(lambda: _sleeping(308))
-    before = time.monotonic()
+    started = time.monotonic()
     bench.server.say_stop(reason)
     bench.wait(handle)
-    assert time.monotonic() - before < 30
+    assert time.monotonic() - started < 30
     assert bench.exit()["exit_code"] == 143
     assert bench.exit()["error"]["code"] == code
     assert bench.server.files == {"outputs/k": b"kept\n"}
 
 
-def test_sigterm_to_the_worker_is_a_stop_order(bench: Bench) -> None:
+def test_sigterm_to_the_worker_is_a_stop_request(bench: Bench) -> None:
     handle = bench.launch(bench.plan("sleep 309"))
     bench.server.wait_for("ranks_started")
     bench.executor.stop(handle, 10.0)
@@ -130,7 +132,7 @@ def test_sigterm_to_the_worker_is_a_stop_order(bench: Bench) -> None:
     assert bench.exit()["error"]["code"] == "stopped"
 
 
-def test_the_time_limit(bench: Bench) -> None:
+def test_a_job_over_its_time_limit_fails(bench: Bench) -> None:
     bench.run(bench.plan("sleep 310", timeout_s=0.3))
     error = bench.exit()["error"]
     assert (error["code"], error["message"]) == (
@@ -139,8 +141,8 @@ def test_the_time_limit(bench: Bench) -> None:
     )
 
 
-def test_the_time_limit_tells_where_every_rank_stood(bench: Bench) -> None:
-    """Each with a data-loader-like child, and one that is no Python."""
+def test_a_timeout_reports_where_every_rank_was(bench: Bench) -> None:
+    """Two ranks have a child like a data loader's, one is not Python."""
     script = (
         "import multiprocessing, os, time\n"
         "def wait_for_data():\n"
@@ -159,8 +161,10 @@ def test_the_time_limit_tells_where_every_rank_stood(bench: Bench) -> None:
         command, code=snapshot, environment=sys.prefix, processes_per_node=3, timeout_s=600.0
     )
     handle = bench.launch(plan)
-    # As when the limit is reached, but once every rank is where it stays.
-    marks = [bench.node(plan) / "work" / f"{who}-{n}" for who in ("child", "rank") for n in (0, 1)]
+    # Like reaching the limit, but only once every rank is sleeping.
+    marks = [
+        bench.node(plan) / "work" / f"{pids}-{n}" for pids in ("child", "rank") for n in (0, 1)
+    ]
     bench.server.wait_until(lambda: all(mark.exists() for mark in marks))
     bench.server.say_stop("timeout")
     bench.wait(handle)
@@ -173,14 +177,14 @@ def test_the_time_limit_tells_where_every_rank_stood(bench: Bench) -> None:
     ]
     for rank in (0, 1):
         shipped = bench.server.logs[f"user_logs/stacks_rank_{rank}.txt"].decode()
-        assert f"rank {rank} on node 0" in shipped and "the job's time is over" in shipped
+        assert f"rank {rank} on node 0" in shipped and "the job reached its time limit" in shipped
         assert "in wait_for_data" in shipped, "the child's stack is missing"
     assert b"sleep 318" in bench.server.logs["user_logs/stacks_rank_2.txt"]
     assert bench.server.kinds().index("node_stopping") < bench.server.kinds().index("node_exited")
     bench.wait_until_none_left(plan)
 
 
-def test_an_attempt_that_is_over_ends_without_a_word(bench: Bench) -> None:
+def test_an_attempt_that_is_over_ends_without_events(bench: Bench) -> None:
     handle = bench.launch(bench.plan("sleep 311"))
     bench.server.wait_for("ranks_started")
     bench.server.over = True
@@ -190,18 +194,18 @@ def test_an_attempt_that_is_over_ends_without_a_word(bench: Bench) -> None:
     assert not (bench.node(bench.plans[0]) / "work").exists()
 
 
-def test_a_killed_worker_leaves_no_rank(bench: Bench) -> None:
+def test_the_ranks_of_a_killed_worker_are_stopped(bench: Bench) -> None:
     plan = bench.plan(f"env -i setsid {nap(312)} & (trap '' TERM; {nap(313)}) & {nap(314)}")
     handle = bench.launch(plan)
     bench.server.wait_for("ranks_started")
     bench.server.wait_until(lambda: all(map(_sleeping, (312, 313, 314))))
-    who = bench.who(plan)
-    os.kill(who["pid"], signal.SIGKILL)
+    pids = bench.who(plan)
+    os.kill(pids["pid"], signal.SIGKILL)
     bench.wait(handle)
     assert not any(map(_sleeping, (312, 313, 314)))
-    # Its heir has told of it.
+    # The recovery worker has reported it.
     assert bench.exit()["error"]["code"] == "worker_lost"
-    bench.server.wait_until(lambda: not is_alive(who["guardian"]["pid"]), 5.0)
+    bench.server.wait_until(lambda: not is_alive(pids["guardian"]["pid"]), 5.0)
 
 
 LOGS_POINTS = """
@@ -220,13 +224,13 @@ time.sleep(318)
 
 
 def _steps_in(spool: Path) -> list[int]:
-    found = HistorySpool(spool / "history")
-    lines = found.read(1_000, 1 << 20)[1]
-    found.close()
+    spool_file = HistorySpool(spool / "history")
+    lines = spool_file.read(1_000, 1 << 20)[1]
+    spool_file.close()
     return [json.loads(line)["step"] for line in lines]
 
 
-def test_a_killed_workers_run_history_is_delivered_by_its_heir(bench: Bench) -> None:
+def test_the_recovery_worker_delivers_a_killed_workers_run_history(bench: Bench) -> None:
     bench.server.refuse = lambda _, path: (500, {}) if path == "/history" else None
     plan = bench.plan(f"exec {sys.executable} - <<'END'\n{LOGS_POINTS}END")
     handle = bench.launch(plan)
@@ -240,7 +244,7 @@ def test_a_killed_workers_run_history_is_delivered_by_its_heir(bench: Bench) -> 
 
 
 @pytest.mark.slow
-def test_run_history_of_an_attempt_that_is_over_stays(bench: Bench) -> None:
+def test_the_run_history_of_an_attempt_that_is_over_stays_on_the_node(bench: Bench) -> None:
     bench.server.refuse = lambda _, path: (500, {}) if path == "/history" else None
     plan = bench.plan(f"exec {sys.executable} - <<'END'\n{LOGS_POINTS}END")
     handle = bench.launch(plan)
@@ -251,7 +255,7 @@ def test_run_history_of_an_attempt_that_is_over_stays(bench: Bench) -> None:
     assert _steps_in(bench.node(plan) / "spool") == list(range(200))
 
 
-def test_what_the_server_refuses_of_run_history_is_told(bench: Bench) -> None:
+def test_rejected_run_history_becomes_a_notice(bench: Bench) -> None:
     original = bench.server._history
 
     def history(body: dict[str, Any]) -> dict[str, Any]:
@@ -265,7 +269,7 @@ def test_what_the_server_refuses_of_run_history_is_told(bench: Bench) -> None:
     assert bench.server.kinds()[-1] == "node_exited"
 
 
-def test_a_worker_whose_guardian_is_killed_stops(bench: Bench) -> None:
+def test_a_worker_whose_supervisor_is_killed_stops(bench: Bench) -> None:
     plan = bench.plan("sleep 315")
     handle = bench.launch(plan)
     bench.server.wait_for("ranks_started")
@@ -274,7 +278,7 @@ def test_a_worker_whose_guardian_is_killed_stops(bench: Bench) -> None:
     assert bench.exit()["error"]["code"] == "stopped"
 
 
-def test_bystanders_with_a_like_name_live(bench: Bench) -> None:
+def test_processes_of_other_attempts_are_not_stopped(bench: Bench) -> None:
     mark = {"TORCHYARD_ATTEMPT": "t-other:0", "PATH": os.environ["PATH"]}
     with subprocess.Popen(["sleep", "316"], env=mark) as bystander:
         bench.run(bench.plan("(sleep 316 &) ; exit 3"))
@@ -282,7 +286,7 @@ def test_bystanders_with_a_like_name_live(bench: Bench) -> None:
         bystander.kill()
 
 
-def test_a_server_that_is_away_only_delays(bench: Bench) -> None:
+def test_an_unreachable_server_only_delays_a_job(bench: Bench) -> None:
     plan = bench.plan(
         "echo one; while [ ! -e go ]; do sleep 0.02; done; echo two; echo x > outputs/x"
     )
@@ -301,7 +305,7 @@ def test_a_server_that_is_away_only_delays(bench: Bench) -> None:
     assert bench.server.files == {"outputs/x": b"x\n"}
 
 
-def test_a_server_that_is_away_at_the_start_only_delays(bench: Bench) -> None:
+def test_an_unreachable_server_at_the_start_only_delays_a_job(bench: Bench) -> None:
     plan = bench.plan("echo x > outputs/x")
     bench.server.stop()
     handle = bench.launch(plan)
@@ -312,7 +316,7 @@ def test_a_server_that_is_away_at_the_start_only_delays(bench: Bench) -> None:
     assert bench.server.files == {"outputs/x": b"x\n"}
 
 
-def test_blobs_over_http(bench: Bench) -> None:
+def test_blobs_are_fetched_over_http(bench: Bench) -> None:
     files = {f"d/{number}.txt": f"{number}\n" for number in range(20)}
     code = bench.server.put_snapshot({**files, "run.sh": "cat d/7.txt"}, {"run.sh": "0755"})
     bench.run(bench.plan("./run.sh; ls d | wc -l", code=code, blobs=""))
@@ -320,33 +324,30 @@ def test_blobs_over_http(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("path", ["../evil.txt", "/tmp/evil.txt", "a/../../evil.txt"])
-def test_a_snapshot_that_would_leave_its_folder(bench: Bench, path: str) -> None:
+def test_a_snapshot_with_a_path_outside_its_folder_is_refused(bench: Bench, path: str) -> None:
     code = bench.server.put_snapshot({path: "x"})
     bench.run(bench.plan("echo never", code=code))
     assert bench.exit()["error"]["code"] == "invalid_snapshot"
     assert "ranks_started" not in bench.server.kinds()
 
 
-def test_a_blob_that_is_missing(bench: Bench) -> None:
+def test_a_missing_blob_fails_the_job(bench: Bench) -> None:
     bench.run(bench.plan("echo never", code="0" * 64))
     assert bench.exit()["error"]["code"] == "blob_missing"
 
 
-def test_an_output_that_the_server_refuses(bench: Bench) -> None:
+def test_a_refused_output_fails_the_job(bench: Bench) -> None:
     refusal = {"error": {"code": "limit", "message": "quota is full", "hint": "delete jobs"}}
     bench.server.refuse = lambda _, path: (413, refusal) if path.startswith("/files") else None
     bench.run(bench.plan("echo x > outputs/x"))
     error = bench.exit()["error"]
     assert error["code"] == "upload_refused"
-    assert error["message"] == "the server refused the output `x`: quota is full"
+    assert error["message"] == "the server refused output `x`: quota is full"
     assert bench.exit()["exit_code"] == 1
 
 
-def test_another_python_runs_the_worker(bench: Bench) -> None:
-    found = sorted(Path.home().glob(".pyenv/versions/3.9*/bin/python"))
-    python = str(found[0]) if found else shutil.which("python3.9")
-    if python is None:
-        pytest.skip("no Python 3.9 here")
+def test_the_worker_runs_under_the_oldest_python(bench: Bench) -> None:
+    python = other_pythons.python(other_pythons.WORKER)
     plan = bench.plan("echo $RANK", node_count=2, processes_per_node=2)
     Path(plan.scratch).mkdir(parents=True)
     plan_file = Path(plan.scratch) / "plan.json"
@@ -358,32 +359,32 @@ def test_another_python_runs_the_worker(bench: Bench) -> None:
     assert sorted(bench.server.logs.values()) == [b"0\n", b"1\n", b"2\n", b"3\n"]
 
 
-def test_nothing_secret_in_any_log(bench: Bench) -> None:
+def test_secrets_are_masked_in_all_logs(bench: Bench) -> None:
     bench.run(bench.plan("echo $MLFLOW_TRACKING_TOKEN"))
     assert b"yard_r_" not in bench.server.logs["user_logs/std_log.txt"]
     assert "yard_" not in bench.worker_log(bench.plans[0])
 
 
-def test_ranks_start_soon(bench: Bench) -> None:
+def test_ranks_start_quickly(bench: Bench) -> None:
     code = bench.server.put_snapshot({"run.sh": "echo hello"})
     took_s = []
     for _ in range(3):
         bench.server.events.clear()
         bench.server.event_times.clear()
-        before = time.monotonic()
+        started = time.monotonic()
         bench.run(bench.plan("sh run.sh", code=code))
-        took_s.append(bench.server.event_times[0, "ranks_started"] - before)
+        took_s.append(bench.server.event_times[0, "ranks_started"] - started)
     # 0.1 s is what it takes; the rest is for a machine that does much else.
     assert min(took_s) < 10, json.dumps(took_s)
 
 
 def nap(seconds: int) -> str:
-    """A `sleep` as no other process of this machine sleeps, whatever tests run beside this one."""
+    """A `sleep` of unique length, so that parallel tests can't be confused."""
     return f"sleep {seconds}.{os.getpid()}"
 
 
 def _sleeping(seconds: int) -> bool:
-    """Whether some process takes the `nap` of so many seconds; tests use numbers of their own."""
+    """Whether a `nap` of this many seconds is running."""
     wanted = nap(seconds).replace(" ", "\0").encode() + b"\0"
     for folder in Path("/proc").glob("[0-9]*"):
         try:

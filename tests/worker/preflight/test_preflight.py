@@ -1,4 +1,4 @@
-"""What preflight finds in the facts of nodes, and how nodes knock at each other's doors."""
+"""Preflight: findings in the facts of nodes, and probes of the connections between them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from torchyard.executors.local import LocalExecutor
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import DevicePlan, LaunchPlan
 from torchyard.worker.preflight import checks, links, node_facts, script_check
-from torchyard.worker.preflight.checks import ERROR, WARNING, Asked, Finding
-from torchyard.worker.preflight.links import Round
-from torchyard.worker.preflight.node_facts import Facts, Places, gather
+from torchyard.worker.preflight.checks import ERROR, WARNING, Finding, RankLayout
+from torchyard.worker.preflight.links import LinkProbe
+from torchyard.worker.preflight.node_facts import Facts, SystemPaths, gather
 from torchyard.worker.preflight.ports import HeldPort, hold_port
 from torchyard.worker.preflight.preflight import Preflight
 from worker.bench import Bench
@@ -60,25 +60,25 @@ def two(**changes: Any) -> list[Facts]:
 
 
 def both(**changes: Any) -> list[Facts]:
-    return [replace(one, **changes) for one in two()]
+    return [replace(node, **changes) for node in two()]
 
 
-def look(facts: list[Facts], ranks: int = 1, single_host: bool = False) -> list[Finding]:
-    return checks.look(facts, Asked(ranks, single_host))
+def find(facts: list[Facts], ranks: int = 1, single_host: bool = False) -> list[Finding]:
+    return checks.run_checks(facts, RankLayout(ranks, single_host))
 
 
 def test_healthy_nodes_have_no_findings() -> None:
-    assert look(two()) == []
-    assert look([HEALTHY]) == []
-    gpus = [replace(one, devices=["0", "1"], backend="nccl") for one in two()]
-    assert look(gpus, ranks=2) == []
+    assert find(two()) == []
+    assert find([HEALTHY]) == []
+    gpus = [replace(node, devices=["0", "1"], backend="nccl") for node in two()]
+    assert find(gpus, ranks=2) == []
 
 
 WRONG: list[tuple[str, list[Facts], str, str, tuple[int, ...]]] = [
     ("NCCL, no GPU anywhere", both(backend="nccl"), "nccl_without_gpu", ERROR, (0, 1)),
     (
         "NCCL, a node without GPU",
-        [replace(one, backend="nccl", devices=["0"] * (one.node == 0)) for one in two()],
+        [replace(node, backend="nccl", devices=["0"] * (node.node == 0)) for node in two()],
         "nccl_without_gpu",
         ERROR,
         (1,),
@@ -98,7 +98,7 @@ WRONG: list[tuple[str, list[Facts], str, str, tuple[int, ...]]] = [
         (0, 1),
     ),
     (
-        "the same, and nobody said NCCL",
+        "the same without a requested backend",
         both(devices=["GPU-1"], machine="boot-a"),
         "ranks_share_gpu",
         WARNING,
@@ -107,8 +107,8 @@ WRONG: list[tuple[str, list[Facts], str, str, tuple[int, ...]]] = [
     (
         "NCCL's interface is missing",
         [
-            replace(one, backend="nccl", devices=["0"], nccl_names="=eth0", interfaces={name: []})
-            for one, name in zip(two(), ("eth0", "ens5"), strict=True)
+            replace(node, backend="nccl", devices=["0"], nccl_names="=eth0", interfaces={name: []})
+            for node, name in zip(two(), ("eth0", "ens5"), strict=True)
         ],
         "interface_missing",
         ERROR,
@@ -121,7 +121,13 @@ WRONG: list[tuple[str, list[Facts], str, str, tuple[int, ...]]] = [
         WARNING,
         (0, 1),
     ),
-    ("and where nobody said", both(nccl_names="ib"), "interface_missing", WARNING, (0, 1)),
+    (
+        "the same without a requested backend, for NCCL",
+        both(nccl_names="ib"),
+        "interface_missing",
+        WARNING,
+        (0, 1),
+    ),
     ("gloo's interface is missing", two(gloo_names="eth9"), "interface_missing", ERROR, (1,)),
     (
         "gloo's under NCCL",
@@ -131,10 +137,10 @@ WRONG: list[tuple[str, list[Facts], str, str, tuple[int, ...]]] = [
         (0, 1),
     ),
     ("only loopback", two(address="127.0.0.1"), "no_own_address", ERROR, (1,)),
-    ("one address twice", two(address="10.0.0.1"), "address_shared", ERROR, (0, 1)),
+    ("the same address twice", two(address="10.0.0.1"), "address_shared", ERROR, (0, 1)),
     (
         "two versions of torch",
-        [replace(one, torch=f"2.1{one.node}.0") for one in two()],
+        [replace(node, torch=f"2.1{node.node}.0") for node in two()],
         "torch_versions_differ",
         ERROR,
         (0, 1),
@@ -148,39 +154,39 @@ WRONG: list[tuple[str, list[Facts], str, str, tuple[int, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("what", "facts", "code", "severity", "nodes"), WRONG)
-def test_what_is_wrong_is_told_by_name(
-    what: str, facts: list[Facts], code: str, severity: str, nodes: tuple[int, ...]
+@pytest.mark.parametrize(("label", "facts", "code", "severity", "nodes"), WRONG)
+def test_a_finding_names_the_nodes_and_has_a_hint(
+    label: str, facts: list[Facts], code: str, severity: str, nodes: tuple[int, ...]
 ) -> None:
-    (found,) = look(facts)
-    assert (found.code, found.severity, found.nodes) == (code, severity, nodes), found
-    assert all(str(node) in found.message for node in nodes)
-    assert found.hint and not found.message.endswith(".")
-    assert code in {row[0] for row in checks.TABLE}
+    (finding,) = find(facts)
+    assert (finding.code, finding.severity, finding.nodes) == (code, severity, nodes), finding
+    assert all(str(node) in finding.message for node in nodes)
+    assert finding.hint and not finding.message.endswith(".")
+    assert code in {row[0] for row in checks.CODES}
 
 
-def test_more_ranks_than_gpus() -> None:
+def test_more_ranks_than_gpus_are_an_error_with_nccl() -> None:
     facts = both(backend="nccl", devices=["0", "1"])
-    (found,) = look(facts, ranks=4)
-    assert (found.code, found.severity) == ("ranks_share_gpu", ERROR)
-    assert "4 ranks and 2 GPUs" in found.message and "to 2" in found.hint
-    assert look(both(backend="gloo", devices=["0"]), ranks=4) == []
-    assert [one.severity for one in look(both(devices=["0"]), ranks=4)] == [WARNING]
+    (finding,) = find(facts, ranks=4)
+    assert (finding.code, finding.severity) == ("ranks_share_gpu", ERROR)
+    assert "4 ranks but 2 GPUs" in finding.message and "to 2" in finding.hint
+    assert find(both(backend="gloo", devices=["0"]), ranks=4) == []
+    assert [node.severity for node in find(both(devices=["0"]), ranks=4)] == [WARNING]
 
 
 def test_memory_counts_all_ranks_of_a_machine() -> None:
     facts = both(memory_free_bytes=2 * GIB, machine="boot-a")
-    assert look(facts, ranks=4) == []
-    assert [one.code for one in look(facts, ranks=4, single_host=True)] == ["memory_short"]
+    assert find(facts, ranks=4) == []
+    assert [node.code for node in find(facts, ranks=4, single_host=True)] == ["memory_short"]
 
 
 def test_errors_come_first() -> None:
-    found = look(two(mtu=9000, disk_free_bytes=0, shm_free_bytes=0))
-    assert [one.severity for one in found] == [ERROR, WARNING, WARNING]
+    finding = find(two(mtu=9000, disk_free_bytes=0, shm_free_bytes=0))
+    assert [node.severity for node in finding] == [ERROR, WARNING, WARNING]
 
 
 @pytest.mark.parametrize(
-    ("written", "finds"),
+    ("setting", "matches"),
     [
         ("", True),
         ("eth", True),
@@ -198,36 +204,38 @@ def test_errors_come_first() -> None:
         ("enp", False),
     ],
 )
-def test_interface_names_as_nccl_reads_them(written: str, finds: bool) -> None:
-    assert checks.nccl_finds(written, ["lo", "eth0"]) is finds
+def test_nccls_interface_setting_is_read_as_nccl_does(setting: str, matches: bool) -> None:
+    assert checks.nccl_finds(setting, ["lo", "eth0"]) is matches
 
 
-def test_interface_names_as_gloo_reads_them() -> None:
-    there = ["lo", "eth0"]
-    assert checks.gloo_misses("", there) == []
-    assert checks.gloo_misses("eth0,lo", there) == []
-    # Measured with torch 2.13: no prefixes, and every name must be there.
-    assert checks.gloo_misses("eth", there) == ["eth"]
-    assert checks.gloo_misses("eth0,ib0", there) == ["ib0"]
+def test_gloos_interface_setting_is_read_as_gloo_does() -> None:
+    interfaces = ["lo", "eth0"]
+    assert checks.gloo_misses("", interfaces) == []
+    assert checks.gloo_misses("eth0,lo", interfaces) == []
+    # Measured with torch 2.13: no prefixes, and every name must exist.
+    assert checks.gloo_misses("eth", interfaces) == ["eth"]
+    assert checks.gloo_misses("eth0,ib0", interfaces) == ["ib0"]
 
 
 @pytest.mark.parametrize(
-    ("apart_s", "sure_to_s", "severity"),
+    ("ahead_s", "uncertainty_s", "severity"),
     [(0.5, 0.1, ""), (-3.0, 0.1, WARNING), (3.0, 2.0, ""), (-400.0, 0.1, ERROR)],
 )
-def test_clocks(apart_s: float, sure_to_s: float, severity: str) -> None:
-    found = checks.clock_finding(two()[1], apart_s, sure_to_s)
-    assert (found.severity if found else "") == severity
-    if found:
-        assert ("behind" if apart_s < 0 else "ahead") in found.message
+def test_a_clock_difference_is_a_warning_or_an_error(
+    ahead_s: float, uncertainty_s: float, severity: str
+) -> None:
+    finding = checks.clock_finding(two()[1], ahead_s, uncertainty_s)
+    assert (finding.severity if finding else "") == severity
+    if finding:
+        assert ("behind" if ahead_s < 0 else "ahead") in finding.message
 
 
-def test_facts_survive_the_way_over_json() -> None:
-    told = {**HEALTHY.to_dict(), "of_a_later_version": 1}
-    assert node_facts.read(told) == HEALTHY
+def test_facts_survive_a_round_trip_through_json() -> None:
+    body = {**HEALTHY.to_dict(), "of_a_later_version": 1}
+    assert node_facts.from_dict(body) == HEALTHY
 
 
-def test_what_a_machine_says_of_itself(tmp_path: Path) -> None:
+def test_facts_are_read_from_the_kernels_files(tmp_path: Path) -> None:
     _write(tmp_path / "proc/meminfo", "MemTotal: 1 kB\nMemAvailable:    2048 kB\n")
     _write(tmp_path / "proc/self/cgroup", "0::/a/b\n")
     _write(tmp_path / "sys/fs/cgroup/a/b/memory.max", "max\n")
@@ -245,27 +253,29 @@ def test_what_a_machine_says_of_itself(tmp_path: Path) -> None:
         environment=str(tmp_path / "env"),
         environment_variables={"NCCL_SOCKET_IFNAME": "^lo", "DIST_BACKEND": "NCCL"},
     )
-    places = Places(tmp_path, tmp_path)
-    found = gather(plan, 1, {"GLOO_SOCKET_IFNAME": "x"}, tmp_path, "127.0.0.1", (7, "w"), places)
-    assert (found.memory_free_bytes, found.devices) == (600_000, ["0", "1"])
-    assert (found.torch, found.torch_gpu) == ("2.13.0+cu130", "cuda")
-    assert (found.nccl_names, found.gloo_names, found.backend) == ("^lo", "x", "nccl")
-    assert (found.door, found.nonce, found.node) == (7, "w", 1)
-    assert "127.0.0.1" in found.interfaces["lo"] and found.mtu > 1000
-    assert found.disk_free_bytes > 0 and found.shm_bytes >= found.shm_free_bytes > 0
-    hidden = gather(plan, 1, {"CUDA_VISIBLE_DEVICES": "1,-1,0"}, tmp_path, "", places=places)
-    assert hidden.devices == ["1"]
-    assert gather(plan, 1, {}, tmp_path / "absent", "", places=Places(tmp_path / "no")).torch
+    paths = SystemPaths(tmp_path, tmp_path)
+    facts = gather(plan, 1, {"GLOO_SOCKET_IFNAME": "x"}, tmp_path, "127.0.0.1", (7, "w"), paths)
+    assert (facts.memory_free_bytes, facts.devices) == (600_000, ["0", "1"])
+    assert (facts.torch, facts.torch_gpu) == ("2.13.0+cu130", "cuda")
+    assert (facts.nccl_names, facts.gloo_names, facts.backend) == ("^lo", "x", "nccl")
+    assert (facts.probe_port, facts.nonce, facts.node) == (7, "w", 1)
+    assert "127.0.0.1" in facts.interfaces["lo"] and facts.mtu > 1000
+    assert facts.disk_free_bytes > 0 and facts.shm_bytes >= facts.shm_free_bytes > 0
+    with_hidden_gpus = gather(
+        plan, 1, {"CUDA_VISIBLE_DEVICES": "1,-1,0"}, tmp_path, "", paths=paths
+    )
+    assert with_hidden_gpus.devices == ["1"]
+    assert gather(plan, 1, {}, tmp_path / "absent", "", paths=SystemPaths(tmp_path / "no")).torch
 
 
-def test_devices_are_those_that_the_engine_gave() -> None:
-    card = DevicePlan("nvidia", 3, "GPU-3")
-    plan = replace(PLAN, devices=[[card], []])
-    places = Places(Path("/nowhere"))
-    assert gather(plan, 0, {}, Path("/"), "", places=places).devices == ["3"]
-    assert gather(plan, 1, {}, Path("/"), "", places=places).devices == []
-    chosen = replace(plan, environment_variables={"CUDA_VISIBLE_DEVICES": ""})
-    assert gather(chosen, 0, {}, Path("/"), "", places=places).devices == []
+def test_devices_are_those_assigned_by_the_engine() -> None:
+    gpu = DevicePlan("nvidia", 3, "GPU-3")
+    plan = replace(PLAN, devices=[[gpu], []])
+    paths = SystemPaths(Path("/nowhere"))
+    assert gather(plan, 0, {}, Path("/"), "", paths=paths).devices == ["3"]
+    assert gather(plan, 1, {}, Path("/"), "", paths=paths).devices == []
+    without_gpus = replace(plan, environment_variables={"CUDA_VISIBLE_DEVICES": ""})
+    assert gather(without_gpus, 0, {}, Path("/"), "", paths=paths).devices == []
 
 
 @pytest.mark.parametrize(
@@ -279,8 +289,8 @@ def test_devices_are_those_that_the_engine_gave() -> None:
         ({"communication_backend": "nccl", "rehearsed_gpus": 1}, "gloo"),
     ],
 )
-def test_what_backend_a_job_asks_for(changes: dict[str, Any], backend: str) -> None:
-    assert node_facts.asked_backend(replace(PLAN, **changes)) == backend
+def test_the_requested_backend_is_read_from_the_job(changes: dict[str, Any], backend: str) -> None:
+    assert node_facts.requested_backend(replace(PLAN, **changes)) == backend
 
 
 @pytest.mark.parametrize(
@@ -296,85 +306,89 @@ def test_what_backend_a_job_asks_for(changes: dict[str, Any], backend: str) -> N
         ("python other.py 'unclosed", "", ""),
     ],
 )
-def test_a_glance_at_the_script(tmp_path: Path, command: str, script: str, hint: str) -> None:
+def test_nccl_is_found_in_the_command_or_the_script(
+    tmp_path: Path, command: str, script: str, hint: str
+) -> None:
     (tmp_path / "train.py").write_text(script)
-    found = script_check.at_nccl(command, tmp_path)
-    assert (found is not None) == bool(hint)
-    if found is not None:
-        assert found.message.startswith(hint) and found.severity == WARNING
+    finding = script_check.find_nccl(command, tmp_path)
+    assert (finding is not None) == bool(hint)
+    if finding is not None:
+        assert finding.message.startswith(hint) and finding.severity == WARNING
 
 
-class Street:
-    """Doors of several nodes on this machine, and a round for each."""
+class Cluster:
+    """Several nodes on this machine that listen for probes."""
 
     def __init__(self, count: int) -> None:
-        self.held = hold_port(6500, 6900)
-        self.doors = [[links.open_door("127.0.0.1")] for _ in range(count)]
+        self.held_port = hold_port(6500, 6900)
+        self.listeners = [[links.open_listener("127.0.0.1")] for _ in range(count)]
         self.facts = [
             Facts(
                 node=node,
                 address="127.0.0.1",
-                door=self.doors[node][0].getsockname()[1],
-                nonce=links.new_word(),
+                probe_port=self.listeners[node][0].getsockname()[1],
+                nonce=links.new_nonce(),
             )
             for node in range(count)
         ]
-        self.doors[0].append(self.held.listen())
+        self.listeners[0].append(self.held_port.listen())
 
-    def round(self, node: int, **options: Any) -> Round:
-        return Round(self.facts, node, self.doors[node], self.held.port, **options)
+    def probe(self, node: int, **options: Any) -> LinkProbe:
+        return LinkProbe(self.facts, node, self.listeners[node], self.held_port.port, **options)
 
     def close(self) -> None:
-        for doors in self.doors:
-            doors[0].close()
-        self.held.close()
+        for listeners in self.listeners:
+            listeners[0].close()
+        self.held_port.close()
 
 
 @pytest.fixture
-def street() -> Iterator[Callable[[int], Street]]:
-    made: list[Street] = []
+def cluster() -> Iterator[Callable[[int], Cluster]]:
+    clusters: list[Cluster] = []
 
-    def make(count: int) -> Street:
-        made.append(Street(count))
-        return made[-1]
+    def make(count: int) -> Cluster:
+        clusters.append(Cluster(count))
+        return clusters[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for node in clusters:
+        node.close()
 
 
-def test_all_nodes_pass_together(street: Callable[[int], Street]) -> None:
-    here = street(4)
+def test_no_node_passes_before_all_are_ready(cluster: Callable[[int], Cluster]) -> None:
+    cluster = cluster(4)
     passed: list[int] = []
 
-    def go(node: int) -> list[links.Way]:
-        around = here.round(node)
-        ways = around.knock()
+    def go(node: int) -> list[links.ProbeResult]:
+        probe = cluster.probe(node)
+        results = probe.probe_all()
         if node == 3:
             time.sleep(0.2)
-            assert passed == [], "somebody went before the last was through"
-        assert around.together() == []
+            assert passed == [], "a node passed before the last one was ready"
+        assert probe.wait_for_all() == []
         passed.append(node)
-        around.close()
-        return ways
+        probe.close()
+        return results
 
     with ThreadPoolExecutor(4) as pool:
-        ways = list(pool.map(go, range(4)))
-    assert [len(one) for one in ways] == [3, 4, 4, 4]
-    assert not any(way.error for one in ways for way in one)
-    assert {way.port for one in ways for way in one if way.meets} == {here.held.port}
-    # The port where ranks meet is held still, and free as soon as it is let go.
-    here.held.deafen()
+        results = list(pool.map(go, range(4)))
+    assert [len(node) for node in results] == [3, 4, 4, 4]
+    assert not any(result.error for node in results for result in node)
+    assert {result.port for node in results for result in node if result.is_rendezvous_port} == {
+        cluster.held_port.port
+    }
+    # The rendezvous port is still held, and free as soon as it is released.
+    cluster.held_port.stop_listening()
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", here.held.port), 1.0)
+        socket.create_connection(("127.0.0.1", cluster.held_port.port), 1.0)
     with pytest.raises(Failure):
-        hold_port(here.held.port, here.held.port)
-    here.held.close()
-    hold_port(here.held.port, here.held.port).close()
+        hold_port(cluster.held_port.port, cluster.held_port.port)
+    cluster.held_port.close()
+    hold_port(cluster.held_port.port, cluster.held_port.port).close()
 
 
-def test_a_strangers_port_is_not_taken_for_ours(street: Callable[[int], Street]) -> None:
-    here = street(2)
+def test_another_programs_port_is_not_taken_for_a_nodes(cluster: Callable[[int], Cluster]) -> None:
+    cluster = cluster(2)
     with socket.create_server(("127.0.0.1", 0)) as stranger:
 
         def serve() -> None:
@@ -385,83 +399,87 @@ def test_a_strangers_port_is_not_taken_for_ours(street: Callable[[int], Street])
 
         thread = threading.Thread(target=serve)
         thread.start()
-        here.facts[0] = replace(here.facts[0], door=stranger.getsockname()[1])
-        around = here.round(1, answer_s=1.5)
-        ways = around.knock()
-        around.close()
+        cluster.facts[0] = replace(cluster.facts[0], probe_port=stranger.getsockname()[1])
+        probe = cluster.probe(1, answer_s=1.5)
+        results = probe.probe_all()
+        probe.close()
         thread.join()
-    strange, meets = sorted(ways, key=lambda way: way.meets)
-    assert "something else answers there" in strange.error
-    # Node 0 does nothing here: who is connected and hears nothing blames no port.
-    assert meets.left and "nobody spoke" in meets.error
+    unrelated, rendezvous = sorted(results, key=lambda result: result.is_rendezvous_port)
+    assert "another program answers on that port" in unrelated.error
+    # Node 0 does not answer here, and a connection without an answer is not a blocked port.
+    assert rendezvous.hung_up and "no answer" in rendezvous.error
 
 
-def test_a_stranger_gets_no_answer(street: Callable[[int], Street]) -> None:
-    here = street(2)
-    over = threading.Event()
-    around = here.round(0, stopped=over.is_set)
+def test_a_wrong_nonce_gets_no_answer(cluster: Callable[[int], Cluster]) -> None:
+    cluster = cluster(2)
+    stopping = threading.Event()
+    probe = cluster.probe(0, is_stopped=stopping.is_set)
 
     def wait() -> None:
         with pytest.raises(OSError, match="stopped"):
-            around.together()
+            probe.wait_for_all()
 
     thread = threading.Thread(target=wait)
     thread.start()
-    with socket.create_connection(("127.0.0.1", here.facts[0].door), 5.0) as stranger:
-        stranger.sendall(b"torchyard-preflight-1 guessed word 1\n")
+    with socket.create_connection(("127.0.0.1", cluster.facts[0].probe_port), 5.0) as stranger:
+        stranger.sendall(b"torchyard-preflight-1 guessed nonce 1\n")
         with pytest.raises(ConnectionResetError):
             stranger.recv(100)
-    over.set()
+    stopping.set()
     thread.join()
-    around.close()
+    probe.close()
 
 
-def test_who_has_left_is_not_called_a_blocked_port(street: Callable[[int], Street]) -> None:
-    here = street(2)
+def test_a_node_that_hung_up_is_not_reported_as_a_blocked_port(
+    cluster: Callable[[int], Cluster],
+) -> None:
+    cluster = cluster(2)
 
-    def hang_up(door: socket.socket) -> None:
-        door.setblocking(True)
-        door.accept()[0].close()
+    def hang_up(listener: socket.socket) -> None:
+        listener.setblocking(True)
+        listener.accept()[0].close()
 
-    threads = [threading.Thread(target=hang_up, args=(door,)) for door in here.doors[0]]
+    threads = [
+        threading.Thread(target=hang_up, args=(listener,)) for listener in cluster.listeners[0]
+    ]
     for thread in threads:
         thread.start()
-    around = here.round(1)
-    ways = around.knock()
-    around.close()
+    probe = cluster.probe(1)
+    results = probe.probe_all()
+    probe.close()
     for thread in threads:
         thread.join()
-    assert len(ways) == 2 and all(way.left for way in ways)
+    assert len(results) == 2 and all(result.hung_up for result in results)
 
 
-def test_a_closed_port_is_told(street: Callable[[int], Street]) -> None:
-    here = street(2)
-    here.doors[0][0].close()
-    around = here.round(1, answer_s=0.2)
-    shut = links.blocked(around.knock())
-    around.close()
-    assert [(way.port, way.error) for way in shut[0] if not way.left] == [
-        (here.facts[0].door, "Connection refused")
+def test_a_closed_port_is_reported(cluster: Callable[[int], Cluster]) -> None:
+    cluster = cluster(2)
+    cluster.listeners[0][0].close()
+    probe = cluster.probe(1, answer_s=0.2)
+    blocked = links.failures_by_node(probe.probe_all())
+    probe.close()
+    assert [(result.port, result.error) for result in blocked[0] if not result.hung_up] == [
+        (cluster.facts[0].probe_port, "Connection refused")
     ]
 
 
-def test_clocks_are_read_off_each_other(street: Callable[[int], Street]) -> None:
-    here = street(2)
+def test_the_clock_offset_is_measured_against_node_0(cluster: Callable[[int], Cluster]) -> None:
+    cluster = cluster(2)
 
-    def go(node: int) -> links.Apart | None:
-        around = here.round(node, clock=lambda: time.time() - 700.0 * node)
-        around.knock()
-        around.together()
-        around.close()
-        return around.apart()
+    def go(node: int) -> links.ClockOffset | None:
+        probe = cluster.probe(node, clock=lambda: time.time() - 700.0 * node)
+        probe.probe_all()
+        probe.wait_for_all()
+        probe.close()
+        return probe.clock_offset()
 
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(go, range(2))
     assert first is None and second is not None
-    assert abs(second.seconds + 700.0) <= second.sure_to_s + 0.01
+    assert abs(second.ahead_s + 700.0) <= second.uncertainty_s + 0.01
 
 
-class Told:
+class RecordedEvents:
     """The events of one node."""
 
     def __init__(self) -> None:
@@ -480,82 +498,82 @@ class Told:
         return [finding["code"] for finding in body["findings"]]
 
 
-def together(
+def run_preflight(
     tmp_path: Path,
     plan: LaunchPlan,
     change: Callable[[int, dict[str, Any]], dict[str, Any]] = lambda node, facts: facts,
     ahead_s: float = 0.0,
-) -> list[tuple[Told, Failure | None]]:
-    """The preflight of all nodes of a plan, in this process, over real sockets."""
-    held: HeldPort = hold_port(6500, 6900)
-    told = [Told() for _ in range(plan.node_count)]
-    parts = []
+) -> list[tuple[RecordedEvents, Failure | None]]:
+    """Run the preflight of all nodes of a plan in this process, over real sockets."""
+    held_port: HeldPort = hold_port(6500, 6900)
+    body = [RecordedEvents() for _ in range(plan.node_count)]
+    preflights = []
     for node in range(plan.node_count):
         clock = (lambda: time.time() + ahead_s) if node else time.time
-        parts.append(Preflight(plan, node, {}, tmp_path, told[node], clock))
+        preflights.append(Preflight(plan, node, {}, tmp_path, body[node], clock))
     facts = [
-        change(node, part.introduce("127.0.0.1", held if node == 0 else None))
-        for node, part in enumerate(parts)
+        change(node, preflight.describe_node("127.0.0.1", held_port if node == 0 else None))
+        for node, preflight in enumerate(preflights)
     ]
 
     def go(node: int) -> Failure | None:
         try:
-            parts[node].check(facts, held.port, lambda: False)
+            preflights[node].check(facts, held_port.port, lambda: False)
         except Failure as failure:
             return failure
         finally:
-            parts[node].close()
+            preflights[node].close()
         return None
 
     try:
         with ThreadPoolExecutor(plan.node_count) as pool:
-            return list(zip(told, pool.map(go, range(plan.node_count)), strict=True))
+            return list(zip(body, pool.map(go, range(plan.node_count)), strict=True))
     finally:
-        held.close()
+        held_port.close()
 
 
-# This machine may lack something itself.
-def _whole(node: int, facts: dict[str, Any]) -> dict[str, Any]:
-    kept = ("node", "address", "door", "nonce", "backend", "devices", "torch", "torch_gpu")
-    return {**HEALTHY.to_dict(), **{key: facts[key] for key in kept}, "machine": f"boot-{node}"}
+# Replaces the facts of this machine, which may have findings of its own.
+def _healthy(node: int, facts: dict[str, Any]) -> dict[str, Any]:
+    keys = ("node", "address", "door", "nonce", "backend", "devices", "torch", "torch_gpu")
+    return {**HEALTHY.to_dict(), **{key: facts[key] for key in keys}, "machine": f"boot-{node}"}
 
 
 @pytest.mark.slow
-def test_a_clock_far_off_fails_the_job_by_name(tmp_path: Path) -> None:
-    first, second = together(tmp_path, PLAN, _whole, ahead_s=3600.0)
+def test_a_clock_an_hour_off_fails_the_job(tmp_path: Path) -> None:
+    first, second = run_preflight(tmp_path, PLAN, _healthy, ahead_s=3600.0)
     assert second[1] is not None and second[1].code == "clocks_apart"
-    # Between question and answer a busy machine may do much else.
-    said = r"node 1 \(127.0.0.1\) has a clock (3599|3600)\.\d s ahead of node 0's"
-    assert re.fullmatch(said, second[1].message)
+    # A busy machine may be slow to answer.
+    pattern = r"node 1 \(127.0.0.1\) has a clock that is (3599|3600)\.\d s ahead of node 0's"
+    assert re.fullmatch(pattern, second[1].message)
     assert second[0].codes == ["clocks_apart"]
-    # Node 0 is told by the server, and here by the one that hung up.
+    # The server would tell node 0; here it notices that node 1 hung up.
     assert first[1] is not None and first[1].code == "preflight_timeout"
 
 
-def test_a_clock_a_little_off_is_a_notice(tmp_path: Path) -> None:
-    first, second = together(tmp_path, PLAN, _whole, ahead_s=30.0)
+def test_a_clock_half_a_minute_off_is_a_notice(tmp_path: Path) -> None:
+    first, second = run_preflight(tmp_path, PLAN, _healthy, ahead_s=30.0)
     assert (first[1], second[1], first[0].notices) == (None, None, [])
     (notice,) = second[0].notices
     assert notice.startswith("preflight: node 1") and re.search(r"(29|30)\.\d s ahead", notice)
 
 
-def test_an_error_of_facts_is_the_same_on_all_nodes(tmp_path: Path) -> None:
+def test_all_nodes_report_the_same_error_of_facts(tmp_path: Path) -> None:
     plan = replace(PLAN, communication_backend="nccl")
-    found = together(tmp_path, plan, _whole)
-    for told, failure in found:
+    finding = run_preflight(tmp_path, plan, _healthy)
+    for body, failure in finding:
         assert failure is not None and failure.code == "nccl_without_gpu"
-        assert told.codes == ["nccl_without_gpu"] and told.notices == []
+        assert body.codes == ["nccl_without_gpu"] and body.notices == []
         assert failure.details["preflight"][0]["nodes"] == (0, 1)
 
 
-def test_asked_to_warn_only_the_ranks_start(tmp_path: Path) -> None:
+def test_the_ranks_start_if_preflight_only_warns(tmp_path: Path) -> None:
     plan = replace(PLAN, communication_backend="nccl", preflight="warn")
-    first, second = together(tmp_path, plan, _whole)
+    first, second = run_preflight(tmp_path, plan, _healthy)
     assert (first[1], second[1]) == (None, None)
     assert len(first[0].notices) == 1 and second[0].notices == []
 
 
-# Real workers from here on.
+# The tests below run real workers.
 
 
 def test_a_worker_refuses_nccl_without_a_gpu(bench: Bench) -> None:
@@ -564,13 +582,13 @@ def test_a_worker_refuses_nccl_without_a_gpu(bench: Bench) -> None:
     bench.run(bench.plan("echo started", node_count=2, communication_backend="nccl"))
     errors = [bench.exit(node)["error"] for node in (0, 1)]
     assert {error["code"] for error in errors} == {"nccl_without_gpu"}
-    assert errors[0]["message"].startswith("nodes 0, 1 have no GPU, and the job asks for NCCL")
+    assert errors[0]["message"].startswith("nodes 0, 1 have no GPU, but the job requests NCCL")
     assert "ranks_started" not in bench.server.kinds(0) + bench.server.kinds(1)
 
 
 @pytest.fixture
 def with_gpus(bench: Bench) -> Bench:
-    """Two pretended ones."""
+    """A machine with two simulated GPUs."""
     locks = {device_locks.VARIABLE: str(bench.home / "locks"), devices.VARIABLE: "2"}
     bench.executor = LocalExecutor(bench.home, {**os.environ, **locks})
     return bench
@@ -588,12 +606,12 @@ def test_a_worker_refuses_two_ranks_on_one_gpu(with_gpus: Bench) -> None:
     bench.run(plan)
     error = bench.exit()["error"]
     assert error["code"] == "ranks_share_gpu"
-    assert error["message"].startswith("nodes 0, 1 have 2 ranks and 1 GPU")
+    assert error["message"].startswith("nodes 0, 1 have 2 ranks but 1 GPU")
     assert "ranks_started" not in bench.server.kinds()
 
 
 @pytest.mark.parametrize(("backend", "fails"), [("nccl", True), ("gloo", False)])
-def test_a_worker_knows_its_interfaces(with_gpus: Bench, backend: str, fails: bool) -> None:
+def test_a_worker_checks_its_interfaces(with_gpus: Bench, backend: str, fails: bool) -> None:
     bench = with_gpus
     plan = bench.plan(
         "echo started",
@@ -603,27 +621,27 @@ def test_a_worker_knows_its_interfaces(with_gpus: Bench, backend: str, fails: bo
         environment_variables={"NCCL_SOCKET_IFNAME": "=ib7"},
     )
     bench.run(plan)
-    told = [event["body"] for event in bench.server.events[0]]
+    bodies = [event["body"] for event in bench.server.events[0]]
     if fails:
         assert bench.exit()["error"]["code"] == "interface_missing"
         assert "`NCCL_SOCKET_IFNAME==ib7`" in bench.exit()["error"]["message"]
         return
     assert bench.exit()["exit_code"] == 0
-    assert any("does not use it" in str(body.get("message")) for body in told)
+    assert any("does not seem to use it" in str(body.get("message")) for body in bodies)
     assert bench.server.logs["user_logs/std_log_process_0.txt"] == b"started\n"
 
 
-def test_a_job_of_one_rank_is_not_looked_at(bench: Bench) -> None:
+def test_a_job_of_one_rank_has_no_preflight(bench: Bench) -> None:
     bench.run(bench.plan("true", communication_backend="nccl"))
     assert bench.exit()["exit_code"] == 0 and "preflight" not in bench.server.kinds()
 
 
-def test_what_nodes_found_out_is_told(bench: Bench) -> None:
+def test_the_preflight_event_holds_results_of_the_probes(bench: Bench) -> None:
     bench.run(bench.plan("true", node_count=2))
     for node in (0, 1):
-        told = bench.server.find("preflight", node)
-        assert [way["to"] for way in told["ways"]] == ([1] if node == 0 else [0, 0])
-        assert told["took_ms"] > 0 and bench.server.facts[node]["door"] > 0
+        body = bench.server.find("preflight", node)
+        assert [result["to"] for result in body["ways"]] == ([1] if node == 0 else [0, 0])
+        assert body["took_ms"] > 0 and bench.server.facts[node]["door"] > 0
     assert abs(bench.server.find("preflight", 1)["apart_s"]) < 5
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from torchyard.worker.server.connection import AttemptOver
+from torchyard.shared.connection import AttemptOver
 from worker.relays import (
     RUNS,
     TOKEN,
@@ -148,10 +148,10 @@ RELAY_PROGRAM = """
 import sys, time
 from pathlib import Path
 from torchyard.shared.plan import from_json
-from torchyard.worker.server.connection import Link
+from torchyard.shared.connection import Connection
 from torchyard.worker.relay.relay import Relay
 plan = from_json(sys.argv[1])
-relay = Relay(Link(plan.server_url, plan.report_token, plan.attempt_id), plan, 0, Path(sys.argv[2]))
+relay = Relay(Connection.of_plan(plan), plan, 0, Path(sys.argv[2]))
 print(relay.start(), flush=True)
 sys.stdin.read()
 print(relay.finish(60.0), flush=True)

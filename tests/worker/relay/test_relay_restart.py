@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from torchyard.shared.relay_records import Invalid
-from torchyard.worker.relay.run_state import Memory
+from torchyard.shared.record_rules import InvalidRecord
+from torchyard.worker.relay.run_state import RunState
 from worker.relays import RUNS, MlflowStub, Script, door_to, relay_of, relay_to, steps
 
 
@@ -49,9 +49,9 @@ def test_a_restarted_relay_listens_where_the_last_one_did(
 
 
 def test_a_port_that_is_taken_is_no_hindrance(server: MlflowStub, tmp_path: Path) -> None:
-    memory = Memory(tmp_path / "history" / "runs.ndjson", "job-1")
-    memory.listens_on(server.port)
-    memory.close()
+    state = RunState(tmp_path / "history" / "runs.ndjson", "job-1")
+    state.set_port(server.port)
+    state.close()
     with relay_to(server, tmp_path) as (relay, script):
         script.metric(1)
         assert relay.finish(60.0)
@@ -60,36 +60,36 @@ def test_a_port_that_is_taken_is_no_hindrance(server: MlflowStub, tmp_path: Path
 
 def test_half_a_line_of_memory_is_no_memory(tmp_path: Path) -> None:
     file = tmp_path / "runs.ndjson"
-    memory = Memory(file, "own")
-    memory.learn("child")
-    memory.learn("gone")
-    memory.forget("gone")
-    memory.keep(memory.hold([param("a", "1")]))
-    memory.listens_on(1234)
-    memory.close()
+    state = RunState(file, "own")
+    state.learn("child")
+    state.learn("gone")
+    state.forget("gone")
+    state.commit(state.reserve([param("a", "1")]))
+    state.set_port(1234)
+    state.close()
     with open(file, "ab") as torn:
         torn.write(b'{"run": "half')
     for _ in range(2):
-        memory = Memory(file, "own")
-        memory.learn("after")
-        assert [memory.knows(run) for run in ("own", "child", "after", "gone", "half")] == [
+        state = RunState(file, "own")
+        state.learn("after")
+        assert [state.knows(run) for run in ("own", "child", "after", "gone", "half")] == [
             True,
             True,
             True,
             False,
             False,
         ]
-        with pytest.raises(Invalid, match="already logged with value='1'"):
-            memory.hold([param("a", "2")])
-        assert memory.port == 1234
-        memory.close()
+        with pytest.raises(InvalidRecord, match="already logged with value='1'"):
+            state.reserve([param("a", "2")])
+        assert state.port == 1234
+        state.close()
 
 
 def test_a_parameter_that_could_not_be_kept_has_no_value(tmp_path: Path) -> None:
-    memory = Memory(tmp_path / "runs.ndjson", "own")
-    memory.let_go(memory.hold([param("a", "1")]))
-    assert memory.hold([param("a", "2")]) == {("job-1", "a"): "2"}
-    memory.close()
+    state = RunState(tmp_path / "runs.ndjson", "own")
+    state.release(state.reserve([param("a", "1")]))
+    assert state.reserve([param("a", "2")]) == {("job-1", "a"): "2"}
+    state.close()
 
 
 def test_a_server_that_was_put_back_to_a_backup_gets_the_rest_again(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from torchyard.shared import sdk_v1_records
-from torchyard.shared.relay_records import Invalid
+from torchyard.shared.record_rules import InvalidRecord
 from torchyard.worker.relay import sdk_v1_addresses
 from worker.relays import Script, door_to, plan_for, relay_to
 from worker.stub_server import StubServer
@@ -33,7 +33,7 @@ class AzureStub(StubServer):
         self.asked: list[tuple[str, str]] = []
 
     def answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> Any:
-        place = sdk_v1_records.place_of(path)
+        place = sdk_v1_records.run_path(path)
         if place is None:
             return super().answer(method, path, query, body)
         self.asked.append((method, path))
@@ -183,5 +183,5 @@ def test_whoever_has_no_token_is_refused(server: AzureStub, tmp_path: Path) -> N
     ],
 )
 def test_a_body_of_another_form_is_refused(body: dict[str, Any]) -> None:
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidRecord):
         sdk_v1_records.logged("job-1", body)

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from torchyard.worker.server.connection import Link
+from torchyard.shared.connection import Connection
+from torchyard.shared.server_address import ServerAddress
 from torchyard.worker.server.control import OVER, Orders
 from torchyard.worker.server.events import Events, now_text
 from worker.stub_server import StubServer, running
@@ -26,7 +27,7 @@ def server() -> Iterator[StubServer]:
 
 
 def _events(server: StubServer, folder: Path, orders: Orders, heartbeat_s: float = 5.0) -> Events:
-    link = Link(server.url, "token", "attempt")
+    link = Connection.of_attempt(ServerAddress(server.url), "token", "attempt")
     events = Events(link, 0, folder, orders, heartbeat_s)
     events.start()
     return events
@@ -78,7 +79,7 @@ def test_silence_is_filled_with_heartbeats(server: StubServer, tmp_path: Path) -
 
 def test_the_first_reason_to_stop_stays_but_for_the_end(server: StubServer) -> None:
     orders = Orders()
-    orders.listen_to_server(Link(server.url, "token", "attempt"), 0)
+    orders.listen_to_server(Connection.of_attempt(ServerAddress(server.url), "token", "attempt"), 0)
     assert not orders.stopped
     server.say_stop("cancel")
     server.wait_until(lambda: orders.stopped)
@@ -155,7 +156,7 @@ def test_a_server_that_takes_nothing_keeps_nobody_waiting(
     server: StubServer, tmp_path: Path, capfd: pytest.CaptureFixture[str], status: int
 ) -> None:
     server.refuse = lambda method, path: (status, {}) if path.startswith("/report") else None
-    link = Link(server.url, "token", "attempt")
+    link = Connection.of_attempt(ServerAddress(server.url), "token", "attempt")
     events = Events(link, 0, tmp_path, Orders(), 0.05, patience_s=0.5)
     events.start()
     events.post("node_exited", exit_code=0)
@@ -182,7 +183,7 @@ def test_a_server_that_is_away_is_waited_for_however_long(
 ) -> None:
     """Other than refusals: nobody answers, for longer than refusals are borne."""
     server.stop()
-    link = Link(server.url, "token", "attempt")
+    link = Connection.of_attempt(ServerAddress(server.url), "token", "attempt")
     events = Events(link, 0, tmp_path, Orders(), 0.05, patience_s=0.0)
     events.start()
     events.post("node_exited", exit_code=0)

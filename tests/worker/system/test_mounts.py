@@ -14,11 +14,12 @@ import pytest
 
 from ordinary_user import as_an_ordinary_user
 from torchyard.executors.bundle import worker_zip
+from torchyard.shared.connection import Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import InputPlan
+from torchyard.shared.server_address import ServerAddress
 from torchyard.worker.files import inputs
 from torchyard.worker.files.blobs import Blobs
-from torchyard.worker.server.connection import Link
 from torchyard.worker.system import mounts
 from torchyard.worker.system.mounts import Mount
 from worker.bench import Bench
@@ -50,14 +51,16 @@ def _allowed(tmp_path: Path) -> None:
         pytest.skip(f"this machine allows no mounts: {why_not}")
 
 
-def _placed(source: Path, folder: Path, **plan: str) -> inputs.Placed:
+def _placed(source: Path, folder: Path, **plan: str) -> inputs.PlacedInputs:
     folder.mkdir()
     given = InputPlan(**{"kind": "uri_folder", "source": str(source), **plan})
-    blobs = Blobs(Link("http://127.0.0.1:1", "", "a"), "", lambda: False)
+    blobs = Blobs(
+        Connection.of_attempt(ServerAddress("http://127.0.0.1:1"), "", "a"), "", lambda: False
+    )
     return inputs.place({"data": given}, folder, blobs)
 
 
-def _run(placed: inputs.Placed, script: str) -> subprocess.CompletedProcess[str]:
+def _run(placed: inputs.PlacedInputs, script: str) -> subprocess.CompletedProcess[str]:
     words = mounts.command(placed.mounts, ["/bin/sh", "-c", script])
     return subprocess.run(words, capture_output=True, text=True, timeout=20)
 

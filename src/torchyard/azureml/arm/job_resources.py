@@ -1,7 +1,7 @@
-"""Our command job as Azure's resource.
+"""Our command job as an Azure resource.
 
 Owns: the translation from a job and its document to Azure's JSON, key by key.
-Leaves: the way in to job_documents.py, runs as the run history tells them to history/runs.py.
+Leaves: the opposite direction to job_documents.py, runs in the run history to history/runs.py.
 Always: what a client reads and puts again means the same job; no secret is shown.
 """
 
@@ -18,12 +18,14 @@ from torchyard.azureml.common.calls import Call
 from torchyard.base import refs
 from torchyard.base.errors import InvalidInput
 from torchyard.data.types import MODEL_TYPES
+from torchyard.jobs.records import job_masking
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.spec import job_spec, secrets
+from torchyard.jobs.spec import secrets
 from torchyard.jobs.spec.inputs import LITERAL, Input, Output
+from torchyard.jobs.spec.job_spec import JobSpec
 
 ANONYMOUS = "CliV2AnonymousEnvironment"
-"""What Azure's clients call an environment that has no name."""
+"""Azure's clients' name for an environment without a name."""
 
 _SNAPSHOT = "snapshot:"
 _DISTRIBUTIONS = {"pytorch": "PyTorch", "mpi": "Mpi", "tensorflow": "TensorFlow"}
@@ -52,15 +54,15 @@ def to_resource(
 ) -> Resource:
     """
     Args:
-        environment_hash: of the job's environment; needed where that has no name.
+        environment_hash: of the job's environment; needed if that has no name.
         params: what the job's script logged as its parameters.
     """
     properties = _command(call, job, environment_hash) if job.type == "command" else None
     if properties is not None and params:
-        properties["parameters"] = secrets.without(job, dict(params))
+        properties["parameters"] = job_masking.masked(job, dict(params))
     return Resource(
         ("jobs", job.name),
-        # A run that is no job: clients read it from the run history then.
+        # Not a job but a run: clients read it from the run history.
         properties,
         job.created_at,
         job.owner,
@@ -69,16 +71,18 @@ def to_resource(
 
 
 def anonymous(environment_hash: str) -> str:
-    """The reference that an environment without a name is shown by."""
+    """The reference of an environment without a name."""
     return f"azureml:{ANONYMOUS}:{environment_hash}"
 
 
 def duration(seconds: float) -> str:
     """Seconds as an ISO 8601 duration: `PT1H30M`, `PT45S`."""
-    hours, rest = divmod(round(seconds), 3600)
-    minutes, left = divmod(rest, 60)
-    found = "".join(f"{n}{unit}" for n, unit in ((hours, "H"), (minutes, "M"), (left, "S")) if n)
-    return f"PT{found or '0S'}"
+    hours, remainder = divmod(round(seconds), 3600)
+    minutes, seconds_left = divmod(remainder, 60)
+    text = "".join(
+        f"{n}{unit}" for n, unit in ((hours, "H"), (minutes, "M"), (seconds_left, "S")) if n
+    )
+    return f"PT{text or '0S'}"
 
 
 def services(call: Call, job: Job) -> dict[str, Any]:
@@ -95,9 +99,9 @@ def services(call: Call, job: Job) -> dict[str, Any]:
 
 
 def _command(call: Call, job: Job, environment_hash: str) -> dict[str, Any]:
-    read = job_spec.read(job.spec)
-    shown = secrets.spec_without(job)
-    said: dict[str, Any] = secrets.without(
+    read = job.spec
+    shown = secrets.masked_document(job.document)
+    said: dict[str, Any] = job_masking.masked(
         job,
         {
             "command": read.command,
@@ -120,10 +124,10 @@ def _command(call: Call, job: Job, environment_hash: str) -> dict[str, Any]:
         "distribution": _distribution(read),
         "inputs": _inputs(call, job, read.inputs),
         "outputs": {name: _output(call, one) for name, one in read.outputs.items()},
-        "resources": _resources(read, job.spec),
+        "resources": _resources(read, job.document),
         "limits": _limits(read),
-        "identity": _identity(job.spec),
-        "queueSettings": _queue(read, job.spec),
+        "identity": _identity(job.document),
+        "queueSettings": _queue(read, job.document),
         "parentJobName": read.parent_job_name or None,
         "services": services(call, job),
         "parameters": {},
@@ -131,7 +135,7 @@ def _command(call: Call, job: Job, environment_hash: str) -> dict[str, Any]:
 
 
 def _code(call: Call, code: str) -> str | None:
-    """A snapshot is a code whose name is the snapshot's own."""
+    """A snapshot is a code with the snapshot's id as its name."""
     snapshot = code.removeprefix(_SNAPSHOT)
     return call.id("codes", snapshot, "versions", "1") if snapshot else None
 
@@ -142,7 +146,7 @@ def _environment(call: Call, written: str | dict[str, Any], environment_hash: st
 
 
 def _by_id(call: Call, type: str, reference: str) -> str:
-    """The resource path of `azureml:name:version`; anything else as it is."""
+    """The resource path of `azureml:name:version`; any other reference unchanged."""
     try:
         ref = refs.parse(reference)
     except InvalidInput:
@@ -154,7 +158,7 @@ def _by_id(call: Call, type: str, reference: str) -> str:
 
 def _inputs(call: Call, job: Job, inputs: Mapping[str, Input]) -> dict[str, Any]:
     found = {name: _input(call, one) for name, one in inputs.items()}
-    return dict(secrets.without(job, found))
+    return dict(job_masking.masked(job, found))
 
 
 def _input(call: Call, given: Input) -> dict[str, Any]:
@@ -177,7 +181,7 @@ def _output(call: Call, given: Output) -> dict[str, Any]:
     }
 
 
-def _distribution(read: job_spec.JobSpec) -> dict[str, Any] | None:
+def _distribution(read: JobSpec) -> dict[str, Any] | None:
     kind = _DISTRIBUTIONS.get(read.distribution)
     if kind is None:
         return None
@@ -193,13 +197,13 @@ def _distribution(read: job_spec.JobSpec) -> dict[str, Any] | None:
     return found
 
 
-def _resources(read: job_spec.JobSpec, document: Mapping[str, Any]) -> dict[str, Any]:
+def _resources(read: JobSpec, document: Mapping[str, Any]) -> dict[str, Any]:
     written = document.get("resources") or {}
     said = {key: written[ours] for ours, key in _RESOURCES.items() if written.get(ours)}
     return {"instanceCount": read.instance_count, **said, "properties": {}}
 
 
-def _limits(read: job_spec.JobSpec) -> dict[str, Any] | None:
+def _limits(read: JobSpec) -> dict[str, Any] | None:
     if not read.timeout_s:
         return None
     return {"jobLimitsType": "Command", "timeout": duration(read.timeout_s)}
@@ -211,8 +215,8 @@ def _identity(document: Mapping[str, Any]) -> dict[str, Any] | None:
     return None if kind is None else {"identityType": kind}
 
 
-def _queue(read: job_spec.JobSpec, document: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Told where the job says something of it: clients of 1.12 know no priority."""
+def _queue(read: JobSpec, document: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Only if the job has queue settings: clients of 1.12 do not know `priority`."""
     if not document.get("queue_settings"):
         return None
     numbers = {name: number for number, name in PRIORITIES.items()}

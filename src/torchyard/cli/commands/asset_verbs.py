@@ -30,9 +30,8 @@ from torchyard.cli.parsing.options import (
     warn,
 )
 from torchyard.cli.terminal import tables
-from torchyard.client import Client
-from torchyard.client.assets import Assets
-from torchyard.client.responses import Record
+from torchyard.client.assets import Asset, Assets
+from torchyard.client.client import Client
 
 if TYPE_CHECKING:
     from torchyard.cli.parsing.documents import Document
@@ -52,9 +51,9 @@ class Kind:
     path_example: str
     columns: Sequence[tables.Column]
 
-    def of(self, client: Client) -> Assets:
-        found: Assets = getattr(client, self.attribute)
-        return found
+    def of(self, client: Client) -> Assets[Asset]:
+        assets: Assets[Asset] = getattr(client, self.attribute)
+        return assets
 
 
 def add(group: click.Group, kind: Kind) -> None:
@@ -69,13 +68,13 @@ def add_without_files(group: click.Group, kind: Kind) -> None:
         verb(group, kind)
 
 
-def show_one(session: Session, found: Record) -> None:
+def show_one(session: Session, asset: Asset) -> None:
     """One version on one page."""
-    files = found.get("files")
-    shown = dict(found)
+    files = asset.raw.get("files")
+    shown = dict(asset.raw)
     if isinstance(files, list):
         shown["files"] = [file["path"] if isinstance(file, dict) else file for file in files]
-    tables.one(session.form, found, lambda: tables.fields(tables.titled(shown)))
+    tables.one(session.form, asset.raw, lambda: tables.fields(tables.titled(shown)))
 
 
 def _create(group: click.Group, kind: Kind) -> None:
@@ -146,7 +145,7 @@ def _list(group: click.Group, kind: Kind) -> None:
     @common
     def list_assets(session: Session, name: str, max_results: int | None, archived: str) -> None:
         found = kind.of(session.client()).list(name, archived=archived != "no")
-        tables.rows(session.form, at_most(found, archived, max_results), kind.columns)
+        tables.rows(session.form, at_most(found.raw, archived, max_results), kind.columns)
 
 
 def _show(group: click.Group, kind: Kind) -> None:

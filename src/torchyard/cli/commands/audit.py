@@ -43,7 +43,7 @@ def audit(session: Session, user: str, since: str, limit: int, here: bool) -> No
     """
     start = amounts.earlier(since) if since else ""
     found = session.client().users.audit(user, start, limit, everywhere=not here)
-    tables.rows(session.form, found, _COLUMNS)
+    tables.rows(session.form, found.raw, _COLUMNS)
 
 
 def _who(line: dict[str, Any]) -> str:

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchyard.base.errors import InvalidInput
+from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import Session, common, named
 from torchyard.cli.terminal import tables
 
 if TYPE_CHECKING:
-    from torchyard.client import Client
-    from torchyard.client.responses import Job
+    from torchyard.client.client import Client
+    from torchyard.client.job import Job
 
 EXPERIMENT = "compute-checks"
 _LOOK_EVERY_S = 0.2
@@ -31,7 +31,6 @@ _LIMIT_S = 600
 # Sent as a file, never imported: it is the worker's world.
 _PROGRAM = Path(__file__).resolve().parents[2] / "worker" / "preflight" / "bandwidth.py"
 _MARK = "torchyard-check "
-_ENDED = ("Completed", "Failed", "Canceled")
 _GIB, _MIB = 1 << 30, 1 << 20
 
 
@@ -65,7 +64,7 @@ def check(session: Session, name: str, nodes: int | None, environment: str, size
     Example: yard compute check -n gpu-cluster --nodes 2
     """
     client = session.client()
-    most = int(client.computes.get(name)["max_instances"])
+    most = client.computes.get(name).max_instances
     count = nodes or most
     if count > most:
         raise InvalidInput(
@@ -76,9 +75,9 @@ def check(session: Session, name: str, nodes: int | None, environment: str, size
     job = client.jobs.create(_document(name, count, environment, size_mb))
     people = session.form.kind == "table"
     try:
-        ended = _wait(client, job["name"], people)
+        ended = _wait(job, people)
     except KeyboardInterrupt:
-        client.jobs.cancel(job["name"])
+        job.cancel()
         raise
     found = _answer(client, name, ended)
     tables.one(session.form, found, lambda: _page(found))
@@ -103,31 +102,31 @@ def _document(compute: str, nodes: int, environment: str, size_mb: int) -> dict[
     }
 
 
-def _wait(client: Client, name: str, people: bool) -> Job:
+def _wait(job: Job, people: bool) -> Job:
     """The job, once it has ended; what it waits for is said on the way."""
     said = ""
     while True:
-        job = client.jobs.get(name)
-        if job["status"] in _ENDED:
+        job = job.refresh()
+        if job.has_ended:
             return job
-        text = f"{job['status']}: {job.get('waiting') or ''}".rstrip(": ")
+        text = f"{job.status}: {job.waiting}".rstrip(": ")
         if people and text != said:
-            click.echo(f"Job `{name}`: {text}", err=True)
+            click.echo(f"Job `{job.name}`: {text}", err=True)
         said = text
         time.sleep(_LOOK_EVERY_S)
 
 
 def _answer(client: Client, compute: str, job: Job) -> dict[str, Any]:
-    nodes = client.jobs.preflight(job["name"])
-    error = job.get("error")
+    nodes = client.jobs.preflight(job.name).raw
+    error = job.raw.get("error")
     findings = _distinct(nodes)
     return {
         "compute": compute,
-        "job": job["name"],
-        "ok": job["status"] == "Completed",
-        "nodes": [dict(node) for node in nodes],
+        "job": job.name,
+        "ok": job.status == "Completed",
+        "nodes": nodes,
         "findings": findings,
-        "bandwidth": _figures(client, job["name"]),
+        "bandwidth": _figures(job),
         "error": None if error is None or _is_told(error, findings) else dict(error),
     }
 
@@ -145,12 +144,12 @@ def _is_told(error: Mapping[str, Any], findings: Sequence[Mapping[str, Any]]) ->
     return any(error.get("code") == finding["code"] for finding in findings)
 
 
-def _figures(client: Client, name: str) -> list[dict[str, Any]]:
+def _figures(job: Job) -> list[dict[str, Any]]:
     """What rank 0 measured."""
-    logs = sorted(file["path"] for file in client.jobs.files(name) if "std_log" in file["path"])
-    if not logs:
+    try:
+        text = job.logs(rank=0)
+    except NotFound:
         return []
-    text = client.jobs.read_file(name, logs[0]).decode("utf-8", "replace")
     lines = [line for line in text.splitlines() if line.startswith(_MARK)]
     return [json.loads(line.removeprefix(_MARK)) for line in lines]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -25,6 +25,7 @@ from torchyard.cli.terminal import tables
 
 if TYPE_CHECKING:
     from torchyard.cli.parsing.documents import Document
+    from torchyard.client.computes import Compute, DayOfUse
 
 group = noun("compute")
 group.add_command(compute_check.check)
@@ -154,7 +155,7 @@ def list_computes(session: Session, kind: str, max_results: int | None) -> None:
     """
     found = session.client().computes.list()
     wanted = kind.lower()
-    kept = [row for row in found if not wanted or str(row.get("type")).lower() == wanted]
+    kept = [row.raw for row in found if not wanted or row.type.lower() == wanted]
     tables.rows(session.form, at_most(kept, "no", max_results), _COLUMNS)
 
 
@@ -177,7 +178,7 @@ def list_nodes(session: Session, name: str) -> None:
 
     Example: yard compute list-nodes -n cpu-cluster
     """
-    tables.rows(session.form, session.client().computes.nodes(name)["value"], _NODE_COLUMNS)
+    tables.rows(session.form, session.client().computes.nodes(name).nodes.raw, _NODE_COLUMNS)
 
 
 @group.command("sizes")
@@ -191,7 +192,7 @@ def sizes(session: Session, search: str, location: str) -> None:
     """
     found = session.client().computes.sizes()
     wanted = search.lower()
-    rows = [size for size in found["value"] if wanted in size["name"].lower()]
+    rows = [size.raw for size in found if wanted in size.name.lower()]
     tables.rows(session.form, rows, _SIZE_COLUMNS)
 
 
@@ -220,29 +221,30 @@ def delete(session: Session, name: str, force: bool, yes: bool) -> None:
     tables.done(session.form, {"name": name, "deleted": gone}, text)
 
 
-def _print(session: Session, compute: dict[str, Any]) -> None:
-    for notice in compute.pop("notices", []):
+def _print(session: Session, compute: Compute) -> None:
+    for notice in compute.notices:
         warn(notice)
-    tables.one(session.form, compute, lambda: tables.fields(_page(compute)))
+    raw = {key: value for key, value in compute.raw.items() if key != "notices"}
+    tables.one(session.form, raw, lambda: tables.fields(_page(raw)))
 
 
-def _show(session: Session, compute: dict[str, Any]) -> None:
+def _show(session: Session, compute: Compute) -> None:
     """The cluster, what runs where, who waits and why, and what it has cost."""
     client = session.client()
     if session.form.kind != "table":
-        tables.one(session.form, compute, lambda: "")
+        tables.one(session.form, compute.raw, lambda: "")
         return
-    nodes = client.computes.nodes(compute["name"])
-    usage = client.computes.history(compute["name"])["usage"]
-    parts = [tables.fields([*_page(compute), *_cost(usage)])]
-    if nodes["value"]:
-        parts.append(tables.table_text(nodes["value"], _NODE_COLUMNS))
-    if nodes["waiting"]:
-        parts.append(tables.table_text(nodes["waiting"], _WAITING_COLUMNS))
-    more = nodes["waiting_count"] - len(nodes["waiting"])
+    nodes = client.computes.nodes(compute.name)
+    usage = client.computes.history(compute.name).usage
+    parts = [tables.fields([*_page(compute.raw), *_cost(usage)])]
+    if nodes.nodes:
+        parts.append(tables.table_text(nodes.nodes.raw, _NODE_COLUMNS))
+    if nodes.waiting:
+        parts.append(tables.table_text(nodes.waiting.raw, _WAITING_COLUMNS))
+    more = nodes.waiting_count - len(nodes.waiting)
     if more:
         parts.append(f"… and {more} more wait.")
-    tables.one(session.form, compute, lambda: "\n\n".join(parts))
+    tables.one(session.form, compute.raw, lambda: "\n\n".join(parts))
 
 
 def _page(compute: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -268,19 +270,19 @@ _IN_WORDS = {
 }  # fmt: skip
 
 
-def _cost(usage: list[dict[str, Any]]) -> list[tuple[str, Any]]:
+def _cost(usage: Sequence[DayOfUse]) -> list[tuple[str, Any]]:
     """Node-hours in the last 30 days of use, and in all."""
 
-    def told(days: list[dict[str, Any]]) -> str:
-        there = sum(day["node_hours"] for day in days)
-        busy = sum(day["busy_hours"] for day in days)
+    def hours(days: Sequence[DayOfUse]) -> str:
+        there = sum(day.node_hours for day in days)
+        busy = sum(day.busy_hours for day in days)
         return f"{there:.2f}, {busy:.2f} of them with jobs"
 
     if not usage:
         return []
     return [
-        ("Node-hours, last 30 days of use", told(usage[-30:])),
-        ("Node-hours in all", told(usage)),
+        ("Node-hours, last 30 days of use", hours(usage[-30:])),
+        ("Node-hours in all", hours(usage)),
     ]
 
 

@@ -14,6 +14,7 @@ from torchyard.cli.terminal import tables
 
 if TYPE_CHECKING:
     from torchyard.cli.parsing.documents import Document
+    from torchyard.client.datastores import Datastore
 
 group = noun("datastore")
 
@@ -61,7 +62,7 @@ def list_datastores(session: Session) -> None:
 
     Example: yard datastore list
     """
-    tables.rows(session.form, session.client().datastores.list(), _COLUMNS)
+    tables.rows(session.form, session.client().datastores.list().raw, _COLUMNS)
 
 
 @group.command("show")
@@ -91,5 +92,6 @@ def delete(session: Session, name: str, yes: bool) -> None:
     tables.done(session.form, {"name": name, "deleted": True}, f"Datastore `{name}` is forgotten.")
 
 
-def _print(session: Session, datastore: dict[str, Any]) -> None:
-    tables.one(session.form, datastore, lambda: tables.fields(tables.titled(datastore)))
+def _print(session: Session, datastore: Datastore) -> None:
+    raw = datastore.raw
+    tables.one(session.form, raw, lambda: tables.fields(tables.titled(raw)))

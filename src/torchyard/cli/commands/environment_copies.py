@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,6 +18,9 @@ from torchyard.cli.parsing.options import (
     warn,
 )
 from torchyard.cli.terminal import tables
+
+if TYPE_CHECKING:
+    from torchyard.client.environments import Environment
 
 
 @click.command("export", cls=Verb)
@@ -47,16 +50,16 @@ def export(
     Example: yard environment export -n vision --format requirements -f requirements.txt
     """
     found = session.client().environments.export(reference_of(name, version, label), format)
-    if found["source"] != "lock":
+    if found.source != "lock":
         warn(
-            f"`{found['name']}` was never built here: these are the packages that were asked for; "
+            f"`{found.name}` was never built here: these are the packages that were asked for; "
             f"`yard environment build {name}` locks them"
         )
     if file is None:
-        tables.one(session.form, found, lambda: found["text"].rstrip("\n"))
+        tables.one(session.form, found.raw, lambda: found.text.rstrip("\n"))
         return
-    file.write_text(found["text"], encoding="utf-8")
-    tables.done(session.form, {**found, "path": str(file)}, f"Wrote `{file}`.")
+    file.write_text(found.text, encoding="utf-8")
+    tables.done(session.form, {**found.raw, "path": str(file)}, f"Wrote `{file}`.")
 
 
 @click.command("save", cls=Verb)
@@ -133,5 +136,6 @@ def clone(session: Session, name: str, version: str, label: str, new_name: str) 
     _print(session, session.client().environments.clone(reference, new_name))
 
 
-def _print(session: Session, found: Any) -> None:
-    tables.one(session.form, found, lambda: tables.fields(tables.titled(found)))
+def _print(session: Session, environment: Environment) -> None:
+    raw = environment.raw
+    tables.one(session.form, raw, lambda: tables.fields(tables.titled(raw)))

@@ -26,7 +26,7 @@ from torchyard.cli.parsing.options import (
     reference_of,
     versioned,
 )
-from torchyard.client import Client
+from torchyard.client.client import Client
 
 _COMMAND = "torchyard.shell_command"
 
@@ -69,7 +69,7 @@ def shell(
     try:
         asked: Any = reference_of(name, version, label) if name else None
         asked = asked or client.environments.uploaded(document.value, document.folder)
-        known = client.environments.resolve(asked)
+        known = client.environments.resolve(asked).raw
     except TorchyardError as error:
         raise document.locate(error) from error.__cause__
     # An image is refused below, whether or not an engine could build it.
@@ -78,7 +78,7 @@ def shell(
         raise InvalidInput(known["refused"], known.get("hint", ""))
     if known["build"] != "ready" and not is_image:
         client.environments.build(asked, lambda text: click.echo(text, nl=False, err=True))
-    found = client.environments.use(asked)
+    found = client.environments.use(asked).raw
     called = found["ref"] or name or Path(file).stem
     _refuse_elsewhere(client, found, called)
     if not command and sys.stdin.isatty():

@@ -28,6 +28,7 @@ from torchyard.cli.terminal import tables
 
 if TYPE_CHECKING:
     from torchyard.cli.parsing.documents import Document
+    from torchyard.client.environments import Environment
 
 group = noun("environment")
 
@@ -92,7 +93,7 @@ def list_environments(session: Session, name: str, max_results: int | None, arch
     Example: yard environment list
     """
     found = session.client().environments.list(name, archived=archived != "no")
-    tables.rows(session.form, at_most(found, archived, max_results), _COLUMNS)
+    tables.rows(session.form, at_most(found.raw, archived, max_results), _COLUMNS)
 
 
 @group.command("show")
@@ -144,7 +145,7 @@ def resolve(session: Session, name: str) -> None:
     """
     looks_like_image = "/" in name and "://" not in name
     asked = {"image": name} if looks_like_image else name
-    found = session.client().environments.resolve(asked)
+    found = session.client().environments.resolve(asked).raw
     tables.one(session.form, found, lambda: tables.fields(tables.titled(found)))
 
 
@@ -163,7 +164,7 @@ def build(session: Session, name: str, version: str, label: str) -> None:
     def say(text: str) -> None:
         click.echo(text, nl=False, err=True)
 
-    found = client.environments.build(reference, say)
+    found = client.environments.build(reference, say).raw
     tables.done(session.form, found, f"Environment `{reference}` is ready.")
 
 
@@ -184,5 +185,6 @@ def _archive(session: Session, name: str, version: str, *, archived: bool) -> No
     )
 
 
-def _show(session: Session, found: Any) -> None:
-    tables.one(session.form, found, lambda: tables.fields(tables.titled(found)))
+def _show(session: Session, environment: Environment) -> None:
+    raw = environment.raw
+    tables.one(session.form, raw, lambda: tables.fields(tables.titled(raw)))

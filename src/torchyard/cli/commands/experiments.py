@@ -26,4 +26,4 @@ def list_experiments(session: Session, max_results: int | None, archived: str) -
     Example: yard experiment list
     """
     found = session.client().experiments.list()
-    tables.rows(session.form, at_most(found, archived, max_results), _COLUMNS)
+    tables.rows(session.form, at_most(found.raw, archived, max_results), _COLUMNS)

@@ -109,7 +109,7 @@ def whoami(session: Session) -> None:
     Example: yard whoami
     """
     client = session.client()
-    found = {**client.users.me(), "server": client.transport.url}
+    found = {**client.users.me().raw, "server": client.transport.url}
     ends = tables.moment(found["expires_at"]) or "never"
     rows = [
         ("Name", found["user"]),
@@ -160,11 +160,11 @@ def _asked(address: str, token_file: str) -> str:
 
 def _tried(session: Session, made: logins.Login) -> dict[str, Any]:
     """What the server says of who one is."""
-    from torchyard.client.connection import workspace_meant
+    from torchyard.client.connection import default_workspace
 
     transport = Transport(made.url, made.token, ca_cert=made.ca_cert)
     try:
-        meant = session.workspace or workspace_meant(session.settings, Path.cwd())
+        meant = session.workspace or default_workspace(session.settings, Path.cwd())
         found: dict[str, Any] = transport.get("/v1/whoami", {"workspace": meant})
         if not isinstance(found, dict) or "user" not in found:
             raise Unreachable(

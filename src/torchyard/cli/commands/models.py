@@ -73,5 +73,5 @@ def update(
     name, version = version_of(name, version, label)
     known = ("description", "tags", "properties")
     changes = changes_from(assignments, {"tags": tagged(tags), **given}, known)
-    found = session.client().models.update(name, version or "latest", changes)
+    found = session.client().models.update(name, version or "latest", **changes)
     asset_verbs.show_one(session, found)

@@ -57,7 +57,7 @@ def list_limits(session: Session) -> None:
 
     Example: yard quota list
     """
-    tables.rows(session.form, session.client().quotas.list(), _COLUMNS)
+    tables.rows(session.form, session.client().quotas.list().raw, _COLUMNS)
 
 
 @group.command("set")
@@ -84,7 +84,7 @@ def set_limits(session: Session, limits: tuple[str, ...], user: str, each_user: 
     if not found and session.form.kind == "table":
         click.echo("No limit is left there.", err=True)
         return
-    tables.rows(session.form, found, columns)
+    tables.rows(session.form, found.raw, columns)
 
 
 @group.command("request")
@@ -100,9 +100,9 @@ def request(session: Session, limit: str, reason: str) -> None:
     if most is None:
         raise InvalidInput(f"`{limit}` asks for nothing", "write a number")
     made = session.client().quotas.request(name, most, reason)
-    owners = ", ".join(f"`{owner}`" for owner in made["owners"])
-    text = f"Asked, as request {made['id']}; {owners} can answer: `yard quota requests`"
-    tables.one(session.form, made, lambda: text)
+    owners = ", ".join(f"`{owner}`" for owner in made.owners)
+    text = f"Asked, as request {made.id}; {owners} can answer: `yard quota requests`"
+    tables.one(session.form, made.raw, lambda: text)
 
 
 @group.command("requests")
@@ -112,7 +112,7 @@ def requests(session: Session) -> None:
 
     Example: yard quota requests
     """
-    tables.rows(session.form, session.client().quotas.requests(), _REQUEST_COLUMNS)
+    tables.rows(session.form, session.client().quotas.requests().raw, _REQUEST_COLUMNS)
 
 
 @group.command("approve")
@@ -141,9 +141,9 @@ def deny(session: Session, request_id: str, answer: str) -> None:
 
 def _answer(session: Session, request_id: str, approve: bool, words: str) -> None:
     found = session.client().quotas.answer(request_id, approve, words)
-    amount = _amount(found["name"], found["most"])
-    text = f"{found['state'].capitalize()}: `{found['name']}` {amount} for `{found['user']}`."
-    tables.done(session.form, found, text)
+    amount = _amount(found.name, found.most)
+    text = f"{found.state.capitalize()}: `{found.name}` {amount} for `{found.user}`."
+    tables.done(session.form, found.raw, text)
 
 
 def _limit(text: str) -> tuple[str, int | None]:

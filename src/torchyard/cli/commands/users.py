@@ -62,7 +62,7 @@ def create(
     place = "" if all_workspaces else client.workspace
     made = client.users.create(name, _role(role), place)
     if no_token:
-        tables.one(session.form, made, lambda: _page(made))
+        tables.one(session.form, made.raw, lambda: _page(made.raw))
         return
     try:
         token = client.users.create_token(name, token_name, expires_at)
@@ -71,8 +71,8 @@ def create(
         with suppress(TorchyardError):
             client.users.remove(name)
         raise
-    found = {**made, "token": token["token"], "expires_at": token["expires_at"]}
-    tables.one(session.form, found, lambda: f"{_page(made)}\n\n{_told(client, token)}")
+    found = {**made.raw, "token": token.token, "expires_at": token.raw["expires_at"]}
+    tables.one(session.form, found, lambda: f"{_page(made.raw)}\n\n{_told(client, token.raw)}")
 
 
 @group.command("list")
@@ -82,7 +82,7 @@ def list_people(session: Session) -> None:
 
     Example: yard user list
     """
-    tables.rows(session.form, session.client().users.list(), _COLUMNS)
+    tables.rows(session.form, session.client().users.list().raw, _COLUMNS)
 
 
 @group.command("show")
@@ -94,7 +94,7 @@ def show(session: Session, name: str) -> None:
     Example: yard user show anna
     """
     found = session.client().users.get(name)
-    tables.one(session.form, found, lambda: _page(found))
+    tables.one(session.form, found.raw, lambda: _page(found.raw))
 
 
 @group.command("role")
@@ -116,7 +116,7 @@ def set_role(session: Session, name: str, role: str, all_workspaces: bool) -> No
     client = session.client()
     place = "" if all_workspaces else client.workspace
     found = client.users.set_role(name, _role(role), place)
-    tables.one(session.form, found, lambda: _page(found))
+    tables.one(session.form, found.raw, lambda: _page(found.raw))
 
 
 @group.command("remove")
@@ -133,9 +133,9 @@ def remove(session: Session, name: str, cancel_jobs: bool, yes: bool) -> None:
     client.users.get(name)
     confirm(f"Remove `{name}`?", yes)
     found = client.users.remove(name, cancel_jobs)
-    jobs = len(found["canceled"])
+    jobs = len(found.canceled)
     text = f"`{name}` is removed" + (f", and {jobs} of their jobs canceled." if jobs else ".")
-    tables.done(session.form, found, text)
+    tables.done(session.form, found.raw, text)
 
 
 @token_group.command("create")
@@ -154,7 +154,7 @@ def create_token(session: Session, name: str, token_name: str, expires: str) -> 
     client = session.client()
     token_name = token_name or f"{datetime.now():%Y-%m-%d}"
     made = client.users.create_token(name, token_name, expires_at)
-    tables.one(session.form, made, lambda: _told(client, made))
+    tables.one(session.form, made.raw, lambda: _told(client, made.raw))
 
 
 @token_group.command("list")
@@ -165,7 +165,7 @@ def list_tokens(session: Session, name: str) -> None:
 
     Example: yard user token list anna
     """
-    tables.rows(session.form, session.client().users.tokens(name), _TOKEN_COLUMNS)
+    tables.rows(session.form, session.client().users.tokens(name).raw, _TOKEN_COLUMNS)
 
 
 @token_group.command("revoke")

@@ -15,6 +15,7 @@ from torchyard.cli.terminal import tables
 
 if TYPE_CHECKING:
     from torchyard.cli.parsing.documents import Document
+    from torchyard.client.workspaces import Workspace
 
 group = noun("workspace")
 
@@ -81,7 +82,7 @@ def list_workspaces(session: Session) -> None:
 
     Example: yard workspace list
     """
-    tables.rows(session.form, session.client().workspaces.list(), _COLUMNS)
+    tables.rows(session.form, session.client().workspaces.list().raw, _COLUMNS)
 
 
 @group.command("update")
@@ -161,9 +162,9 @@ def config(session: Session, path: Path) -> None:
     client = session.client()
     found = client.workspaces.get(client.workspace)
     body = {
-        "subscription_id": found["subscription_id"],
-        "resource_group": found["resource_group"],
-        "workspace_name": found["name"],
+        "subscription_id": found.subscription_id,
+        "resource_group": found.resource_group,
+        "workspace_name": found.name,
     }
     file = path / ".azureml" / "config.json"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -183,7 +184,7 @@ def map_url(session: Session, prefix: str | None, target: str | None) -> None:
     """
     client = session.client()
     if prefix is None:
-        tables.rows(session.form, client.workspaces.url_maps(client.workspace), _MAP_COLUMNS)
+        tables.rows(session.form, client.workspaces.url_maps(client.workspace).raw, _MAP_COLUMNS)
         return
     if target is None:
         raise click.UsageError(
@@ -191,7 +192,9 @@ def map_url(session: Session, prefix: str | None, target: str | None) -> None:
             "'azureml://datastores/<datastore>/paths/<path>'."
         )
     found = client.workspaces.map_url(client.workspace, prefix, target)
-    tables.done(session.form, found, f"URLs that begin with `{prefix}` are read from `{target}`.")
+    tables.done(
+        session.form, found.raw, f"URLs that begin with `{prefix}` are read from `{target}`."
+    )
 
 
 @group.command("unmap-url")
@@ -213,5 +216,6 @@ def _one_name(name: str, given: str | None) -> str:
     return name or given or ""
 
 
-def _print(session: Session, workspace: dict[str, Any]) -> None:
-    tables.one(session.form, workspace, lambda: tables.fields(tables.titled(workspace)))
+def _print(session: Session, workspace: Workspace) -> None:
+    raw = workspace.raw
+    tables.one(session.form, raw, lambda: tables.fields(tables.titled(raw)))

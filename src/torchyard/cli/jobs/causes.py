@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from torchyard.client.responses import JobError
-
 _MARK = "Traceback (most recent call last)"
 
 
-def evidence(error: JobError) -> str:
+def evidence(error: Mapping[str, Any]) -> str:
     """Lines below an error; empty when it tells of no rank."""
     details = error.get("details") or {}
     lines = [str(line) for line in details.get("log_lines") or []]

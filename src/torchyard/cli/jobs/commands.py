@@ -9,7 +9,7 @@ Always: a verb is one question to the client.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,6 +26,9 @@ from torchyard.cli.parsing.options import (
     warn,
 )
 from torchyard.cli.terminal import tables
+
+if TYPE_CHECKING:
+    from torchyard.client.job import Job
 
 group = noun("job")
 
@@ -94,18 +97,18 @@ def create(
     if save_as:
         import json
 
-        text = json.dumps(job, indent=2, ensure_ascii=False) + "\n"
+        text = json.dumps(job.raw, indent=2, ensure_ascii=False) + "\n"
         try:
             Path(save_as).write_text(text, encoding="utf-8")
         except OSError as error:
             warn(f"the job is submitted, but `{save_as}` can't be written ({error.strerror})")
-    _warn_of_web(web, job["name"], streamed)
+    _warn_of_web(web, job.name, streamed)
     if skip_validation:
         warn("`--skip-validation` is ignored: the server checks every job before it takes it")
     if not streamed:
         _print(session, job)
         return 0
-    return _stream(session, job["name"], None)
+    return _stream(session, job.name, None)
 
 
 @group.command("validate")
@@ -175,7 +178,7 @@ def list_jobs(
         archived=archived == "too",
         only_archived=archived == "only",
     )
-    tables.rows(session.form, found, _COLUMNS)
+    tables.rows(session.form, found.raw, _COLUMNS)
 
 
 @group.command("show")
@@ -195,7 +198,7 @@ def show(session: Session, name: str, show_code: bool, web: bool) -> None:
         return
     tables.rows(
         session.form,
-        client.jobs.code(name)["files"],
+        client.jobs.code(name).raw,
         [
             ("FILE", lambda file: file["path"]),
             ("BYTES", lambda file: file["size"]),
@@ -256,7 +259,7 @@ def cancel(session: Session, name: str) -> None:
     Example: yard job cancel -n brave-otter
     """
     job = session.client().jobs.cancel(name)
-    tables.one(session.form, job, lambda: f"{job['name']}  {tables.status(job['status'])}")
+    tables.one(session.form, job.raw, lambda: f"{job.name}  {tables.status(job.status)}")
 
 
 @group.command("preempt")
@@ -271,7 +274,7 @@ def preempt(session: Session, name: str) -> None:
     Example: yard job preempt -n brave-otter
     """
     job = session.client().jobs.preempt(name)
-    tables.one(session.form, job, lambda: f"{job['name']}  {tables.status(job['status'])}")
+    tables.one(session.form, job.raw, lambda: f"{job.name}  {tables.status(job.status)}")
 
 
 @group.command("download")
@@ -353,7 +356,7 @@ def update(
     Example: yard job update -n brave-otter --set tags.kept=yes display_name="best so far"
     """
     changes = changes_from(assignments, {"tags": tagged(tags), **given}, _CHANGEABLE)
-    _print(session, session.client().jobs.update(name, changes))
+    _print(session, session.client().jobs.update(name, **changes))
 
 
 @group.command("clone")
@@ -379,7 +382,7 @@ def clone(
 
     job = job_creation.clone(session, name, new_name, assignments)
     if streamed:
-        return _stream(session, job["name"], None)
+        return _stream(session, job.name, None)
     _print(session, job)
     return 0
 
@@ -404,10 +407,10 @@ def _stream(session: Session, name: str, rank: int | None) -> int:
     return streaming.exit_code(job)
 
 
-def _print(session: Session, job: Any) -> None:
+def _print(session: Session, job: Job) -> None:
     from torchyard.cli.jobs import page as job_page
 
-    tables.one(session.form, job, lambda: job_page.page(job))
+    tables.one(session.form, job.raw, lambda: job_page.page(job.raw))
 
 
 def _of_its_own(job: Any) -> str | None:

@@ -17,7 +17,7 @@ from torchyard.base.errors import TorchyardError, Unreachable
 from torchyard.cli.parsing.documents import Document
 from torchyard.cli.parsing.options import Session, document_from
 from torchyard.cli.terminal import progress, tables
-from torchyard.client.responses import Job
+from torchyard.client.job import Job
 
 
 def create(
@@ -81,7 +81,7 @@ def validate(session: Session, files: list[str], assignments: tuple[str, ...]) -
 def clone(session: Session, name: str, new_name: str | None, assignments: tuple[str, ...]) -> Job:
     """Submit job `name` again, with some keys set."""
     client = session.client()
-    document = Document(f"job {name}", Path.cwd(), dict(client.jobs.get(name).spec))
+    document = Document(f"job {name}", Path.cwd(), client.jobs.get(name).raw["spec"])
     for assignment in assignments:
         document.set(assignment)
     changed = {str(at[0]) for at in document.places}

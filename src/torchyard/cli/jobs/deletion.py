@@ -74,9 +74,9 @@ def delete(
         choice = {"names": list(names)}
     jobs = session.client().jobs
     if yes and not dry_run:
-        _done(session, jobs.delete_chosen(**choice))
+        _done(session, jobs.delete_where(**choice).raw)
         return
-    plan = jobs.delete_chosen(**choice, dry_run=True)
+    plan = jobs.delete_where(**choice, dry_run=True).raw
     if names and plan["kept"]:
         raise Conflict(plan["kept"][0]["reason"], plan["kept"][0]["hint"])
     _tell_kept(plan)
@@ -90,7 +90,7 @@ def delete(
     confirm(_question(plan["jobs"]), yes)
     # By name: nothing goes that was not shown.
     named = [job["name"] for job in plan["jobs"]]
-    _done(session, jobs.delete_chosen(names=named), tell_kept=False)
+    _done(session, jobs.delete_where(names=named).raw, tell_kept=False)
 
 
 def size(count: int) -> str:

@@ -24,7 +24,7 @@ from torchyard.cli.terminal import tables
 
 if TYPE_CHECKING:
     from torchyard.cli.terminal.plots import Line
-    from torchyard.client import Client
+    from torchyard.client.client import Client
 
 _ENDED = ("Completed", "Failed", "Canceled")
 _EVERY_S = 2.0
@@ -152,7 +152,7 @@ def _answer(session: Session, client: Client, asked: _Asked, plot: bool) -> None
     rows = _rows(client, asked)
     if plot:
         keys = asked.keys or sorted({row["key"] for row in rows})
-        lines = client.jobs.chart(asked.names, keys, **asked.axis) if keys else []
+        lines = client.jobs.chart(asked.names, keys, **asked.axis).raw if keys else []
         tables.rows(session.form, tables.for_json(lines), [("JOB", lambda line: line["job"])])
     else:
         # A program gets every digit, `-o tsv` too.
@@ -177,7 +177,9 @@ def _rows(client: Client, asked: _Asked) -> list[dict[str, Any]]:
     Raises:
         NotFound: no job has such a key.
     """
-    found = [{"job": name, **row} for name in asked.names for row in client.jobs.metric_keys(name)]
+    found = [
+        {"job": name, **row} for name in asked.names for row in client.jobs.metric_keys(name).raw
+    ]
     known = sorted({row["key"] for row in found})
     for key in asked.keys:
         if key not in known:
@@ -229,8 +231,8 @@ def _chart(client: Client, asked: _Asked, keys: list[str], height: int) -> str:
     found = client.jobs.chart(list(asked.names), keys, width=2 * width, **asked.axis)
     lines = [
         plots.Line(
-            _label(line["job"], line["key"], asked, keys),
-            [_column(one) for one in line.get("columns") or line.get("points") or []],
+            _label(line.job, line.key, asked, keys),
+            [(one[0], one[1], one[-1]) for one in line.columns or line.points],
         )
         for line in found
     ]
@@ -253,10 +255,6 @@ def _since_start(line: Line, unit_ms: float) -> Line:
     return plots.Line(
         line.label, [((x - first) / unit_ms, low, high) for x, low, high in line.columns]
     )
-
-
-def _column(one: list[Any]) -> tuple[float, float, float]:
-    return (one[0], one[1], one[-1])
 
 
 def _label(job: str, key: str, asked: _Asked, keys: list[str]) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torchyard.cli.terminal import tables
-from torchyard.client.responses import Job
 
 
-def page(job: Job) -> str:
+def page(job: Mapping[str, Any]) -> str:
     """One job on one screen."""
     nodes, processes = job.get("node_count") or 1, job.get("processes_per_node") or 1
     ranks = f"{nodes} node{'s' * (nodes > 1)} of {processes} process{'es' * (processes > 1)}"
@@ -48,12 +47,12 @@ def page(job: Job) -> str:
     return "\n\n".join(parts)
 
 
-def _priority(job: Job) -> str:
+def _priority(job: Mapping[str, Any]) -> str:
     spot = ", and may be preempted (spot)" if job.get("job_tier") == "spot" else ""
     return f"{job.get('priority') or ''}{spot}"
 
 
-def _stages(job: Job) -> str:
+def _stages(job: Mapping[str, Any]) -> str:
     lines = []
     for stage in job.get("stages") or []:
         took = tables.since(stage.get("start"), stage.get("end"))
@@ -70,7 +69,7 @@ def _pairs(values: dict[str, Any] | None, shown: Callable[[Any], str]) -> str:
     )
 
 
-def _outputs(job: Job) -> str:
+def _outputs(job: Mapping[str, Any]) -> str:
     named_outputs = (job.get("spec") or {}).get("outputs") or {}
     lines = [f"  {name}" for name in named_outputs]
     if job["status"] in ("Completed", "Failed", "Canceled"):

@@ -8,20 +8,20 @@ Always: the ranks' bytes go to stdout, everything about the job to stderr.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import click
 
 from torchyard.cli.jobs import causes
 from torchyard.cli.terminal import tables
-from torchyard.client import Client
+from torchyard.client.client import Client
 from torchyard.client.printing import Printer, print_frames
-from torchyard.client.responses import Job
 from torchyard.client.times import duration, seconds_between
 
 
-def stream(client: Client, name: str, rank: int | None = None) -> Job:
-    """Follow job `name` to its end; returns the job as it ended.
+def stream(client: Client, name: str, rank: int | None = None) -> dict[str, Any]:
+    """Follow job `name` to its end; returns its JSON as it ended.
 
     Raises:
         KeyboardInterrupt: the user left; the job goes on.
@@ -67,7 +67,7 @@ def leave(name: str) -> None:
     )
 
 
-def summary(job: Job) -> str:
+def summary(job: Mapping[str, Any]) -> str:
     """Azure ML's `Execution Summary`, with metrics, where the outputs are, and what went wrong."""
     name = job["name"]
     started = job.get("started_at") or job["created_at"]
@@ -87,7 +87,7 @@ def summary(job: Job) -> str:
     return text + (f"\n\n{problem}" if problem else "")
 
 
-def error_text(job: Job) -> str:
+def error_text(job: Mapping[str, Any]) -> str:
     """What went wrong, in the shape of every error; empty when nothing did."""
     error = job.get("error")
     if not error:
@@ -99,7 +99,7 @@ def error_text(job: Job) -> str:
     return f"{text}\n\n{found}" if found else text
 
 
-def exit_code(job: Job) -> int:
+def exit_code(job: Mapping[str, Any]) -> int:
     """The job's own exit code; 1 for a job that did not complete and has none."""
     if job["status"] == "Completed":
         return 0

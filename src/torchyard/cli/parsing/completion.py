@@ -8,8 +8,6 @@ longer than `_PATIENCE_S`, and nothing is printed.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from torchyard.base import settings as base_settings
@@ -49,8 +47,8 @@ def names(noun: str, workspace: str, incomplete: str) -> list[str]:
 
 def _names(noun: str, workspace: str) -> list[str]:
     from torchyard.base.http import Transport
-    from torchyard.client import Client, embedded
-    from torchyard.client.connection import workspace_meant
+    from torchyard.client import embedded
+    from torchyard.client.client import Client
 
     settings = base_settings.read()
     url, token = settings.url, settings.token
@@ -61,10 +59,9 @@ def _names(noun: str, workspace: str) -> list[str]:
         url, token = running.url, embedded.token(settings)
     transport = Transport(url, token, timeout_s=_PATIENCE_S, ca_cert=settings.ca_cert)
     try:
-        name = workspace or workspace_meant(settings, Path.cwd())
-        client = Client(name, settings=settings, transport=transport)
+        client = Client(workspace=workspace, settings=settings, transport=transport)
         if noun == "jobs":
-            return [job["name"] for job in client.jobs.list(max_results=_OFFERED)]
-        return [str(row["name"]) for row in getattr(client, noun).list()]
+            return [job.name for job in client.jobs.list(max_results=_OFFERED)]
+        return [str(row.name) for row in getattr(client, noun).list()]
     finally:
         transport.close()

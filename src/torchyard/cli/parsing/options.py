@@ -20,7 +20,7 @@ from torchyard.base import settings as base_settings
 from torchyard.base.errors import InvalidInput, nearest
 from torchyard.base.settings import Settings
 from torchyard.cli.terminal import tables
-from torchyard.client import Client, connect
+from torchyard.client.client import Client
 
 if TYPE_CHECKING:
     from torchyard.cli.parsing.documents import Document
@@ -40,7 +40,7 @@ class Session:
     subscription: str = ""
 
     def client(self) -> Client:
-        client = connect(self.settings, self.workspace, on_start=_say_starting)
+        client = Client(workspace=self.workspace, settings=self.settings, on_start=_say_starting)
         click.get_current_context().call_on_close(client.close)
         return client
 

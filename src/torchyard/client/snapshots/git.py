@@ -55,10 +55,10 @@ def properties(folder: Path) -> dict[str, str]:
         return {}
     status = _start(folder, "status", "--porcelain=v2", "--branch", "--", ".")
     remote = _start(folder, "config", "--get-regexp", r"^remote\..*\.url$")
-    said, remotes = _finish(status), _finish(remote)
-    if said is None:
+    status_text, remotes = _finish(status), _finish(remote)
+    if status_text is None:
         return {}
-    lines = said.splitlines()
+    lines = status_text.splitlines()
     facts = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# branch."))
     commit, branch = facts.get("branch.oid", ""), facts.get("branch.head", "")
     dirty = any(not line.startswith("#") for line in lines)
@@ -84,7 +84,7 @@ def is_url(text: str) -> bool:
 def parse(text: str) -> GitUrl:
     """
     Raises:
-        InvalidSpec: it is no URL that git may be given.
+        InvalidSpec: it is not a URL that git may be given.
     """
     url, _, fragment = text.partition("#")
     revision, _, folder = fragment.partition(":")
@@ -92,9 +92,9 @@ def parse(text: str) -> GitUrl:
     if not _SCP.match(url):
         parts = urlsplit(url)
         if parts.scheme.lower() not in _SCHEMES or not (parts.netloc or parts.path.strip("/")):
-            raise InvalidSpec(f"`{_public(text)}` is no git URL", _HINT, at=("code",))
+            raise InvalidSpec(f"`{_public(text)}` is not a git URL", _HINT, at=("code",))
     if url.startswith("-") or revision.startswith("-"):
-        raise InvalidSpec(f"`{_public(text)}` is no git URL", _HINT, at=("code",))
+        raise InvalidSpec(f"`{_public(text)}` is not a git URL", _HINT, at=("code",))
     return GitUrl(url, revision, folder.strip("/"))
 
 
@@ -152,7 +152,7 @@ def without_password(url: str) -> str:
 
 
 def _properties(url: str, branch: str, commit: str, dirty: bool) -> dict[str, str]:
-    found = {
+    properties = {
         "azureml.git.repository_uri": url,
         "mlflow.source.git.repoURL": url,
         "azureml.git.branch": branch,
@@ -161,7 +161,7 @@ def _properties(url: str, branch: str, commit: str, dirty: bool) -> dict[str, st
         "mlflow.source.git.commit": commit,
         "azureml.git.dirty": str(dirty),
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in properties.items() if value}
 
 
 def _in_work_tree(folder: Path) -> bool:

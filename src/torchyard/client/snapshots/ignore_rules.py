@@ -145,11 +145,11 @@ def _expression(glob: str) -> str | None:
             parts.append("[^/]")
             at += 1
         elif character == "[":
-            found = _character_class(glob, at)
-            if found is None:
+            character_class = _character_class(glob, at)
+            if character_class is None:
                 return None
-            parts.append(found[0])
-            at = found[1]
+            parts.append(character_class[0])
+            at = character_class[1]
         elif character == "\\":
             if at + 1 == len(glob):
                 return None

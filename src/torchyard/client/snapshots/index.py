@@ -51,11 +51,11 @@ class Index:
         return dict(zip(zip(names, *columns, strict=True), hashes, strict=True))
 
 
-def looks_of(found: list[Found]) -> bytes:
+def looks_of(entries: list[Found]) -> bytes:
     """`found` in one piece; empty when a number does not fit, which no cache can help."""
-    if not found:
+    if not entries:
         return b""
-    names, *columns = zip(*found, strict=True)
+    names, *columns = zip(*entries, strict=True)
     text = "\0".join(names).encode()
     try:
         numbers = [array("q", column).tobytes() for column in columns]

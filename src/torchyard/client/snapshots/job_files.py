@@ -36,13 +36,13 @@ class LocalPath:
 
     at: At
     place: Path
-    found: list[Found]
+    entries: list[Found]
     passing: bool = False
     """Gone after the upload, so that its hashes are not worth remembering."""
 
     def take(self, index_folder: Path | None) -> Snapshot:
         with _located(self.at):
-            return snapshot.take(self.place, self.found, None if self.passing else index_folder)
+            return snapshot.take(self.place, self.entries, None if self.passing else index_folder)
 
 
 @dataclass(frozen=True)
@@ -67,15 +67,15 @@ class JobFiles:
                 yield self._described(checkout.properties, (code, *self.paths))
             return
         code_folder = next((path.place for path in self.paths if path.at == ("code",)), None)
-        known = git.properties(code_folder) if code_folder and code_folder.is_dir() else {}
-        yield self._described(known, self.paths)
+        git_properties = git.properties(code_folder) if code_folder and code_folder.is_dir() else {}
+        yield self._described(git_properties, self.paths)
 
-    def _described(self, known: dict[str, str], paths: tuple[LocalPath, ...]) -> JobFiles:
-        given = self.document.get("properties")
-        if not known or not (given is None or isinstance(given, dict)):
+    def _described(self, git_properties: dict[str, str], paths: tuple[LocalPath, ...]) -> JobFiles:
+        properties = self.document.get("properties")
+        if not git_properties or not (properties is None or isinstance(properties, dict)):
             return replace(self, paths=paths)
         # What the user wrote stands.
-        document = {**self.document, "properties": {**known, **(given or {})}}
+        document = {**self.document, "properties": {**git_properties, **(properties or {})}}
         return replace(self, document=document, paths=paths)
 
     def with_snapshots(self, snapshot_id: Callable[[LocalPath], str]) -> dict[str, Any]:
@@ -100,21 +100,21 @@ def find(document: Mapping[str, Any], folder: Path, limits: Limits = CODE_LIMITS
         InvalidSpec: a path does not exist or is of the wrong kind.
         TorchyardError: a folder can't be a snapshot.
     """
-    found: dict[str, Any] = copy.deepcopy(dict(document))
+    body: dict[str, Any] = copy.deepcopy(dict(document))
     paths = []
-    code = found.get("code")
+    code = body.get("code")
     clones = ""
     if isinstance(code, str) and git.is_url(code):
         git.parse(code)
         clones = code
-        found["code"] = f"local:{git.without_password(code)}"
+        body["code"] = f"local:{git.without_password(code)}"
     elif isinstance(code, str) and code and not is_elsewhere(code):
         place = _existing(code, folder, ("code",))
         with _located(("code",)):
             files = snapshot.find(place, limits, ignore=True)
-        found["code"] = f"local:{code}"
+        body["code"] = f"local:{code}"
         paths.append(LocalPath(("code",), place, files))
-    inputs = found.get("inputs")
+    inputs = body.get("inputs")
     for name, value in inputs.items() if isinstance(inputs, dict) else ():
         path = value.get("path") if isinstance(value, dict) else None
         if not isinstance(path, str) or not path or is_elsewhere(path):
@@ -126,10 +126,10 @@ def find(document: Mapping[str, Any], folder: Path, limits: Limits = CODE_LIMITS
             files = snapshot.find(place, Limits())
         value["path"] = f"local:{path}"
         paths.append(LocalPath(at, place, files))
-    if "environment" in found:
-        found["environment"], context = _environment(found["environment"], folder, limits)
+    if "environment" in body:
+        body["environment"], context = _environment(body["environment"], folder, limits)
         paths += context
-    return JobFiles(found, tuple(paths), clones)
+    return JobFiles(body, tuple(paths), clones)
 
 
 def is_elsewhere(path: str) -> bool:
@@ -193,17 +193,17 @@ def environment_files(document: Mapping[str, Any], folder: Path, at: At = ()) ->
     Raises:
         InvalidSpec: a file that is not there, or can't be read.
     """
-    found = dict(document)
-    conda = found.get("conda_file")
+    body = dict(document)
+    conda = body.get("conda_file")
     if isinstance(conda, str):
         here = (*at, "conda_file")
-        found["conda_file"] = _yaml(_existing(conda, folder, here), here)
-    pip = found.get("pip_requirements")
-    # A text of several lines is no path.
+        body["conda_file"] = _yaml(_existing(conda, folder, here), here)
+    pip = body.get("pip_requirements")
+    # A text of several lines is not a path.
     if isinstance(pip, str) and "\n" not in pip.strip():
         here = (*at, "pip_requirements")
-        found["pip_requirements"] = _requirements(_existing(pip, folder, here), here)
-    return found
+        body["pip_requirements"] = _requirements(_existing(pip, folder, here), here)
+    return body
 
 
 def find_environment(
@@ -214,8 +214,8 @@ def find_environment(
     Args:
         limits: for a build context.
     """
-    found, paths = _with_context(environment_files(document, folder), folder, (), limits)
-    return JobFiles(found, tuple(paths))
+    body, paths = _with_context(environment_files(document, folder), folder, (), limits)
+    return JobFiles(body, tuple(paths))
 
 
 def _with_context(
@@ -243,7 +243,7 @@ def _with_context(
 
 def _check_dockerfile(named: Any, files: list[Found], at: At) -> None:
     name = named or "Dockerfile"
-    if isinstance(name, str) and name.removeprefix("./") not in {found[0] for found in files}:
+    if isinstance(name, str) and name.removeprefix("./") not in {entry[0] for entry in files}:
         raise InvalidSpec(
             f"the build context holds no `{name}`",
             "name it in `dockerfile_path`, relative to the context's folder; "

@@ -65,7 +65,7 @@ def find(place: Path, limits: Limits, *, ignore: bool = False) -> list[Found]:
     return single(place)
 
 
-def take(place: Path, found: list[Found], index_folder: Path | None = None) -> Snapshot:
+def take(place: Path, entries: list[Found], index_folder: Path | None = None) -> Snapshot:
     """Snapshot the folder or file at `place`, of which `find` has just found `found`.
 
     Args:
@@ -77,20 +77,20 @@ def take(place: Path, found: list[Found], index_folder: Path | None = None) -> S
     root = place if place.is_dir() else place.parent
     index_file = index.file_for(index_folder, place) if index_folder is not None else None
     remembered = index.load(index_file)
-    looks = index.looks_of(found)
+    looks = index.looks_of(entries)
     if looks and looks == remembered.looks and remembered.manifest:
         return Snapshot(root, remembered.manifest)
     now_ns = time.time_ns()
-    known = remembered.by_look()
-    hashes = [known.get(file) or _hash(root, file) for file in found]
-    manifest = _manifest(found, hashes)
+    hashes_by_look = remembered.by_look()
+    hashes = [hashes_by_look.get(file) or _hash(root, file) for file in entries]
+    manifest = _manifest(entries, hashes)
     if index_file is not None:
         believed = [
             (file, sha256)
-            for file, sha256 in zip(found, hashes, strict=True)
-            if file in known or max(file[2], file[3]) < now_ns - _RACY_NS
+            for file, sha256 in zip(entries, hashes, strict=True)
+            if file in hashes_by_look or max(file[2], file[3]) < now_ns - _RACY_NS
         ]
-        whole = len(believed) == len(found)
+        whole = len(believed) == len(entries)
         index.save(
             index_file,
             Index(
@@ -102,11 +102,11 @@ def take(place: Path, found: list[Found], index_folder: Path | None = None) -> S
     return Snapshot(root, manifest)
 
 
-def _manifest(found: list[Found], hashes: list[str]) -> bytes:
+def _manifest(entries: list[Found], hashes: list[str]) -> bytes:
     """The form that base/blobs.py writes too, so that both ends come to one id."""
     files = [
         {"mode": "0755" if executable else "0644", "path": path, "sha256": sha256, "size": size}
-        for (path, size, _, _, _, executable), sha256 in zip(found, hashes, strict=True)
+        for (path, size, _, _, _, executable), sha256 in zip(entries, hashes, strict=True)
     ]
     return json.dumps({"files": files}, separators=(",", ":"), ensure_ascii=False).encode()
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from torchyard.base.errors import InvalidInput
 from torchyard.base.http import Transport
 from torchyard.base.settings import Settings
-from torchyard.client.responses import Paths
 
 if TYPE_CHECKING:
     from torchyard.client.snapshots.job_files import JobFiles
@@ -67,10 +66,10 @@ class Snapshots:
 
     def get(self, snapshot_id: str) -> dict[str, Any]:
         """The manifest: `files`, each with path, sha256, size, mode."""
-        found: dict[str, Any] = self._transport.get(f"{self._here}/snapshots/{snapshot_id}")
-        return found
+        manifest: dict[str, Any] = self._transport.get(f"{self._here}/snapshots/{snapshot_id}")
+        return manifest
 
-    def restore(self, snapshot_id: str, folder: Path, *, overwrite: bool = False) -> Paths:
+    def restore(self, snapshot_id: str, folder: Path, *, overwrite: bool = False) -> list[Path]:
         """Put the snapshot's files into `folder`; returns them.
 
         Raises:
@@ -84,7 +83,7 @@ class Snapshots:
             # It could hold hooks, which run when the user next says `git`.
             if {".git", "git~1"} & set(file["path"].lower().split("/")):
                 raise InvalidInput(
-                    f"the snapshot holds `{file['path']}`, which is no code", "nothing was written"
+                    f"the snapshot holds `{file['path']}`, which is not code", "nothing was written"
                 )
         targets = [below(folder, file["path"]) for file in manifest["files"]]
         return restore(manifest, targets, self._blob, overwrite=overwrite)

@@ -40,18 +40,18 @@ def walk(folder: Path, rules: IgnoreRules | None, limits: Limits) -> list[Found]
             or lies too deep.
         LimitExceeded: too many files or bytes; names the largest.
     """
-    found: list[Found] = []
+    entries: list[Found] = []
     top = os.path.realpath(folder)
     try:
-        _collect(str(folder), "", [top], rules, found)
+        _collect(str(folder), "", [top], rules, entries)
     except RecursionError:
         raise InvalidInput(
             f"`{folder}` holds folders in folders, more than can be followed",
             "name the outermost of them in `.amlignore`",
         ) from None
-    found.sort()
-    _check_limits(folder, found, limits)
-    return found
+    entries.sort()
+    _check_limits(folder, entries, limits)
+    return entries
 
 
 def single(file: Path) -> list[Found]:
@@ -60,7 +60,7 @@ def single(file: Path) -> list[Found]:
 
 
 def _collect(
-    folder: str, prefix: str, parents: list[str], rules: IgnoreRules | None, found: list[Found]
+    folder: str, prefix: str, parents: list[str], rules: IgnoreRules | None, visited: list[Found]
 ) -> None:
     """`parents` are the real folders from the top to `folder`: a link to one is a circle."""
     try:
@@ -82,7 +82,7 @@ def _collect(
                 if not plain_names:
                     _checked_name(name, path)
                 status = entry.stat(follow_symlinks=False)
-                found.append(
+                visited.append(
                     (
                         path,
                         status.st_size,
@@ -101,9 +101,9 @@ def _collect(
             if is_link:
                 real = _link_target(entry, path, parents)
             if entry.is_dir():
-                _collect(entry.path, path + "/", [*parents, real], rules, found)
+                _collect(entry.path, path + "/", [*parents, real], rules, visited)
             else:
-                found.append(_found(path, entry.stat()))
+                visited.append(_found(path, entry.stat()))
         except OSError as error:
             raise _unreadable(entry.path, error) from error
 
@@ -168,22 +168,22 @@ def _unreadable(path: str, error: OSError) -> InvalidInput:
     )
 
 
-def _check_limits(folder: Path, found: list[Found], limits: Limits) -> None:
+def _check_limits(folder: Path, entries: list[Found], limits: Limits) -> None:
     if limits == Limits():
         return
-    size_bytes = sum([file[1] for file in found])
-    too_many = limits.files is not None and len(found) > limits.files
+    size_bytes = sum([file[1] for file in entries])
+    too_many = limits.files is not None and len(entries) > limits.files
     too_large = limits.size_bytes is not None and size_bytes > limits.size_bytes
     if not too_many and not too_large:
         return
-    largest = sorted(found, key=lambda file: file[1], reverse=True)[:10]
+    largest = sorted(entries, key=lambda file: file[1], reverse=True)[:10]
     listed = "\n".join(f"  {megabytes(size):>10}  {path}" for path, size, *_ in largest)
     wanted = []
     if too_large:
         assert limits.size_bytes is not None
         wanted.append(f"{megabytes(size_bytes)} of {megabytes(limits.size_bytes)} allowed")
     if too_many:
-        wanted.append(f"{len(found)} files of {limits.files} allowed")
+        wanted.append(f"{len(entries)} files of {limits.files} allowed")
     raise LimitExceeded(
         f"total snapshot size exceeds the limit: `{folder}` holds {' and '.join(wanted)}; "
         f"its largest files are\n{listed}",

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from torchyard.base import locks
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.environments.build import sealed
@@ -23,6 +22,7 @@ from torchyard.environments.build.builder import EnvironmentPaths
 from torchyard.environments.build.image_environments import Images
 from torchyard.environments.images import image_folder
 from torchyard.environments.types import BuildCanceled, EnvironmentSpec
+from torchyard.shared import locks
 from torchyard.worker.system import mounts
 from torchyard.worker.system.mounts import Mount
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torchyard.base import locks
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.environments import store
 from torchyard.environments.build.folders import BuiltFolders
 from torchyard.environments.types import Build, BuildStatus, EnvironmentSpec
+from torchyard.shared import locks
 
 
 class BuildRecords:

@@ -8,12 +8,13 @@ holders.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from torchyard.shared import locks
 
 # Beside the folder, since a removed folder can't hold the lock for its removal.
 _LOCK, _REMOVING = ".uv.lock", ".removing-uv"
@@ -26,7 +27,8 @@ def folder(home: Path) -> Path:
 @contextmanager
 def in_use(home: Path) -> Iterator[None]:
     """Lock the folder against removal during the block; waits for a removal, which is short."""
-    with _locked(home, fcntl.LOCK_SH):
+    with _open_lock(home) as descriptor:
+        locks.lock(descriptor, shared=True)
         folder(home).mkdir(parents=True, exist_ok=True)
         os.utime(folder(home))
         yield
@@ -35,24 +37,22 @@ def in_use(home: Path) -> Iterator[None]:
 def remove(home: Path) -> bool:
     """Remove it; False when it is in use. Later builds download again."""
     gone = folder(home).with_name(_REMOVING)
-    try:
-        with _locked(home, fcntl.LOCK_EX | fcntl.LOCK_NB):
-            shutil.rmtree(gone, ignore_errors=True)
-            with suppress(FileNotFoundError):
-                folder(home).rename(gone)
-    except BlockingIOError:
-        return False
+    with _open_lock(home) as descriptor:
+        if not locks.try_lock(descriptor):
+            return False
+        shutil.rmtree(gone, ignore_errors=True)
+        with suppress(FileNotFoundError):
+            folder(home).rename(gone)
     shutil.rmtree(gone, ignore_errors=True)
     return True
 
 
 @contextmanager
-def _locked(home: Path, how: int) -> Iterator[None]:
-    above = folder(home).parent
-    above.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(above / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _open_lock(home: Path) -> Iterator[int]:
+    parent = folder(home).parent
+    parent.mkdir(parents=True, exist_ok=True)
+    descriptor = locks.open_lock(parent / _LOCK)
     try:
-        fcntl.flock(descriptor, how)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)

@@ -95,7 +95,7 @@ def of_job(services: Services, compute: Compute, job: Job) -> int:
         job.node_count,
         job.processes_per_node,
         job.properties,
-        rehearsal.is_rehearsed(job),
+        rehearsal.is_rehearsed(job.properties),
     )
 
 

@@ -48,7 +48,7 @@ def known(connection: Connection, workspace: str, user: str = "") -> int:
 
 
 def _row(services: Services, job: Job) -> dict[str, Any]:
-    code = str(job.spec.get("code") or "")
+    code = str(job.document.get("code") or "")
     snapshot = code.removeprefix(SNAPSHOT_PREFIX) if code.startswith(SNAPSHOT_PREFIX) else ""
     return {
         "job_id": job.id,

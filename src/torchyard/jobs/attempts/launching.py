@@ -13,7 +13,7 @@ import logging
 from sqlalchemy import Connection
 
 from torchyard.base import disk
-from torchyard.base.errors import DatabaseAway
+from torchyard.base.errors import DatabaseUnreachable
 from torchyard.environments.types import from_json as environment_from_json
 from torchyard.executors.executor import DevicesTaken, Executor, Handle
 from torchyard.jobs.attempts import endings, planner, worker_reports
@@ -21,7 +21,6 @@ from torchyard.jobs.files import inputs
 from torchyard.jobs.records import attempt_store, store
 from torchyard.jobs.records.types import Attempt, JobError
 from torchyard.jobs.services import Services
-from torchyard.jobs.spec import job_spec
 from torchyard.servers.types import LeaseLost
 from torchyard.shared.plan import LaunchPlan
 from torchyard.workspaces import actions as workspaces
@@ -44,9 +43,9 @@ class Launcher:
         """Also one that a killed server was about to launch."""
         try:
             plan = self._plan(attempt)
-            self._services.standing.confirm()
+            self._services.membership.confirm()
             handle = self._executor.launch(plan)
-        except (DatabaseAway, LeaseLost):
+        except (DatabaseUnreachable, LeaseLost):
             raise  # it is still to be launched, and the next round does
         except DevicesTaken as error:
             # Where some nodes run, the next round tries again to start the others.
@@ -69,8 +68,8 @@ class Launcher:
     def inherit(self, attempt: Attempt) -> Handle:
         """Have what workers that died left delivered; that needs neither environment nor inputs."""
         plan = self._plan(attempt, of_heir=True)
-        self._services.standing.confirm()
-        handle = self._executor.inherit(plan)
+        self._services.membership.confirm()
+        handle = self._executor.recover(plan)
         self._keep(attempt, handle)
         return handle
 
@@ -84,7 +83,7 @@ class Launcher:
         with services.db.read() as connection:
             job = store.job_by_id(connection, attempt.job_id)
             environment = environment_from_json(store.environment_of(connection, job.id))
-        given = {} if of_heir else inputs.plans(services, job, job_spec.read(job.spec))
+        input_plans = {} if of_heir else inputs.plans(services, job)
         folder = None if of_heir else services.environments.builds.use(environment)
         if folder is not None:
             services.client_door.expect(folder)
@@ -92,7 +91,7 @@ class Launcher:
         with services.db.write() as connection:
             self._check_own(connection, attempt)
             return planner.plan(
-                connection, services, workspace, job, attempt, folder, given, self._server_url
+                connection, services, workspace, job, attempt, folder, input_plans, self._server_url
             )
 
     def _check_own(self, connection: Connection, attempt: Attempt) -> None:
@@ -100,10 +99,10 @@ class Launcher:
         Raises:
             LeaseLost: another server looks after the attempt, and may have brought it to its end.
         """
-        standing = self._services.standing
-        standing.check(connection)
+        membership = self._services.membership
+        membership.check(connection)
         current = attempt_store.attempt_by_id(connection, attempt.id)
-        if current is None or current.ended_at is not None or not standing.owns(current.server):
+        if current is None or current.ended_at is not None or not membership.owns(current.server):
             raise LeaseLost(
                 f"attempt `{attempt.id}` is no longer this server's", "nothing is to be done"
             )

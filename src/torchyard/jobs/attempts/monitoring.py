@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 
 from torchyard.base import disk
-from torchyard.base.errors import DatabaseAway
+from torchyard.base.errors import DatabaseUnreachable
 from torchyard.executors.executor import Executor, Handle
 from torchyard.jobs.attempts import endings, takeover, worker_history, worker_reports
 from torchyard.jobs.attempts.heartbeats import GIVEN_UP_AFTER_S
@@ -109,7 +109,7 @@ class Watcher:
             return False
         try:
             worker_history.take_left(self._services, attempt, node)
-        except DatabaseAway:
+        except DatabaseUnreachable:
             raise
         except Exception as error:
             if disk.meaning(error) is not None:

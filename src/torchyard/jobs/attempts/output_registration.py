@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 
-from torchyard.base.errors import DatabaseAway
+from torchyard.base.errors import DatabaseUnreachable
 from torchyard.jobs.attempts import endings
 from torchyard.jobs.services import Services
 
@@ -56,7 +56,7 @@ class Finisher:
     def _finish(self, attempt_id: str) -> None:
         try:
             endings.finish(self._services, attempt_id, registers=True)
-        except DatabaseAway:
+        except DatabaseUnreachable:
             self._closing.wait(_PAUSE_S)
         except Exception:
             _log.exception("attempt %s could not be ended; it is tried again", attempt_id)

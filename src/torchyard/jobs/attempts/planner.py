@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -22,11 +22,22 @@ from torchyard.jobs.files.outputs import OutputPlace
 from torchyard.jobs.records import progress
 from torchyard.jobs.records.types import Attempt, Job
 from torchyard.jobs.services import Services
-from torchyard.jobs.spec import job_spec, own_properties, rehearsal, secrets, watch_properties
+from torchyard.jobs.spec import own_properties, rehearsal, secrets, watch_properties
 from torchyard.jobs.spec.inputs import Output
 from torchyard.shared.plan import InputPlan, LaunchPlan, OutputPlan
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.types import Identity, TokenKind, Workspace
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A node of a job's cluster; its fields are named as those of a `LaunchPlan`."""
+
+    cluster: str
+    size: str = ""
+    cores: int = 0
+    memory_bytes: int = 0
+    gpus_per_node: int = 0
 
 
 def plan(
@@ -36,84 +47,95 @@ def plan(
     job: Job,
     attempt: Attempt,
     environment: Path | None,
-    given: dict[str, InputPlan],
+    input_plans: dict[str, InputPlan],
     server_url: str,
 ) -> LaunchPlan:
     """The plan of one attempt; its tokens are good from now until the attempt ends.
 
     Args:
         environment: the built one; None when no script will run.
-        given: the inputs, as `inputs.plans` has them.
+        input_plans: as `inputs.plans` has them.
     """
-    document = job_spec.read(job.spec)
-    report_token = workspaces.new_token(TokenKind.ATTEMPT)
-    run_token = workspaces.new_token(TokenKind.RUN)
+    spec = job.spec
+    report_token = _new_token(connection, services, job, TokenKind.ATTEMPT, attempt.id)
+    run_token = _new_token(connection, services, job, TokenKind.RUN, progress.run_subject(job))
     image = services.environments.images.plan(environment) if environment else None
-    now = services.clock.now()
-    for token, kind, subject in (
-        (report_token, TokenKind.ATTEMPT, attempt.id),
-        (run_token, TokenKind.RUN, progress.run_subject(job)),
-    ):
-        identity = Identity(job.owner, kind, job.workspace, subject)
-        workspaces.keep_token(connection, token, identity, now)
     return LaunchPlan(
         attempt_id=attempt.id,
         attempt=attempt.number,
         job=job.name,
         workspace=job.workspace,
         experiment=job.experiment_name,
-        command=document.command,
+        command=spec.command,
         server_url=server_url,
         report_token=report_token,
         run_token=run_token,
         scratch=str(scratch.folder(services, attempt.id)),
-        distribution=document.distribution,
-        parameter_servers=document.parameter_servers,
+        distribution=spec.distribution,
+        parameter_servers=spec.parameter_servers,
         node_count=job.node_count,
         processes_per_node=job.processes_per_node,
         environment=str(environment) if environment and not image else "",
         image=image,
-        environment_variables=document.environment_variables,
-        secrets=secrets.marked(document.properties),
-        not_secrets=secrets.marked(document.properties, secrets.PLAIN),
+        environment_variables=spec.environment_variables,
+        secrets=secrets.marked(spec.properties),
+        not_secrets=secrets.marked(spec.properties, secrets.PLAIN),
         variables={
             **variables(workspace, job, attempt, run_token, server_url),
             **services.client_door.variables(job, run_token),
         },
-        code=document.code.removeprefix("snapshot:"),
-        inputs=given,
-        outputs={
-            name: _output(out, outputs.place(job.workspace, job.name, name, out))
-            for name, out in document.outputs.items()
-        },
+        code=spec.code.removeprefix("snapshot:"),
+        inputs=input_plans,
+        outputs=_outputs(job),
         blobs=str(services.blobs.folder),
         single_host=True,
         server_id=services.server_id,
         server_file=str(Settings(services.home).server_file),
-        timeout_s=document.timeout_s
-        or float(quota_checks.longest_s(connection, job.workspace, job.owner)),
-        rehearsed_gpus=rehearsal.gpus(
-            job, computes.per_node(connection, job.workspace, job.compute)[1]
-        ),
-        communication_backend=document.communication_backend,
-        preflight=own_properties.preflight(document.properties),
-        **_nodes(connection, services, job),
-        **vars(watch_properties.read(document.properties)),
+        timeout_s=_timeout_s(connection, job),
+        rehearsed_gpus=_rehearsed_gpus(connection, job),
+        communication_backend=spec.communication_backend,
+        preflight=own_properties.preflight(spec.properties),
+        **vars(_node(connection, services, job)),
+        **vars(watch_properties.read(spec.properties)),
     )
 
 
-def _nodes(connection: Connection, services: Services, job: Job) -> dict[str, Any]:
-    """What a node of the job's cluster is."""
+def _new_token(
+    connection: Connection, services: Services, job: Job, kind: TokenKind, subject: str
+) -> str:
+    token = workspaces.new_token(kind)
+    identity = Identity(job.owner, kind, job.workspace, subject)
+    workspaces.keep_token(connection, token, identity, services.clock.now())
+    return token
+
+
+def _timeout_s(connection: Connection, job: Job) -> float:
+    """The job's own limit, or else what quotas allow its owner; 0 without any."""
+    longest_s = quota_checks.longest_s(connection, job.workspace, job.owner)
+    return job.spec.timeout_s or float(longest_s)
+
+
+def _rehearsed_gpus(connection: Connection, job: Job) -> int:
+    _, gpus_per_node = computes.per_node(connection, job.workspace, job.compute)
+    return rehearsal.gpus(job.properties, job.processes_per_node, gpus_per_node)
+
+
+def _node(connection: Connection, services: Services, job: Job) -> _Node:
     compute = computes.find(connection, job.workspace, job.compute)
     if compute is None:
-        return {"cluster": job.compute}
-    return {
-        "cluster": compute.name,
-        "size": compute.size,
-        "cores": compute.cores or 0,
-        "memory_bytes": compute.memory_bytes or 0,
-        "gpus_per_node": gpus.of_job(services, compute, job),
-    }
+        return _Node(job.compute)
+    return _Node(
+        compute.name,
+        compute.size,
+        compute.cores or 0,
+        compute.memory_bytes or 0,
+        gpus.of_job(services, compute, job),
+    )
+
+
+def _outputs(job: Job) -> dict[str, OutputPlan]:
+    places = outputs.places(job)
+    return {name: _output(output, places[name]) for name, output in job.spec.outputs.items()}
 
 
 def _output(output: Output, place: OutputPlace) -> OutputPlan:
@@ -141,7 +163,7 @@ def variables(
     return {
         **names,
         "AZUREML_RUN_TOKEN": run_token,
-        **_framework(job_spec.read(job.spec).distribution),
+        **_framework(job.spec.distribution),
         "AZUREML_TARGET_TYPE": "batchai",
         "AZUREML_COMPUTE_USE_COMMON_RUNTIME": "true",
         "AZUREML_CR_AZUREML_CONTEXT": json.dumps(

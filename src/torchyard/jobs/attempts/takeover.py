@@ -23,28 +23,28 @@ _log = logging.getLogger(__name__)
 
 def look(services: Services) -> int:
     """Take over what is nobody's, or what only this server sees; returns how much."""
-    standing = services.standing
-    if not standing.id:
+    membership = services.membership
+    if not membership.id:
         return 0
     with services.db.read() as connection:
-        living = {one.id: one for one in standing.living(connection)}
-        me = living.get(standing.id)
-        left = attempt_store.unfinished_beside(connection, standing.id)
+        living = {one.id: one for one in membership.living(connection)}
+        me = living.get(membership.id)
+        left = attempt_store.unfinished_beside(connection, membership.id)
     wanted = [attempt for attempt in left if me and _is_wanted(attempt, me, living)]
     if not wanted:
         return 0
     taken = 0
     with services.db.write() as connection:
-        standing.check(connection)
+        membership.check(connection)
         for attempt in wanted:
-            taken += attempt_store.hand_over(connection, attempt, standing.id)
+            taken += attempt_store.hand_over(connection, attempt, membership.id)
     _log.warning("%d attempts are looked after from here now", taken)
     return taken
 
 
 def owned(services: Services, attempts: list[Attempt]) -> list[Attempt]:
     """Those that this server looks after."""
-    return [attempt for attempt in attempts if services.standing.owns(attempt.server)]
+    return [attempt for attempt in attempts if services.membership.owns(attempt.server)]
 
 
 def _is_wanted(attempt: Attempt, me: Server, living: Mapping[str, Server]) -> bool:

@@ -14,12 +14,11 @@ from typing import Any
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.attempts import worker_reports
 from torchyard.jobs.files import scratch
-from torchyard.jobs.records import progress, store
+from torchyard.jobs.records import job_masking, progress, store
 from torchyard.jobs.records.types import Attempt
 from torchyard.jobs.services import Services
-from torchyard.jobs.spec import secrets
 from torchyard.shared.history_spool import HistorySpool
-from torchyard.worker.files.layout import Folders
+from torchyard.worker.files.node_folders import NodeFolders
 from torchyard.worker.relay.relay import spool_folder
 
 _BATCH_RECORDS = 5_000
@@ -45,7 +44,7 @@ def receive(
             found = store.job_named(connection, attempt.workspace, run)
         return None if found is None else found.id
 
-    told = secrets.without(job, records)
+    told = job_masking.masked(job, records)
     received = services.history.receive(job_id_of, attempt_id, node, seq, told, first)
     services.signals.notify(job_key(job))
     return received
@@ -53,7 +52,7 @@ def receive(
 
 def take_left(services: Services, attempt: Attempt, node: int) -> None:
     """Store what a worker that is gone has not delivered; most often there is nothing."""
-    folder = spool_folder(Folders(scratch.node_folder(services, attempt.id, node)).spool)
+    folder = spool_folder(NodeFolders(scratch.node_folder(services, attempt.id, node)).spool)
     if not folder.is_dir():
         return
     spool = HistorySpool(folder)

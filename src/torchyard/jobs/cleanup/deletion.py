@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from torchyard.base.errors import Conflict, NotFound, TorchyardError
 from torchyard.data import assets, uris
@@ -227,7 +226,4 @@ def _owner_of(path: str, workspace: str) -> str:
 
 
 def _inputs_of(job: Job) -> Iterator[str]:
-    inputs: Any = job.spec.get("inputs") or {}
-    for value in inputs.values():
-        if isinstance(value, Mapping) and isinstance(value.get("path"), str):
-            yield value["path"]
+    return (value.path for value in job.spec.inputs.values() if value.path)

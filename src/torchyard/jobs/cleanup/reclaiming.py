@@ -10,7 +10,6 @@ under the lock that whoever begins to use it holds, too.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -27,6 +26,7 @@ from torchyard.jobs.cleanup import references, stale_files
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import ENDED
 from torchyard.jobs.services import Services
+from torchyard.shared import locks
 
 DAY_S = 86_400.0
 # Blobs of an upload that is under way are named by nothing; none takes this long.
@@ -273,9 +273,7 @@ def _remove_scratch(services: Services, name: str) -> bool:
     folder = services.home / "scratch" / name
     for lock in folder.glob("node-*/lock"):
         with open(lock, "rb") as held:
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            if not locks.try_lock(held):
                 return False  # a worker lives there, whatever the records say
     with services.db.read() as connection:
         if name in references.attempts_with_folder(connection):
@@ -330,9 +328,8 @@ def _alone(home: Path) -> Iterator[None]:
     # A lock on the folder itself: on a full disk no file could be made for it.
     descriptor = os.open(home, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not locks.try_lock(descriptor):
+            raise Conflict("`yard gc` is at work already", "wait until it is done")
         yield
-    except BlockingIOError:
-        raise Conflict("`yard gc` is at work already", "wait until it is done") from None
     finally:
         os.close(descriptor)

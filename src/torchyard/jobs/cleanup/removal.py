@@ -17,8 +17,8 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from torchyard.base import files, locks
-from torchyard.base.errors import DatabaseAway, TorchyardError
+from torchyard.base import files
+from torchyard.base.errors import DatabaseUnreachable, TorchyardError
 from torchyard.data import actions as data
 from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE, artifacts_of, output_of
 from torchyard.jobs.cleanup import deletion
@@ -29,6 +29,7 @@ from torchyard.jobs.records.removal_store import Mark
 from torchyard.jobs.records.types import Attempt, Job
 from torchyard.jobs.services import Services
 from torchyard.models import logged
+from torchyard.shared import locks
 
 _log = logging.getLogger(__name__)
 # Whoever deletes a job and asks for it right afterwards is told that it is gone.
@@ -99,7 +100,7 @@ def _remove_all(
         try:
             if _remove(services, mark, mark.name in needed[mark.workspace]):
                 gone.append(mark.name)
-        except DatabaseAway:
+        except DatabaseUnreachable:
             raise
         except (OSError, TorchyardError) as error:
             _log.warning("job %s can't be deleted whole, tried again later: %s", mark.name, error)

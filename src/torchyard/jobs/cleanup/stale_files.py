@@ -16,7 +16,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchyard.base import files, locks
+from torchyard.base import files
+from torchyard.shared import locks
 
 _BUILD = re.compile(r"\.building-([0-9a-f]+)-\d+\Z")
 _UPLOADS = ".uploads"

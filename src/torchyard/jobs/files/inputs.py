@@ -18,21 +18,20 @@ from torchyard.base.blobs import SNAPSHOT_PREFIX
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import Services
-from torchyard.jobs.spec import job_spec
 from torchyard.jobs.spec.inputs import Input
 from torchyard.shared.plan import InputPlan
 
 _EVALUATED = ("eval_mount", "eval_download")
 
 
-def plans(services: Services, job: Job, document: job_spec.JobSpec) -> dict[str, InputPlan]:
+def plans(services: Services, job: Job) -> dict[str, InputPlan]:
     """What a worker needs to know of every input; all are ready.
 
     Raises:
         NotFound: one went away since.
     """
     made = {}
-    for name, given in document.inputs.items():
+    for name, given in job.spec.inputs.items():
         if _is_elsewhere(given):
             found = _ready(services, job, given)
             if found is None:
@@ -52,7 +51,7 @@ def are_ready(services: Services, job: Job) -> bool:
     Raises:
         TorchyardError: an input can't be used, and why.
     """
-    for name, given in job_spec.read(job.spec).inputs.items():
+    for name, given in job.spec.inputs.items():
         if _is_elsewhere(given):
             found = _ready(services, job, given)
             if found is None:
@@ -70,7 +69,7 @@ def bring(services: Services, job: Job, cancelled: Callable[[], bool]) -> None:
         TorchyardError: an input can't be read, and why.
         FetchCanceled: `cancelled` said so.
     """
-    for name, given in job_spec.read(job.spec).inputs.items():
+    for name, given in job.spec.inputs.items():
         if _is_elsewhere(given):
             found = services.fetcher.fetch(
                 job.workspace, given.type, given.path, services.clock.now(), cancelled
@@ -86,7 +85,7 @@ def source(services: Services, job: Job, name: str) -> Path:
     Raises:
         NotFound: the job has no such input, or it needs no source.
     """
-    given = job_spec.read(job.spec).inputs.get(name)
+    given = job.spec.inputs.get(name)
     found = _ready(services, job, given) if given is not None and _is_elsewhere(given) else None
     if found is None:
         raise NotFound(f"job `{job.name}` has no files for an input `{name}`")
@@ -168,7 +167,7 @@ def _leads_out(path: str) -> bool:
     return "://" in path or path.startswith("/") or ".." in path.split("/")
 
 
-def describe(document: job_spec.JobSpec) -> str:
+def describe(job: Job) -> str:
     """For the job's timeline: what is waited for."""
-    names = [name for name, given in document.inputs.items() if _is_elsewhere(given)]
+    names = [name for name, given in job.spec.inputs.items() if _is_elsewhere(given)]
     return f"the inputs {', '.join(f'`{name}`' for name in names)} are fetched"

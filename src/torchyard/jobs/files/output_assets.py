@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 
-from torchyard.base import locks
 from torchyard.base.errors import TorchyardError
 from torchyard.data import assets
 from torchyard.data.types import MODEL_TYPES
@@ -19,9 +18,9 @@ from torchyard.jobs.files.outputs import OutputPlace
 from torchyard.jobs.records import progress, store
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import Services
-from torchyard.jobs.spec import job_spec
 from torchyard.jobs.spec.inputs import Output
 from torchyard.models import actions as models
+from torchyard.shared import locks
 
 _log = logging.getLogger(__name__)
 _LOCKS = 16
@@ -29,14 +28,13 @@ _LOCKS = 16
 
 def are_named(job: Job) -> bool:
     """Whether anything of the job is to be registered."""
-    return any(output.name for output in job_spec.read(job.spec).outputs.values())
+    return any(output.name for output in job.spec.outputs.values())
 
 
 def register(services: Services, job: Job) -> None:
     """Give every output with a `name` of a job that is about to be Completed its version."""
-    document = job_spec.read(job.spec)
     places = None
-    for name, output in document.outputs.items():
+    for name, output in job.spec.outputs.items():
         if not output.name:
             continue
         places = places or outputs.places(job)

@@ -22,7 +22,6 @@ from torchyard.data.datastores import BLOB_STORE, output_of
 from torchyard.data.uris import DatastoreUri
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import Services
-from torchyard.jobs.spec import job_spec
 from torchyard.jobs.spec.inputs import Output
 
 _EXPRESSION = re.compile(r"\$\{\{\s*([\w.]+)\s*\}\}")
@@ -90,10 +89,9 @@ def places(job: Job) -> dict[str, OutputPlace]:
     """The place of every output of a job."""
     if job.type != "command":
         return {}
-    document = job_spec.read(job.spec)
     return {
         name: place(job.workspace, job.name, name, output)
-        for name, output in document.outputs.items()
+        for name, output in job.spec.outputs.items()
     }
 
 

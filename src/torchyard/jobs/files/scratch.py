@@ -11,10 +11,9 @@ import logging
 from pathlib import Path
 
 from torchyard.base import files
-from torchyard.jobs.records import attempt_store, store
+from torchyard.jobs.records import attempt_store, job_masking, store
 from torchyard.jobs.records.types import Attempt
 from torchyard.jobs.services import Services
-from torchyard.jobs.spec import secrets
 
 _MOST_BYTES = 1 << 20
 _log = logging.getLogger(__name__)
@@ -37,7 +36,7 @@ def clear(services: Services, attempt: Attempt) -> None:
     """Keep the workers' logs, remove everything else. Nobody works there any more."""
     scratch = folder(services, attempt.id)
     with services.db.read() as connection:
-        masker = secrets.masker(store.job_by_id(connection, attempt.job_id))
+        masker = job_masking.masker(store.job_by_id(connection, attempt.job_id))
     for log in sorted(scratch.glob("node-*/worker.log")):
         said = masker.mask(log.read_bytes())[-_MOST_BYTES:]
         if said:

@@ -18,7 +18,7 @@ from sqlalchemy import ColumnElement, Connection, func, select
 from torchyard.jobs.history import metric_blocks, stepless_points
 from torchyard.jobs.history.charts import Line, Span
 from torchyard.jobs.history.history_store import metric_blocks_table, metrics
-from torchyard.jobs.history.metric_blocks import NAN
+from torchyard.shared.record_rules import NAN
 
 By = Literal["step", "time"]
 

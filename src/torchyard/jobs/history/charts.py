@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import compress
 from typing import NamedTuple
 
-from torchyard.jobs.history.metric_blocks import NAN
+from torchyard.shared.record_rules import NAN
 
 # So many looks at a block cost less than putting it in order, which resumed runs and those of
 # several ranks need.

@@ -18,7 +18,7 @@ from typing import Any
 
 from torchyard.base.errors import InvalidInput
 from torchyard.jobs.history.chart_store import Points
-from torchyard.jobs.history.history_records import number_json
+from torchyard.shared.record_rules import number_json
 
 COLUMNS = ("key", "step", "timestamp", "value")
 # Parquet is read by groups of rows; small ones make a large file.

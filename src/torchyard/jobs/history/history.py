@@ -25,11 +25,11 @@ from torchyard.jobs.history.history_records import (
     Param,
     Property,
     Record,
-    is_storable,
     read,
 )
 from torchyard.jobs.history.metric_blocks import Point
 from torchyard.jobs.history.metric_rows import Row
+from torchyard.shared.record_rules import is_storable
 
 SetTags = Callable[[Connection, int, Mapping[str, str]], None]
 AddProperties = Callable[[Connection, int, Mapping[str, str]], Mapping[str, str]]

@@ -33,8 +33,9 @@ from sqlalchemy import (
 
 from torchyard.base.db import metadata
 from torchyard.jobs.history import metric_blocks, stepless_points
-from torchyard.jobs.history.metric_blocks import NAN, POINT_BYTES, Point
+from torchyard.jobs.history.metric_blocks import POINT_BYTES, Point
 from torchyard.jobs.records.attempt_store import attempts
+from torchyard.shared.record_rules import NAN
 
 # Databases bound the number of parameters in one statement.
 _KEYS_A_QUERY = 400

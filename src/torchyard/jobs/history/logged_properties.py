@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection
 
-from torchyard.jobs.records import store
-from torchyard.jobs.spec import own_properties, secrets
+from torchyard.jobs.records import job_masking, store
+from torchyard.jobs.spec import own_properties
 
 
 def add(connection: Connection, job_id: int, properties: Mapping[str, str]) -> dict[str, str]:
@@ -27,5 +27,5 @@ def add(connection: Connection, job_id: int, properties: Mapping[str, str]) -> d
     added = {key: value for key, value in new.items() if key not in refused}
     if added:
         values = {"properties": {**added, **job.properties}}
-        store.change_job(connection, job_id, **secrets.without(job, values))
+        store.change_job(connection, job_id, **job_masking.masked(job, values))
     return refused

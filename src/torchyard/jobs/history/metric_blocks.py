@@ -10,25 +10,19 @@ int64, steps as int64, values as float64. 24 bytes a point, no header.
 
 from __future__ import annotations
 
-import math
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from torchyard.shared.record_rules import NAN
+
 POINT_BYTES = 24
 # Points of a key gather in a tail that is rewritten at each append, so it must be small; a block
 # is written once. 128 single posts make a block of 3 KB, a batch of 1,000 two of 12 KB.
 TAIL_POINTS = 128
 BLOCK_POINTS = 512
-
-INT64_MAX = 2**63 - 1
-INT64_MIN = -(2**63)
-
-# One object for every NaN: tuples compare their items by identity first, so points that hold
-# this NaN are equal to each other, in sets and dicts too.
-NAN = math.nan
 
 
 class Point(NamedTuple):

@@ -28,6 +28,7 @@ from sqlalchemy import (
 
 from torchyard.base.db import Instant, insert_new, metadata
 from torchyard.base.errors import InvalidInput
+from torchyard.shared.record_rules import KEY_MAX_LENGTH, is_int64
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -73,19 +74,15 @@ def read(body: Mapping[str, Any]) -> Row:
     if not isinstance(key, str) or not key or not isinstance(row_id, str) or not row_id:
         raise InvalidInput("a row of a metric has no name or no id")
     if not isinstance(columns, dict) or not isinstance(values, dict):
-        raise InvalidInput(f"metric `{key[:100]}`: a row without `columns` or `values`")
-    if type(moment_us) is not int or not (step is None or _is_int64(step)):
-        raise InvalidInput(f"metric `{key[:100]}`: a row's time or step is no whole number")
+        raise InvalidInput(f"metric `{key[:100]}`: a row has no `columns` or no `values`")
+    if type(moment_us) is not int or not (step is None or is_int64(step)):
+        raise InvalidInput(f"metric `{key[:100]}`: a row's time or step is not an integer")
     try:
         at = _EPOCH + timedelta(microseconds=moment_us)
     except OverflowError:
         raise InvalidInput(f"metric `{key[:100]}`: a row's time is out of range") from None
     kind = str(body.get("type") or "")[:64]
-    return Row(row_id[:64], key[:250], kind, columns, values, at, step)
-
-
-def _is_int64(value: object) -> bool:
-    return type(value) is int and -(1 << 63) <= value < 1 << 63
+    return Row(row_id[:64], key[:KEY_MAX_LENGTH], kind, columns, values, at, step)
 
 
 def add(connection: Connection, job_id: int, rows: Sequence[Row]) -> None:

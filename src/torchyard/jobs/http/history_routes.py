@@ -20,10 +20,9 @@ from torchyard.jobs import actions
 from torchyard.jobs.history import chart_store, charts, exact_points, exports
 from torchyard.jobs.history.chart_store import By, Points, Window
 from torchyard.jobs.history.charts import Chart, Line
-from torchyard.jobs.history.history_records import number_json
-from torchyard.jobs.history.metric_blocks import INT64_MAX, INT64_MIN
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import Services, ServicesOf
+from torchyard.shared.record_rules import INT64_MAX, INT64_MIN, number_json
 from torchyard.workspaces.guarded_routes import GuardedRoute, needs
 from torchyard.workspaces.permissions import Permission
 

@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timedelta
 
 from torchyard.base import disk
-from torchyard.base.errors import DatabaseAway
+from torchyard.base.errors import DatabaseUnreachable
 from torchyard.executors.executor import Executor
 from torchyard.jobs.attempts import takeover
 from torchyard.jobs.attempts.heartbeats import Heartbeats
@@ -97,7 +97,7 @@ class Scheduler:
             except LeaseLost as error:
                 _log.warning("%s", error.message)
                 break
-            except DatabaseAway as error:
+            except DatabaseUnreachable as error:
                 trouble = error.message
                 if trouble != self.trouble:
                     why = str(error.__cause__).partition("\n")[0]
@@ -150,7 +150,7 @@ class Scheduler:
                 min(_LONGEST_PAUSE_S, 0.5 * 2.0 ** (self._stuck - 1)) if self._stuck > 1 else 0
             )
             self._stuck_until = time.monotonic() + pause_s
-        except DatabaseAway:
+        except DatabaseUnreachable:
             pass  # the next round begins anew
         except Exception:
             _log.exception("jobs could not be deleted; it is tried again")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from torchyard.base import disk
-from torchyard.base.errors import DatabaseAway
+from torchyard.base.errors import DatabaseUnreachable
 from torchyard.servers.types import LeaseLost
 
 _log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ _Thing = TypeVar("_Thing")
 
 def is_own(error: Exception) -> bool:
     """Whether another job may well go on after this failure."""
-    return not isinstance(error, (DatabaseAway, LeaseLost)) and disk.meaning(error) is None
+    return not isinstance(error, (DatabaseUnreachable, LeaseLost)) and disk.meaning(error) is None
 
 
 def each(things: Iterable[_Thing], act: Callable[[_Thing], None]) -> None:

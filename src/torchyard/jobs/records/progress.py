@@ -9,6 +9,7 @@ mistake and raises; a job that has ended stays as it is.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
@@ -29,6 +30,14 @@ from torchyard.jobs.records.types import (
 )
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.types import TokenKind
+
+
+def created(connection: Connection, job: Job, notices: Sequence[str]) -> None:
+    """Write a new job's first events."""
+    now = job.created_at
+    store.add_event(connection, job.id, now, "status", {"status": job.status.value})
+    for message in notices:
+        notice(connection, job, message, now)
 
 
 def move(connection: Connection, job: Job, status: Status, now: datetime) -> None:

@@ -2,7 +2,7 @@
 
 Owns: who waits for what inside this process.
 Leaves: what the news is to the store: a waiter always looks again; other servers to
-servers/wire.py.
+servers/notifications.py.
 Always: news that comes between a look and the wait is not missed.
 """
 

@@ -42,7 +42,7 @@ from torchyard.base.db import Instant, metadata
 from torchyard.jobs.records import removal_store
 from torchyard.jobs.records.attempt_store import attempt_nodes, attempts, error_of
 from torchyard.jobs.records.experiment_store import Id, experiments
-from torchyard.jobs.records.types import ENDED, Event, Job, Status
+from torchyard.jobs.records.types import ENDED, Event, Job, NewJob, Status
 
 # The tag by which MLflow's clients name a run.
 _NAME_TAG = "mlflow.runName"
@@ -112,11 +112,22 @@ events = Table(
 # Jobs
 
 
-def add_job(connection: Connection, values: dict[str, Any]) -> int:
+def add_job(connection: Connection, job: NewJob) -> Job:
+    values = {
+        **vars(job),
+        "status": job.status.value,
+        "spec": job.document,
+        "environment": None if job.environment is None else job.environment.to_json(),
+        "environment_hash": "" if job.environment is None else job.environment.hash,
+        "attempt": 0,
+        "deleted": False,
+        "archived": False,
+    }
+    del values["document"]
     values = removal_store.numbered(connection, jobs, values)
     result = connection.execute(insert(jobs).values(values))
     assert result.inserted_primary_key is not None
-    return int(result.inserted_primary_key[0])
+    return job_by_id(connection, result.inserted_primary_key[0]).with_parsed(job.spec)
 
 
 def _jobs() -> Select[Any]:
@@ -368,6 +379,7 @@ def _job(row: Row[Any]) -> Job:
     values = dict(row._mapping)
     values.pop("environment")
     values.pop("environment_hash")
+    values["document"] = values.pop("spec")
     values["status"] = Status(values["status"])
     values["error"] = error_of(values["error"])
     return Job(**values)

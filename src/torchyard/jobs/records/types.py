@@ -7,10 +7,16 @@ Always: a job's status changes only along `MOVES`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
+from functools import cached_property
 from typing import Any
+
+from torchyard.environments.types import EnvironmentSpec
+from torchyard.jobs.spec import job_spec
+from torchyard.jobs.spec.job_spec import JobSpec
 
 
 class Status(str, Enum):
@@ -75,7 +81,7 @@ class JobError:
 
 @dataclass(frozen=True)
 class Job:
-    """What a user asked for. `name` is the run id; `spec` is the frozen document, refs pinned.
+    """What a user asked for. `name` is the run id; `document` is the job file, references pinned.
 
     `type` is `command`, or `run` for a run that was started outside any job. An archived one is
     left out of lists; a deleted one was deleted by a tracking client. Until `retry_at` a queued one
@@ -93,7 +99,7 @@ class Job:
     status: Status
     owner: str
     display_name: str
-    spec: dict[str, Any]
+    document: Mapping[str, Any]
     spec_hash: str
     compute: str
     node_count: int
@@ -112,6 +118,62 @@ class Job:
     description: str = ""
     retry_at: datetime | None = None
     avoided_slots: list[int] | None = None
+    turn: int = 1
+    limit_s: float | None = None
+    gpus: int = 0
+
+    @cached_property
+    def spec(self) -> JobSpec:
+        """The document, parsed when it is first needed: lists and the queue do without.
+
+        Raises:
+            InvalidSpec: this is a run that was started outside any job; it has no job file.
+        """
+        return job_spec.read(self.document)
+
+    @property
+    def parsed_spec(self) -> JobSpec | None:
+        """`spec` if it was parsed already."""
+        return self.__dict__.get("spec")
+
+    def with_parsed(self, spec: JobSpec | None) -> Job:
+        """This row, knowing its spec from where the same document was parsed; None changes nothing.
+
+        A job's document never changes, so every row of a job has the same spec.
+        """
+        if spec is not None:
+            self.__dict__["spec"] = spec
+        return self
+
+
+@dataclass(frozen=True)
+class NewJob:
+    """A job or run that is to be written down; its fields become those of `Job`.
+
+    `spec` is the parsed `document`, None for a run that was started outside any job; such a run
+    has no environment, compute or nodes either.
+    """
+
+    workspace: str
+    name: str
+    type: str
+    experiment_id: int
+    status: Status
+    owner: str
+    display_name: str
+    document: Mapping[str, Any]
+    created_at: datetime
+    spec: JobSpec | None = None
+    spec_hash: str = ""
+    environment: EnvironmentSpec | None = None
+    compute: str = ""
+    node_count: int = 0
+    processes_per_node: int = 0
+    started_at: datetime | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    parent: str = ""
+    description: str = ""
     turn: int = 1
     limit_s: float | None = None
     gpus: int = 0

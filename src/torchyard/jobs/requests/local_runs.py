@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -41,14 +42,43 @@ _FOLDER = "local-runs"
 _LIVE = (Status.PREPARING, Status.RUNNING, Status.FINALIZING)
 
 
+@dataclass(frozen=True)
+class LocalRunSpec:
+    """What the program on the user's machine has to do.
+
+    `${{inputs.NAME}}` in `arguments`, `command` and `input_variables` stands for where the input
+    lies there. `inputs` are as a job file has them; `interpreter` is empty where `environment`, as
+    a job file has it, is to be built. `limit_s` is 0 without a limit.
+    """
+
+    script: str = ""
+    command: str = ""
+    arguments: Sequence[str] = ()
+    interpreter: str = ""
+    inputs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    input_variables: Mapping[str, str] = field(default_factory=dict)
+    limit_s: int = 0
+    keeps_outputs: bool = True
+    environment: str | Mapping[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {**vars(self), "arguments": list(self.arguments)}
+
+
 def is_local(job: Job) -> bool:
-    return job.type == runs.RUN and _KEY in job.spec
+    return job.type == runs.RUN and _KEY in job.document
 
 
-def asked(job: Job) -> dict[str, Any]:
-    """What `create` was given."""
-    found: dict[str, Any] = job.spec[_KEY]
-    return found
+def spec_of(job: Job) -> LocalRunSpec:
+    """What `create` stored."""
+    stored = job.document[_KEY]
+    known = {key.name for key in fields(LocalRunSpec)}
+    return LocalRunSpec(**{key: value for key, value in stored.items() if key in known})
+
+
+def variables_of(job: Job) -> dict[str, str]:
+    """The environment variables of a local run's script."""
+    return dict(job.document["environment_variables"])
 
 
 def create(
@@ -60,18 +90,18 @@ def create(
     owner: str,
     parent: str,
     variables: Mapping[str, str],
-    asked: Mapping[str, Any],
+    spec: LocalRunSpec,
 ) -> Job:
     """The run, Preparing; one of that name that is there already is the answer.
 
     Args:
         variables: the script's own; secrets among them are shown to nobody.
-        asked: what its program needs to know, as JSON.
+        spec: what its program needs to know.
 
     Raises:
         Conflict: the name is another run's or a job's.
     """
-    made = runs.create_run(
+    job = runs.create_run(
         services,
         workspace,
         experiment_id=experiment_id,
@@ -82,12 +112,12 @@ def create(
         tags={},
         name=name,
         status=Status.PREPARING,
-        spec={"environment_variables": dict(variables), _KEY: dict(asked)},
+        document={"environment_variables": dict(variables), _KEY: spec.to_json()},
     )
-    if not is_local(made):
+    if not is_local(job):
         raise Conflict(f"run `{name}` exists already, and is no local one", "choose another id")
-    _heard_of(services, made)
-    return made
+    _heard_of(services, job)
+    return job
 
 
 def begin(services: Services, job: Job, machine: str) -> str:

@@ -19,33 +19,38 @@ from torchyard.jobs.requests import pinning
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import job_spec, secrets
 from torchyard.jobs.spec.inputs import Input
+from torchyard.jobs.spec.job_spec import JobSpec
 
 # Words about a job; what they become is told by jobs/actions.py.
 _WORDS = ("name", "display_name", "description", "tags", "properties", "notices")
 # What some clients read and do not send back.
 _FORGOTTEN = ("communication_backend", "parent_job_name", "job_tier", "priority")
-_DEFAULTS = {one.name: one.default for one in fields(job_spec.JobSpec)}
+_DEFAULTS = {field.name: field.default for field in fields(JobSpec)}
 
 
 def require_same(services: Services, job: Job, document: Mapping[str, Any]) -> None:
     """
     Raises:
-        InvalidSpec: the document is none.
+        InvalidSpec: the document is not a job's.
         Conflict: it is another job's, and which keys say so.
     """
-    asked = job_spec.read(_with_secrets(job, document))
-    known = job_spec.read(job.spec)
-    words = {name: getattr(known, name) for name in _WORDS}
+    request = job_spec.read(_with_secrets(job, document))
+    stored = job.spec
+    ignored = {name: getattr(stored, name) for name in _WORDS}
     for name in _FORGOTTEN:
-        if getattr(asked, name) == _DEFAULTS[name]:
-            words[name] = getattr(known, name)
-    asked = replace(asked, **words, inputs=_pinned(services, job, asked.inputs, known.inputs))
+        if getattr(request, name) == _DEFAULTS[name]:
+            ignored[name] = getattr(stored, name)
+    inputs = {
+        name: _pinned(services, job, job_input, stored.inputs.get(name))
+        for name, job_input in request.inputs.items()
+    }
+    request = replace(request, **ignored, inputs=inputs)
     differing = [
-        one.name
-        for one in fields(job_spec.JobSpec)
-        if getattr(asked, one.name) != getattr(known, one.name)
+        field.name
+        for field in fields(JobSpec)
+        if getattr(request, field.name) != getattr(stored, field.name)
     ]
-    if "environment" in differing and _same_environment(services, job, asked.environment):
+    if "environment" in differing and _same_environment(services, job, request.environment):
         differing.remove("environment")
     if differing:
         raise Conflict(
@@ -59,36 +64,31 @@ def require_same(services: Services, job: Job, document: Mapping[str, Any]) -> N
 
 def _with_secrets(job: Job, document: Mapping[str, Any]) -> dict[str, Any]:
     """The document with the job's own values where a client was shown none."""
-    own = job.spec.get("environment_variables") or {}
-    given = document.get("environment_variables")
-    if not isinstance(given, Mapping):
+    stored = job.document.get("environment_variables") or {}
+    variables = document.get("environment_variables")
+    if not isinstance(variables, Mapping):
         return dict(document)
     filled = {
-        name: own.get(name, value) if value == secrets.HIDDEN else value
-        for name, value in given.items()
+        name: stored.get(name, value) if value == secrets.HIDDEN else value
+        for name, value in variables.items()
     }
     return {**document, "environment_variables": filled}
 
 
-def _pinned(
-    services: Services, job: Job, asked: Mapping[str, Input], known: Mapping[str, Input]
-) -> dict[str, Input]:
-    return {name: _input(services, job, one, known.get(name)) for name, one in asked.items()}
-
-
-def _input(services: Services, job: Job, asked: Input, known: Input | None) -> Input:
-    if known is None or asked == known or not asked.path:
-        return asked
+def _pinned(services: Services, job: Job, job_input: Input, stored: Input | None) -> Input:
+    if stored is None or job_input == stored or not job_input.path:
+        return job_input
     try:
-        return replace(asked, path=pinning.pin(services, job.workspace, job.name, asked).path)
+        pinned = pinning.pin(services, job.workspace, job.name, job_input)
     except TorchyardError:
-        return asked  # what it named is gone or another's by now
+        return job_input  # what it named is gone or another's by now
+    return replace(job_input, path=pinned.path)
 
 
-def _same_environment(services: Services, job: Job, asked: str | dict[str, Any]) -> bool:
+def _same_environment(services: Services, job: Job, environment: str | dict[str, Any]) -> bool:
     try:
-        wanted = services.environments.resolver.resolve(asked, job.workspace).hash
+        resolved = services.environments.resolver.resolve(environment, job.workspace)
     except TorchyardError:
         return False
     with services.db.read() as connection:
-        return wanted == store.environment_hash_of(connection, job.id)
+        return resolved.hash == store.environment_hash_of(connection, job.id)

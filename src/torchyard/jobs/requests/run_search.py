@@ -293,5 +293,5 @@ def _shown(connection: Connection, ids: Sequence[int]) -> list[Job]:
             values["status"] = Status(values["status"])
             error = values["error"]
             values["error"] = None if error is None else JobError(**error)
-            found[row.id] = Job(**values, spec={})
+            found[row.id] = Job(**values, document={})
     return [found[job_id] for job_id in ids if job_id in found]

@@ -16,7 +16,7 @@ from torchyard.jobs import actions
 from torchyard.jobs.files import owners
 from torchyard.jobs.records import dataset_inputs, experiment_store, names, run_requests, store
 from torchyard.jobs.records.dataset_inputs import DatasetInput
-from torchyard.jobs.records.types import Experiment, Job, JobError, Status
+from torchyard.jobs.records.types import Experiment, Job, JobError, NewJob, Status
 from torchyard.jobs.requests import run_search
 from torchyard.jobs.requests.run_search import View
 from torchyard.jobs.services import Services
@@ -172,64 +172,60 @@ def create_run(
     made_by: str = "",
     name: str = "",
     status: Status = Status.RUNNING,
-    spec: Mapping[str, Any] | None = None,
+    document: Mapping[str, Any] | None = None,
 ) -> Job:
-    """A run that is no job.
+    """A run that is not a job.
 
     Args:
         started_at: None for one that is only being prepared.
-        spec: what is to be known of it beside all this (see local_runs.py).
-        name: what it is called; a new one when empty. One that is taken is that run.
-        made_by: whose token asks, where `owner` is what a client says.
-        request: the id of the request that asks for it; asked again, it makes no other run.
+        document: what else is stored about it (see local_runs.py).
+        name: its name; a new one when empty. If it is taken, the existing run is returned.
+        made_by: whose token was sent, where `owner` is what a client says.
+        request: the id of the request; repeating it creates no other run.
     """
-    made_up = name or names.generate()
+    run_name = name or names.generate()
     place = experiment(services, workspace, experiment_id)
-    elsewhere = {}
+    new = NewJob(
+        workspace=workspace,
+        name=run_name,
+        type=RUN,
+        experiment_id=place.id,
+        status=status,
+        owner=owner,
+        display_name=display_name or run_name.rpartition("_")[0] or run_name,
+        document=dict(document or {}),
+        created_at=services.clock.now(),
+        started_at=started_at,
+        tags=dict(tags),
+        properties=_properties(place, run_name, owner, made_by),
+        parent=parent,
+    )
+    with services.db.write() as connection:
+        existing = store.job_named(connection, workspace, name) if name else None
+        if existing is None and request:
+            job_id = run_requests.job_made_by(connection, workspace, request)
+            existing = None if job_id is None else store.job_by_id(connection, job_id)
+        if existing is not None:
+            return existing
+        job = store.add_job(connection, new)
+        if request:
+            run_requests.keep(connection, workspace, request, job.id)
+        return job
+
+
+def _properties(place: Experiment, run_name: str, owner: str, made_by: str) -> dict[str, str]:
+    """Where a new run's artifacts go, and who made it, where neither goes without saying."""
+    properties = {}
     if place.artifact_location:
         # It stays with the run, for it was told to the client. A query stays at the end.
         location, mark, query = place.artifact_location, "", ""
         if "://" in location:
             location, mark, query = location.partition("?")
-        uri = f"{location.rstrip('/')}/{made_up}/artifacts{mark}{query}"
-        elsewhere = {run_search.ARTIFACT_URI: uri}
+        uri = f"{location.rstrip('/')}/{run_name}/artifacts{mark}{query}"
+        properties[run_search.ARTIFACT_URI] = uri
     if made_by and made_by != owner:
-        elsewhere[owners.MADE_BY] = made_by
-    values: dict[str, Any] = {
-        "workspace": workspace,
-        "name": made_up,
-        "type": RUN,
-        "experiment_id": place.id,
-        "status": status.value,
-        "owner": owner,
-        "display_name": display_name or made_up.rpartition("_")[0] or made_up,
-        "spec": dict(spec or {}),
-        "spec_hash": "",
-        "environment": None,
-        "environment_hash": "",
-        "compute": "",
-        "node_count": 0,
-        "processes_per_node": 0,
-        "created_at": services.clock.now(),
-        "started_at": started_at,
-        "tags": dict(tags),
-        "properties": elsewhere,
-        "parent": parent,
-        "attempt": 0,
-        "deleted": False,
-        "archived": False,
-        "description": "",
-    }
-    with services.db.write() as connection:
-        if name and (taken := store.job_named(connection, workspace, name)) is not None:
-            return taken
-        if not request:
-            return store.job_by_id(connection, store.add_job(connection, values))
-        known = run_requests.job_made_by(connection, workspace, request)
-        if known is None:
-            known = store.add_job(connection, values)
-            run_requests.keep(connection, workspace, request, known)
-        return store.job_by_id(connection, known)
+        properties[owners.MADE_BY] = made_by
+    return properties
 
 
 def change_run(

@@ -22,11 +22,10 @@ from torchyard.base.clock import to_text
 from torchyard.environments.types import from_json as environment_from_json
 from torchyard.jobs import actions
 from torchyard.jobs.admission import waiting_reasons
-from torchyard.jobs.records import store
+from torchyard.jobs.records import job_masking, store
 from torchyard.jobs.records.types import Event, Job
 from torchyard.jobs.requests.to_json import job_json
 from torchyard.jobs.services import Services
-from torchyard.jobs.spec import secrets
 
 _FRAME_BYTES = 1 << 18
 _FRAMES_A_LOOK = 8
@@ -77,7 +76,7 @@ class _Follower:
         self._services = services
         self._job = job
         self._cursor = cursor
-        self._masker = secrets.masker(job)
+        self._masker = job_masking.masker(job)
         # A stream that is taken up again has the log's place in its cursor.
         self._building = BUILD in cursor.offsets
 

@@ -18,18 +18,19 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
-from torchyard.base.errors import Conflict, DatabaseAway, InvalidSpec, TorchyardError
+from torchyard.base.errors import Conflict, DatabaseUnreachable, InvalidSpec, TorchyardError
 from torchyard.compute import actions as computes
 from torchyard.environments.types import EnvironmentSpec
 from torchyard.jobs import actions
 from torchyard.jobs.admission import gpus, queue, quota_checks, storage_use
 from torchyard.jobs.files import outputs
-from torchyard.jobs.records import names, store
-from torchyard.jobs.records.types import Job, Status
+from torchyard.jobs.records import names, progress, store
+from torchyard.jobs.records.types import Job, NewJob, Status
 from torchyard.jobs.requests import pinning
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import job_spec, rehearsal, secrets
 from torchyard.jobs.spec.inputs import LITERAL
+from torchyard.jobs.spec.job_spec import JobSpec
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.types import Identity
 
@@ -40,7 +41,7 @@ _Result = TypeVar("_Result")
 class Checked:
     """A job file that was understood: its spec, the environment it will have, pinned inputs."""
 
-    spec: job_spec.JobSpec
+    spec: JobSpec
     environment: EnvironmentSpec
     paths: dict[str, str]
     notices: tuple[str, ...]
@@ -68,11 +69,11 @@ def check(services: Services, workspace: str, document: Any, *, uploaded: bool =
     paths = {}
     notices = [*rehearsal.notices(job.properties, place), *job.notices, *environment.notices]
     notices += fitting
-    for name, given in job.inputs.items():
-        if given.type != LITERAL:
+    for name, job_input in job.inputs.items():
+        if job_input.type != LITERAL:
             pinned = _at(
                 ("inputs", name, "path"),
-                partial(pinning.pin, services, workspace, job.name, given, uploaded),
+                partial(pinning.pin, services, workspace, job.name, job_input, uploaded),
             )
             paths[name] = pinned.path
             notices += [f"input `{name}`: {notice}" for notice in pinned.notices]
@@ -93,20 +94,31 @@ def create(
         LimitExceeded: a quota says that it can never run.
         Conflict: the name is taken by another job.
     """
-    body = {key: value for key, value in document.items() if key not in ("name", "$schema")}
-    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
     name = document.get("name")
-    if isinstance(name, str) and _taken(services, workspace, name):
-        # Asked again: what it names may be gone or newer by now, and the job is what it was.
-        return _existing(services, workspace, name, digest), False
+    job = actions.named(services, workspace, name) if isinstance(name, str) else None
+    if job is None:
+        return create_new(services, workspace, document, identity)
+    # Sent again: what it names may be gone or newer by now, and the job is what it was.
+    _require_hash(job, _hash(_body(document)))
+    return job, False
+
+
+def create_new(
+    services: Services, workspace: str, document: Mapping[str, Any], identity: Identity
+) -> tuple[Job, bool]:
+    """As `create`, for a name that was free when the caller looked."""
+    body = _body(document)
     checked = _allowed(services, workspace, check(services, workspace, document), identity.user)
     name = checked.spec.name or names.generate()
     try:
         with services.db.write() as connection:
-            job_id = _insert(connection, services, workspace, name, checked, body, digest, identity)
-            job = store.job_by_id(connection, job_id)
+            new = _new_job(connection, services, workspace, name, checked, body, identity)
+            job = store.add_job(connection, new)
+            progress.created(connection, job, checked.notices)
     except IntegrityError:
-        return _existing(services, workspace, name, digest), False
+        job = actions.get(services, workspace, name)
+        _require_hash(job, _hash(body))
+        return job, False
     services.bell.set()
     return job, True
 
@@ -127,63 +139,52 @@ def _allowed(services: Services, workspace: str, checked: Checked, user: str) ->
     return replace(checked, notices=(*checked.notices, notice))
 
 
-def _insert(
+def _new_job(
     connection: Connection,
     services: Services,
     workspace: str,
     name: str,
     checked: Checked,
-    body: dict[str, Any],
-    digest: str,
+    body: Mapping[str, Any],
     identity: Identity,
-) -> int:
-    now, job = services.clock.now(), checked.spec
+) -> NewJob:
+    job = checked.spec
     properties, tags = rehearsal.recorded(job.properties, job.tags, checked.rehearsed)
     experiment = actions.ensure_experiment(connection, services, workspace, job.experiment_name)
     started_by = identity.subject.partition("/")[2] if identity.subject else ""
     # What tracking clients are shown; the document is whole, because the attempts need it.
-    masker = secrets.masker_of(secrets.values(body))
-    job_id = store.add_job(
-        connection,
-        {
-            "workspace": workspace,
-            "name": name,
-            "type": "command",
-            "experiment_id": experiment.id,
-            "status": Status.NOT_STARTED.value,
-            "owner": identity.user,
-            "display_name": masker.text(job.display_name) or name,
-            "spec": _pinned(body, checked),
-            "spec_hash": digest,
-            "environment": checked.environment.to_json(),
-            "environment_hash": checked.environment.hash,
-            "compute": job.compute,
-            "node_count": job.instance_count,
-            "processes_per_node": job.process_count_per_instance,
-            "created_at": now,
-            "tags": masker.json(tags),
-            "properties": properties,
-            "parent": job.parent_job_name or started_by,
-            "attempt": 0,
-            "deleted": False,
-            "archived": False,
-            "description": masker.text(job.description),
-            "turn": queue.turn_of(job.job_tier, job.priority),
-            "limit_s": job.timeout_s or None,
-            "gpus": _gpus(connection, services, workspace, job, checked.rehearsed),
-        },
+    masker = secrets.masker(body)
+    return NewJob(
+        workspace=workspace,
+        name=name,
+        type="command",
+        experiment_id=experiment.id,
+        status=Status.NOT_STARTED,
+        owner=identity.user,
+        display_name=masker.text(job.display_name) or name,
+        document=_pinned_document(body, checked),
+        created_at=services.clock.now(),
+        spec=_pinned_spec(checked),
+        spec_hash=_hash(body),
+        environment=checked.environment,
+        compute=job.compute,
+        node_count=job.instance_count,
+        processes_per_node=job.process_count_per_instance,
+        tags=masker.json(tags),
+        properties=properties,
+        parent=job.parent_job_name or started_by,
+        description=masker.text(job.description),
+        turn=queue.turn_of(job.job_tier, job.priority),
+        limit_s=job.timeout_s or None,
+        gpus=_gpus(connection, services, workspace, job, checked.rehearsed),
     )
-    store.add_event(connection, job_id, now, "status", {"status": Status.NOT_STARTED.value})
-    for message in checked.notices:
-        store.add_event(connection, job_id, now, "notice", {"message": message})
-    return job_id
 
 
 def _gpus(
     connection: Connection,
     services: Services,
     workspace: str,
-    job: job_spec.JobSpec,
+    job: JobSpec,
     rehearsed: bool,
 ) -> int:
     """How many devices the queue counts for each node of the job.
@@ -199,7 +200,16 @@ def _gpus(
     return gpus.per_node(services.devices, compute, *shape, job.properties, rehearsed)
 
 
-def _pinned(body: Mapping[str, Any], checked: Checked) -> dict[str, Any]:
+def _body(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What makes the job the same job: everything but its name."""
+    return {key: value for key, value in document.items() if key not in ("name", "$schema")}
+
+
+def _hash(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def _pinned_document(body: Mapping[str, Any], checked: Checked) -> dict[str, Any]:
     """The document with its environment's version and the paths of its inputs pinned."""
     pinned = dict(body)
     if checked.environment.ref:
@@ -212,24 +222,28 @@ def _pinned(body: Mapping[str, Any], checked: Checked) -> dict[str, Any]:
     return pinned
 
 
-def _taken(services: Services, workspace: str, name: str) -> bool:
-    with services.db.read() as connection:
-        return store.job_named(connection, workspace, name) is not None
+def _pinned_spec(checked: Checked) -> JobSpec:
+    """What parsing the pinned document gives."""
+    spec, ref = checked.spec, checked.environment.ref
+    inputs = {
+        name: replace(job_input, path=checked.paths[name]) if name in checked.paths else job_input
+        for name, job_input in spec.inputs.items()
+    }
+    environment = f"azureml:{ref}" if ref else spec.environment
+    return replace(spec, name="", inputs=inputs, environment=environment)
 
 
-def _existing(services: Services, workspace: str, name: str, digest: str) -> Job:
-    job = actions.get(services, workspace, name)
-    if job.spec_hash != digest:
+def _require_hash(job: Job, spec_hash: str) -> None:
+    if job.spec_hash != spec_hash:
         raise Conflict(
-            f"job `{name}` exists in workspace `{workspace}` with another content",
+            f"job `{job.name}` exists in workspace `{job.workspace}` with another content",
             "give this one another `name`, or none",
             code="job_exists",
             at=("name",),
         )
-    return job
 
 
-def _environment(services: Services, workspace: str, job: job_spec.JobSpec) -> EnvironmentSpec:
+def _environment(services: Services, workspace: str, job: JobSpec) -> EnvironmentSpec:
     """What the job will have, if it can be had here."""
     environment = services.environments.resolver.resolve(job.environment, workspace)
     services.environments.builds.refuse_impossible(environment)
@@ -245,7 +259,7 @@ def _environment(services: Services, workspace: str, job: job_spec.JobSpec) -> E
     return environment
 
 
-def _parent_exists(services: Services, workspace: str, job: job_spec.JobSpec) -> None:
+def _parent_exists(services: Services, workspace: str, job: JobSpec) -> None:
     at = ("parent_job_name",)
     if job.parent_job_name == job.name:
         raise InvalidSpec(
@@ -255,7 +269,7 @@ def _parent_exists(services: Services, workspace: str, job: job_spec.JobSpec) ->
     _at(at, lambda: actions.get(services, workspace, job.parent_job_name))
 
 
-def _fits(services: Services, workspace: str, job: job_spec.JobSpec, rehearsed: bool) -> list[str]:
+def _fits(services: Services, workspace: str, job: JobSpec, rehearsed: bool) -> list[str]:
     """Notices about a job that its compute can hold at some time."""
     compute = _at(("compute",), lambda: computes.get(services.db, workspace, job.compute))
     if job.instance_count > compute.max_instances:
@@ -291,7 +305,7 @@ def _at(place: tuple[str | int, ...], act: Callable[[], _Result]) -> _Result:
     """Run `act`; an error of it is told as one at that place of the document."""
     try:
         return act()
-    except DatabaseAway:
+    except DatabaseUnreachable:
         raise  # nothing in the document is wrong
     except TorchyardError as error:
         at = error.at if error.at[: len(place)] == place else (*place, *error.at)

@@ -8,12 +8,12 @@ from typing import Any
 from torchyard.base.clock import to_text
 from torchyard.jobs import actions
 from torchyard.jobs.admission import queue, waiting_reasons
-from torchyard.jobs.history.history_records import number_json
-from torchyard.jobs.records import progress, store
+from torchyard.jobs.records import job_masking, progress, store
 from torchyard.jobs.records.types import Job, JobError
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import rehearsal, secrets
 from torchyard.models import actions as models
+from torchyard.shared.record_rules import number_json
 
 
 def job_json(services: Services, job: Job) -> dict[str, Any]:
@@ -44,8 +44,8 @@ def job_json(services: Services, job: Job) -> dict[str, Any]:
             for model in models.of_job(services.db, job.workspace, job.name)
         ],
     }
-    shown: dict[str, Any] = secrets.without(job, rest)
-    return {**summary_json(job), "spec": secrets.spec_without(job), **shown}
+    shown: dict[str, Any] = job_masking.masked(job, rest)
+    return {**summary_json(job), "spec": secrets.masked_document(job.document), **shown}
 
 
 def _with_details(error: JobError) -> dict[str, Any]:
@@ -80,11 +80,11 @@ def summary_json(job: Job) -> dict[str, Any]:
         "ended_at": _text(job.ended_at),
         "owner": job.owner,
         "attempt": job.attempt,
-        "rehearsal": rehearsal.mode(job),
+        "rehearsal": rehearsal.mode(job.properties),
         "exit_code": job.exit_code,
         "error": None if job.error is None else _without_details(job.error),
     }
-    masked: dict[str, Any] = secrets.without(job, summary)
+    masked: dict[str, Any] = job_masking.masked(job, summary)
     return {**masked, "name": job.name}
 
 

@@ -111,7 +111,7 @@ class Claimer:
     def claim_one(self, job_id: int) -> Claim:
         services = self._services
         with services.db.write() as connection:
-            services.standing.check(connection)
+            services.membership.check(connection)
             job = store.job_by_id(connection, job_id)
             if job.status is not Status.QUEUED:
                 return Claim(why_not="gone")
@@ -136,7 +136,7 @@ class Claimer:
                 number=job.attempt + 1,
                 node_count=job.node_count,
                 created_at=now,
-                server=services.standing.id or None,
+                server=services.membership.id or None,
             )
             why_not = computes.try_hold(
                 connection,

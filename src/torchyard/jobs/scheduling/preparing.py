@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
-from torchyard.base.errors import DatabaseAway, TorchyardError
+from torchyard.base.errors import DatabaseUnreachable, TorchyardError
 from torchyard.data import datastores, remote
 from torchyard.data.fetching import FetchCanceled
 from torchyard.environments.types import BuildCanceled, EnvironmentSpec
@@ -24,7 +24,7 @@ from torchyard.jobs.files import build_logs, inputs
 from torchyard.jobs.records import isolation, progress, round_store, store
 from torchyard.jobs.records.types import Job, JobError, Stage, Status
 from torchyard.jobs.services import Services
-from torchyard.jobs.spec import job_spec, secrets
+from torchyard.jobs.spec import secrets
 
 _log = logging.getLogger(__name__)
 # A round ends after so long or so many: what was prepared may start meanwhile.
@@ -156,7 +156,7 @@ class Preparer:
             )
         except BuildCanceled:
             pass  # nobody wanted it; who has come since is looked after by the next round
-        except DatabaseAway:
+        except DatabaseUnreachable:
             pass  # the next round begins anew
         except TorchyardError as error:
             self._build_failed(environment, error)
@@ -179,7 +179,7 @@ class Preparer:
         found: dict[str, int] = {}
         waiting = self._preparing(environment)
         for job in waiting:
-            found |= secrets.values(job.spec)
+            found |= secrets.values(job.document)
         for workspace in {job.workspace for job in waiting}:
             for one in datastores.list_in(self._services.db, self._services.datastores, workspace):
                 found |= remote.secrets_of(one.options)
@@ -222,7 +222,7 @@ class Preparer:
             if current.status is Status.NOT_STARTED:
                 now = services.clock.now()
                 progress.move(connection, current, Status.PREPARING, now)
-                waited_for = inputs.describe(job_spec.read(job.spec))
+                waited_for = inputs.describe(job)
                 progress.start_stage(connection, current, Stage.PREPARING, now, waited_for)
         services.signals.notify(job_key(job))
         self._fetching.add(job.id)
@@ -242,7 +242,7 @@ class Preparer:
             )
         except FetchCanceled:
             pass
-        except DatabaseAway:
+        except DatabaseUnreachable:
             pass  # the next round begins anew
         except TorchyardError as error:
             self._fail(job, error)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from torchyard.base.errors import InvalidSpec
-from torchyard.jobs.records.types import Job
 from torchyard.workspaces.types import Workspace
 
 PROPERTY = "torchyard.rehearse_on_cpu"
@@ -49,9 +48,9 @@ def is_asked(properties: Mapping[str, str], workspace: Workspace) -> bool:
     return workspace.rehearse_on_cpu if own is None else own
 
 
-def is_rehearsed(job: Job) -> bool:
-    """Whether this job was taken as one; a later change of its workspace changes nothing."""
-    return job.properties.get(PROPERTY) == "true"
+def is_rehearsed(properties: Mapping[str, str]) -> bool:
+    """Whether a stored job is rehearsed; a later change of its workspace changes nothing."""
+    return properties.get(PROPERTY) == "true"
 
 
 def recorded(
@@ -71,15 +70,15 @@ def notices(properties: Mapping[str, str], workspace: Workspace) -> list[str]:
     return [_NOTICE.format(whom=whom)]
 
 
-def mode(job: Job) -> str:
+def mode(properties: Mapping[str, str]) -> str:
     """`cpu` for a rehearsed job, else empty."""
-    return _MODE if is_rehearsed(job) else ""
+    return _MODE if is_rehearsed(properties) else ""
 
 
-def gpus(job: Job, of_a_node: int | None) -> int:
-    """How many GPUs the script of a rehearsed job sees on its node; 0 when it is none.
+def gpus(properties: Mapping[str, str], processes_per_node: int, gpus_per_node: int | None) -> int:
+    """How many GPUs the script of a rehearsed job sees on its node; 0 when it is not rehearsed.
 
     Args:
-        of_a_node: what the compute's size has; None or 0 when it has none.
+        gpus_per_node: what the compute's size has; None or 0 when it has none.
     """
-    return max(job.processes_per_node, of_a_node or 0) if is_rehearsed(job) else 0
+    return max(processes_per_node, gpus_per_node or 0) if is_rehearsed(properties) else 0

@@ -1,10 +1,10 @@
 """What a job keeps to itself.
 
-Owns: `torchyard.secrets` and `torchyard.not_secrets` of a job's properties; the job without its
-secrets, for whoever asks; what masks the words of a job's own script.
-Leaves: which names and forms give a secret away to shared/secret_values.py.
-Always: what leaves the server for a person shows no secret of a job, not even to its owner; the
-document in the database is whole, because the next attempt needs it.
+Owns: `torchyard.secrets` and `torchyard.not_secrets` of a job's properties; the secrets in a job's
+document, and the document without them.
+Leaves: which names and forms give a secret away to shared/secret_values.py; masking what is said
+about a job to records/job_masking.py.
+Always: a document is masked as it was written, whether or not it can be parsed.
 """
 
 from __future__ import annotations
@@ -14,14 +14,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from torchyard.base.db import Database
 from torchyard.base.errors import InvalidSpec, nearest
-from torchyard.jobs.records import store
-from torchyard.jobs.records.types import Job
 from torchyard.jobs.spec.values import literal, mapping
 from torchyard.shared import secret_values
 from torchyard.shared.masking import TOKENS, Masker
-from torchyard.workspaces.types import Identity, TokenKind
 
 MARKED = "torchyard.secrets"
 PLAIN = "torchyard.not_secrets"
@@ -75,79 +71,64 @@ def marked(properties: Mapping[str, Any], key: str = MARKED) -> list[str]:
     return _names(properties.get(key)) or []
 
 
-def masker(job: Job) -> Masker:
-    """What puts stars in place of the job's secrets and of this server's tokens."""
-    return masker_of(values(job.spec))
-
-
-def values(spec: Mapping[str, Any]) -> dict[str, int]:
+def values(document: Mapping[str, Any]) -> dict[str, int]:
     """The secrets in a job's document, and how short a part of each is still masked."""
-    variables = _variables(spec)
-    return secret_values.of_environment(variables, *_lists(spec)) if variables else {}
+    variables = _variables(document)
+    return secret_values.of_environment(variables, *_lists(document)) if variables else {}
 
 
-def masker_of(found: Mapping[str, int]) -> Masker:
-    """What masks these values, as `values` gives them, and this server's tokens."""
-    return _masker_of(tuple(sorted(found.items()))) if found else TOKENS
+def masker(document: Mapping[str, Any]) -> Masker:
+    """Masks the secrets of a job's document and this server's tokens."""
+    secret_lengths = values(document)
+    return _masker_of(tuple(sorted(secret_lengths.items()))) if secret_lengths else TOKENS
+
+
+def masked_document(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A job's document; secret variables have `HIDDEN` for their value."""
+    variables = _variables(document)
+    if not variables:
+        return dict(TOKENS.json(document))
+    secret_names, plain_names = _lists(document)
+    hidden = {
+        name
+        for name, value in variables.items()
+        if name in secret_names
+        or secret_values.of_environment({name: value}, secret_names, plain_names)
+    }
+    visible = {name: HIDDEN if name in hidden else value for name, value in variables.items()}
+    body = {key: value for key, value in document.items() if key != "environment_variables"}
+    mask = masker(document).json
+    return {**mask(body), "environment_variables": mask(visible)}
 
 
 # A script that logs straight to the server asks for its own at every request.
 @lru_cache(maxsize=64)
-def _masker_of(found: tuple[tuple[str, int], ...]) -> Masker:
-    return Masker(secret_values.written(dict(found)))
+def _masker_of(secret_lengths: tuple[tuple[str, int], ...]) -> Masker:
+    return Masker(secret_values.written(dict(secret_lengths)))
 
 
-def masker_of_script(db: Database, identity: Identity) -> Masker | None:
-    """What masks the words of the script that asks; None for a person, whose words are his own."""
-    if identity.kind is not TokenKind.RUN:
-        return None
-    with db.read() as connection:
-        job = store.job_named(connection, identity.workspace, identity.subject.partition("/")[2])
-    return TOKENS if job is None else masker(job)
-
-
-def without(job: Job, body: Any) -> Any:
-    """A part of an answer about the job, its secrets masked wherever they stand."""
-    return masker(job).json(body)
-
-
-def spec_without(job: Job) -> dict[str, Any]:
-    """The job's document; secret variables have `HIDDEN` for their value."""
-    variables = _variables(job.spec)
-    if not variables:
-        return dict(TOKENS.json(job.spec))
-    known, plain = _lists(job.spec)
-    hidden = {
-        name
-        for name, value in variables.items()
-        if name in known or secret_values.of_environment({name: value}, known, plain)
-    }
-    shown = {name: HIDDEN if name in hidden else value for name, value in variables.items()}
-    body = {key: value for key, value in job.spec.items() if key != "environment_variables"}
-    return {**without(job, body), "environment_variables": without(job, shown)}
-
-
-def _variables(spec: Mapping[str, Any]) -> dict[str, str]:
-    given = spec.get("environment_variables")
-    if not isinstance(given, Mapping):
+def _variables(document: Mapping[str, Any]) -> dict[str, str]:
+    variables = document.get("environment_variables")
+    if not isinstance(variables, Mapping):
         return {}
-    return {str(name): literal(value) for name, value in given.items()}
+    return {str(name): literal(value) for name, value in variables.items()}
 
 
-def _lists(spec: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    properties = spec.get("properties")
-    given = properties if isinstance(properties, Mapping) else {}
-    return marked(given), marked(given, PLAIN)
+def _lists(document: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    properties = document.get("properties")
+    if not isinstance(properties, Mapping):
+        return [], []
+    return marked(properties), marked(properties, PLAIN)
 
 
-def _names(given: Any) -> list[str] | None:
-    if isinstance(given, str) and given.lstrip().startswith("["):
+def _names(value: Any) -> list[str] | None:
+    if isinstance(value, str) and value.lstrip().startswith("["):
         try:
-            given = json.loads(given)
+            value = json.loads(value)
         except ValueError:
             return None
-    elif isinstance(given, str):
-        given = [name.strip() for name in given.split(",")]
-    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
+    elif isinstance(value, str):
+        value = [name.strip() for name in value.split(",")]
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         return None
-    return [name for name in given if name]
+    return [name for name in value if name]

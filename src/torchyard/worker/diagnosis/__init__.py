@@ -1,1 +1,1 @@
-"""Why ranks ended or hang: artifacts, known causes, the root cause."""
+"""Why ranks fail or hang; diagnosis.py is where a dead rank is diagnosed."""

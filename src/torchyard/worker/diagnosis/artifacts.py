@@ -1,8 +1,8 @@
-"""What a rank left behind: records of its Pythons, stacks of crashes, the end of its log.
+"""Read what a failed rank left: records of its Pythons, crash stacks, the end of its log.
 
-Owns: reading these files, Python tracebacks as text, which record explains the rank's end.
-Leaves: what an error means to causes.py, whose end came first to diagnosis.py.
-Always: a file that is missing, cut or strange is as good as no file; what is read is bounded.
+Owns: reading these files, parsing tracebacks, which record explains the rank's exit.
+Leaves: what an error means to causes.py, which rank failed first to diagnosis.py.
+Always: a file that is truncated or invalid counts as missing; the amount read is limited.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from pathlib import Path
 from typing import Any
 
 _LOG_TAIL_BYTES = 64 << 10
-_MOST_RECORDS = 200
-_MOST_BYTES = 128 << 10
-# A record older than this at the rank's end, of another exit code, was of something overcome.
+_MAX_RECORDS = 200
+_MAX_BYTES = 128 << 10
+# An older record with another exit code is of an error that the rank handled.
 _RECENT_S = 5.0
 
 _FRAME = re.compile(r'^\s*File "(?P<file>.+?)", line (?P<line>\d+)(?:,? in (?P<function>.+))?$')
 _CRASH = "Fatal Python error"
-_START = "Traceback (most recent call last):"
+_TRACEBACK_START = "Traceback (most recent call last):"
 _ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*?(?:Error|Exception|Warning|Interrupt|Exit|Iteration"
                     r"|Group|Timeout|[A-Z]\w*))(?:: (?P<message>.*))?$")  # fmt: skip
 _RANK_PREFIX = re.compile(r"^(?:\[rank\d+\]:? ?|\[default\d*\]:|\d+: )")
-# Of no use to who wants to know where in the script it was.
+# Frames of libraries do not show where in the user's script an error occurred.
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ", "<string>")
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One line of a stack; `code` is the source line, empty when it is not there."""
+    """One line of a stack; `code` is the source line, empty if it is not available."""
 
     file: str
     line: int
@@ -47,7 +47,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Trace:
-    """An error as Python prints it; frames are outermost first."""
+    """A printed Python error; frames are outermost first."""
 
     type: str
     message: str
@@ -61,8 +61,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Record:
-    """What a Python of the rank wrote about its own end; see in_rank/rank_record.py for the
-    fields."""
+    """What a Python of the rank recorded about its exit; in_rank/rank_record.py has the fields."""
 
     kind: str
     at: float
@@ -71,8 +70,8 @@ class Record:
     parent: int
     trace: Trace | None
     status: int | None = None
-    said: str = ""
-    place: tuple[str, int, str] | None = None
+    message: str = ""
+    exit_frame: tuple[str, int, str] | None = None
 
     @property
     def exit_code(self) -> int:
@@ -82,63 +81,71 @@ class Record:
 
 
 def records(folder: Path) -> list[Record]:
-    """All of them, oldest first."""
+    """All records in `folder`, oldest first."""
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
     except OSError:
         return []
-    found = (_record(folder / name) for name in names[-_MOST_RECORDS:])
-    return sorted((one for one in found if one is not None), key=lambda one: one.at)
+    parsed = (_record(folder / name) for name in names[-_MAX_RECORDS:])
+    return sorted((record for record in parsed if record is not None), key=lambda record: record.at)
 
 
-def blamed(found: Sequence[Record], exit_code: int, signum: int, ended_at: float) -> Record | None:
-    """The record that explains an end, None when there is none.
+def decisive_record(
+    candidates: Sequence[Record], exit_code: int, signum: int, ended_at: float
+) -> Record | None:
+    """The record that explains a rank's exit, if any.
 
-    The last one does, as a shell goes on after most errors. One that only tells that a process it
-    had started failed gives way to that one's own.
+    This is the last one, because a shell continues after most errors. If it only reports that a
+    child process failed, the child's own record is used.
     """
-    fatal = [one for one in found if one.kind != "thread"]
+    fatal = [record for record in candidates if record.kind != "thread"]
     if signum:
-        # A process that is killed writes nothing; what was written is of another one.
-        fatal = [one for one in fatal if one.trace and one.trace.type == "KeyboardInterrupt"]
+        # A killed process writes nothing, so the records are of other processes.
+        fatal = [
+            record for record in fatal if record.trace and record.trace.type == "KeyboardInterrupt"
+        ]
     elif fatal and fatal[-1].exit_code != exit_code and ended_at - fatal[-1].at > _RECENT_S:
         fatal = []
     last = fatal[-1] if fatal else None
-    if last is not None and last.trace is not None and not _only_reports(last.trace):
+    if last is not None and last.trace is not None and not _is_report(last.trace):
         return last
-    threads = [one for one in found if one.kind == "thread" and not signum]
+    threads = [record for record in candidates if record.kind == "thread" and not signum]
     if last is None:
         return threads[-1] if threads and ended_at - threads[-1].at < _RECENT_S else None
-    below = [one for one in found if one is not last and one.at >= last.started and one.trace]
-    return below[0] if below else last
+    children = [
+        record
+        for record in candidates
+        if record is not last and record.at >= last.started and record.trace
+    ]
+    return children[0] if children else last
 
 
 def crash_stack(folder: Path, pid: int) -> str:
-    """What faulthandler wrote when a process crashed: this one, else the one that did so last."""
-    own = _text(folder / f"{pid}.stack")
-    if _CRASH in own:
-        return own
+    """The stack that faulthandler wrote for this process, otherwise for the last crashed one."""
+    stack = _text(folder / f"{pid}.stack")
+    if _CRASH in stack:
+        return stack
     try:
-        others = sorted(folder.glob("*.stack"), key=lambda file: file.stat().st_mtime)
+        files = sorted(folder.glob("*.stack"), key=lambda file: file.stat().st_mtime)
     except OSError:
         return ""
-    crashed = [text for text in map(_text, others) if _CRASH in text]
-    return crashed[-1] if crashed else ""
+    crash_stacks = [text for text in map(_text, files) if _CRASH in text]
+    return crash_stacks[-1] if crash_stacks else ""
 
 
 def printed_stack(text: str) -> str:
-    """The same, where the script has faulthandler write to its own output; empty without one."""
-    place = text.rfind(_CRASH)
-    return text[place:] if place >= 0 else ""
+    """The stack that faulthandler wrote to the script's own output; empty without one."""
+    start = text.rfind(_CRASH)
+    return text[start:] if start >= 0 else ""
 
 
-def was_cut_off(folder: Path, pid: int) -> bool:
-    """Whether this process was a Python that ended without Python's own end."""
+def ended_abruptly(folder: Path, pid: int) -> bool:
+    """Whether this process was a Python that exited without Python's own shutdown."""
     return (folder / f"{pid}.stack").exists()
 
 
 def stack_frames(text: str, *, of_main: bool = False) -> tuple[Frame, ...]:
-    """The frames of the thread that crashed, or of the main one; outermost first."""
+    """The frames of the thread that crashed, or of the main thread; outermost first."""
     threads: list[list[Frame]] = []
     current = 0
     for line in text.splitlines():
@@ -151,7 +158,7 @@ def stack_frames(text: str, *, of_main: bool = False) -> tuple[Frame, ...]:
             threads[-1].append(_frame(match))
     if not threads:
         return ()
-    # The main thread is the first that was made, and the last that faulthandler lists.
+    # faulthandler lists threads in reverse order of creation, so the main thread is the last one.
     return tuple(reversed(threads[-1 if of_main else current]))
 
 
@@ -169,39 +176,43 @@ def log_tail(log: Path) -> str:
 
 
 def last_trace(text: str) -> Trace | None:
-    """The last traceback in a text; what chained errors tell belongs to it."""
-    start = text.rfind(_START)
+    """The last traceback in a text, including its chained errors."""
+    start = text.rfind(_TRACEBACK_START)
     if start < 0:
-        return _headless(text)
+        return _syntax_error_trace(text)
     return _trace(text[start:])
 
 
-def original(trace: Trace) -> Trace:
-    """The error of another process that a traceback carries in its message, else itself.
+def original_error(trace: Trace) -> Trace:
+    """The child's error if the message contains one, otherwise the error itself.
 
-    DataLoader and torch.multiprocessing hand on a child's traceback as text.
+    DataLoader and torch.multiprocessing pass a child's traceback on as text.
     """
-    for sign in ("Original Traceback", "terminated with the following error:", '"""\n' + _START):
-        place = trace.text.rfind(sign)
-        if place >= 0:
-            start = trace.text.find("Traceback", place)
+    for marker in (
+        "Original Traceback",
+        "terminated with the following error:",
+        '"""\n' + _TRACEBACK_START,
+    ):
+        position = trace.text.rfind(marker)
+        if position >= 0:
+            start = trace.text.find("Traceback", position)
             inner = _trace(trace.text[start:].partition('\n"""')[0])
             if inner is not None and inner.frames:
                 return inner
     return trace
 
 
-def earlier(trace: Trace) -> list[Trace]:
-    """The errors that a traceback tells of before its own, the first one first."""
-    blocks = trace.text.split(_START)[1:-1]
-    found = (_trace(f"{_START}{block}") for block in blocks)
-    return [one for one in found if one is not None]
+def chained_errors(trace: Trace) -> list[Trace]:
+    """The chained errors that a traceback prints before its own, first one first."""
+    blocks = trace.text.split(_TRACEBACK_START)[1:-1]
+    errors = (_trace(f"{_TRACEBACK_START}{block}") for block in blocks)
+    return [error for error in errors if error is not None]
 
 
-def where(frames: Sequence[Frame]) -> Frame | None:
-    """The innermost frame of the user's own code, else the innermost of all."""
-    own = [frame for frame in frames if not frame.is_library]
-    return own[-1] if own else frames[-1] if frames else None
+def user_frame(frames: Sequence[Frame]) -> Frame | None:
+    """The innermost frame of the user's code, otherwise the innermost frame of all."""
+    user_frames = [frame for frame in frames if not frame.is_library]
+    return user_frames[-1] if user_frames else frames[-1] if frames else None
 
 
 def _record(file: Path) -> Record | None:
@@ -211,7 +222,7 @@ def _record(file: Path) -> Record | None:
         trace = None
         if body["type"]:
             trace = Trace(str(body["type"]), str(body["message"]), tuple(_frames(text)), text)
-        place = body["place"]
+        exit_frame = body["place"]
         return Record(
             kind=str(body["kind"]),
             at=float(body["at"]),
@@ -220,21 +231,23 @@ def _record(file: Path) -> Record | None:
             parent=int(body["parent"]),
             trace=trace,
             status=None if body["status"] is None else int(body["status"]),
-            said=str(body["said"] or ""),
-            place=(str(place[0]), int(place[1]), str(place[2])) if place else None,
+            message=str(body["said"] or ""),
+            exit_frame=(str(exit_frame[0]), int(exit_frame[1]), str(exit_frame[2]))
+            if exit_frame
+            else None,
         )
     except (ValueError, KeyError, TypeError, IndexError):
         return None
 
 
-def _only_reports(trace: Trace) -> bool:
+def _is_report(trace: Trace) -> bool:
     name = trace.type.rpartition(".")[2]
     return name in ("ChildFailedError", "CalledProcessError", "ProcessExitedException",
                     "BrokenProcessPool", "SystemExit")  # fmt: skip
 
 
 def _trace(text: str) -> Trace | None:
-    frames, found = [], None
+    frames, title = [], None
     lines = text.splitlines()
     end = 0
     for number, line in enumerate(lines):
@@ -242,41 +255,47 @@ def _trace(text: str) -> Trace | None:
         if match:
             following = lines[number + 1].strip() if number + 1 < len(lines) else ""
             frames.append(_frame(match, "" if _FRAME.match(following) else following))
-            found = None
-        elif found is None and number and not line.startswith((" ", "\t")):
-            found = _ERROR.match(line)
+            title = None
+        elif title is None and number and not line.startswith((" ", "\t")):
+            title = _ERROR.match(line)
             end = number + 1
             if (
-                found is None
+                title is None
                 and line.strip()
                 and not line.startswith(("Traceback", "During", "The"))
             ):
                 break
-    if found is None:
+    if title is None:
         return None
-    message = [found["message"] or "", *_continued(lines[end:])]
-    return Trace(found["type"], "\n".join(message).strip(), tuple(frames), "\n".join(lines[:end]))
+    message = [title["message"] or "", *_message_lines(lines[end:])]
+    return Trace(title["type"], "\n".join(message).strip(), tuple(frames), "\n".join(lines[:end]))
 
 
-def _continued(lines: Sequence[str]) -> Iterator[str]:
-    """A message goes on over lines that are no output of something else: at most a few."""
+def _message_lines(lines: Sequence[str]) -> Iterator[str]:
+    """The further lines of a message, at most a few, up to unrelated output."""
     for line in lines[:20]:
         if not line.strip() or line.startswith(("Traceback", "During", "The above")):
             return
         yield line
 
 
-def _headless(text: str) -> Trace | None:
-    """A syntax error is printed without a first line."""
+def _syntax_error_trace(text: str) -> Trace | None:
+    """Find a syntax error, which Python prints without the first line of a traceback."""
     lines = text.splitlines()
     for number in range(len(lines) - 1, -1, -1):
         match = re.match(
             r"^(?:\w+\.)?(SyntaxError|IndentationError|TabError): (.*)$", lines[number]
         )
         if match:
-            above = lines[max(0, number - 5) : number]
-            frames = [_frame(found) for found in map(_FRAME.match, above) if found]
-            return Trace(match[1], match[2], tuple(frames), "\n".join([*above, lines[number]]))
+            context_lines = lines[max(0, number - 5) : number]
+            frames = [
+                _frame(frame_match)
+                for frame_match in map(_FRAME.match, context_lines)
+                if frame_match
+            ]
+            return Trace(
+                match[1], match[2], tuple(frames), "\n".join([*context_lines, lines[number]])
+            )
     return None
 
 
@@ -295,7 +314,7 @@ def _frame(match: re.Match[str], code: str = "") -> Frame:
 
 def _text(file: Path) -> str:
     try:
-        with open(file, "rb") as opened:
-            return opened.read(_MOST_BYTES).decode("utf-8", "replace")
+        with open(file, "rb") as stream:
+            return stream.read(_MAX_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""

@@ -1,9 +1,9 @@
-"""The one table of what brings ranks down: patterns, their codes, and what to do.
+"""The table of known causes of failed ranks: patterns, codes, and what to do.
 
-Owns: the rules and their order, the codes that are decided by other means than a pattern.
-Leaves: which rule fits to causes.py, the page of them in the docs to tools/failure_codes_page.py.
-Always: a code is stable. A *consequence* is what ranks suffer when another one is gone: it is named
-only when nothing else is found.
+Owns: the rules and their order, the codes that are not found by a pattern.
+Leaves: matching to causes.py, the page in the docs to tools/failure_codes_page.py.
+Always: a code is stable. A *consequence* is a failure that another rank's failure caused; it is
+reported only if no other cause is found.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rule:
-    """`pattern` is looked for in the error's own text: its type and message, or the last lines
-    printed when there is no error. Groups of the pattern may stand in the hint as `{name}`.
-    A rule with an exit code fits only a rank that ended with it.
+    """A known cause.
+
+    `pattern` is searched in the error's type and message, or without an error in the last lines
+    of output. The hint may contain groups of the pattern as `{name}`. A rule with an exit code
+    matches only ranks that exited with it.
     """
 
     code: str
@@ -25,12 +27,12 @@ class Rule:
     exit_code: int = 0
 
 
-_PEERS = "look at the other ranks: one of them ended or hung first"
+_PEERS = "check the other ranks: one of them failed or hung first"
 _GPU = (
-    "the GPU or its driver is at fault: `dmesg | grep -i xid` and `nvidia-smi -q` on that machine"
+    "the GPU or its driver is faulty: see `dmesg | grep -i xid` and `nvidia-smi -q` on that machine"
 )
 _INSTALL = (
-    "add `{package}` to the environment of the job: under `pip_requirements`, or `pip` in the "
+    "add `{package}` to the job's environment, in `pip_requirements` or under `pip` in the "
     "`conda_file`"
 )
 
@@ -39,35 +41,35 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "command_not_found",
         r"(?:line \d+: |: )(?P<command>[^\s:]+): (?:command )?not found",
-        "`{command}` is not on the node: give its whole path, or add the package that brings it "
-        "to the environment",
+        "`{command}` does not exist on the node: use its full path, or add the package that "
+        "provides it to the environment",
         exit_code=127,
     ),
     Rule(
         "not_executable",
         r"(?P<path>\S+): (?:Permission denied|cannot execute|Is a directory)",
-        "run it by its interpreter (`bash {path}`, `python {path}`), or `chmod +x` it before the "
-        "job is submitted",
+        "run it with its interpreter (`bash {path}`, `python {path}`), or run `chmod +x` before "
+        "you submit the job",
         exit_code=126,
     ),
     Rule(
         "shell_syntax",
         r"(?:line \d+: |sh: \d+: )(?:.*syntax error|.*Syntax error|.*unexpected EOF"
         r"|\w+: (?:unbound variable|parameter not set))",
-        "the shell does not understand the `command` of the job: see the line that it names",
+        "the shell can't parse the job's `command`: see the line in the message",
     ),
     # The GPU and its libraries
     Rule(
         "cuda_out_of_memory",
         r"CUDA out of memory|torch\.(cuda\.)?OutOfMemoryError|CUDA error: out of memory"
         r"|CUBLAS_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation",
-        "make the batch smaller, accumulate gradients, or shard the model; see whether another "
-        "program holds memory of that GPU: `nvidia-smi`",
+        "use a smaller batch, accumulate gradients, or shard the model; check with `nvidia-smi` "
+        "whether another program uses memory of that GPU",
     ),
     Rule(
         "gpu_ecc_error",
         r"uncorrectable ECC error|ECC error encountered|cudaErrorECCUncorrectable",
-        f"the memory of that GPU is broken: take the GPU out of use, or reset it; {_GPU}",
+        f"the memory of that GPU is defective: reset the GPU or take it out of service; {_GPU}",
     ),
     Rule(
         "gpu_lost",
@@ -79,16 +81,16 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "cuda_assert",
         r"device-side assert triggered",
-        "mostly an index or a class label out of range: run once with CUDA_LAUNCH_BLOCKING=1 to "
-        "see where",
+        "usually an index or a class label is out of range: run once with CUDA_LAUNCH_BLOCKING=1 "
+        "to see where",
     ),
     Rule(
         "cuda_missing",
         r"Torch not compiled with CUDA enabled|No CUDA GPUs are available"
         r"|Found no NVIDIA driver|no NVIDIA GPU|CUDA driver version is insufficient"
         r"|Attempting to deserialize object on a CUDA device",
-        "this node has no GPU that torch can use: run on one that has, or let the script choose "
-        "the CPU",
+        "this node has no GPU that torch can use: run on a node with a GPU, or let the script "
+        "use the CPU",
     ),
     Rule(
         "peer_lost",
@@ -100,26 +102,26 @@ RULES: tuple[Rule, ...] = (
         "nccl_error",
         r"unhandled (?:cuda|system) error.*NCCL|NCCL error in|ncclUnhandledCudaError"
         r"|ncclSystemError|ncclInternalError|ncclInvalidUsage|Duplicate GPU detected",
-        "set NCCL_DEBUG=INFO under `environment_variables` and see what NCCL says before the error",
+        "set NCCL_DEBUG=INFO under `environment_variables` and see what NCCL logs before the error",
     ),
     Rule(
         "cuda_error",
         r"CUDA error:|cuDNN error|CUDNN_STATUS_|CUBLAS_STATUS_|CUDA driver error",
-        "run once with CUDA_LAUNCH_BLOCKING=1 to see the call that fails",
+        "run once with CUDA_LAUNCH_BLOCKING=1 to see which call fails",
     ),
     # Between ranks
     Rule(
         "port_in_use",
         r"EADDRINUSE|[Aa]ddress already in use",
-        "another program has the port: take the one of the job (MASTER_PORT), or let the system "
-        "choose by binding port 0",
+        "another program uses the port: use the job's own (MASTER_PORT), or bind port 0 to get a "
+        "free one",
     ),
     Rule(
         "rendezvous_timeout",
         r"waiting for clients\. \d+/\d+ clients joined|RendezvousTimeoutError"
         r"|did not join the rendezvous|Timed out .*rendezvous",
-        "a rank did not come to `init_process_group`: see what it was doing; all ranks of the "
-        "job must call it, with the job's own WORLD_SIZE",
+        "a rank did not join `init_process_group`: check what it was doing; all ranks of the job "
+        "must call it, with the job's own WORLD_SIZE",
         consequence=True,
     ),
     Rule(
@@ -127,8 +129,8 @@ RULES: tuple[Rule, ...] = (
         r"Watchdog caught collective operation timeout|Timed out waiting \d+ms for"
         r"|wait timeout after \d+ms|monitoredBarrier.*timed out|Socket Timeout"
         r"|store->get\(.*timeout",
-        "one rank did not take part in a collective call that the others wait in: see where each "
-        "one was with the property `torchyard.hang_after_s`",
+        "a rank did not take part in a collective call that the others wait for: set the property "
+        "`torchyard.hang_after_s` to see where each rank is",
         consequence=True,
     ),
     Rule(
@@ -147,7 +149,7 @@ RULES: tuple[Rule, ...] = (
         "child_failed",
         r"ChildFailedError|ProcessExitedException|CalledProcessError|BrokenProcessPool"
         r"|terminated abruptly|non-zero exit status",
-        "see the output above it: the process that it started says why",
+        "see the output above: the child process shows why it failed",
         consequence=True,
     ),
     Rule(
@@ -155,8 +157,8 @@ RULES: tuple[Rule, ...] = (
         r"urllib.*URLError|ConnectionError|HTTPError|Name or service not known"
         r"|Temporary failure in name resolution|Network is unreachable|Connection (?:refused|reset)"
         r"|Max retries exceeded|TimeoutError",
-        "a server elsewhere did not answer: see whether this machine reaches it, or bring what it "
-        "gives as one of the job's `inputs`",
+        "a remote server did not respond: check whether this machine can reach it, or provide the "
+        "data as one of the job's `inputs`",
     ),
     # Memory and disk
     Rule(
@@ -171,20 +173,20 @@ RULES: tuple[Rule, ...] = (
         "disk_full",
         r"No space left on device|\[Errno 28\]|Disk quota exceeded|\[Errno 122\]"
         r"|iostream error|file write failed",
-        "free space on that machine: `df -h` tells where it is short",
+        "free disk space on that machine: `df -h` shows which disk is full",
     ),
     Rule(
         "out_of_memory",
         r"MemoryError|[Cc]annot allocate memory|can't allocate memory|std::bad_alloc"
         r"|DataLoader worker.*killed by signal: Killed|Unable to allocate [\d.]+ [KMGT]iB",
-        "the machine's memory did not suffice: load less at once, use fewer data-loader workers "
-        "or fewer ranks on a node",
+        "the machine ran out of memory: load less data at once, use fewer data-loader workers or "
+        "fewer ranks per node",
     ),
     Rule(
         "data_worker_lost",
         r"DataLoader worker.*(?:exited unexpectedly|killed by signal)",
-        "a data-loader worker died without a word, mostly for memory: use fewer `num_workers`, or "
-        "0 to see its own error",
+        "a data-loader worker died without an error, usually because memory ran out: use fewer "
+        "`num_workers`, or 0 to see its own error",
     ),
     Rule(
         "too_many_files",
@@ -194,48 +196,46 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "io_error",
         r"\[Errno 5\]|Input/output error|\[Errno 116\]|Stale file handle",
-        "the disk or the network share fails: see `dmesg` on that machine",
+        "the disk or the network share is failing: see `dmesg` on that machine",
     ),
     Rule(
         "read_only",
         r"\[Errno 30\]|Read-only file system",
-        "inputs are only read: write below ./outputs, ${{{{outputs.<name>}}}} or a temporary "
-        "folder",
+        "inputs are read-only: write to ./outputs, ${{{{outputs.<name>}}}} or a temporary folder",
     ),
     # Python's own
     Rule("import_failed", r"No module named '?(?P<module>[\w.]+)", _INSTALL),
     Rule(
         "import_failed",
         r"(?P<library>lib[\w.+-]+\.so[\w.]*): cannot open shared object file",
-        "`{library}` is a library of the system: install it on the machine, or take a package "
-        "that brings it",
+        "`{library}` is a system library: install it on the machine, or use a package that "
+        "includes it",
     ),
     Rule(
         "import_failed",
         r"^(?:ImportError|AttributeError: module)|cannot import name",
-        "the version that is installed may not be the one the script was written for: pin it in "
-        "the environment; a file of your own may also hide a package of the same name",
+        "the installed version may not be the one that the script was written for: pin it in the "
+        "environment; or one of your files may shadow a package of the same name",
     ),
     Rule(
         "syntax_error",
         r"^(?:SyntaxError|IndentationError|TabError)",
-        "the file is no Python for this version: see the line that is shown",
+        "the file is not valid for this version of Python: see the line in the message",
     ),
     Rule(
         "script_missing",
         r"can't open file '(?P<path>[^']+)'",
-        "the command names a file that is not in `code`: paths are relative to that folder",
+        "the command uses a file that is not in `code`: paths are relative to that folder",
     ),
     Rule(
         "file_missing",
         r"FileNotFoundError|No such file or directory|NotADirectoryError",
-        "data reaches a job as one of its `inputs`, and code as `code`: this machine may not have "
-        "the path",
+        "this machine may not have the path: pass data to a job as `inputs`, and code as `code`",
     ),
     Rule(
         "permission_denied",
         r"PermissionError|[Pp]ermission denied",
-        "the job runs as the user of the server: see who may read or write that path",
+        "the job runs as the server's user: check who may read or write that path",
     ),
     Rule("interrupted", r"^KeyboardInterrupt", "something sent SIGINT to the rank"),
     Rule("assertion_failed", r"^AssertionError", ""),
@@ -243,38 +243,43 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "checkpoint_mismatch",
         r"Error\(s\) in loading state_dict",
-        "the checkpoint is of another model: see its missing and unexpected keys",
+        "the checkpoint belongs to another model: see the missing and unexpected keys",
     ),
     Rule(
         "usage_error",
         r"error: (?:unrecognized arguments|the following arguments are required"
         r"|argument |invalid choice)",
-        "see the `command` of the job: the script refused it",
+        "check the job's `command`: the script rejected its arguments",
     ),
 )
 
-# The page in the docs tells of these too; they are decided by other means than a pattern.
+# Codes that are not found by a pattern; the page in the docs lists them too.
 OTHER_CODES: tuple[tuple[str, str], ...] = (
-    ("exception", "a Python exception that no rule knows"),
-    ("rank_failed", "a rank exited with a code other than 0, and left nothing that says more"),
-    ("exited", "the script ended itself by `sys.exit`"),
-    ("hard_exit", "`os._exit(n)`, or a library that ended the process: Python's own end was cut"),
-    ("segmentation_fault", "SIGSEGV; the Python stack at that moment is in the error's traceback"),
-    ("aborted", "SIGABRT: a library gave up; the last lines of the log say why"),
-    ("bus_error", "SIGBUS: mostly a full `/dev/shm`, or a file that was cut while it was mapped"),
+    ("exception", "a Python exception that matches no rule"),
+    ("rank_failed", "a rank exited with a code other than 0 and left no further information"),
+    ("exited", "the script called `sys.exit`"),
+    ("hard_exit", "`os._exit(n)`, or a library that ended the process without Python's shutdown"),
+    ("segmentation_fault", "SIGSEGV; the error's traceback has the Python stack of that moment"),
+    ("aborted", "SIGABRT: a library aborted the process; the last lines of the log show why"),
+    (
+        "bus_error",
+        "SIGBUS: usually a full `/dev/shm`, or a file that was truncated while it was mapped",
+    ),
     ("arithmetic_fault", "SIGFPE"),
     ("illegal_instruction", "SIGILL: a package was built for another processor"),
-    ("killed", "SIGKILL by somebody, and not for memory"),
+    ("killed", "SIGKILL by a user or another program, not because memory ran out"),
     ("terminated", "SIGTERM that torchyard did not send"),
     ("signaled", "any other signal"),
-    ("broken_pipe", "SIGPIPE: the reader at the end of a shell pipe left early"),
-    ("hang", "the hang watch: no output and no metric for `torchyard.hang_after_s`"),
-    ("timeout", "`limits.timeout` is over"),
+    ("broken_pipe", "SIGPIPE: the reader of a shell pipe exited early"),
+    ("hang", "no output or metric from any rank for `torchyard.hang_after_s`"),
+    ("timeout", "the job ran longer than `limits.timeout`"),
     ("preempted", "the nodes were needed for dedicated work; the job is queued again"),
+    ("nodes_missing", "a node did not join the job in time"),
+    ("rendezvous_failed", "a node can't reach node 0"),
     ("mpi_missing", "a node has no Open MPI, which `type: mpi` needs"),
-    ("mpi_not_served", "the MPI of a node is another one than Open MPI 4"),
+    ("mpi_unsupported", "the MPI of a node is not Open MPI 4"),
     ("mpi_failed", "mpirun or one of its daemons ended before the ranks, or did not start them"),
-    ("worker_lost", "the worker of a node is gone without a word"),
-    ("not_responding", "the worker of a node runs, and was not heard of for too long"),
-    ("stopped", "the node did as it was told when another one failed"),
+    ("worker_lost", "the worker of a node died without a report"),
+    ("not_responding", "the worker of a node is running, but has not reported for too long"),
+    ("stopped", "the node was stopped because another one failed"),
 )

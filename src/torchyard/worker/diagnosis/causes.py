@@ -1,9 +1,9 @@
-"""Which known cause a text speaks of, and the words for signals.
+"""Match errors and output against known causes, and describe signals.
 
-Owns: finding the rule that fits, filling in its hint, the names of packages and signals.
-Leaves: the rules to cause_rules.py, gathering what a rank left behind to artifacts.py, whose
-failure is the job's to diagnosis.py.
-Always: the first rule that fits wins.
+Owns: finding the matching rule, filling in its hint, the names of packages and signals.
+Leaves: the rules to cause_rules.py, reading a rank's files to artifacts.py, which rank is the root
+cause to diagnosis.py.
+Always: the first matching rule is used.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from torchyard.worker.diagnosis.cause_rules import RULES
 
-# What people import and what they install, where the two differ.
+# Modules whose package has another name.
 PACKAGES: Mapping[str, str] = {
     "PIL": "pillow",
     "attr": "attrs",
@@ -33,35 +33,43 @@ PACKAGES: Mapping[str, str] = {
     "yaml": "PyYAML",
 }
 
-_BUS = "mostly `/dev/shm` is full: use fewer data-loader workers or smaller batches"
+_BUS = "`/dev/shm` is probably full: use fewer data-loader workers or smaller batches"
 _NATIVE = "compiled code failed: see the Python frames that called it"
 SIGNALS: Mapping[int, tuple[str, str, str]] = {
     signal.SIGSEGV: ("segmentation_fault", "a segmentation fault", _NATIVE),
-    signal.SIGABRT: ("aborted", "a library gave up and aborted", "it mostly says why in the log"),
+    signal.SIGABRT: ("aborted", "a library aborted the process", "the log usually shows why"),
     signal.SIGBUS: ("bus_error", "a bus error", _BUS),
     signal.SIGFPE: ("arithmetic_fault", "a division by zero in compiled code", _NATIVE),
     signal.SIGILL: (
         "illegal_instruction",
         "an instruction that this processor does not have",
-        "a package was built for another processor: install one that fits this machine's",
+        "a package was built for another processor: install a build for this one",
     ),
-    signal.SIGKILL: ("killed", "by hand or by another program, not by torchyard", ""),
+    signal.SIGKILL: ("killed", "by a user or another program, not by torchyard", ""),
     signal.SIGTERM: ("terminated", "sent by another program, not by torchyard", ""),
     signal.SIGINT: ("interrupted", "sent by another program, not by torchyard", ""),
-    signal.SIGPIPE: ("broken_pipe", "the reader of its pipe was gone", ""),
-    signal.SIGXCPU: ("signaled", "over its limit of CPU time", "see `ulimit -t` in the command"),
-    signal.SIGXFSZ: ("signaled", "over its limit of file size", "see `ulimit -f` in the command"),
+    signal.SIGPIPE: ("broken_pipe", "the reader of its pipe had exited", ""),
+    signal.SIGXCPU: (
+        "signaled",
+        "it exceeded its CPU time limit",
+        "see `ulimit -t` in the command",
+    ),
+    signal.SIGXFSZ: (
+        "signaled",
+        "it exceeded its file size limit",
+        "see `ulimit -f` in the command",
+    ),
 }
 
 
-# A lost connection in these files is one to a data-loader worker.
+# A connection lost in these files is one to a data-loader worker.
 DATA_LOADER_FILES = ("torch/utils/data/dataloader.py", "/multiprocessing/connection.py")
 DATA_WORKER_LOST = "DataLoader worker exited unexpectedly"
 
 
 @dataclass(frozen=True)
 class Match:
-    """A rule that fits, its hint filled in."""
+    """A matching rule with its hint filled in."""
 
     code: str
     hint: str
@@ -69,22 +77,22 @@ class Match:
     line: str
 
 
-def of_text(text: str, *, together: bool, exit_code: int = 0) -> Match | None:
-    """The first rule that fits; `line` is the one that it was found in.
+def match_text(text: str, *, has_peers: bool, exit_code: int = 0) -> Match | None:
+    """The first matching rule; `line` is the line that it matched.
 
     Args:
         text: an error's type and message, or the last lines of a log.
-        together: whether other ranks run, so that there can be consequences of their ends.
+        has_peers: whether the job has other ranks, so that failures may be consequences of theirs.
     """
     for rule in RULES:
         if rule.exit_code and rule.exit_code != exit_code:
             continue
-        if rule.code == "peer_lost" and not together:
+        if rule.code == "peer_lost" and not has_peers:
             continue
-        found = _compiled(rule.pattern).search(text)
-        if found is not None:
-            line = text[text.rfind("\n", 0, found.end()) + 1 :].partition("\n")[0].strip()
-            return Match(rule.code, _filled(rule.hint, found), rule.consequence and together, line)
+        match = _compiled(rule.pattern).search(text)
+        if match is not None:
+            line = text[text.rfind("\n", 0, match.end()) + 1 :].partition("\n")[0].strip()
+            return Match(rule.code, _filled(rule.hint, match), rule.consequence and has_peers, line)
     return None
 
 
@@ -108,14 +116,14 @@ _cache: dict[str, re.Pattern[str]] = {}
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
-    # On first use: a node whose ranks end well compiles none.
+    # On first use, so that a node whose ranks succeed compiles none.
     if pattern not in _cache:
         _cache[pattern] = re.compile(pattern, re.MULTILINE)
     return _cache[pattern]
 
 
-def _filled(hint: str, found: re.Match[str]) -> str:
-    groups = {name: value or "" for name, value in found.groupdict().items()}
+def _filled(hint: str, match: re.Match[str]) -> str:
+    groups = {name: value or "" for name, value in match.groupdict().items()}
     if "module" in groups:
         groups["package"] = package(groups["module"].strip("."))
     return hint.format(**groups)

@@ -1,4 +1,4 @@
-"""What is known of a node when one looks at why its ranks ended or where they stand.
+"""What a diagnosis needs to know about its node.
 
 Owns: where the Pythons of each rank leave their records.
 Leaves: reading them to artifacts.py.
@@ -13,14 +13,14 @@ from torchyard.worker.system.memory_kills import MemoryKills
 
 
 @dataclass(frozen=True)
-class Scene:
-    """`errors` holds a folder a rank; `together` says that the job has other ranks."""
+class DiagnosisContext:
+    """`errors` holds one folder per rank; `has_peers` says whether the job has other ranks."""
 
     node: int
-    together: bool
+    has_peers: bool
     work: Path
     errors: Path
-    memory: MemoryKills
+    memory_kills: MemoryKills
 
-    def folder(self, rank: int) -> Path:
+    def records_folder(self, rank: int) -> Path:
         return self.errors / f"rank-{rank}"

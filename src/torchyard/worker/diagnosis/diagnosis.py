@@ -1,10 +1,12 @@
-"""Why the ranks of this node ended, and which of them first.
+"""Diagnose why a rank died: the module that handles "a rank died" on a node.
 
-Owns: from exits and what ranks left behind to one failure in words.
-Leaves: patterns and hints to causes.py, reading files to artifacts.py, the order of several nodes
-to the server.
-Always: the earliest cause is named, and a consequence only when no cause is found; a rank that
-was told to end is blamed for nothing it did after that.
+Owns: finding the root cause among the ranks of this node, from their exit codes, tracebacks, crash
+stacks and logs, and turning it into one failure with a message and a hint.
+Leaves: known causes and their hints to causes.py and cause_rules.py, reading files to artifacts.py,
+ranks that hang to watches.py, the root cause among several nodes to the server's
+jobs/attempts/root_cause.py.
+Always: the earliest cause is reported, and a consequence only if no cause is found; what a rank
+does after it was told to stop is never the cause.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Any
 from torchyard.shared.failures import Failure
 from torchyard.worker.diagnosis import artifacts, causes
 from torchyard.worker.diagnosis.artifacts import Frame, Record, Trace
-from torchyard.worker.diagnosis.context import Scene
+from torchyard.worker.diagnosis.context import DiagnosisContext
 from torchyard.worker.launch.ranks import RankExit
 
 _LOG_LINES, _LINE_LENGTH = 12, 400
@@ -28,71 +30,74 @@ _FRAMES = 3
 _TRACEBACK = 32_000
 _SHELL_SIGNAL = 128
 _KILL = 9
-# Signals that a rank which was told to end may still die of by its own fault.
+# Signals that are a rank's own fault even after it was told to stop.
 _CRASHES = ("segmentation_fault", "bus_error", "arithmetic_fault", "illegal_instruction")
-# Codes that count even if another error was raised on top.
-_DEEP = ("cuda_out_of_memory", "disk_full", "io_error", "out_of_memory", "shared_memory_full",
-         "too_many_files")  # fmt: skip
-_DUMPED = (*_CRASHES, "aborted")
+# Codes that take precedence over an error that was raised because of them.
+_DECISIVE = ("cuda_out_of_memory", "disk_full", "io_error", "out_of_memory", "shared_memory_full",
+             "too_many_files")  # fmt: skip
+_WITH_STACK = (*_CRASHES, "aborted")
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """`at` counts seconds since 1970."""
+class Diagnosis:
+    """Why one rank failed; `at` counts seconds since 1970."""
 
     failure: Failure
     at: float
     consequence: bool
 
 
-def culprit(exits: Sequence[RankExit], scene: Scene, ending_at: float) -> Failure | None:
-    """What brought this node down; None when all that ended badly had been told to end.
+def root_cause(
+    exits: Sequence[RankExit], context: DiagnosisContext, ending_at: float
+) -> Failure | None:
+    """The failure that came first; None if ranks failed only after they were told to stop.
 
     Args:
-        ending_at: when the others were told to end, in seconds since 1970.
+        ending_at: when running ranks were told to stop, in seconds since 1970.
     """
-    verdicts = []
+    diagnoses = []
     for exit in exits:
-        if not exit.ordered:
-            verdicts += [look(exit, scene)] if exit.exit_code else []
+        if not exit.stop_requested:
+            diagnoses += [diagnose(exit, context)] if exit.exit_code else []
         else:
-            verdicts += _before_the_order(exit, scene, ending_at)
-    if not verdicts:
+            diagnoses += _diagnose_stopped(exit, context, ending_at)
+    if not diagnoses:
         return None
-    return min(verdicts, key=lambda found: (found.consequence, found.at)).failure
+    return min(diagnoses, key=lambda diagnosis: (diagnosis.consequence, diagnosis.at)).failure
 
 
-def is_consequence(exit: RankExit, scene: Scene) -> bool:
-    """Whether another rank's end seems to be behind this one."""
-    return scene.together and look(exit, scene).consequence
+def is_consequence(exit: RankExit, context: DiagnosisContext) -> bool:
+    """Whether a rank seems to have failed because of another one."""
+    return context.has_peers and diagnose(exit, context).consequence
 
 
-def look(exit: RankExit, scene: Scene) -> Verdict:
-    """One rank that ended badly."""
-    folder = scene.folder(exit.rank.rank)
-    found = artifacts.records(folder)
-    record = artifacts.blamed(found, exit.exit_code, exit.signal, exit.at)
+def diagnose(exit: RankExit, context: DiagnosisContext) -> Diagnosis:
+    """Diagnose one rank that failed."""
+    folder = context.records_folder(exit.rank.rank)
+    records = artifacts.records(folder)
+    record = artifacts.decisive_record(records, exit.exit_code, exit.signal, exit.at)
     tail = artifacts.log_tail(exit.rank.log)
-    finding = _finding(exit, scene, folder, record, tail)
-    return _verdict(exit, scene, finding, record, tail)
+    finding = _finding(exit, context, folder, record, tail)
+    return _diagnosis(exit, context, finding, record, tail)
 
 
-def hidden_failure(exit: RankExit, scene: Scene) -> str:
-    """A notice about a Python that failed in a rank that ended well; empty when there is none."""
-    own = exit.pid
-    for record in reversed(artifacts.records(scene.folder(exit.rank.rank))):
-        if record.kind == "exception" and record.trace and own in (record.parent, record.pid):
+def hidden_failure(exit: RankExit, context: DiagnosisContext) -> str:
+    """A notice about a Python that failed in a rank that succeeded; empty without one."""
+    rank_pid = exit.pid
+    for record in reversed(artifacts.records(context.records_folder(exit.rank.rank))):
+        if record.kind == "exception" and record.trace and rank_pid in (record.parent, record.pid):
+            frame = artifacts.user_frame(record.trace.frames)
             return (
-                f"rank {exit.rank.rank} ended well, though a program in it failed: "
-                f"{_title(record.trace)}{_place(artifacts.where(record.trace.frames), scene)}; a "
-                "shell pipe hides that unless the command begins with `set -o pipefail`"
+                f"rank {exit.rank.rank} succeeded, but a program in it failed: "
+                f"{_title(record.trace)}{_location(frame, context)}; shell pipes hide failures "
+                "unless the command starts with `set -o pipefail`"
             )
     return ""
 
 
 @dataclass(frozen=True)
 class _Finding:
-    """What is known of an end; `what` follows the exit code or signal in the message."""
+    """How a rank failed; `what` follows the exit code or signal in the message."""
 
     code: str
     what: str = ""
@@ -104,103 +109,117 @@ class _Finding:
 
 
 def _finding(
-    exit: RankExit, scene: Scene, folder: Path, record: Record | None, tail: str
+    exit: RankExit, context: DiagnosisContext, folder: Path, record: Record | None, tail: str
 ) -> _Finding:
     signum = exit.signal
     if record is not None and record.kind == "exit":
-        return _ended_itself(exit, scene, folder, record, tail)
-    trace = record.trace if record is not None else _printed(folder, tail, signum)
+        return _from_sys_exit(exit, context, folder, record, tail)
+    trace = record.trace if record is not None else _printed_trace(folder, tail, signum)
     printed = artifacts.last_trace(tail) if trace is not None and not trace.frames else None
     if trace is not None and printed is not None and printed.title == trace.title:
-        trace = printed  # the record was cut short
+        trace = printed  # the record was truncated
     if trace is not None:
-        return _from_trace(exit, scene, trace)
+        return _from_trace(exit, context, trace)
     if signum:
-        return _from_signal(exit, scene, folder, signum, exit.pid)
-    by_shell = exit.exit_code - _SHELL_SIGNAL
-    if by_shell in causes.SIGNALS:
-        return _of_a_program_in_it(exit, scene, folder, by_shell)
-    return _from_output(exit, scene, folder, tail)
+        return _from_signal(exit, context, folder, signum, exit.pid)
+    shell_signal = exit.exit_code - _SHELL_SIGNAL
+    if shell_signal in causes.SIGNALS:
+        return _from_program_signal(exit, context, folder, shell_signal)
+    return _from_output(exit, context, folder, tail)
 
 
-def _printed(folder: Path, tail: str, signum: int) -> Trace | None:
-    """The traceback that ends the log, if no record of it says that it was overcome."""
+def _printed_trace(folder: Path, tail: str, signum: int) -> Trace | None:
+    """The last traceback in the log, unless a record shows that it was handled."""
     trace = artifacts.last_trace(tail)
     if trace is None or (signum and trace.type != "KeyboardInterrupt"):
         return None
-    known = {one.trace.title for one in artifacts.records(folder) if one.trace is not None}
-    return None if trace.title in known else trace
+    recorded_titles = {
+        record.trace.title for record in artifacts.records(folder) if record.trace is not None
+    }
+    return None if trace.title in recorded_titles else trace
 
 
-def _from_trace(exit: RankExit, scene: Scene, trace: Trace) -> _Finding:
-    inner = artifacts.original(trace)
-    match = causes.of_text(f"{inner.title}", together=scene.together, exit_code=exit.exit_code)
-    if match is None and inner is not trace:
-        match = causes.of_text(trace.title, together=scene.together, exit_code=exit.exit_code)
+def _from_trace(exit: RankExit, context: DiagnosisContext, trace: Trace) -> _Finding:
+    original = artifacts.original_error(trace)
+    match = causes.match_text(
+        f"{original.title}", has_peers=context.has_peers, exit_code=exit.exit_code
+    )
+    if match is None and original is not trace:
+        match = causes.match_text(
+            trace.title, has_peers=context.has_peers, exit_code=exit.exit_code
+        )
     if all(file in trace.text for file in causes.DATA_LOADER_FILES):
-        match = causes.of_text(causes.DATA_WORKER_LOST, together=False)
-    what = _title(inner) + _place(artifacts.where(inner.frames or trace.frames), scene)
+        match = causes.match_text(causes.DATA_WORKER_LOST, has_peers=False)
+    what = _title(original) + _location(
+        artifacts.user_frame(original.frames or trace.frames), context
+    )
     if match is None:
-        match, why = _behind(trace)
-        what += f", after {why}" if why else ""
+        match, underlying = _underlying_cause(trace)
+        what += f", after {underlying}" if underlying else ""
     return _Finding(
         match.code if match else "exception",
         what,
         match.hint if match else "",
         match.consequence if match else False,
-        inner.frames or trace.frames,
+        original.frames or trace.frames,
         trace.text,
-        inner.title[:_TITLE],
+        original.title[:_TITLE],
     )
 
 
-def _of_a_program_in_it(exit: RankExit, scene: Scene, folder: Path, signum: int) -> _Finding:
-    found = _from_signal(exit, scene, folder, signum, 0)
+def _from_program_signal(
+    exit: RankExit, context: DiagnosisContext, folder: Path, signum: int
+) -> _Finding:
+    finding = _from_signal(exit, context, folder, signum, 0)
     name = causes.signal_name(signum)
-    what = f"a program in it was killed by signal {signum} ({name}): {found.what}"
-    return _replaced(found, what=what)
+    what = f"a program in it was killed by signal {signum} ({name}): {finding.what}"
+    return _replaced(finding, what=what)
 
 
-def _behind(trace: Trace) -> tuple[causes.Match | None, str]:
-    """An error that led to the one that was raised last, where that says nothing by itself."""
-    for error in artifacts.earlier(trace):
-        match = causes.of_text(error.title, together=False)
-        if match is not None and match.code in _DEEP:
+def _underlying_cause(trace: Trace) -> tuple[causes.Match | None, str]:
+    """A chained error that explains the last one, if that has no known cause itself."""
+    for error in artifacts.chained_errors(trace):
+        match = causes.match_text(error.title, has_peers=False)
+        if match is not None and match.code in _DECISIVE:
             return match, _title(error)
     return None, ""
 
 
-def _ended_itself(
-    exit: RankExit, scene: Scene, folder: Path, record: Record, tail: str
+def _from_sys_exit(
+    exit: RankExit, context: DiagnosisContext, folder: Path, record: Record, tail: str
 ) -> _Finding:
     """`sys.exit` with a code or a text."""
     if record.status is not None and -record.status in causes.SIGNALS:
-        # As subprocess tells of a child's end.
-        return _of_a_program_in_it(exit, scene, folder, -record.status)
-    place = ""
+        # A child's return code as subprocess reports it.
+        return _from_program_signal(exit, context, folder, -record.status)
+    location = ""
     frames: tuple[Frame, ...] = ()
-    if record.place is not None and not Frame(*record.place).is_library:
-        at = Frame(*record.place)
+    if record.exit_frame is not None and not Frame(*record.exit_frame).is_library:
+        at = Frame(*record.exit_frame)
         frames = (at,)
-        place = _place(at, scene)
-    said = f": {_first_line(record.said)}" if record.said else ""
+        location = _location(at, context)
+    message = f": {_first_line(record.message)}" if record.message else ""
     if record.trace is not None and not record.trace.type.startswith("runpy."):
-        found = _from_trace(exit, scene, record.trace)
-        code = "exited" if found.code == "exception" else found.code
-        what = f"{_title(record.trace)}{_place(artifacts.where(found.frames), scene)}"
-        return _replaced(found, code=code, what=f"{what}, then sys.exit{place}{said}")
-    last = "\n".join(tail.splitlines()[-_SEARCHED_LINES:])
-    trace = artifacts.last_trace(last)
+        finding = _from_trace(exit, context, record.trace)
+        code = "exited" if finding.code == "exception" else finding.code
+        what = f"{_title(record.trace)}{_location(artifacts.user_frame(finding.frames), context)}"
+        return _replaced(finding, code=code, what=f"{what}, then sys.exit{location}{message}")
+    last_lines = "\n".join(tail.splitlines()[-_SEARCHED_LINES:])
+    trace = artifacts.last_trace(last_lines)
     if trace is not None:
-        found = _from_trace(exit, scene, trace)
-        code = "exited" if found.code == "exception" else found.code
-        return _replaced(found, code=code, what=f"{found.what}, then sys.exit{place}{said}")
-    # What an argument parser or `python -m` says goes to the log, and what is said here as well.
-    text = f"{record.said}\n{last}" if record.said else last
-    match = causes.of_text(text, together=scene.together, exit_code=exit.exit_code)
-    what = f"sys.exit{place}{said}" + (f": {match.line[:_TITLE]}" if match and not said else "")
-    if not place and (said or match):
-        # A library's own way to end a script, as an argument parser's.
+        finding = _from_trace(exit, context, trace)
+        code = "exited" if finding.code == "exception" else finding.code
+        return _replaced(
+            finding, code=code, what=f"{finding.what}, then sys.exit{location}{message}"
+        )
+    # Argument parsers and `python -m` print their message to the log; sys.exit prints its own.
+    text = f"{record.message}\n{last_lines}" if record.message else last_lines
+    match = causes.match_text(text, has_peers=context.has_peers, exit_code=exit.exit_code)
+    what = f"sys.exit{location}{message}" + (
+        f": {match.line[:_TITLE]}" if match and not message else ""
+    )
+    if not location and (message or match):
+        # A library ended the script, such as an argument parser.
         what = what.partition(": ")[2]
     return _Finding(
         match.code if match else "exited",
@@ -211,82 +230,95 @@ def _ended_itself(
     )
 
 
-def _from_signal(exit: RankExit, scene: Scene, folder: Path, signum: int, pid: int) -> _Finding:
+def _from_signal(
+    exit: RankExit, context: DiagnosisContext, folder: Path, signum: int, pid: int
+) -> _Finding:
     code, what, hint = causes.SIGNALS.get(signum, ("signaled", "", ""))
-    if signum == _KILL and scene.memory.happened():
-        used = f"; it had used {exit.memory_bytes / 2**30:.1f} GiB" if exit.memory_bytes else ""
-        match = causes.of_text("MemoryError", together=False)
+    if signum == _KILL and context.memory_kills.happened():
+        usage = f"; it had used {exit.memory_bytes / 2**30:.1f} GiB" if exit.memory_bytes else ""
+        match = causes.match_text("MemoryError", has_peers=False)
         hint = match.hint if match else ""
-        return _Finding("out_of_memory", f"there was no memory left on its machine{used}", hint)
+        return _Finding("out_of_memory", f"its machine ran out of memory{usage}", hint)
     if signum == _KILL and not hint:
-        hint = "if memory was short, `dmesg` on that machine says so"
+        hint = "if memory ran out, `dmesg` on that machine shows it"
     text = artifacts.crash_stack(folder, pid)
-    if not text and code in _DUMPED:
+    if not text and code in _WITH_STACK:
         text = artifacts.printed_stack(artifacts.log_tail(exit.rank.log))
     frames = artifacts.stack_frames(text)
-    place = _place(artifacts.where(frames), scene)
-    return _Finding(code, what + place, hint, False, frames, text)
+    location = _location(artifacts.user_frame(frames), context)
+    return _Finding(code, what + location, hint, False, frames, text)
 
 
-def _from_output(exit: RankExit, scene: Scene, folder: Path, tail: str) -> _Finding:
-    """Nothing but an exit code and what was printed."""
-    last = "\n".join(line for line in tail.splitlines()[-_SEARCHED_LINES:] if line.strip())
-    match = causes.of_text(last, together=scene.together, exit_code=exit.exit_code)
+def _from_output(exit: RankExit, context: DiagnosisContext, folder: Path, tail: str) -> _Finding:
+    """Diagnose from the exit code and the output alone."""
+    last_lines = "\n".join(line for line in tail.splitlines()[-_SEARCHED_LINES:] if line.strip())
+    match = causes.match_text(last_lines, has_peers=context.has_peers, exit_code=exit.exit_code)
     if match is not None:
         return _Finding(match.code, match.line[:_TITLE], match.hint, match.consequence)
-    if artifacts.was_cut_off(folder, exit.pid):
-        what = "it was ended at once, by os._exit or by a library"
-        return _Finding("hard_exit", what, "see the calls of `os._exit`, which says nothing")
+    if artifacts.ended_abruptly(folder, exit.pid):
+        what = "it exited abruptly, by os._exit or a library"
+        return _Finding(
+            "hard_exit", what, "look for calls of `os._exit`, which exits without a message"
+        )
     return _Finding("rank_failed")
 
 
-def _before_the_order(exit: RankExit, scene: Scene, ending_at: float) -> list[Verdict]:
-    """What had gone wrong in a rank before it was told to end, or by its own fault just then."""
-    folder = scene.folder(exit.rank.rank)
-    early = [one for one in artifacts.records(folder) if one.at <= ending_at and one.trace]
-    record = artifacts.blamed(early, 1, 0, ending_at)
+def _diagnose_stopped(
+    exit: RankExit, context: DiagnosisContext, ending_at: float
+) -> list[Diagnosis]:
+    """Failures of a stopped rank: from before the stop, or crashes of its own."""
+    folder = context.records_folder(exit.rank.rank)
+    early_records = [
+        record for record in artifacts.records(folder) if record.at <= ending_at and record.trace
+    ]
+    record = artifacts.decisive_record(early_records, 1, 0, ending_at)
     if record is not None and record.trace is not None and record.kind == "exception":
-        finding = _from_trace(exit, scene, record.trace)
-        return [_verdict(exit, scene, finding, record, artifacts.log_tail(exit.rank.log))]
+        finding = _from_trace(exit, context, record.trace)
+        return [_diagnosis(exit, context, finding, record, artifacts.log_tail(exit.rank.log))]
     if causes.SIGNALS.get(exit.signal, ("",))[0] in _CRASHES:
-        return [look(exit, scene)]
+        return [diagnose(exit, context)]
     return []
 
 
-def _verdict(
-    exit: RankExit, scene: Scene, finding: _Finding, record: Record | None, tail: str
-) -> Verdict:
-    who = f"rank {exit.rank.rank} on node {scene.node}"
-    if exit.ordered and finding.code not in _CRASHES:
-        head = f"{who} failed"
+def _diagnosis(
+    exit: RankExit, context: DiagnosisContext, finding: _Finding, record: Record | None, tail: str
+) -> Diagnosis:
+    rank_name = f"rank {exit.rank.rank} on node {context.node}"
+    if exit.stop_requested and finding.code not in _CRASHES:
+        subject = f"{rank_name} failed"
     elif exit.signal:
-        head = f"{who} was killed by signal {exit.signal} ({causes.signal_name(exit.signal)})"
+        subject = (
+            f"{rank_name} was killed by signal {exit.signal} ({causes.signal_name(exit.signal)})"
+        )
     else:
-        head = f"{who} exited with code {exit.exit_code}"
+        subject = f"{rank_name} exited with code {exit.exit_code}"
     at = record.at if record is not None else exit.at
     details: dict[str, Any] = {
         "rank": exit.rank.rank,
-        "node": scene.node,
+        "node": context.node,
         "exit_code": exit.exit_code,
         "signal": exit.signal or None,
-        "at": _text_of(at),
+        "at": _iso_time(at),
         "consequence": finding.consequence,
         "exception": finding.error,
-        "frames": _user_frames(finding.frames, scene),
+        "frames": _user_frames(finding.frames, context),
         "traceback": finding.text[-_TRACEBACK:],
         "log": exit.rank.log_name,
         "log_lines": _last_lines(tail),
     }
-    message = f"{head}: {finding.what}" if finding.what else head
-    message = message.replace(f"{scene.work}/", "").replace(f"{scene.work.parent}/", "")
+    message = f"{subject}: {finding.what}" if finding.what else subject
+    message = message.replace(f"{context.work}/", "").replace(f"{context.work.parent}/", "")
     hint = finding.hint or f"see {exit.rank.log_name}"
-    code = 1 if exit.ordered else exit.exit_code
-    return Verdict(Failure(finding.code, message, hint, code, details), at, finding.consequence)
+    code = 1 if exit.stop_requested else exit.exit_code
+    return Diagnosis(Failure(finding.code, message, hint, code, details), at, finding.consequence)
 
 
-def _user_frames(frames: Sequence[Frame], scene: Scene) -> list[dict[str, Any]]:
-    own = [frame for frame in frames if not frame.is_library] or list(frames)
-    return [{**vars(frame), "file": _file(frame.file, scene)} for frame in own[-_FRAMES:]]
+def _user_frames(frames: Sequence[Frame], context: DiagnosisContext) -> list[dict[str, Any]]:
+    shown_frames = [frame for frame in frames if not frame.is_library] or list(frames)
+    return [
+        {**vars(frame), "file": _relative_path(frame.file, context)}
+        for frame in shown_frames[-_FRAMES:]
+    ]
 
 
 def _last_lines(tail: str) -> list[str]:
@@ -294,15 +326,15 @@ def _last_lines(tail: str) -> list[str]:
     return lines[-_LOG_LINES:]
 
 
-def _place(frame: Frame | None, scene: Scene) -> str:
+def _location(frame: Frame | None, context: DiagnosisContext) -> str:
     if frame is None:
         return ""
     function = f", in {frame.function}" if frame.function not in ("", "<module>") else ""
-    return f" ({_file(frame.file, scene)} line {frame.line}{function})"
+    return f" ({_relative_path(frame.file, context)} line {frame.line}{function})"
 
 
-def _file(path: str, scene: Scene) -> str:
-    for start in (f"{scene.work}/", "./"):
+def _relative_path(path: str, context: DiagnosisContext) -> str:
+    for start in (f"{context.work}/", "./"):
         if path.startswith(start):
             return path[len(start) :]
     return path
@@ -317,7 +349,7 @@ def _first_line(text: str) -> str:
     return line if len(line) <= _TITLE else line[:_TITLE] + "…"
 
 
-def _text_of(at: float) -> str:
+def _iso_time(at: float) -> str:
     text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
     return f"{text}.{int(at % 1 * 1e6):06d}Z"
 

@@ -1,8 +1,8 @@
-"""How a node ended, where it did not end well.
+"""The failure of a node: stopped, a fault of the worker, or a failed rank.
 
-Owns: the failure of a node that was stopped, or whose worker is at fault; asking for the inquest.
-Leaves: what ranks left behind to diagnosis.py, the order in which is asked to node/node.py.
-Always: an inquest that itself fails hides no failure.
+Owns: failures of a stopped node and of the worker itself; calling the diagnosis of the ranks.
+Leaves: the diagnosis of ranks to diagnosis.py, which outcome takes precedence to node/node.py.
+Always: an error in the diagnosis never hides a rank's failure.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from pathlib import Path
 
 from torchyard.shared import disk
 from torchyard.shared.failures import STOPPED_EXIT, Failure
-from torchyard.worker.diagnosis.context import Scene
+from torchyard.worker.diagnosis.context import DiagnosisContext
 from torchyard.worker.launch.ranks import Gang, RankExit
 from torchyard.worker.server.control import OVER, PEER_LOST, TIMEOUT
 
-# `inquest` is imported where it is needed: most jobs end well.
+# `diagnosis` is imported where it is needed, because most jobs succeed.
 
-_STOPS = {
+_STOP_REASONS = {
     "cancel": ("canceled", "the job was canceled"),
     "preempted": ("preempted", "another job needs its nodes"),
     "failed": ("stopped", "another node failed"),
     PEER_LOST: ("stopped", "another node failed"),
-    "signal": ("stopped", "its worker was told to end"),
+    "signal": ("stopped", "its worker received a signal to stop"),
     OVER: ("stopped", "the attempt is over"),
 }
 
 
 def stopped(reason: str, node: int) -> Failure:
-    """Of a node that was told to stop."""
+    """The failure of a node that was told to stop."""
     if reason == TIMEOUT:
         message = "the job ran longer than its limit"
         return Failure(TIMEOUT, message, "raise `limits.timeout`", STOPPED_EXIT)
-    code, why = _STOPS.get(reason, ("stopped", reason))
-    return Failure(code, f"node {node} was stopped: {why}", "", STOPPED_EXIT)
+    code, reason_text = _STOP_REASONS.get(reason, ("stopped", reason))
+    return Failure(code, f"node {node} was stopped: {reason_text}", "", STOPPED_EXIT)
 
 
-def unexpected(error: Exception) -> Failure:
-    """Of a full disk, or of a fault of the worker's own."""
+def worker_failure(error: Exception) -> Failure:
+    """The failure of a worker that met a full disk or an error of its own."""
     return disk.failure(error) or Failure(
         "worker_failed",
         f"the worker failed: {type(error).__name__}: {error}",
@@ -47,43 +47,43 @@ def unexpected(error: Exception) -> Failure:
     )
 
 
-def is_consequence(exit: RankExit, scene: Scene) -> bool:
-    """Whether a rank failed only because another one did."""
+def is_consequence(exit: RankExit, context: DiagnosisContext) -> bool:
+    """Whether a rank failed because of another one."""
     from torchyard.worker.diagnosis import diagnosis
 
     try:
-        return diagnosis.is_consequence(exit, scene)
+        return diagnosis.is_consequence(exit, context)
     except Exception:
         traceback.print_exc()
         return False
 
 
-def culprit(gang: Gang, scene: Scene, node: int, work: Path) -> Failure | None:
-    """The failure of the rank that failed first, if one did."""
-    from torchyard.worker.diagnosis import diagnosis as inquest
+def root_cause(gang: Gang, context: DiagnosisContext, node: int, work: Path) -> Failure | None:
+    """The failure of the rank that failed first, if any."""
+    from torchyard.worker.diagnosis import diagnosis
 
     try:
-        found = inquest.culprit(gang.exits, scene, gang.ending_at)
-        return found and disk.suspected(found, work)
+        failure = diagnosis.root_cause(gang.exits, context, gang.ending_at)
+        return failure and disk.suspected(failure, work)
     except Exception as error:
-        # Whatever ranks may have written: that one failed is told all the same.
+        # An error in the diagnosis must not hide that a rank failed.
         traceback.print_exc()
-        failed = [exit for exit in gang.exits if exit.exit_code and not exit.ordered]
-        return _plain(failed[0], node, error) if failed else None
+        failed = [exit for exit in gang.exits if exit.exit_code and not exit.stop_requested]
+        return _plain_failure(failed[0], node, error) if failed else None
 
 
-def hidden_failures(exits: Iterable[RankExit], scene: Scene) -> Iterator[str]:
-    """What failed inside of ranks that ended well, a sentence each."""
+def hidden_failures(exits: Iterable[RankExit], context: DiagnosisContext) -> Iterator[str]:
+    """Failures inside of ranks that succeeded, one sentence each."""
     for exit in exits:
-        if any(scene.folder(exit.rank.rank).glob("*.json")):
-            from torchyard.worker.diagnosis import diagnosis as inquest
+        if any(context.records_folder(exit.rank.rank).glob("*.json")):
+            from torchyard.worker.diagnosis import diagnosis
 
-            message = inquest.hidden_failure(exit, scene)
+            message = diagnosis.hidden_failure(exit, context)
             if message:
                 yield message
 
 
-def _plain(exit: RankExit, node: int, error: Exception) -> Failure:
+def _plain_failure(exit: RankExit, node: int, error: Exception) -> Failure:
     message = f"rank {exit.rank.rank} on node {node} exited with code {exit.exit_code}"
-    hint = f"see {exit.rank.log_name}; why could not be found out: {error!r}"
+    hint = f"see {exit.rank.log_name}; the cause could not be determined: {error!r}"
     return Failure("rank_failed", message, hint, exit.exit_code)

@@ -1,9 +1,9 @@
-"""Where the processes of a rank stand: Python's stacks, or else what the kernel says.
+"""Write the stacks of a rank's processes: Python's, otherwise the kernel's state.
 
-Owns: asking processes for their stacks, the file they are written to.
-Leaves: when to ask to watches.py.
-Always: only a process that waits for the signal is sent it, since it would end any other; asking
-changes nothing in the script.
+Owns: requesting stacks from processes, the file they are written to.
+Leaves: when to do that to watches.py.
+Always: only a process that handles the signal receives it, because it would end any other; the
+script is not affected.
 """
 
 from __future__ import annotations
@@ -15,88 +15,95 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchyard.shared.processes import Process, send
 from torchyard.worker.diagnosis import artifacts
 from torchyard.worker.diagnosis.artifacts import Frame
 from torchyard.worker.in_rank.rank_hook import STACKS_SIGNAL
 from torchyard.worker.system import processes
-from torchyard.worker.system.processes import Process
 
 _ANSWER_S = 1.0
-_LOOK_EVERY_S = 0.02
-_MOST_PROCESSES = 64
-_MOST_BYTES = 256 << 10
+_POLL_EVERY_S = 0.02
+_MAX_PROCESSES = 64
+_MAX_BYTES = 256 << 10
 
 
 @dataclass(frozen=True)
-class Stand:
-    """Where a rank stands: in its own code, if that is Python, and all of its stacks."""
+class RankPosition:
+    """Where a rank is: the frame of the user's Python code, if any, and all of its stacks."""
 
     frame: Frame | None
     text: str
 
 
-def write(root: int, errors: Path, target: Path, title: str, ask_until: float = math.inf) -> Stand:
-    """Add the stacks of a rank and what it started to `target`; the answer is where it stands.
+def write_stacks(
+    root: int, errors: Path, target: Path, title: str, signal_deadline: float = math.inf
+) -> RankPosition:
+    """Append the stacks of a rank and its children to `target`; return where the rank is.
 
     Args:
         root: the rank's own process.
-        errors: the folder that its Pythons were given for their records.
-        ask_until: by the monotonic clock; later, only the kernel is asked, which never waits.
+        errors: the folder for the records of its Pythons.
+        signal_deadline: by the monotonic clock; later, only the kernel's state is read, which
+            never blocks.
     """
-    stands: Frame | None = None
+    frame: Frame | None = None
     text = [f"{title}\n"]
-    for process in processes.below(root)[:_MOST_PROCESSES]:
-        is_late = time.monotonic() >= ask_until
+    for process in processes.below(root)[:_MAX_PROCESSES]:
+        is_late = time.monotonic() >= signal_deadline
         stack = "" if is_late else _python_stack(process, errors)
-        if stack and stands is None:
-            stands = artifacts.where(artifacts.stack_frames(stack, of_main=True))
-        text.append(f"\n{_described(process)}\n{stack or _in_kernel(process.pid)}")
+        if stack and frame is None:
+            frame = artifacts.user_frame(artifacts.stack_frames(stack, of_main=True))
+        text.append(f"\n{_process_title(process)}\n{stack or _kernel_state(process.pid)}")
     with open(target, "a", encoding="utf-8", errors="replace") as file:
         file.write("".join(text) + "\n")
-    return Stand(stands, "".join(text))
+    return RankPosition(frame, "".join(text))
 
 
 def _python_stack(process: Process, errors: Path) -> str:
-    """What the process writes when it is asked; empty for one that is no Python of ours."""
-    if not _waits_for_signal(process.pid):
+    """The stack that the process writes on request; empty if it does not support that."""
+    if not _handles_signal(process.pid):
         return ""
-    # A child that was forked writes to its parent's file.
+    # A forked child writes to its parent's file.
     files = list(errors.glob("*.stack"))
-    before = {file: _size(file) for file in files}
-    processes.send(process, STACKS_SIGNAL)
-    until = time.monotonic() + _ANSWER_S
-    seen: dict[Path, int] = {}
-    while time.monotonic() < until:
-        time.sleep(_LOOK_EVERY_S)
+    initial_sizes = {file: _size(file) for file in files}
+    send(process.pid, process.start_time, STACKS_SIGNAL)
+    deadline = time.monotonic() + _ANSWER_S
+    previous_sizes: dict[Path, int] = {}
+    while time.monotonic() < deadline:
+        time.sleep(_POLL_EVERY_S)
         sizes = {file: _size(file) for file in files}
-        if sizes != before and sizes == seen:
+        if sizes != initial_sizes and sizes == previous_sizes:
             break
-        seen = sizes
-    return "".join(_read(file, before[file]) for file in files)
+        previous_sizes = sizes
+    return "".join(_read(file, initial_sizes[file]) for file in files)
 
 
-def _waits_for_signal(pid: int) -> bool:
+def _handles_signal(pid: int) -> bool:
     for line in _lines(pid, "status"):
         if line.startswith("SigCgt:"):
             return bool(int(line.split()[1], 16) >> (STACKS_SIGNAL - 1) & 1)
     return False
 
 
-def _described(process: Process) -> str:
+def _process_title(process: Process) -> str:
     try:
-        words = Path(f"/proc/{process.pid}/cmdline").read_bytes().replace(b"\0", b" ")
+        command = Path(f"/proc/{process.pid}/cmdline").read_bytes().replace(b"\0", b" ")
     except OSError:
-        words = b""
-    return f"-- process {process.pid} ({words.decode(errors='replace').strip()[:300]})"
+        command = b""
+    return f"-- process {process.pid} ({command.decode(errors='replace').strip()[:300]})"
 
 
-def _in_kernel(pid: int) -> str:
-    """What a process without a Python stack waits for."""
+def _kernel_state(pid: int) -> str:
+    """What a process without a Python stack is doing, as the kernel sees it."""
     states = [line for line in _lines(pid, "status") if line.startswith("State:")]
-    waits = "".join(_lines(pid, "wchan")) or "0"
+    wait_channel = "".join(_lines(pid, "wchan")) or "0"
     stack = "\n".join(f"  {line}" for line in _lines(pid, "stack"))
-    where = "runs in user space" if waits == "0" else f"waits in the kernel at {waits}"
-    return f"{' '.join(states).replace(chr(9), ' ')}; {where}\n{stack}"
+    activity = (
+        "running in user space"
+        if wait_channel == "0"
+        else f"waiting in the kernel at {wait_channel}"
+    )
+    return f"{' '.join(states).replace(chr(9), ' ')}; {activity}\n{stack}"
 
 
 def _lines(pid: int, name: str) -> Iterator[str]:
@@ -115,8 +122,8 @@ def _size(file: Path) -> int:
 
 def _read(file: Path, start: int) -> str:
     try:
-        with open(file, "rb") as opened:
-            opened.seek(start)
-            return opened.read(_MOST_BYTES).decode("utf-8", "replace")
+        with open(file, "rb") as stack_file:
+            stack_file.seek(start)
+            return stack_file.read(_MAX_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""

@@ -1,9 +1,9 @@
-"""Ranks that run and get nowhere: the limit of the rendezvous, the hang watch, the job's time.
+"""Watch for ranks that make no progress: rendezvous limit, hang detection, job timeout.
 
-Owns: when a gang counts as hung, where each of its ranks stands, what is said of it.
-Leaves: how long the whole job has been quiet to the server, which hears all nodes; stacks to
-stacks.py, who has come to arrivals.py.
-Always: nothing is looked at that the job's properties do not ask for.
+Owns: when a gang counts as hung, where each of its ranks is, the failures and notices about it.
+Leaves: the idle time of the whole job to the server, which hears from all nodes; stacks to
+stacks.py, which ranks have joined to joined_ranks.py.
+Always: only what the job's properties request is watched.
 """
 
 from __future__ import annotations
@@ -17,161 +17,165 @@ from typing import Any
 from torchyard.shared.failures import STOPPED_EXIT, Failure
 from torchyard.shared.plan import LaunchPlan
 from torchyard.worker.diagnosis import stacks
-from torchyard.worker.diagnosis.arrivals import Arrivals
 from torchyard.worker.diagnosis.artifacts import Frame
-from torchyard.worker.diagnosis.context import Scene
-from torchyard.worker.diagnosis.stacks import Stand
+from torchyard.worker.diagnosis.context import DiagnosisContext
+from torchyard.worker.diagnosis.joined_ranks import JoinedRanks
+from torchyard.worker.diagnosis.stacks import RankPosition
 from torchyard.worker.launch.ranks import Rank
-from torchyard.worker.preflight.rendezvous import Meeting
+from torchyard.worker.preflight.rendezvous import Rendezvous
 from torchyard.worker.server.control import HANG, TIMEOUT, Orders
 
-_LOOK_EVERY_S = 5.0
-_LOOKS = 10
+_CHECK_EVERY_S = 5.0
+_CHECKS_PER_LIMIT = 10
 _JOINING = "in init_process_group"
-# All ranks together, before they are told to end: the end must not wait for who doesn't answer.
+# For all ranks together, so that stopping does not wait for ranks that don't answer.
 _LAST_STACKS_S = 3.0
 _SEE_STACKS = "the stacks of all ranks are in user_logs/stacks_rank_<n>.txt"
 
 
 class Watches:
-    """Of one node, from the start of its ranks.
+    """The watches of one node, from the start of its ranks.
 
     Args:
-        logs: where the stacks are written, one file a rank.
-        ship: takes such a file and its name at the server.
-        tell: posts an event.
+        logs: the folder that the stacks are written to, one file per rank.
+        ship: ships such a file under a name on the server.
+        post_event: posts an event to the server.
     """
 
     def __init__(
         self,
         plan: LaunchPlan,
-        scene: Scene,
-        meeting: Meeting,
-        orders: Orders,
+        context: DiagnosisContext,
+        rendezvous: Rendezvous,
+        control: Orders,
         logs: Path,
         ship: Callable[[Path, str], None],
-        tell: Callable[..., None],
+        post_event: Callable[..., None],
     ) -> None:
         self._plan = plan
-        self._scene = scene
-        self._orders = orders
+        self._context = context
+        self._control = control
         self._logs = logs
         self._ship = ship
-        self._tell = tell
+        self._post_event = post_event
         self._started = time.monotonic()
-        self._arrivals = Arrivals(meeting.address, meeting.port)
-        self._joined = plan.rendezvous_timeout_s <= 0 or plan.world_size == 1
-        self._told_at_s = 0.0
+        self._joined_ranks = JoinedRanks(rendezvous.address, rendezvous.port)
+        self._all_joined = plan.rendezvous_timeout_s <= 0 or plan.world_size == 1
+        self._reported_idle_s = 0.0
         self._stacks_again_at = 0.0
-        self.stood: list[dict[str, Any]] = []
+        self.positions: list[dict[str, Any]] = []
 
-    def look(self, running: Mapping[int, Rank]) -> float:
-        wanted = [_LOOK_EVERY_S]
-        if not self._joined:
-            self._look_at_rendezvous(running)
-            wanted.append(max(0.2, self._plan.rendezvous_timeout_s / _LOOKS))
+    def check(self, running: Mapping[int, Rank]) -> float:
+        intervals_s = [_CHECK_EVERY_S]
+        if not self._all_joined:
+            self._check_rendezvous(running)
+            intervals_s.append(max(0.2, self._plan.rendezvous_timeout_s / _CHECKS_PER_LIMIT))
         if self._plan.hang_after_s > 0:
-            self._look_for_hang(running)
-            wanted.append(max(0.2, self._plan.hang_after_s / _LOOKS))
-        return min(wanted)
+            self._check_hang(running)
+            intervals_s.append(max(0.2, self._plan.hang_after_s / _CHECKS_PER_LIMIT))
+        return min(intervals_s)
 
     def ending(self, running: Mapping[int, Rank]) -> None:
-        until = time.monotonic() + _LAST_STACKS_S
-        if self._orders.reason == HANG and not self.stood:
-            self._write_stacks(running, "another node found that the job hangs", until)
-        elif self._orders.reason == TIMEOUT:
-            self._write_stacks(running, "the job's time is over", until)
+        deadline = time.monotonic() + _LAST_STACKS_S
+        if self._control.reason == HANG and not self.positions:
+            self._write_stacks(running, "another node reported a hang", deadline)
+        elif self._control.reason == TIMEOUT:
+            self._write_stacks(running, "the job reached its time limit", deadline)
 
     def hang(self) -> Failure:
-        """The failure of a job that hangs, as seen from this node."""
-        quiet_s = self._plan.hang_after_s
+        """The failure of a job that hangs, with the ranks of this node."""
+        idle_s = self._plan.hang_after_s
         return Failure(
             HANG,
-            f"no output and no metric from any rank for {quiet_s:g} s",
+            f"no output or metric from any rank for {idle_s:g} s",
             _SEE_STACKS,
-            details={"node": self._scene.node, "stood": self.stood},
+            details={"node": self._context.node, "stood": self.positions},
         )
 
     def timeout(self) -> Failure:
-        """The failure of a job whose time is over, as seen from this node."""
+        """The failure of a job that timed out, with the ranks of this node."""
         return Failure(
             TIMEOUT,
             f"the job ran longer than its limit of {self._plan.timeout_s:g} s",
-            f"raise `limits.timeout`, or see what took the time: {_SEE_STACKS}",
+            f"raise `limits.timeout`, or check what took so long: {_SEE_STACKS}",
             STOPPED_EXIT,
-            details={"node": self._scene.node, "stood": self.stood},
+            details={"node": self._context.node, "stood": self.positions},
         )
 
-    def _look_for_hang(self, running: Mapping[int, Rank]) -> None:
-        quiet_s = self._orders.quiet_s
-        if quiet_s < self._plan.hang_after_s:
-            self._told_at_s = 0.0
+    def _check_hang(self, running: Mapping[int, Rank]) -> None:
+        idle_s = self._control.quiet_s
+        if idle_s < self._plan.hang_after_s:
+            self._reported_idle_s = 0.0
             return
-        # Once for each silence, and again each time it has become twice as long.
-        if quiet_s < 2 * self._told_at_s:
+        # Reported once per idle period, and again whenever its length has doubled.
+        if idle_s < 2 * self._reported_idle_s:
             return
-        self._told_at_s = quiet_s
-        self._write_stacks(running, f"nothing from any rank for {quiet_s:.0f} s")
+        self._reported_idle_s = idle_s
+        self._write_stacks(running, f"no output or metric from any rank for {idle_s:.0f} s")
         if self._plan.hang_action == "fail":
-            self._tell("hang", quiet_s=quiet_s)
+            self._post_event("hang", quiet_s=idle_s)
             raise self.hang()
-        shown = "; ".join(f"rank {one['rank']}: {one['where']}" for one in self.stood[:8])
-        message = f"nothing from any rank for {quiet_s:.0f} s; node {self._scene.node}: {shown}"
-        self._tell("notice", message=message)
+        ranks = "; ".join(f"rank {rank['rank']}: {rank['where']}" for rank in self.positions[:8])
+        silence = f"no output or metric from any rank for {idle_s:.0f} s"
+        message = f"{silence}; node {self._context.node}: {ranks}"
+        self._post_event("notice", message=message)
 
-    def _look_at_rendezvous(self, running: Mapping[int, Rank]) -> None:
-        missing = self._arrivals.look(running)
+    def _check_rendezvous(self, running: Mapping[int, Rank]) -> None:
+        missing = self._joined_ranks.find_missing(running)
         if not missing:
-            self._joined = True
+            self._all_joined = True
             return
         limit_s = self._plan.rendezvous_timeout_s
-        if time.monotonic() - self._started < limit_s or not self._arrivals.others_wait():
+        if time.monotonic() - self._started < limit_s or not self._joined_ranks.has_members():
             return
         if time.monotonic() < self._stacks_again_at:
             return
         self._stacks_again_at = time.monotonic() + limit_s / 2
-        late = {pid: rank for pid, rank in running.items() if rank in missing}
-        stands = self._write_stacks(late, f"not in the process group after {limit_s:g} s")
-        # One that is just joining is slow, and not the one that is waited for.
-        elsewhere = [rank for rank in stands if _JOINING not in stands[rank].text]
-        if not elsewhere:
+        late_ranks = {pid: rank for pid, rank in running.items() if rank in missing}
+        positions = self._write_stacks(late_ranks, f"not in the process group after {limit_s:g} s")
+        # A rank that is just joining is only slow; the others do not wait for it.
+        not_joining = [rank for rank in positions if _JOINING not in positions[rank].text]
+        if not not_joining:
             return
-        self.stood = [one for one in self.stood if one["rank"] in elsewhere]
-        first = self.stood[0]
-        many = len(elsewhere) > 1
-        names = ", ".join(str(rank) for rank in elsewhere)
+        self.positions = [
+            position for position in self.positions if position["rank"] in not_joining
+        ]
+        first = self.positions[0]
+        plural = len(not_joining) > 1
+        names = ", ".join(str(rank) for rank in not_joining)
         raise Failure(
             "rendezvous_timeout",
-            f"rank{'s' * many} {names} on node {self._scene.node} did not join the process group "
-            f"within {limit_s:g} s while others wait; rank {first['rank']} is at {first['where']}",
-            "every rank must call `init_process_group`; stacks are in user_logs/stacks_rank_"
-            f"{first['rank']}.txt, the limit is `torchyard.rendezvous_timeout_s`",
-            details={"rank": first["rank"], "node": self._scene.node, "stood": self.stood},
+            f"rank{'s' * plural} {names} on node {self._context.node} did not join the process "
+            f"group within {limit_s:g} s while others wait; rank {first['rank']} is at "
+            f"{first['where']}",
+            "every rank must call `init_process_group`; see the stacks in user_logs/stacks_rank_"
+            f"{first['rank']}.txt; `torchyard.rendezvous_timeout_s` sets the limit",
+            details={"rank": first["rank"], "node": self._context.node, "stood": self.positions},
         )
 
     def _write_stacks(
-        self, running: Mapping[int, Rank], why: str, until: float = math.inf
-    ) -> dict[int, Stand]:
-        self.stood = []
-        stands: dict[int, Stand] = {}
+        self, running: Mapping[int, Rank], reason: str, deadline: float = math.inf
+    ) -> dict[int, RankPosition]:
+        self.positions = []
+        positions: dict[int, RankPosition] = {}
         for pid, rank in running.items():
             name = f"stacks_rank_{rank.rank}.txt"
-            title = f"rank {rank.rank} on node {self._scene.node}, {_now()}: {why}"
-            errors = self._scene.folder(rank.rank)
-            stand = stacks.write(pid, errors, self._logs / name, title, until)
-            stands[rank.rank] = stand
-            self.stood.append({"rank": rank.rank, "where": self._described(stand.frame)})
+            title = f"rank {rank.rank} on node {self._context.node}, {_now()}: {reason}"
+            errors = self._context.records_folder(rank.rank)
+            position = stacks.write_stacks(pid, errors, self._logs / name, title, deadline)
+            positions[rank.rank] = position
+            self.positions.append({"rank": rank.rank, "where": self._describe(position.frame)})
             self._ship(self._logs / name, f"user_logs/{name}")
-        return stands
+        return positions
 
-    def _described(self, frame: Frame | None) -> str:
+    def _describe(self, frame: Frame | None) -> str:
         if frame is None:
             return "no Python code"
         file = frame.file
-        start = f"{self._scene.work}/"
+        start = f"{self._context.work}/"
         file = file[len(start) :] if file.startswith(start) else file
-        inner = "" if frame.function in ("", "<module>") else f" in {frame.function}"
-        return f"{file} line {frame.line}{inner}"
+        function = "" if frame.function in ("", "<module>") else f" in {frame.function}"
+        return f"{file} line {frame.line}{function}"
 
 
 def _now() -> str:

@@ -1,14 +1,12 @@
-"""Content-addressed files, brought to this node.
+"""Place content-addressed files on this node.
 
 Owns: reading manifests, placing a blob as a file: linked, copied or fetched over HTTP.
-Leaves: where files go to layout.py.
-Always: a file that came over HTTP has the hash it was asked for; what a server that is away
-delays is waited for.
+Leaves: where files go to node_folders.py.
+Always: a file fetched over HTTP is verified by its hash; an unreachable server only delays it.
 """
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import threading
@@ -17,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from torchyard.shared.connection import Connection, Refused
 from torchyard.shared.failures import Failure
-from torchyard.shared.retry_delays import patiently
-from torchyard.worker.server.connection import Link, Refused
+from torchyard.shared.retry_delays import retry
 
 _BLOCK = 1 << 20
 _FETCHERS = 4
@@ -39,7 +37,7 @@ class SnapshotFile:
 
 @dataclass(frozen=True)
 class Placement:
-    """A blob that shall be the file `target`; `link` asks for a hard link where one can be had."""
+    """A blob to be placed as the file `target`; with `link` as a hard link if possible."""
 
     sha256: str
     target: Path
@@ -48,9 +46,9 @@ class Placement:
 
 
 class Blobs:
-    """Blobs from the server's folder when this node can see it, else over HTTP."""
+    """Read blobs from the server's folder if this node can access it, otherwise over HTTP."""
 
-    def __init__(self, link: Link, folder: str, give_up: Callable[[], bool]) -> None:
+    def __init__(self, link: Connection, folder: str, give_up: Callable[[], bool]) -> None:
         self._link = link
         self._folder = Path(folder) if folder else None
         self._give_up = give_up
@@ -59,7 +57,7 @@ class Blobs:
         """The files of a snapshot.
 
         Raises:
-            Failure: it is missing, or a path would leave the folder it is placed in.
+            Failure: it is missing, or a path would leave the snapshot's folder.
         """
         if self._folder is not None:
             try:
@@ -73,7 +71,7 @@ class Blobs:
         return [_file(entry) for entry in json.loads(text)["files"]]
 
     def place(self, placements: Sequence[Placement]) -> None:
-        """Make every file; their folders are made too."""
+        """Create every file, and the folders that it needs."""
         for folder in {placement.target.parent for placement in placements}:
             folder.mkdir(parents=True, exist_ok=True)
         if self._folder is None:
@@ -83,7 +81,7 @@ class Blobs:
             if self._give_up():
                 return
             try:
-                _from_folder(self._path(placement.sha256), placement)
+                _place_from_folder(self._path(placement.sha256), placement)
             except FileNotFoundError as error:
                 raise _missing(placement.sha256) from error
 
@@ -92,13 +90,13 @@ class Blobs:
         return self._folder / sha256[:2] / sha256
 
     def _fetch_all(self, placements: Sequence[Placement]) -> None:
-        waiting = list(placements)
+        pending = list(placements)
         errors: list[BaseException] = []
 
         def fetch_some() -> None:
-            while waiting and not errors and not self._give_up():
+            while pending and not errors and not self._give_up():
                 try:
-                    placement = waiting.pop()
+                    placement = pending.pop()
                 except IndexError:
                     return
                 try:
@@ -106,7 +104,7 @@ class Blobs:
                 except BaseException as error:
                     errors.append(error)
 
-        count = min(_FETCHERS, len(waiting))
+        count = min(_FETCHERS, len(pending))
         threads = [threading.Thread(target=fetch_some, daemon=True) for _ in range(count)]
         for thread in threads:
             thread.start()
@@ -118,71 +116,69 @@ class Blobs:
     def _fetch_to(self, placement: Placement) -> None:
         with open(placement.target, "wb") as file:
 
-            def again() -> None:
+            def restart() -> None:
                 file.seek(0)
                 file.truncate()
 
-            self._fetch(placement.sha256, file.write, again)
+            self._fetch(placement.sha256, file.write, restart)
             os.fchmod(file.fileno(), placement.mode)
 
-    def _fetch(self, sha256: str, write: Callable[[bytes], Any], again: Callable[[], Any]) -> None:
-        import hashlib  # Not needed, and 10 ms of the ranks' start, where blobs are files.
+    def _fetch(
+        self, sha256: str, write: Callable[[bytes], Any], restart: Callable[[], Any]
+    ) -> None:
+        import hashlib  # Takes 10 ms to import, and is only needed over HTTP.
 
         def once() -> None:
-            again()
+            restart()
             digest = hashlib.sha256()
-            try:
-                answer = self._link.open(f"/blobs/{sha256}")
-                while True:
-                    block = answer.read(_BLOCK)
-                    if not block:
-                        break
-                    digest.update(block)
-                    write(block)
-            except http.client.HTTPException as error:
-                raise OSError(f"blob cut off: {error!r}") from error
+
+            def keep(block: bytes) -> None:
+                digest.update(block)
+                write(block)
+
+            self._link.download(f"/blobs/{sha256}", keep)
             if digest.hexdigest() != sha256:
-                raise OSError(f"blob {sha256} arrived damaged")
+                raise OSError(f"blob {sha256} was damaged in transit")
 
         try:
-            patiently(once, self._give_up)
+            retry(once, self._give_up)
         except Refused as error:
             raise _missing(sha256) from error
 
 
-def inside(path: str) -> PurePosixPath:
-    """`path` as a relative path that stays below its folder.
+def relative_path(path: str) -> PurePosixPath:
+    """Check that `path` is relative and stays below its folder.
 
     Raises:
-        Failure: it does not.
+        Failure: the path is absolute, leaves its folder or has a name that no disk can hold.
     """
-    pure = PurePosixPath(path)
-    sizes = [len(part.encode("utf-8", "replace")) for part in pure.parts]
+    relative = PurePosixPath(path)
+    sizes = [len(part.encode("utf-8", "replace")) for part in relative.parts]
     if (
-        not pure.parts
-        or pure.is_absolute()
-        or ".." in pure.parts
+        not relative.parts
+        or relative.is_absolute()
+        or ".." in relative.parts
         or "\0" in path
         or any("\ud800" <= character <= "\udfff" for character in path)
-        # No disk has such names: writing one would fail again and again.
+        # No disk can hold such names, so every attempt to write one would fail.
         or max(sizes) > _NAME_MOST_BYTES
         or sum(sizes) + len(sizes) > _PATH_MOST_BYTES
     ):
         raise Failure(
             "invalid_snapshot",
-            f"snapshot path `{path}` would leave its folder",
+            f"path `{path}` in the snapshot is not a valid path below its folder",
             "upload the code or the input again",
         )
-    return pure
+    return relative
 
 
 def _file(entry: dict[str, Any]) -> SnapshotFile:
-    path = str(inside(str(entry["path"])))
+    path = str(relative_path(str(entry["path"])))
     mode = int(str(entry.get("mode", "0644")), 8) & 0o777
     return SnapshotFile(path, str(entry["sha256"]), int(entry.get("size", 0)), mode)
 
 
-def _from_folder(source: Path, placement: Placement) -> None:
+def _place_from_folder(source: Path, placement: Placement) -> None:
     if placement.link:
         try:
             os.link(source, placement.target)
@@ -190,22 +186,22 @@ def _from_folder(source: Path, placement: Placement) -> None:
         except FileNotFoundError:
             raise
         except OSError:
-            pass  # Another file system, or one without hard links: a copy does.
+            pass  # another file system, or one without hard links: copy instead
     copy_file(source, placement.target, placement.mode)
 
 
 def copy_file(source: Path, target: Path, mode: int) -> None:
-    """Copy bytes by the cheapest way the file system has."""
+    """Copy a file in the cheapest way that the file system supports."""
     with open(source, "rb") as reader, open(target, "wb") as writer:
-        _copy(reader.fileno(), writer.fileno())
+        _copy_bytes(reader.fileno(), writer.fileno())
         os.fchmod(writer.fileno(), mode)
 
 
-def _copy(reader: int, writer: int) -> None:
+def _copy_bytes(reader: int, writer: int) -> None:
     try:
         while os.copy_file_range(reader, writer, 1 << 30):
             pass
-        # Some file systems report 0 at once: what is left, if anything, goes through memory.
+        # Some file systems report 0 at once: the rest, if any, is copied through memory.
     except (AttributeError, OSError):
         pass
     while True:
@@ -220,6 +216,6 @@ def _copy(reader: int, writer: int) -> None:
 def _missing(sha256: str) -> Failure:
     return Failure(
         "blob_missing",
-        f"the server has no blob `{sha256}`",
-        "submit the job again: that uploads what is missing",
+        f"blob `{sha256}` is missing on the server",
+        "submit the job again to upload missing files",
     )

@@ -1,9 +1,9 @@
-"""The inputs of a node, put where the ranks find them.
+"""Place the inputs of a job on a node.
 
-Owns: copies and mounts of inputs, what is done where mounts are forbidden.
+Owns: copies and mounts of inputs, the fallback if mounts are not allowed.
 Leaves: making the mounts to the ranks' launcher, file contents to blobs.py.
-Always: a script can change a downloaded input and no read-only one, and never what other jobs
-will get.
+Always: a script can change a downloaded input but not a read-only one, and never what other jobs
+get.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _READ_ONLY_MODES = ("ro_mount", "direct", "eval_mount")
 
 
 @dataclass(frozen=True)
-class Placed:
-    """`values` are what the command gets for each input."""
+class PlacedInputs:
+    """`values` replace the placeholders of the inputs in the command."""
 
     values: Mapping[str, str]
     mounts: tuple[Mount, ...] = ()
@@ -37,115 +37,119 @@ def place(
     inputs: Mapping[str, InputPlan],
     folder: Path,
     blobs: Blobs,
-    bring: Callable[[str], Path] | None = None,
-) -> Placed:
-    """Put every input below `folder`.
+    fetch: Callable[[str], Path] | None = None,
+) -> PlacedInputs:
+    """Place every input below `folder`.
 
     Args:
-        bring: gives the source of an input by its name, where this node does not see the
-            server's disk.
+        fetch: downloads an input by its name, if this node can't access the server's disk.
 
     Raises:
-        Failure: one is missing, or is not what its type says.
+        Failure: an input is missing or does not match its type.
     """
     values: dict[str, str] = {}
-    wanted: dict[str, Mount] = {}
+    mounts_by_input: dict[str, Mount] = {}
     sources: dict[str, Path] = {}
-    for name, given in inputs.items():
-        if given.kind == "literal":
-            values[name] = given.value
+    for name, input_plan in inputs.items():
+        if input_plan.kind == "literal":
+            values[name] = input_plan.value
             continue
-        if given.source:
-            sources[name] = Path(given.source) if bring is None else bring(plain_name(name))
-        here = folder / plain_name(name)
-        here.mkdir(exist_ok=True)
-        read_only = given.mode in _READ_ONLY_MODES
-        if not given.source:
-            values[name] = _from_snapshot(name, given, here, blobs, read_only)
+        if input_plan.source:
+            sources[name] = Path(input_plan.source) if fetch is None else fetch(checked_name(name))
+        target_folder = folder / checked_name(name)
+        target_folder.mkdir(exist_ok=True)
+        read_only = input_plan.mode in _READ_ONLY_MODES
+        if not input_plan.source:
+            values[name] = _place_snapshot(name, input_plan, target_folder, blobs, read_only)
             if read_only:
-                wanted[name] = Mount(str(here), str(here))
+                mounts_by_input[name] = Mount(str(target_folder), str(target_folder))
         elif read_only:
-            wanted[name] = _mount_point(name, sources[name], here)
-            values[name] = wanted[name].target
+            mounts_by_input[name] = _mount_input(name, sources[name], target_folder)
+            values[name] = mounts_by_input[name].target
         else:
-            values[name] = _copy(sources[name], here, read_only=False)
-    mounts = tuple(wanted.values())
-    why_not = mounts_of.why_not(mounts) if mounts else ""
-    if not why_not:
-        return Placed(values, mounts)
-    for name in wanted:
+            values[name] = _copy_input(sources[name], target_folder, read_only=False)
+    mounts = tuple(mounts_by_input.values())
+    refusal = mounts_of.why_not(mounts) if mounts else ""
+    if not refusal:
+        return PlacedInputs(values, mounts)
+    for name in mounts_by_input:
         if name in sources:
-            _copy(sources[name], folder / name, read_only=True)
-    names = ", ".join(f"`{name}`" for name in wanted)
-    notice = f"{names}: copies without write bits, because this machine allows no mounts: {why_not}"
-    return Placed(values, (), (notice,))
+            _copy_input(sources[name], folder / name, read_only=True)
+    names = ", ".join(f"`{name}`" for name in mounts_by_input)
+    notice = f"{names}: copied without write permission, because mounts are not allowed: {refusal}"
+    return PlacedInputs(values, (), (notice,))
 
 
-def plain_name(name: str) -> str:
-    """
+def checked_name(name: str) -> str:
+    """Return `name` if it can be a file name.
+
     Raises:
-        Failure: it is no name of a file.
+        Failure: it can't.
     """
     if not name or name in (".", "..") or "/" in name or "\0" in name:
         raise Failure("invalid_input", f"`{name}` can't be the name of an input or an output")
     return name
 
 
-def _from_snapshot(name: str, given: InputPlan, here: Path, blobs: Blobs, read_only: bool) -> str:
-    files = blobs.manifest(given.snapshot)
-    # Write bits don't hold root back, so root never gets a link to the server's own blob.
+def _place_snapshot(
+    name: str, input_plan: InputPlan, target_folder: Path, blobs: Blobs, read_only: bool
+) -> str:
+    files = blobs.manifest(input_plan.snapshot)
+    # Root ignores write permissions, so root never gets a link to the server's own blob.
     link = read_only and os.geteuid() != 0
     placements = []
     for file in files:
         mode = file.mode & 0o555 | 0o444 if read_only else file.mode | 0o600
         can_link = link and not file.mode & 0o111
-        placements.append(Placement(file.sha256, here / file.path, mode, can_link))
+        placements.append(Placement(file.sha256, target_folder / file.path, mode, can_link))
     blobs.place(placements)
     if read_only:
-        for current, _, _ in os.walk(here):
-            os.chmod(current, 0o555)
-    if given.kind != "uri_file" and (len(files) != 1 or given.kind in ("uri_folder", "mltable")):
-        return str(here)
+        for parent, _, _ in os.walk(target_folder):
+            os.chmod(parent, 0o555)
+    if input_plan.kind != "uri_file" and (
+        len(files) != 1 or input_plan.kind in ("uri_folder", "mltable")
+    ):
+        return str(target_folder)
     if len(files) != 1:
         raise Failure(
             "invalid_input",
             f"input `{name}` is a uri_file but holds {len(files)} files",
-            "name one file, or make it a uri_folder",
+            "name a single file, or change its type to uri_folder",
         )
-    return str(here / files[0].path)
+    return str(target_folder / files[0].path)
 
 
-def _mount_point(name: str, source: Path, here: Path) -> Mount:
-    """A folder is seen at the input's own folder, a file in it under its own name."""
+def _mount_input(name: str, source: Path, target_folder: Path) -> Mount:
+    """Mount a folder at the input's folder, or a file inside of it under its own name."""
     if source.is_dir():
-        return Mount(str(source), str(here))
+        return Mount(str(source), str(target_folder))
     if not source.is_file():
         raise _missing(name, source)
-    target = here / source.name
+    target = target_folder / source.name
     target.touch()
     return Mount(str(source), str(target))
 
 
-def _copy(source: Path, here: Path, read_only: bool) -> str:
-    """A copy of the node's own; an existing empty mount point is filled.
+def _copy_input(source: Path, target_folder: Path, read_only: bool) -> str:
+    """Copy the source for this node, possibly into an empty mount point.
 
-    Links are followed, as they are where the source is mounted; pipes and sockets are no data.
+    Links are followed, as in a mounted source; pipes and sockets are skipped.
     """
     if source.is_file():
-        target = here / source.name
+        target = target_folder / source.name
         copy_file(source, target, 0o444 if read_only else 0o644)
         return str(target)
     if not source.is_dir():
-        raise _missing(here.name, source)
+        raise _missing(target_folder.name, source)
 
-    def unread(file: Path, error: OSError) -> None:
-        raise _unreadable(here.name, file, error) from error
+    def fail_unreadable(file: Path, error: OSError) -> None:
+        raise _unreadable(target_folder.name, file, error) from error
 
-    # Empty ones, too.
-    for current, _, _ in os.walk(source):
-        (here / Path(current).relative_to(source)).mkdir(exist_ok=True)
-    for file in files_below(source, unread):
-        target = here / file.relative_to(source)
+    # Including empty folders.
+    for parent, _, _ in os.walk(source):
+        (target_folder / Path(parent).relative_to(source)).mkdir(exist_ok=True)
+    for file in files_below(source, fail_unreadable):
+        target = target_folder / file.relative_to(source)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             executable = os.stat(file).st_mode & 0o111
@@ -153,25 +157,25 @@ def _copy(source: Path, here: Path, read_only: bool) -> str:
         except OSError as error:
             if disk.is_to_blame(error):
                 raise
-            unread(file, error)
+            fail_unreadable(file, error)
     if read_only:
-        for current, _, _ in os.walk(here):
-            os.chmod(current, 0o555)
-    return str(here)
+        for parent, _, _ in os.walk(target_folder):
+            os.chmod(parent, 0o555)
+    return str(target_folder)
 
 
 def _unreadable(name: str, file: Path, error: OSError) -> Failure:
-    shown = os.fsencode(file).decode("utf-8", "replace")
+    path = os.fsencode(file).decode("utf-8", "replace")
     return Failure(
         "input_unreadable",
-        f"input `{name}` can't be read: `{shown}`: {error.strerror}",
-        "make it readable for the user that the server runs as",
+        f"input `{name}` can't be read: `{path}`: {error.strerror}",
+        "make it readable for the user that runs the server",
     )
 
 
 def _missing(name: str, source: Path) -> Failure:
     return Failure(
         "input_missing",
-        f"input `{name}` is not at `{source}` any more",
-        "submit the job again: that fetches what is missing",
+        f"input `{name}` no longer exists at `{source}`",
+        "submit the job again to fetch missing data",
     )

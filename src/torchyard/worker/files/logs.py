@@ -1,9 +1,9 @@
 """Ship log files to the server while they grow.
 
-Owns: which files are followed, how far each has been delivered, when to look again.
+Owns: which files are followed, how far each has been delivered, when to poll again.
 Leaves: writing the files to the ranks, what a token is to shared/masking.py.
-Always: memory is one chunk; the server's word on how much it has is what counts, so that nothing
-is lost or doubled when an answer was; nobody who writes a log ever waits for the server.
+Always: memory is limited to one chunk; the server's offset is authoritative, so that a lost
+response loses and duplicates nothing; a process that writes a log never waits for the server.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ import time
 from pathlib import Path
 
 from torchyard.shared import masking
+from torchyard.shared.connection import AttemptOver, Connection, Refused
 from torchyard.shared.failures import Failure
-from torchyard.worker.files.uploads import in_utf8, refused
-from torchyard.worker.server.connection import AttemptOver, Link, Refused
+from torchyard.worker.files.uploads import refusal_failure, utf8_path
 
 _CHUNK_BYTES = 1 << 20
-# A log's first lines are waited for by a person; later ones may come in larger pieces.
-_FIRST_S, _AWAITED_S = 5.0, 60.0
-_FAST_S, _FLOWING_S, _QUIET_S = 0.05, 0.1, 0.25
+# Someone may be waiting for a log's first lines; later ones can be sent in larger chunks.
+_FAST_AFTER_FIRST_S, _FAST_LIMIT_S = 5.0, 60.0
+_FAST_S, _FLOWING_S, _IDLE_S = 0.05, 0.1, 0.25
 _FOLDERS_EVERY_S = 0.5
 _GROWTH_EVERY_S = 1.0
-_RETRY_S, _LONGEST_RETRY_S = 0.2, 3.0
+_RETRY_S, _MAX_RETRY_S = 0.2, 3.0
 
 
 class _File:
-    """One followed file. `base` is the log's size at the server when this file began in it."""
+    """A followed file. `base` is the size of the server's log at the start of this file."""
 
     def __init__(self, path: Path, name: str) -> None:
         self.path = path
@@ -40,32 +40,34 @@ class _File:
         self.inode = 0
         self.limit: int | None = None
         self.refusal: Failure | None = None
-        # The job's quota is used up: only that the file grows is told, now and then.
+        # The job's log quota is used up: only the file's growth is reported, now and then.
         self.full = False
-        self.told_at_s = 0.0
+        self.reported_at_s = 0.0
 
 
 class LogShipper:
     """Follows files in a daemon thread.
 
     Args:
-        link: the line to the server.
-        folder: what relative paths are relative to.
-        masker: replaces what must not leave the node; this server's tokens unless told more.
+        link: the connection to the server.
+        folder: the base of relative paths.
+        masker: replaces secrets; by default only this server's tokens.
     """
 
-    def __init__(self, link: Link, folder: Path, masker: masking.Masker = masking.TOKENS) -> None:
+    def __init__(
+        self, link: Connection, folder: Path, masker: masking.Masker = masking.TOKENS
+    ) -> None:
         self._link = link
         self._folder = folder
         self._masker = masker
-        self._look_back = masker.longest - 1
+        self._overlap = masker.longest - 1
         self._files: dict[str, _File] = {}
         self._folders: list[tuple[Path, str]] = []
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._finishing = threading.Event()
         self._stopped = threading.Event()
-        self._over: AttemptOver | None = None
+        self._attempt_over: AttemptOver | None = None
         self._delivered = False
         self._next_scan = 0.0
         self._scanned_last = False
@@ -78,7 +80,7 @@ class LogShipper:
         self._wake.set()
 
     def watch_folder(self, folder: Path, prefix: str) -> None:
-        """Ship every file below `folder`, also those to come, as `prefix/<relative path>`."""
+        """Ship every file below `folder`, also files created later, as `prefix/<relative path>`."""
         with self._lock:
             self._folders.append((self._folder / folder, prefix.rstrip("/")))
             self._next_scan = 0.0
@@ -88,11 +90,11 @@ class LogShipper:
         self._thread.start()
 
     def finish(self, timeout_s: float) -> bool:
-        """Deliver what is on disk now, then stop; True when all of it was delivered.
+        """Deliver what is on disk now, then stop; return True if everything was delivered.
 
         Raises:
-            AttemptOver: the server disowned the attempt.
-            Failure: the server refuses a log; all others were delivered.
+            AttemptOver: the attempt is over on the server.
+            Failure: the server refused a log; all others were delivered.
         """
         self._finishing.set()
         self._wake.set()
@@ -101,8 +103,8 @@ class LogShipper:
         self._thread.join(timeout_s)
         self._stopped.set()
         self._wake.set()
-        if self._over is not None:
-            raise self._over
+        if self._attempt_over is not None:
+            raise self._attempt_over
         refusals = [file.refusal for file in self._followed() if file.refusal is not None]
         if self._delivered and refusals:
             raise refusals[0]
@@ -111,28 +113,30 @@ class LogShipper:
     # The thread
 
     def _run(self) -> None:
-        fast_until, seen, retry_s = time.monotonic() + _AWAITED_S, False, _RETRY_S
+        fast_until, has_output, retry_s = time.monotonic() + _FAST_LIMIT_S, False, _RETRY_S
         try:
             while not self._stopped.is_set():
                 finishing = self._finishing.is_set()
                 try:
-                    moved, more = self._pass(finishing)
+                    moved, more = self._ship_all(finishing)
                 except OSError:
-                    # The server is away: the files wait on disk.
+                    # The server is unreachable: the files wait on disk.
                     self._pause(retry_s, finishing)
-                    retry_s = min(retry_s * 2, _LONGEST_RETRY_S)
+                    retry_s = min(retry_s * 2, _MAX_RETRY_S)
                     continue
                 retry_s = _RETRY_S
                 if finishing and not more:
                     self._delivered = True
                     return
-                if moved and not seen:
-                    fast_until, seen = time.monotonic() + _FIRST_S, True
+                if moved and not has_output:
+                    fast_until, has_output = time.monotonic() + _FAST_AFTER_FIRST_S, True
                 if not more:
-                    early = time.monotonic() < fast_until
-                    self._pause(_FAST_S if early else _FLOWING_S if moved else _QUIET_S, finishing)
-        except AttemptOver as over:
-            self._over = over
+                    is_early = time.monotonic() < fast_until
+                    self._pause(
+                        _FAST_S if is_early else _FLOWING_S if moved else _IDLE_S, finishing
+                    )
+        except AttemptOver as error:
+            self._attempt_over = error
 
     def _pause(self, seconds: float, finishing: bool) -> None:
         if finishing:
@@ -141,8 +145,8 @@ class LogShipper:
             self._wake.wait(seconds)
             self._wake.clear()
 
-    def _pass(self, finishing: bool) -> tuple[bool, bool]:
-        """Ship a chunk of each file; whether something moved, and whether more is ready."""
+    def _ship_all(self, finishing: bool) -> tuple[bool, bool]:
+        """Ship a chunk of each file; return whether something moved, and whether more is ready."""
         self._scan(finishing)
         moved = more = False
         for file in self._followed():
@@ -158,7 +162,7 @@ class LogShipper:
             return list(self._files.values())
 
     def _scan(self, finishing: bool) -> None:
-        """Find new files; when finishing once more, whatever the time."""
+        """Find new files; once more when finishing, regardless of the interval."""
         now = time.monotonic()
         with self._lock:
             folders = list(self._folders)
@@ -170,12 +174,12 @@ class LogShipper:
             for parent, _, names in os.walk(folder):
                 for name in names:
                     path = Path(parent, name)
-                    log = f"{prefix}/{in_utf8(path.relative_to(folder))}"
+                    log = f"{prefix}/{utf8_path(path.relative_to(folder))}"
                     if log not in self._files and not path.is_symlink():
                         self.watch(path, log)
 
     def _ship(self, file: _File, finishing: bool) -> tuple[bool, bool]:
-        """Ship the file's next chunk; whether it moved, and whether more is ready."""
+        """Ship the file's next chunk; return whether it moved, and whether more is ready."""
         try:
             status = os.stat(file.path)
         except OSError:
@@ -184,12 +188,12 @@ class LogShipper:
             return False, False
         if file.full:
             if not finishing:
-                self._tell_growth(file, status.st_size)
+                self._report_growth(file, status.st_size)
             return False, False
         if status.st_size < file.position or status.st_ino != file.inode:
-            _start_anew(file, status.st_ino)
+            _restart(file, status.st_ino)
         if finishing and file.limit is None:
-            # What a process that outlived the job still writes is not waited for.
+            # Output of processes that outlive the job is not waited for.
             file.limit = status.st_size
         end = status.st_size if file.limit is None else min(file.limit, status.st_size)
         if end <= file.position:
@@ -197,22 +201,22 @@ class LogShipper:
         content = self._read(file, end, finishing)
         if not content:
             return False, False
-        before = file.base + file.position
+        old_size = file.base + file.position
         self._send(file, content)
-        left = end - file.position
+        remaining = end - file.position
         shipped = file.refusal is not None or file.full
-        more = left > (0 if finishing else self._look_back) and not shipped
-        return file.base + file.position != before, more
+        more = remaining > (0 if finishing else self._overlap) and not shipped
+        return file.base + file.position != old_size, more
 
     def _read(self, file: _File, end: int, finishing: bool) -> bytes:
-        """The masked bytes from the file's position, at most a chunk of them.
+        """The masked bytes from the file's position, at most one chunk.
 
-        What may be the start of a token stays behind until its rest is there; before the chunk
-        and after it as many bytes are looked at as a token may reach over.
+        What may be the start of a secret is held back until its rest is there. The chunk is read
+        with an overlap on both sides, so that secrets across its borders are masked too.
         """
-        first = max(0, file.position - self._look_back)
+        first = max(0, file.position - self._overlap)
         try:
-            window = _read(file.path, first, min(end - first, _CHUNK_BYTES + 2 * self._look_back))
+            window = _read(file.path, first, min(end - first, _CHUNK_BYTES + 2 * self._overlap))
         except OSError:
             return b""
         at_end = first + len(window) >= end
@@ -221,38 +225,38 @@ class LogShipper:
             keep = max(keep, len(window) - (file.position - first) - _CHUNK_BYTES)
         return self._masker.mask(window)[file.position - first : len(window) - keep]
 
-    def _tell_growth(self, file: _File, size: int) -> None:
-        """So that a job that prints is not taken for one that hangs."""
+    def _report_growth(self, file: _File, size: int) -> None:
+        """Report that the file grows, so that a job that prints is not considered hung."""
         now = time.monotonic()
-        if size != file.position and now >= file.told_at_s + _GROWTH_EVERY_S:
-            file.position, file.told_at_s = size, now
+        if size != file.position and now >= file.reported_at_s + _GROWTH_EVERY_S:
+            file.position, file.reported_at_s = size, now
             self._send(file, b"")
 
     def _send(self, file: _File, content: bytes) -> None:
         offset = file.base + file.position
         query = {"path": file.name, "offset": offset}
         try:
-            answer = self._link.send("PUT", "/logs", content, query)
-            size = answer["size"]
-            if answer.get("full"):
+            response = self._link.send("PUT", "/logs", content, query)
+            size = response["size"]
+            if response.get("full"):
                 file.full = True
                 file.position += len(content)
                 return
         except Refused as refusal:
             if refusal.status != 409 or not isinstance(refusal.body.get("size"), int):
-                file.refusal = refused(f"log `{file.name}`", refusal)
+                file.refusal = refusal_failure(f"log `{file.name}`", refusal)
                 print(file.refusal.message, file=sys.stderr, flush=True)
                 return
             size = refusal.body["size"]
         if size < file.base:
-            # The server has less than when this file began: what came before is gone.
+            # The server has less than before this file: what came before is gone.
             file.base = size
         else:
             file.position = size - file.base
 
 
-def _start_anew(file: _File, inode: int) -> None:
-    """The writer cut the file or put another in its place: its content is added to the log."""
+def _restart(file: _File, inode: int) -> None:
+    """Append from the start of a file that its writer truncated or replaced."""
     if file.inode:
         file.base += file.position
         file.position = 0
@@ -261,13 +265,13 @@ def _start_anew(file: _File, inode: int) -> None:
 
 
 def _read(path: Path, first: int, size: int) -> bytes:
-    with open(path, "rb", buffering=0) as opened:
-        opened.seek(first)
-        pieces = []
+    with open(path, "rb", buffering=0) as file:
+        file.seek(first)
+        chunks = []
         while size > 0:
-            piece = opened.read(size)
-            if not piece:
+            chunk = file.read(size)
+            if not chunk:
                 break
-            pieces.append(piece)
-            size -= len(piece)
-    return b"".join(pieces)
+            chunks.append(chunk)
+            size -= len(chunk)
+    return b"".join(chunks)

@@ -1,8 +1,8 @@
-"""What the attempts before this one wrote: brought back before the ranks start.
+"""Restore the outputs of previous attempts before the ranks start.
 
-Owns: asking the server for `./outputs` and the named outputs as they are there.
+Owns: downloading `./outputs` and the named outputs as the server has them.
 Leaves: which files those are to the server.
-Always: a script that is tried again finds its files where it wrote them; every node gets all.
+Always: a script that is retried finds its files where it wrote them; every node gets all of them.
 """
 
 from __future__ import annotations
@@ -10,38 +10,43 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import quote
 
+from torchyard.shared.connection import Connection, Refused
 from torchyard.shared.failures import Failure
-from torchyard.shared.retry_delays import patiently
-from torchyard.worker.files.blobs import inside
-from torchyard.worker.files.inputs import plain_name
-from torchyard.worker.files.layout import Folders
-from torchyard.worker.files.remote_inputs import fetch
-from torchyard.worker.server.connection import Link, Refused
+from torchyard.shared.retry_delays import retry
+from torchyard.worker.files.blobs import relative_path
+from torchyard.worker.files.inputs import checked_name
+from torchyard.worker.files.node_folders import NodeFolders
+from torchyard.worker.files.remote_inputs import fetch_file
 
 
-def bring(link: Link, folders: Folders, give_up: Callable[[], bool]) -> int:
-    """Write the files below `./outputs` and the folders of the named outputs; returns how many.
+def fetch_previous_outputs(
+    link: Connection, folders: NodeFolders, give_up: Callable[[], bool]
+) -> int:
+    """Write the files below `./outputs` and the folders of the named outputs.
+
+    Returns:
+        The number of files.
 
     Raises:
-        Failure: the server does not give one.
-        OSError: it is away, and `give_up` said so.
+        Failure: the server refuses a file.
+        OSError: the server is unreachable and `give_up` returned True.
     """
     try:
-        told = patiently(lambda: link.call("GET", "/earlier"), give_up)
-        for file in told["files"]:
+        listing = retry(lambda: link.call("GET", "/earlier"), give_up)
+        for file in listing["files"]:
             output, path = str(file["output"]), str(file["path"])
-            below = folders.outputs / plain_name(output) if output else folders.work / "outputs"
-            target = below / inside(path)
+            folder = folders.outputs / checked_name(output) if output else folders.work / "outputs"
+            target = folder / relative_path(path)
             target.parent.mkdir(parents=True, exist_ok=True)
-            at = f"/earlier/{quote(output, safe='') or '-'}/{quote(path)}"
+            url_path = f"/earlier/{quote(output, safe='') or '-'}/{quote(path)}"
             size = int(file["size_bytes"])
-            patiently(lambda: fetch(link, at, target, size), give_up)  # noqa: B023
+            retry(lambda: fetch_file(link, url_path, target, size), give_up)  # noqa: B023
     except Refused as refusal:
         error = refusal.body.get("error") or {}
         raise Failure(
-            "earlier_outputs_missing",
-            f"what the attempt before wrote could not be fetched: "
+            "previous_outputs_missing",
+            f"the outputs of the previous attempt could not be fetched: "
             f"{error.get('message') or refusal.status}",
             "submit the job again",
         ) from refusal
-    return len(told["files"])
+    return len(listing["files"])

@@ -1,8 +1,8 @@
-"""How a rehearsal on the CPU begins on a node.
+"""Set up a rehearsal on the CPU on a node.
 
-Owns: what goes into the attempt's environment for it, its variable, the first line of each log.
-Leaves: what happens then inside the ranks to in_rank/rehearsal_hook.py and the files it names.
-Always: nothing is done for an attempt that is no rehearsal.
+Owns: the files it adds to the attempt's environment, its variable, the first line of each log.
+Leaves: what happens inside the ranks to in_rank/rehearsal_hook.py and the modules it imports.
+Always: attempts that are not rehearsals are left alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Protocol
 from torchyard.shared.plan import LaunchPlan
 
 VARIABLE = "TORCHYARD_REHEARSAL"
-# A package, because its parts import each other.
+# A package, because its modules import each other.
 PACKAGE = "_torchyard_rehearsal"
 FILES = tuple(
     f"rehearsal_{part}.py" for part in ("hook", "limits", "devices", "torch", "cuda", "groups")
@@ -25,46 +25,46 @@ PTH = (
     f'import os; os.environ.get("{VARIABLE}") and '
     f'__import__("{PACKAGE}.rehearsal_hook", fromlist=["install"]).install()\n'
 )
-_HEAD = "[torchyard] rehearsal on CPU: cuda devices are the CPU, nccl is gloo\n"
-# Of the hook's syntax, and of the first torch that lets it take part.
-_OLDEST = (3, 8)
+_ANNOUNCEMENT = "[torchyard] rehearsal on CPU: CUDA devices are the CPU, NCCL is gloo\n"
+# The minimum for the hook's syntax, and for the first torch that supports it.
+_MIN_PYTHON = (3, 8)
 _PYTHON = re.compile(r"^version(?:_info)?\s*=\s*(\d+)\.(\d+)", re.MULTILINE)
 _TOO_OLD = (
-    "[torchyard] rehearsal on CPU: Python {} is too old for it: no GPU is to be seen, "
-    "and a script that asks torch for one goes without\n"
+    "[torchyard] rehearsal on CPU: not supported with Python {}; no GPU is visible, "
+    "and torch reports that CUDA is not available\n"
 )
 
 
-class _Logged(Protocol):
+class _HasLog(Protocol):
     @property
     def log(self) -> Path: ...
 
 
 def variables(plan: LaunchPlan) -> dict[str, str]:
-    """What a rank learns of it: how many GPUs its script sees."""
-    if not plan.rehearsed_gpus or _too_old(plan):
+    """The rank's variable for a rehearsal: how many GPUs its script sees."""
+    if not plan.rehearsed_gpus or _unsupported_python(plan):
         return {}
     return {VARIABLE: str(plan.rehearsed_gpus)}
 
 
-def announce(plan: LaunchPlan, ranks: Iterable[_Logged]) -> None:
-    """Write it at the head of each rank's log, before the rank starts."""
+def announce(plan: LaunchPlan, ranks: Iterable[_HasLog]) -> None:
+    """Announce the rehearsal at the start of each rank's log, before the rank starts."""
     if not plan.rehearsed_gpus:
         return
-    old = _too_old(plan)
-    head = _TOO_OLD.format(old) if old else _HEAD
+    python_version = _unsupported_python(plan)
+    line = _TOO_OLD.format(python_version) if python_version else _ANNOUNCEMENT
     for rank in ranks:
         with open(rank.log, "a", encoding="utf-8") as log:
-            log.write(head)
+            log.write(line)
 
 
-def _too_old(plan: LaunchPlan) -> str:
-    """The version of the environment's Python, where it can't be rehearsed; empty else."""
+def _unsupported_python(plan: LaunchPlan) -> str:
+    """The version of the environment's Python if it is too old for a rehearsal, otherwise empty."""
     try:
-        said = (Path(plan.environment) / "pyvenv.cfg").read_text(encoding="utf-8")
+        configuration = (Path(plan.environment) / "pyvenv.cfg").read_text(encoding="utf-8")
     except OSError:
         return ""
-    found = _PYTHON.search(said)
-    if found is None or (int(found[1]), int(found[2])) >= _OLDEST:
+    version = _PYTHON.search(configuration)
+    if version is None or (int(version[1]), int(version[2])) >= _MIN_PYTHON:
         return ""
-    return f"{found[1]}.{found[2]}"
+    return f"{version[1]}.{version[2]}"

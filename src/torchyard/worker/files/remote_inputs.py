@@ -1,41 +1,39 @@
-"""Inputs on a node that does not see the server's disk.
+"""Download inputs to a node that can't access the server's disk.
 
-Owns: asking the server for the files of an input, writing them.
+Owns: requesting the files of an input from the server, writing them.
 Leaves: how the ranks see them to inputs.py.
-Always: every file has the size that was told, or the node fails; a server that is away is waited
-for.
+Always: every file has the announced size, or the node fails; an unreachable server only delays it.
 """
 
 from __future__ import annotations
 
-import http.client
 import os
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
+from torchyard.shared.connection import Connection, Refused
 from torchyard.shared.failures import Failure
-from torchyard.shared.retry_delays import patiently
-from torchyard.worker.files.blobs import inside
-from torchyard.worker.server.connection import Link, Refused
+from torchyard.shared.retry_delays import retry
+from torchyard.worker.files.blobs import relative_path
 
 _BLOCK = 1 << 20
 
 
-def bring(link: Link, name: str, folder: Path, give_up: Callable[[], bool]) -> Path:
-    """Write the input's files below `folder`; returns the file, or the folder of several.
+def fetch_input(link: Connection, name: str, folder: Path, give_up: Callable[[], bool]) -> Path:
+    """Write the input's files below `folder`; return the file, or the folder if there are several.
 
     Raises:
-        Failure: the server has none of that name.
+        Failure: the server has no input of that name.
     """
     try:
-        told = patiently(lambda: link.call("GET", f"/inputs/{quote(name)}"), give_up)
-        for file in told["files"]:
-            target = folder / inside(str(file["path"]))
+        listing = retry(lambda: link.call("GET", f"/inputs/{quote(name)}"), give_up)
+        for file in listing["files"]:
+            target = folder / relative_path(str(file["path"]))
             target.parent.mkdir(parents=True, exist_ok=True)
-            at = f"/inputs/{quote(name)}/files/{quote(str(file['path']))}"
+            url_path = f"/inputs/{quote(name)}/files/{quote(str(file['path']))}"
             size = int(file["size_bytes"])
-            patiently(lambda: fetch(link, at, target, size), give_up)  # noqa: B023
+            retry(lambda: fetch_file(link, url_path, target, size), give_up)  # noqa: B023
             os.chmod(target, int(str(file["mode"]), 8) & 0o777)
     except Refused as refusal:
         error = refusal.body.get("error") or {}
@@ -45,25 +43,17 @@ def bring(link: Link, name: str, folder: Path, give_up: Callable[[], bool]) -> P
             "submit the job again",
         ) from refusal
     folder.mkdir(parents=True, exist_ok=True)
-    return folder / told["files"][0]["path"] if told["single"] else folder
+    return folder / listing["files"][0]["path"] if listing["single"] else folder
 
 
-def fetch(link: Link, at: str, target: Path, size: int) -> None:
-    """One file.
+def fetch_file(link: Connection, url_path: str, target: Path, size: int) -> None:
+    """Download one file.
 
     Raises:
-        OSError: it was cut off, or the server is away; try again.
-        Refused: there is none.
+        OSError: the response was cut off, or the server is unreachable; try again.
+        Refused: the file does not exist.
     """
     with open(target, "wb") as file:
-        try:
-            answer = link.open(at)
-            while True:
-                block = answer.read(_BLOCK)
-                if not block:
-                    break
-                file.write(block)
-        except http.client.HTTPException as error:
-            raise OSError(f"input cut off: {error!r}") from error
+        link.download(url_path, file.write)
         if file.tell() != size:
-            raise OSError(f"{file.tell()} of {size} bytes came")
+            raise OSError(f"received {file.tell()} of {size} bytes")

@@ -1,8 +1,8 @@
-"""A step of the preparation that runs beside the others.
+"""Run a step of the preparation in its own thread.
 
-Owns: one thread and what came of it.
-Leaves: what is done to the caller.
-Always: an error is raised where the result is asked for.
+Owns: one thread and its result or error.
+Leaves: the work itself to the caller.
+Always: an error of the thread is raised by `result`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ Result = TypeVar("Result")
 
 
 class Step(Generic[Result]):
-    """Runs `work` at once; `done` is called when it ended, however it ended."""
+    """Starts `work` at once; `on_end` is called after it succeeded or failed."""
 
-    def __init__(self, name: str, work: Callable[[], Result], done: Callable[[], None]) -> None:
+    def __init__(self, name: str, work: Callable[[], Result], on_end: Callable[[], None]) -> None:
         self._work = work
-        self._done = done
+        self._on_end = on_end
         self._result: list[Result] = []
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -39,8 +39,8 @@ class Step(Generic[Result]):
             raise self._error
         return self._result[0]
 
-    def leave(self, timeout_s: float) -> None:
-        """Wait a little for a step whose result nobody wants any more."""
+    def wait_briefly(self, timeout_s: float) -> None:
+        """Wait for a step whose result is no longer needed, at most this long."""
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
@@ -48,4 +48,4 @@ class Step(Generic[Result]):
             self._result.append(self._work())
         except BaseException as error:
             self._error = error
-        self._done()
+        self._on_end()

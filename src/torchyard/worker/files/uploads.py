@@ -1,9 +1,9 @@
-"""Results on their way to the server's store.
+"""Upload outputs to the server's store.
 
 Owns: walking `outputs` and the named outputs, streaming each file.
-Leaves: how long to try to node/node.py.
-Always: a file is sent in blocks, never held in memory; a file that the script removes meanwhile
-is left out. One that can't be read, or that the server refuses, keeps none of the others here.
+Leaves: how long to try to node/delivery.py.
+Always: a file is sent in blocks, never held in memory; a file that is deleted meanwhile is skipped.
+A file that can't be read or that the server refuses does not keep others from being uploaded.
 """
 
 from __future__ import annotations
@@ -18,97 +18,98 @@ from pathlib import Path
 from urllib.parse import quote
 
 from torchyard.shared import disk
+from torchyard.shared.connection import Connection, Refused
 from torchyard.shared.failures import Failure
-from torchyard.shared.retry_delays import patiently
-from torchyard.worker.server.connection import Link, Refused
+from torchyard.shared.retry_delays import retry
 
 _BLOCK = 1 << 20
-_SHOWN = 300
-# As Python reads them from a disk.
-_NO_UTF8 = re.compile("[\udc80-\udcff]")
-# Removed meanwhile, or a link that leads nowhere.
-_NOTHING_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+_MAX_DISPLAY_LENGTH = 300
+# How Python represents such bytes in file names.
+_NON_UTF8 = re.compile("[\udc80-\udcff]")
+# Deleted meanwhile, or a broken link.
+_MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
-Unread = Callable[[Path, OSError], None]
+OnUnreadable = Callable[[Path, OSError], None]
 
 
 class _Unreadable(Exception):
-    """The file itself, so that trying again is in vain; the cause says why."""
+    """The file itself can't be read, so retrying is useless; the cause says why."""
 
 
-def upload_folder(link: Link, folder: Path, target: str, give_up: Callable[[], bool]) -> int:
-    """Send every file below `folder` to `target` (`/files/outputs` for example).
+def upload_folder(link: Connection, folder: Path, target: str, give_up: Callable[[], bool]) -> int:
+    """Upload every file below `folder` to `target`, for example `/files/outputs`.
 
-    Returns how many were sent.
+    Returns:
+        The number of files uploaded.
 
     Raises:
-        OSError: the server is away and `give_up` said so.
-        Failure: the server refuses a file, or it can't be read; all others were sent.
+        OSError: the server is unreachable and `give_up` returned True.
+        Failure: a file can't be read or the server refused it; all others were uploaded.
     """
     sent = 0
     failures: list[Failure] = []
 
-    def unread(file: Path, error: OSError) -> None:
+    def on_unreadable(file: Path, error: OSError) -> None:
         failures.append(_unreadable(file.relative_to(folder), error))
         print(failures[-1].message, file=sys.stderr, flush=True)
 
-    for file in files_below(folder, unread):
+    for file in files_below(folder, on_unreadable):
         path = file.relative_to(folder)
-        relative = quote(in_utf8(path))
+        relative = quote(utf8_path(path))
         try:
-            sent += patiently(lambda: _upload(link, file, f"{target}/{relative}"), give_up)  # noqa: B023
+            sent += retry(lambda: _upload(link, file, f"{target}/{relative}"), give_up)  # noqa: B023
         except Refused as refusal:
-            failures.append(refused(f"output `{_shown(path)}`", refusal))
+            failures.append(refusal_failure(f"output `{_display_path(path)}`", refusal))
             print(failures[-1].message, file=sys.stderr, flush=True)
         except _Unreadable as error:
             assert isinstance(error.__cause__, OSError)
-            unread(file, error.__cause__)
+            on_unreadable(file, error.__cause__)
     if failures:
         raise failures[0]
     return sent
 
 
-def in_utf8(path: Path) -> str:
-    """As servers can keep it: bytes that are no UTF-8 are written `%FF`, so that names differ."""
-    return _NO_UTF8.sub(lambda one: f"%{ord(one[0]) - 0xDC00:02X}", path.as_posix())
+def utf8_path(path: Path) -> str:
+    """The path in UTF-8: other bytes are written as `%FF`, so that names stay distinct."""
+    return _NON_UTF8.sub(lambda match: f"%{ord(match[0]) - 0xDC00:02X}", path.as_posix())
 
 
-def files_below(folder: Path, unread: Unread = lambda *_: None) -> Iterator[Path]:
-    """Regular files in a fixed order; links are followed, but never in circles.
+def files_below(folder: Path, on_unreadable: OnUnreadable = lambda *_: None) -> Iterator[Path]:
+    """Regular files in a stable order; links are followed, but never in cycles.
 
     Args:
-        unread: told of what can't be looked at.
+        on_unreadable: called for each entry that can't be examined.
     """
-    # Folders from the top to here, each with what it is and what is still to be looked at. No
-    # recursion: a tree may be deeper than Python's.
-    above: list[tuple[Path, tuple[int, int], Iterator[str]]] = []
+    # The folders from the top down to the current one, each with its identity and the entries
+    # still to visit. Not recursive, because a tree may exceed Python's recursion limit.
+    ancestors: list[tuple[Path, tuple[int, int], Iterator[str]]] = []
 
     def enter(path: Path, identity: tuple[int, int]) -> None:
-        if all(identity != known for _, known, _ in above):
-            above.append((path, identity, iter(sorted(os.listdir(path)))))
+        if all(identity != ancestor for _, ancestor, _ in ancestors):
+            ancestors.append((path, identity, iter(sorted(os.listdir(path)))))
 
     path: Path | None = folder
-    while path is not None or above:
+    while path is not None or ancestors:
         if path is None:
-            parent, _, names = above[-1]
+            parent, _, names = ancestors[-1]
             name = next(names, None)
             if name is None:
-                above.pop()
+                ancestors.pop()
                 continue
             path = parent / name
         try:
-            found = os.stat(path)
-            if stat.S_ISDIR(found.st_mode):
-                enter(path, (found.st_dev, found.st_ino))
-            elif stat.S_ISREG(found.st_mode):
+            status = os.stat(path)
+            if stat.S_ISDIR(status.st_mode):
+                enter(path, (status.st_dev, status.st_ino))
+            elif stat.S_ISREG(status.st_mode):
                 yield path
         except OSError as error:
-            if error.errno not in _NOTHING_THERE:
-                unread(path, error)
+            if error.errno not in _MISSING:
+                on_unreadable(path, error)
         path = None
 
 
-def _upload(link: Link, file: Path, target: str) -> int:
+def _upload(link: Connection, file: Path, target: str) -> int:
     try:
         reader = open(file, "rb")
     except FileNotFoundError:
@@ -119,7 +120,7 @@ def _upload(link: Link, file: Path, target: str) -> int:
         try:
             link.send("PUT", target, _blocks(reader.fileno()))
         except _Unreadable:
-            link.close()  # half of the file is on it
+            link.close()  # half of the file was sent on it
             raise
     return 1
 
@@ -135,31 +136,31 @@ def _blocks(reader: int) -> Iterator[bytes]:
         yield block
 
 
-def refused(what: str, refusal: Refused) -> Failure:
-    """Of something that the server will not have, in its own words."""
+def refusal_failure(what: str, refusal: Refused) -> Failure:
+    """The failure for an upload that the server refused, with the server's message."""
     error = refusal.body.get("error")
-    said = error if isinstance(error, dict) else {}
-    why = said.get("message") or f"it answered {refusal.status}"
+    details = error if isinstance(error, dict) else {}
+    reason = details.get("message") or f"HTTP status {refusal.status}"
     return Failure(
         "upload_refused",
-        f"the server refused the {what}: {why}",
-        str(said.get("hint") or "see worker.log on the node"),
+        f"the server refused {what}: {reason}",
+        str(details.get("hint") or "see worker.log on the node"),
     )
 
 
 def _unreadable(path: Path, error: OSError) -> Failure:
-    message = f"the output `{_shown(path)}` can't be read: {error.strerror}"
-    blamed = disk.failure(error)
-    if blamed is not None:
-        return Failure(blamed.code, message, blamed.hint)
+    message = f"output `{_display_path(path)}` can't be read: {error.strerror}"
+    disk_failure = disk.failure(error)
+    if disk_failure is not None:
+        return Failure(disk_failure.code, message, disk_failure.hint)
     return Failure(
         "output_unreadable",
         message,
-        "what a job leaves must be readable for the user that the server runs as, under a path "
-        "that is not too long; all other files were delivered",
+        "outputs must be readable for the user that runs the server, and their paths must not be "
+        "too long; all other files were uploaded",
     )
 
 
-def _shown(path: Path) -> str:
-    text = in_utf8(path)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+def _display_path(path: Path) -> str:
+    text = utf8_path(path)
+    return text if len(text) <= _MAX_DISPLAY_LENGTH else f"{text[:_MAX_DISPLAY_LENGTH]}…"

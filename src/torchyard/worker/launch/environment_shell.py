@@ -1,15 +1,13 @@
 """`python -I -m torchyard.worker.launch.environment_shell NAME SHARED LOCK [COMMAND…]`
 
-Owns: a person's shell in a thin environment over a shared one: its folder, its variables, its end.
-Leaves: the thin environment to files/thin_environment.py, which environment to the command that
-runs this.
-Always: the folder is removed when the shell ends, however it ends; what a killed one left is
-removed by the next; as long as a shell is open, nobody removes the shared environment.
+Owns: an interactive shell in a thin environment: its folder, its variables, cleaning up.
+Leaves: the thin environment to files/thin_environment.py, choosing it to the calling command.
+Always: the folder is removed when the shell ends, even by an error; folders of killed shells are
+removed by the next one; the shared environment is not removed while a shell is open.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import signal
@@ -20,13 +18,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from torchyard.shared import locks
 from torchyard.worker.files import thin_environment
 
 _PREFIX = "yard-shell-"
-_HELD = "held"
-_PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
-_NOT_PASSED_ON = ("PYTHONHOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV", "PS1")
-# The user's own comes first, since it may put other folders before those of the environment.
+_LOCK_FILE = "held"
+_FORWARDED_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+_REMOVED_VARIABLES = ("PYTHONHOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV", "PS1")
+# The user's own file comes first, because it may change PATH.
 _BASHRC = """\
 [ -f ~/.bashrc ] && . ~/.bashrc
 . {activate}
@@ -35,17 +34,18 @@ PS1="($TORCHYARD_ENVIRONMENT) ${{PS1-\\\\$ }}"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Exit code: the command's; 128 and the signal's number when it was killed."""
+    """Return the command's exit code, or 128 plus the signal that killed it."""
     if len(arguments) < 3:
         sys.exit("usage: environment_shell NAME SHARED LOCK [COMMAND…]")
     name, shared, lock, *command = arguments
-    # Held until this process ends; a file that is not ours to open is nobody's of ours to remove.
+    # Held until this process ends. If this user can't open the lock, they can't remove the
+    # environment either.
     with suppress(OSError):
-        kept = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
-        fcntl.flock(kept, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    _sweep()
+        locks.share_until_exit(Path(lock))
+    _remove_stale_folders()
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-    held = _lock(folder / _HELD)
+    folder_lock = locks.open_lock(folder / _LOCK_FILE)
+    locks.lock(folder_lock)
     try:
         programs = thin_environment.create(Path(shared), folder / "environment")
         variables = _variables(os.environ, name, programs)
@@ -58,13 +58,13 @@ def main(arguments: Sequence[str]) -> int:
         return 126
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        os.close(held)
+        os.close(folder_lock)
 
 
 def _variables(base: Mapping[str, str], name: str, programs: Path) -> dict[str, str]:
-    kept = {key: value for key, value in base.items() if key not in _NOT_PASSED_ON}
+    lock_descriptor = {key: value for key, value in base.items() if key not in _REMOVED_VARIABLES}
     return {
-        **kept,
+        **lock_descriptor,
         "PATH": f"{programs}{os.pathsep}{base.get('PATH', os.defpath)}",
         "VIRTUAL_ENV": str(programs.parent),
         "TORCHYARD_ENVIRONMENT": name,
@@ -75,50 +75,44 @@ def _shell(variables: Mapping[str, str], folder: Path, programs: Path) -> list[s
     shell = variables.get("SHELL") or "/bin/sh"
     if os.path.basename(shell) != "bash":
         return [shell]
-    start = folder / "bashrc"
+    bashrc = folder / "bashrc"
     activate = str(programs / "activate").replace("'", "'\\''")
-    start.write_text(_BASHRC.format(activate=f"'{activate}'"), encoding="utf-8")
-    return [shell, "--rcfile", str(start)]
+    bashrc.write_text(_BASHRC.format(activate=f"'{activate}'"), encoding="utf-8")
+    return [shell, "--rcfile", str(bashrc)]
 
 
 def _run(command: Sequence[str], variables: Mapping[str, str]) -> int:
-    # Looked for on the environment's PATH, not on ours.
+    # Searched on the environment's PATH, not on this process's.
     program = shutil.which(command[0], path=variables["PATH"])
     if program is None:
         raise FileNotFoundError(2, "", command[0])
-    # The terminal's Ctrl-C is the command's; we stay to clean up.
+    # Ctrl-C is for the command; this process stays to clean up.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # One that comes before it can be passed on waits.
-    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
+    # A signal that arrives before it can be forwarded stays pending.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED_SIGNALS)
     process = subprocess.Popen(
-        command, executable=program, env=dict(variables), preexec_fn=_as_before
+        command, executable=program, env=dict(variables), preexec_fn=_restore_signals
     )
-    for ending in _PASSED_ON:
-        signal.signal(ending, lambda number, _: process.send_signal(number))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
+    for signum in _FORWARDED_SIGNALS:
+        signal.signal(signum, lambda number, _: process.send_signal(number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED_SIGNALS)
     code = process.wait()
     return code if code >= 0 else 128 - code
 
 
-def _as_before() -> None:
+def _restore_signals() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED_SIGNALS)
 
 
-def _lock(file: Path) -> int:
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return descriptor
-
-
-def _sweep() -> None:
-    """Remove what shells left that were killed."""
+def _remove_stale_folders() -> None:
+    """Remove the folders of shells that were killed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError):
-            if folder.stat().st_uid == os.getuid() and (folder / _HELD).exists():
-                descriptor = _lock(folder / _HELD)
-                shutil.rmtree(folder, ignore_errors=True)
-                os.close(descriptor)
+            if folder.stat().st_uid == os.getuid() and (folder / _LOCK_FILE).exists():
+                with locks.held_if_free(folder / _LOCK_FILE) as is_free:
+                    if is_free:
+                        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Open MPI on a node: found, and known to be one that this worker can use.
+"""Find Open MPI on a node and check its version.
 
-Owns: which `mpirun` and `orted` of the node are used, the errors when there are none.
+Owns: which `mpirun` and `orted` of the node are used, the errors if there are none.
 Leaves: running them to mpi.py.
-Always: it is asked before any rank starts; the environment of the job comes first on PATH, so an
-Open MPI that it brings is used before the machine's.
+Always: this happens before any rank starts; the job's environment comes first on PATH, so its
+Open MPI takes precedence over the machine's.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from torchyard.shared.failures import Failure
 
 _VERSION = re.compile(r"\(Open ?(?:MPI|RTE)\)\s+(\d+)\.(\S+)")
-_SERVED = 4
-_ASK_S = 20.0
+_SUPPORTED_MAJOR = 4
+_VERSION_TIMEOUT_S = 20.0
 _INSTALL = "install Open MPI 4 there: `apt-get install openmpi-bin` on Debian and Ubuntu"
 
 
@@ -29,47 +29,51 @@ class Programs:
 
 
 def find(path: str, node: int) -> Programs:
-    """Those that `path`, a PATH, leads to.
+    """Find the programs on `path`, the value of a PATH variable.
 
     Raises:
-        Failure: one is not there, or is not Open MPI 4.
+        Failure: one is missing, or is not from Open MPI 4.
     """
     where = f"node {node} ({socket.gethostname()})"
-    found = {name: shutil.which(name, path=path) for name in ("mpirun", "orted")}
-    missing = [name for name, place in found.items() if not place]
-    if found["mpirun"]:
-        _check(found["mpirun"], where)
+    paths = {name: shutil.which(name, path=path) for name in ("mpirun", "orted")}
+    missing = [name for name, program in paths.items() if not program]
+    if paths["mpirun"]:
+        _check(paths["mpirun"], where)
     if missing:
         raise Failure(
             "mpi_missing",
             f"{where} has no `{missing[0]}`, which `distribution.type: mpi` needs",
-            _INSTALL + "; `type: pytorch` needs no MPI",
+            _INSTALL + "; `type: pytorch` does not need MPI",
         )
-    return Programs(str(found["mpirun"]), str(found["orted"]))
+    return Programs(str(paths["mpirun"]), str(paths["orted"]))
 
 
 def _check(mpirun: str, where: str) -> None:
     try:
-        asked = subprocess.run(
-            [mpirun, "--version"], capture_output=True, text=True, timeout=_ASK_S, check=False
+        result = subprocess.run(
+            [mpirun, "--version"],
+            capture_output=True,
+            text=True,
+            timeout=_VERSION_TIMEOUT_S,
+            check=False,
         )
-        said = asked.stdout + asked.stderr
+        output = result.stdout + result.stderr
     except (OSError, subprocess.TimeoutExpired) as error:
-        said = f"its version could not be asked for: {error}"
-    match = _VERSION.search(said)
-    if match and int(match[1]) == _SERVED:
+        output = f"its version can't be read: {error}"
+    match = _VERSION.search(output)
+    if match and int(match[1]) == _SUPPORTED_MAJOR:
         return
-    what = f"Open MPI {match[1]}.{match[2]}" if match else _name(said)
+    description = f"Open MPI {match[1]}.{match[2]}" if match else _other_mpi(output)
     raise Failure(
-        "mpi_not_served",
-        f"`{mpirun}` on {where} is {what}; `distribution.type: mpi` is served with Open MPI 4",
-        _INSTALL + ", and leave packages that bring another MPI out of the environment",
+        "mpi_unsupported",
+        f"`{mpirun}` on {where} is {description}; `distribution.type: mpi` requires Open MPI 4",
+        _INSTALL + ", and remove packages with another MPI from the environment",
     )
 
 
-def _name(said: str) -> str:
-    for sign, name in (("Intel(R) MPI", "Intel MPI"), ("HYDRA", "MPICH"), ("mvapich", "MVAPICH")):
-        if sign.lower() in said.lower():
+def _other_mpi(output: str) -> str:
+    for marker, name in (("Intel(R) MPI", "Intel MPI"), ("HYDRA", "MPICH"), ("mvapich", "MVAPICH")):
+        if marker.lower() in output.lower():
             return name
-    line = next(iter(said.strip().splitlines()), "silent about its version")
-    return f"no Open MPI (`{line[:100]}`)"
+    line = next(iter(output.strip().splitlines()), "no version")
+    return f"not Open MPI (`{line[:100]}`)"

@@ -1,9 +1,9 @@
-"""How node 0 has a process started on another node, without ssh.
+"""Start a process on another node from node 0, without ssh.
 
-Owns: the port where a worker takes such an errand, the proof that it comes from its own attempt.
-Leaves: what is started to mpi.py; telling the port to preflight/rendezvous.py.
-Always: whoever does not hold the attempt's report token has nothing started, and the token itself
-never goes over the wire; a node takes one errand.
+Owns: the port on which a worker accepts a remote start, the proof that it comes from its attempt.
+Leaves: running the command to mpi.py, publishing the port to preflight/rendezvous.py.
+Always: nothing is started without the attempt's report token, and the token itself is never sent; a
+node accepts one remote start.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ import threading
 from collections.abc import Callable
 
 _REQUEST_BYTES = 1 << 20
-_PATIENCE_S = 10.0
+_TIMEOUT_S = 10.0
 
 
-class Errands:
-    """A listening port of this node; `command` is empty until the errand came, then `wake` is
-    called, by a thread of its own.
+class RemoteStart:
+    """Listens for a remote start.
+
+    `command` is empty until one was accepted; then `wake` is called, from the listening thread.
     """
 
     def __init__(self, token: str, loopback_only: bool, wake: Callable[[], None]) -> None:
@@ -30,40 +31,40 @@ class Errands:
         self._socket = _listen(loopback_only)
         self.port = int(self._socket.getsockname()[1])
         self.command = ""
-        threading.Thread(target=self._accept, name="mpi-errands", daemon=True).start()
+        threading.Thread(target=self._accept, name="mpi-remote-start", daemon=True).start()
 
     def _accept(self) -> None:
         while not self.command:
             connection, _ = self._socket.accept()
             with connection:
-                connection.settimeout(_PATIENCE_S)
+                connection.settimeout(_TIMEOUT_S)
                 try:
-                    self._take(connection)
+                    self._read_request(connection)
                 except (OSError, ValueError, TypeError, KeyError):
                     continue
         self._socket.close()
 
-    def _take(self, connection: socket.socket) -> None:
+    def _read_request(self, connection: socket.socket) -> None:
         challenge = os.urandom(16).hex()
         connection.sendall(f"{challenge}\n".encode())
         body = json.loads(connection.makefile("rb").readline(_REQUEST_BYTES))
         command = str(body["command"])
         if not hmac.compare_digest(_proof(self._token, challenge, command), str(body["proof"])):
             return
-        connection.sendall(b"taken\n")
+        connection.sendall(b"accepted\n")
         self.command = command
         self._wake()
 
 
-def send(address: str, port: int, token: str, command: str) -> str:
-    """Have the node at this address start `command`; returns why not, empty when it will."""
+def request_start(address: str, port: int, token: str, command: str) -> str:
+    """Ask the node at this address to start `command`; return the error, empty on success."""
     try:
-        with socket.create_connection((address, port), _PATIENCE_S) as connection:
+        with socket.create_connection((address, port), _TIMEOUT_S) as connection:
             reader = connection.makefile("r")
             proof = _proof(token, reader.readline().strip(), command)
             body = json.dumps({"command": command, "proof": proof})
             connection.sendall(body.encode() + b"\n")
-            return "" if reader.readline() == "taken\n" else "it did not take the errand"
+            return "" if reader.readline() == "accepted\n" else "the remote start was refused"
     except OSError as error:
         return f"{error.strerror or error}"
 

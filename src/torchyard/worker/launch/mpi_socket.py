@@ -1,9 +1,9 @@
-"""Where Open MPI's processes knock: the worker's socket for those of this node.
+"""The worker's socket for Open MPI's processes on this node.
 
-Owns: the socket, one request a connection, the answers.
-Leaves: what a request means to mpi.py; asking to mpi_shim.py.
-Always: it is in a folder of this user's alone; a request that makes no sense is turned away, and
-no one who knocks and says nothing keeps others waiting.
+Owns: the socket, one request per connection, the answers.
+Leaves: what a request means to mpi.py, the client to mpi_shim.py.
+Always: the socket is in a folder of this user alone; an invalid request is refused, and a client
+that sends nothing does not block others.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from pathlib import Path
 from typing import Any
 
 _REQUEST_BYTES = 4 << 20
-_PATIENCE_S = 30.0
+_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True)
 class Request:
-    """A rank to start (`told` is what Open MPI says to it), or a daemon on another host."""
+    """A rank to start with Open MPI's `variables`, or a daemon to start on another host."""
 
     connection: socket.socket
-    told: dict[str, str]
+    variables: dict[str, str]
     host: str = ""
     command: str = ""
 
     def answer(self, text: str) -> None:
-        """`0` ends the shim well, anything else is why not; one that has gone hears nothing."""
+        """Send `0` for success or an error message; ignored if the shim has ended."""
         try:
             self.connection.sendall(f"{text}\n".encode())
         except OSError:
@@ -40,8 +40,8 @@ class Request:
         self.connection.close()
 
 
-class Door:
-    """`take` is for the main thread; `wake` is called at each request."""
+class MpiSocket:
+    """`take` is for the main thread; `wake` is called for each request."""
 
     def __init__(self, path: Path, wake: Callable[[], None]) -> None:
         self.path = path
@@ -52,7 +52,7 @@ class Door:
         self._socket.bind(str(path))
         os.chmod(path, 0o600)
         self._socket.listen(1024)
-        threading.Thread(target=self._accept, name="mpi-door", daemon=True).start()
+        threading.Thread(target=self._accept, name="mpi-socket", daemon=True).start()
 
     def take(self) -> Request | None:
         return self._requests.popleft() if self._requests else None
@@ -63,7 +63,7 @@ class Door:
             threading.Thread(target=self._read, args=(connection,), daemon=True).start()
 
     def _read(self, connection: socket.socket) -> None:
-        connection.settimeout(_PATIENCE_S)
+        connection.settimeout(_TIMEOUT_S)
         try:
             line = connection.makefile("rb").readline(_REQUEST_BYTES)
             request = _request(connection, json.loads(line))
@@ -77,6 +77,6 @@ class Door:
 
 def _request(connection: socket.socket, body: dict[str, Any]) -> Request:
     if "rank" in body:
-        told = {str(name): str(value) for name, value in body["rank"].items()}
-        return Request(connection, told)
+        variables = {str(name): str(value) for name, value in body["rank"].items()}
+        return Request(connection, variables)
     return Request(connection, {}, str(body["host"]), str(body["command"]))

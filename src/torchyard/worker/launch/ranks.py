@@ -1,10 +1,10 @@
-"""The ranks of one node: started together, watched, ended together.
+"""The ranks of one node: started, supervised and stopped together.
 
-Owns: spawning, exit codes, taking the whole gang down at the first failure or stop order.
-Leaves: finding and signalling processes to system/processes.py, why one failed to
+Owns: spawning, exit codes, stopping the whole gang at the first failure or stop request.
+Leaves: finding and signalling processes to system/processes.py, why a rank failed to
 diagnosis/diagnosis.py.
-Always: each rank is a session of its own; when `supervise` returns, nothing a rank ever started
-is left on this node.
+Always: each rank has its own session; when `supervise` returns, no process that a rank started is
+left on this node.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from torchyard.shared.failures import Failure
+from torchyard.shared.processes import Process
 from torchyard.worker.server.control import PEER_LOST, TIMEOUT, Orders
 from torchyard.worker.system import cgroups, processes
 from torchyard.worker.system import mounts as mounts_of
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
     from torchyard.worker.launch.image_root import Root
 
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
-_LOOK_EVERY_S = 5.0
-# Long enough for a Python with torch to end, short beside the 5 seconds that a gang has.
+_POLL_EVERY_S = 5.0
+# Long enough for a Python with torch to exit, short compared with the grace period.
 _SETTLE_S = 1.0
-# Python ignores SIGPIPE, and a server started in the background ignores SIGINT: ranks shall not.
-_RESET = (
+# Python ignores SIGPIPE, and a background server ignores SIGINT; ranks should ignore neither.
+_RESET_SIGNALS = (
     signal.SIGPIPE,
     signal.SIGINT,
     signal.SIGQUIT,
@@ -44,7 +45,7 @@ _RESET = (
 
 @dataclass(frozen=True)
 class Rank:
-    """`log` is the file that takes what the rank prints, `log_name` its name at the server."""
+    """`log` is the file that receives the rank's output, `log_name` its name on the server."""
 
     rank: int
     local_rank: int
@@ -54,10 +55,10 @@ class Rank:
 
 @dataclass(frozen=True)
 class RankExit:
-    """`signal` is 0 for a rank that ended by itself.
+    """How a rank ended; `signal` is 0 for a rank that exited by itself.
 
-    `at` counts seconds since 1970; `memory_bytes` is the most that its largest process had;
-    `ordered` says that it had been told to end.
+    `at` counts seconds since 1970; `memory_bytes` is the peak memory of its largest process;
+    `stop_requested` says that it had been told to stop.
     """
 
     rank: Rank
@@ -66,27 +67,27 @@ class RankExit:
     pid: int = 0
     at: float = 0.0
     memory_bytes: int = 0
-    ordered: bool = False
+    stop_requested: bool = False
 
 
 class Watch(Protocol):
-    """Looks at ranks that run, given by pid."""
+    """Checks running ranks, given by pid."""
 
-    def look(self, running: Mapping[int, Rank]) -> float:
-        """Called now and then; returns in how many seconds to come again.
+    def check(self, running: Mapping[int, Rank]) -> float:
+        """Called regularly; returns the seconds until the next call.
 
         Raises:
-            Failure: they must end, for this reason.
+            Failure: the reason why the ranks must be stopped.
         """
         ...
 
     def ending(self, running: Mapping[int, Rank]) -> None:
-        """Called just before those that still run are told to end."""
+        """Called just before running ranks are told to stop."""
         ...
 
 
 class Gang:
-    """The ranks of this node. Used by the main thread alone, the only one that has children."""
+    """The ranks of this node. Used only by the main thread, which owns all child processes."""
 
     def __init__(
         self,
@@ -104,7 +105,7 @@ class Gang:
         self._ending = False
         self._launcher = 0
         self.launcher_status: int | None = None
-        self._stop_told = False
+        self._stop_reported = False
         self.exits: list[RankExit] = []
         self.ending_at = 0.0
 
@@ -115,13 +116,13 @@ class Gang:
         mounts: Sequence[Mount] = (),
         root: Root | None = None,
     ) -> dict[int, Rank]:
-        """Start ranks in the current folder, each within the mounts; returns all by pid.
+        """Start ranks in the current folder, each within the mounts; return all by pid.
 
         Args:
-            root: the image that they run in, which has the mounts in it.
+            root: the image that they run in, which includes the mounts.
 
         Raises:
-            Failure: the system would not start one; those already started are ended.
+            Failure: a rank could not be started; those already started are stopped.
         """
         try:
             with cgroups.inside(self._mark):
@@ -132,113 +133,113 @@ class Gang:
             raise Failure(
                 "launch_failed",
                 f"rank {rank.rank} could not be started: {error.strerror or error}",
-                "very long environment variables or inputs can be why",
+                "environment variables or inputs may be too long",
             ) from error
         return dict(self._running)
 
     def start_launcher(
         self, words: Sequence[str], environment: Mapping[str, str], log: Path
     ) -> None:
-        """Start the program that ranks need beside them for as long as they run.
+        """Start the program that the ranks need as long as they run.
 
         Raises:
-            OSError: the system would not start it.
+            OSError: it could not be started.
         """
         with cgroups.inside(self._mark):
             self._launcher = _spawn_in_root(words, environment, log)
 
-    def look(self) -> bool:
-        """Take note of what ended; False once a rank failed or the launcher is gone."""
+    def poll(self) -> bool:
+        """Reap ended processes; return False once a rank failed or the launcher ended."""
         self._reap()
         return self._first_failure is None and self.launcher_status is None
 
     @property
     def launcher_failed(self) -> bool:
-        """Whether it ended badly, or before the ranks that need it."""
+        """Whether the launcher failed, or ended before the ranks that need it."""
         return self.launcher_status is not None and bool(self.launcher_status or self._running)
 
     def supervise(
         self,
-        orders: Orders,
+        control: Orders,
         timeout_s: float,
         is_consequence: Callable[[RankExit], bool] = lambda _: False,
         watch: Watch | None = None,
     ) -> RankExit | None:
-        """Return when all is over: the failure that ended the gang, None when there was none.
+        """Wait until all ranks have ended; return the first failure, None without one.
 
         Args:
-            is_consequence: says of a failed rank whether another one's end may be behind it.
+            is_consequence: whether a failed rank may have failed because of another one.
 
         Raises:
-            Failure: what `watch` says; the gang is ended all the same.
+            Failure: raised by `watch`; the gang has been stopped.
         """
         deadline = time.monotonic() + timeout_s if timeout_s > 0 else float("inf")
         try:
-            while self._awaits() and not self._first_failure and not orders.stopped:
-                left_s = deadline - time.monotonic()
-                if left_s <= 0:
-                    orders.stop(TIMEOUT)
+            while self._is_active() and not self._first_failure and not control.stopped:
+                remaining_s = deadline - time.monotonic()
+                if remaining_s <= 0:
+                    control.stop(TIMEOUT)
                     break
-                look_s = watch.look(self._running) if watch is not None else _LOOK_EVERY_S
-                orders.wait(min(look_s, left_s))
+                interval_s = watch.check(self._running) if watch is not None else _POLL_EVERY_S
+                control.wait(min(interval_s, remaining_s))
                 self._reap()
             if (
-                orders.reason == PEER_LOST
+                control.reason == PEER_LOST
                 or (self._first_failure is not None and is_consequence(self._first_failure))
                 or (self._first_failure is None and self.launcher_failed)
             ):
-                self._settle(orders, is_consequence)
-            # First, so that the other nodes need not wait for the stacks of this one.
-            self._tell_stop(orders)
+                self._wait_for_cause(control, is_consequence)
+            # First, so that other nodes need not wait for this node's stacks.
+            self._report_stop(control)
             if watch is not None:
                 watch.ending(self._running)
         finally:
-            self._tell_stop(orders)
+            self._report_stop(control)
             self.end()
         return self._first_failure
 
-    def _tell_stop(self, orders: Orders) -> None:
-        if orders.stopped and not self._stop_told:
-            self._stop_told = True
-            self._on_stop(orders.reason)
+    def _report_stop(self, control: Orders) -> None:
+        if control.stopped and not self._stop_reported:
+            self._stop_reported = True
+            self._on_stop(control.reason)
 
-    def _settle(self, orders: Orders, is_consequence: Callable[[RankExit], bool]) -> None:
-        """Let the rank that is to blame end by itself: it may be slower to go than its victims."""
-        until = time.monotonic() + _SETTLE_S
-        known = len(self.exits)
-        while self._running and orders.reason in ("", PEER_LOST):
-            left_s = until - time.monotonic()
-            if left_s <= 0:
+    def _wait_for_cause(self, control: Orders, is_consequence: Callable[[RankExit], bool]) -> None:
+        """Wait briefly for the rank that failed first: it may exit later than its victims."""
+        deadline = time.monotonic() + _SETTLE_S
+        seen_count = len(self.exits)
+        while self._running and control.reason in ("", PEER_LOST):
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0:
                 return
-            orders.wait(left_s)
+            control.wait(remaining_s)
             self._reap()
-            new, known = self.exits[known:], len(self.exits)
-            if any(exit.exit_code and not is_consequence(exit) for exit in new):
+            new_exits, seen_count = self.exits[seen_count:], len(self.exits)
+            if any(exit.exit_code and not is_consequence(exit) for exit in new_exits):
                 return
 
     def end(self) -> None:
-        """End every process of this node: the ranks and whatever they started."""
+        """Stop every process of this node: the ranks and everything they started."""
         if not self._ending:
             self._ending, self.ending_at = True, time.time()
-        own = os.getpid()
+        own_pid = os.getpid()
         if self._launcher and self.launcher_status is None:
-            # Ranks that save their work in the grace may still need it to talk to each other.
+            # Ranks that save their work in the grace period may need it to communicate.
             processes.end(self._without_launcher, self._grace_s, self._reap)
-        processes.end(lambda: processes.family(own, self._mark), self._grace_s, self._reap)
-        # Here too: a guardian that was killed removes nothing.
+        processes.end(lambda: processes.family(own_pid, self._mark), self._grace_s, self._reap)
+        # Also done here, because a supervisor that was killed removes nothing.
         cgroups.remove(self._mark)
         self._reap()
 
-    def _awaits(self) -> bool:
-        """Whether anybody runs whose end is the gang's: ranks, then their launcher."""
+    def _is_active(self) -> bool:
+        """Whether ranks or their launcher still run, unless the launcher failed."""
         if self.launcher_failed:
             return False
         return bool(self._running) or bool(self._launcher and self.launcher_status is None)
 
-    def _without_launcher(self) -> list[processes.Process]:
-        spared = {one.pid for one in processes.below(self._launcher)}
-        found = processes.family(os.getpid(), self._mark)
-        return [one for one in found if one.pid not in spared]
+    def _without_launcher(self) -> list[Process]:
+        launcher_pids = {process.pid for process in processes.below(self._launcher)}
+        family = processes.family(os.getpid(), self._mark)
+        return [process for process in family if process.pid not in launcher_pids]
 
     def _reap(self) -> None:
         while True:
@@ -251,12 +252,14 @@ class Gang:
             if pid == self._launcher:
                 self.launcher_status = os.waitstatus_to_exitcode(status)
                 continue
-            # Whoever else is reaped is a rank's orphan, adopted by this process.
+            # Any other child is a process that a rank left behind, adopted by this process.
             rank = self._running.pop(pid, None)
             if rank is not None:
-                self._note(_rank_exit(rank, status, pid, usage.ru_maxrss * 1024, self._ending))
+                self._record_exit(
+                    _rank_exit(rank, status, pid, usage.ru_maxrss * 1024, self._ending)
+                )
 
-    def _note(self, exit: RankExit) -> None:
+    def _record_exit(self, exit: RankExit) -> None:
         self.exits.append(exit)
         if exit.exit_code and not self._ending and self._first_failure is None:
             self._first_failure = exit
@@ -264,7 +267,7 @@ class Gang:
 
 
 def plan_ranks(node: int, processes_per_node: int, world_size: int, folder: Path) -> list[Rank]:
-    """The ranks of a node with their logs, named as Azure ML names them."""
+    """The ranks of a node with their logs, which have Azure ML's names."""
     ranks = []
     for local_rank in range(processes_per_node):
         rank = node * processes_per_node + local_rank
@@ -284,7 +287,7 @@ def _spawn(
 ) -> int:
     if root is not None:
         words = root.command([root.shell, "-c", command])
-        return _spawn_words(words, root.hidden(environment), rank.log)
+        return _spawn_words(words, root.hide_loader_variables(environment), rank.log)
     shell = next((path for path in _SHELLS if os.access(path, os.X_OK)), "/bin/sh")
     words = mounts_of.command(mounts, [shell, "-c", command])
     return _spawn_words(words, environment, rank.log)
@@ -308,21 +311,23 @@ def _spawn_words(words: Sequence[str], environment: Mapping[str, str], log: Path
         ],
         setsid=True,
         setsigmask=(),
-        setsigdef=_RESET,
+        setsigdef=_RESET_SIGNALS,
     )
 
 
 def _spawn_in_root(words: Sequence[str], environment: Mapping[str, str], log: Path) -> int:
-    """From the root folder: its own current folder may not be there on other nodes."""
-    here = os.getcwd()
+    """Spawn in the root folder, because the current folder may not exist on other nodes."""
+    previous_folder = os.getcwd()
     os.chdir("/")
     try:
         return _spawn_words(words, environment, log)
     finally:
-        os.chdir(here)
+        os.chdir(previous_folder)
 
 
-def _rank_exit(rank: Rank, status: int, pid: int, memory_bytes: int, ordered: bool) -> RankExit:
+def _rank_exit(
+    rank: Rank, status: int, pid: int, memory_bytes: int, stop_requested: bool
+) -> RankExit:
     signum = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     exit_code = 128 + signum if signum else os.WEXITSTATUS(status)
-    return RankExit(rank, exit_code, signum, pid, time.time(), memory_bytes, ordered)
+    return RankExit(rank, exit_code, signum, pid, time.time(), memory_bytes, stop_requested)

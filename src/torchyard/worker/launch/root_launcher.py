@@ -1,10 +1,9 @@
-"""Makes the root filesystem of a node, or becomes a rank's shell inside it.
+"""Create the root file system of a node, or run a rank's shell inside of it.
 
-Owns: the namespaces, the overlay, what is bound into it, giving up the rights that could undo it.
-Leaves: what is bound to image_root.py.
-Always: nothing but the layer of the node's own and the folders that are bound writable can be
-written to; a rank's process keeps its number. The maker waits until its namespaces are held by
-another, and ends.
+Owns: the namespaces, the overlay, the bind mounts, dropping the capabilities that could undo them.
+Leaves: which paths are bound to image_root.py.
+Always: only the node's overlay and the folders bound as writable can be written to; a rank's
+process keeps its pid. The process that created the root ends once the worker holds its namespaces.
 
 Sources: the kernel's filesystems/overlayfs.rst (layers, `userxattr`), pivot_root(2), setns(2).
 """
@@ -26,37 +25,39 @@ from torchyard.worker.system.mount_launcher import (
     own_namespaces,
 )
 
-# The loader's variables are the image's; the Python that runs this shall not see them.
-HIDDEN = "TORCHYARD_KEPT_"
+# The loader's variables are for the image; the Python that runs this must not see them.
+HIDDEN_PREFIX = "TORCHYARD_KEPT_"
 _MNT_DETACH = 2
 _MS_UNBINDABLE = 1 << 17
-_MOST_LINKS = 40
+_MAX_LINKS = 40
 _FAILED = 126
 
 
-def make(told_as_json: str) -> None:
-    """Make it, say `ready` on standard output, then wait until standard input ends."""
-    told = json.loads(told_as_json)
+def make(settings_json: str) -> None:
+    """Create the root, print `ready`, then wait until standard input is closed."""
+    settings = json.loads(settings_json)
     try:
         own_namespaces(as_root=True)
-        notice = _overlay(told["image"], told["layer"])
-        root = f"{told['layer']}/root"
-        # It lies in a folder that is bound below, and would be seen in itself.
-        nothing = ctypes.c_char_p()
-        at = os.fsencode(root)
-        checked("mount", libc.mount(nothing, at, nothing, _MS_UNBINDABLE, nothing))
-        for folder in told["whole"]:
-            _show(root, folder, bind)
-        for folder in told["seen"]:
-            _show(root, folder, bind)
-        for place in told["shown"]:
-            _show(root, place, bind_read_only)
-        for source, target in told["placed"]:
-            _show(root, target, bind_read_only, source)
-        for source, target in told["mounts"]:
-            bind_read_only(source, _inside(root, target))
-        for link, target in told["links"].items():
-            _link(_inside(root, link), target)
+        notice = _overlay(settings["image"], settings["layer"])
+        root = f"{settings['layer']}/root"
+        # It is below a folder that is bound into it, and would otherwise contain itself.
+        no_argument = ctypes.c_char_p()
+        path_bytes = os.fsencode(root)
+        checked(
+            "mount", libc.mount(no_argument, path_bytes, no_argument, _MS_UNBINDABLE, no_argument)
+        )
+        for folder in settings["system_folders"]:
+            _bind_path(root, folder, bind)
+        for folder in settings["writable"]:
+            _bind_path(root, folder, bind)
+        for path in settings["read_only"]:
+            _bind_path(root, path, bind_read_only)
+        for source, target in settings["driver_files"]:
+            _bind_path(root, target, bind_read_only, source)
+        for source, target in settings["mounts"]:
+            bind_read_only(source, _path_in_root(root, target))
+        for link, target in settings["links"].items():
+            _link(_path_in_root(root, link), target)
         _enter(root)
     except OSError as error:
         os.write(2, f"torchyard: {error}\n".encode())
@@ -68,43 +69,46 @@ def make(told_as_json: str) -> None:
     os._exit(0)
 
 
-def join(told_as_json: str, *words: str) -> None:
-    """Enter the root and become `words`."""
-    told: dict[str, Any] = json.loads(told_as_json)
+def join(settings_json: str, *arguments: str) -> None:
+    """Enter the root and run the command."""
+    settings: dict[str, Any] = json.loads(settings_json)
     try:
-        # All are opened before one is entered: there, they are at other paths.
-        for space in [os.open(name, os.O_RDONLY) for name in told["spaces"]]:
-            checked("setns", libc.setns(space, 0))
-            os.close(space)
-        os.chdir(told["folder"])
+        # Open all before entering one, because their paths differ inside.
+        for namespace in [os.open(name, os.O_RDONLY) for name in settings["spaces"]]:
+            checked("setns", libc.setns(namespace, 0))
+            os.close(namespace)
+        os.chdir(settings["folder"])
         give_up_rights()
     except OSError as error:
         os.write(2, f"torchyard: the image can't be entered: {error}\n".encode())
         os._exit(_FAILED)
-    for name in [name for name in os.environ if name.startswith(HIDDEN)]:
-        os.environ[name[len(HIDDEN) :]] = os.environ.pop(name)
-    become(list(words))
+    for name in [name for name in os.environ if name.startswith(HIDDEN_PREFIX)]:
+        os.environ[name[len(HIDDEN_PREFIX) :]] = os.environ.pop(name)
+    become(list(arguments))
 
 
 def _overlay(image: str, layer: str) -> str:
-    """Mount it at `layer`/root; the answer is what the user is to be told."""
-    why = _mount_overlay(image, layer)
-    if not why:
+    """Mount the overlay at `layer`/root; return a notice for the user, if any."""
+    error = _mount_overlay(image, layer)
+    if not error:
         return ""
-    # Some file systems can't be the upper layer, as another overlay or a network's.
+    # Some file systems, such as overlays and network shares, can't be the upper layer.
     memory = f"{layer}/memory"
     os.makedirs(memory, exist_ok=True)
-    nothing = ctypes.c_char_p()
+    no_argument = ctypes.c_char_p()
     checked(
-        f"no overlay over the image ({why}), and no memory for one",
-        libc.mount(b"tmpfs", os.fsencode(memory), b"tmpfs", 0, nothing),
+        f"can't mount an overlay over the image ({error}), nor one in memory",
+        libc.mount(b"tmpfs", os.fsencode(memory), b"tmpfs", 0, no_argument),
     )
     for name in ("upper", "work"):
         os.mkdir(f"{memory}/{name}")
-    again = _mount_overlay(image, layer, memory)
-    if again:
-        raise OSError(f"no overlay file system over the image: {why}; in memory: {again}")
-    return f"what the job writes into the image is kept in memory: on this disk, {why}"
+    second_error = _mount_overlay(image, layer, memory)
+    if second_error:
+        raise OSError(f"can't mount an overlay over the image: {error}; in memory: {second_error}")
+    return (
+        f"files that the job writes into the image are kept in memory, because the disk does not "
+        f"support an overlay: {error}"
+    )
 
 
 def _mount_overlay(image: str, layer: str, upper: str = "") -> str:
@@ -114,29 +118,29 @@ def _mount_overlay(image: str, layer: str, upper: str = "") -> str:
         f"upperdir={_escaped(upper)}/upper",
         f"workdir={_escaped(upper)}/work",
     ]
-    if _is_mapped():
+    if _is_namespace_root():
         options.append("userxattr")
-    target, words = os.fsencode(f"{layer}/root"), os.fsencode(",".join(options))
-    if libc.mount(b"overlay", target, b"overlay", 0, words) == 0:
+    target, arguments = os.fsencode(f"{layer}/root"), os.fsencode(",".join(options))
+    if libc.mount(b"overlay", target, b"overlay", 0, arguments) == 0:
         return ""
     return os.strerror(ctypes.get_errno())
 
 
-def _is_mapped() -> bool:
-    """Whether this is root in a namespace only."""
+def _is_namespace_root() -> bool:
+    """Whether this process is root only in a user namespace."""
     with open("/proc/self/uid_map") as file:
         return file.read().split() != ["0", "0", "4294967295"]
 
 
 def _escaped(path: str) -> str:
-    for sign in ("\\", ":", ","):
-        path = path.replace(sign, f"\\{sign}")
+    for character in ("\\", ":", ","):
+        path = path.replace(character, f"\\{character}")
     return path
 
 
-def _show(root: str, path: str, how: Any, source: str = "") -> None:
-    """Bind a path of the machine, or `source`, at this place below `root`."""
-    target = _inside(root, path)
+def _bind_path(root: str, path: str, bind_function: Any, source: str = "") -> None:
+    """Bind a path of the machine, or `source`, at the same path below `root`."""
+    target = _path_in_root(root, path)
     source = source or path
     if os.path.isdir(source):
         if not os.path.isdir(target):
@@ -146,7 +150,7 @@ def _show(root: str, path: str, how: Any, source: str = "") -> None:
         if not os.path.isfile(target):
             with open(target, "w"):
                 pass
-    how(source, target)
+    bind_function(source, target)
 
 
 def _link(path: str, target: str) -> None:
@@ -155,39 +159,39 @@ def _link(path: str, target: str) -> None:
         os.symlink(target, path)
 
 
-def _inside(root: str, path: str) -> str:
-    """Where `path` is below `root`; links are followed as they lead in there.
+def _path_in_root(root: str, path: str) -> str:
+    """The location of `path` below `root`; links are resolved within the root.
 
-    The last part is not: a link in its place is taken away.
+    If the last part is a link, it is removed.
     """
-    left = [part for part in path.split("/") if part]
-    here: list[str] = []
+    remaining = [part for part in path.split("/") if part]
+    resolved: list[str] = []
     links = 0
-    while left:
-        part = left.pop(0)
+    while remaining:
+        part = remaining.pop(0)
         if part == "..":
-            here = here[:-1]
+            resolved = resolved[:-1]
             continue
         if part == ".":
             continue
-        at = "/".join([root, *here, part])
-        if not os.path.islink(at):
-            here.append(part)
-        elif not left:
-            os.unlink(at)
-            here.append(part)
+        path_bytes = "/".join([root, *resolved, part])
+        if not os.path.islink(path_bytes):
+            resolved.append(part)
+        elif not remaining:
+            os.unlink(path_bytes)
+            resolved.append(part)
         else:
             links += 1
-            if links > _MOST_LINKS:
+            if links > _MAX_LINKS:
                 raise OSError(f"too many links at {path} in the image")
-            leads_to = os.readlink(at)
-            here = [] if leads_to.startswith("/") else here
-            left = [name for name in leads_to.split("/") if name] + left
-    return "/".join([root, *here])
+            link_target = os.readlink(path_bytes)
+            resolved = [] if link_target.startswith("/") else resolved
+            remaining = [name for name in link_target.split("/") if name] + remaining
+    return "/".join([root, *resolved])
 
 
 def _enter(root: str) -> None:
-    """Make it the root of this namespace, and let go of the machine's."""
+    """Make it the root of this namespace and unmount the machine's root."""
     os.chdir(root)
     checked("pivot_root", libc.pivot_root(b".", b"."))
     checked("umount", libc.umount2(b".", _MNT_DETACH))

@@ -1,10 +1,10 @@
-"""The tasks of a TensorFlow job, and what each of them is told.
+"""The tasks of a TensorFlow job and their variables.
 
 Owns: which process is which task, TF_CONFIG.
-Leaves: ports to launching.py and preflight/rendezvous.py, when parameter servers end to
+Leaves: ports to launch_ports.py and preflight/rendezvous.py, ending parameter servers to
 node/node.py.
-Always: tasks are dealt to the nodes in turn, workers first, so that each node has its share of
-both; worker 0 is the chief, as TensorFlow takes it where a cluster names none.
+Always: tasks are assigned to the nodes round-robin, workers first, so that each node has some of
+both; worker 0 is the chief, which is TensorFlow's default.
 
 Source: TF_CONFIG as tf.distribute.cluster_resolver.TFConfigClusterResolver reads it.
 """
@@ -32,10 +32,10 @@ def task_of(plan: LaunchPlan, node: int, local_rank: int) -> Task:
     return Task(WORKER, number) if number < workers else Task(SERVER, number - workers)
 
 
-def only_servers_left(plan: LaunchPlan, node: int, ended: Collection[int]) -> bool:
-    """Whether a node's workers have ended well; `ended` are the local ranks that have."""
+def only_servers_left(plan: LaunchPlan, node: int, finished: Collection[int]) -> bool:
+    """Whether all workers of a node have succeeded; `finished` holds the local ranks that have."""
     tasks = {local: task_of(plan, node, local) for local in range(plan.processes_per_node)}
-    return all(task.kind == SERVER or local in ended for local, task in tasks.items())
+    return all(task.kind == SERVER or local in finished for local, task in tasks.items())
 
 
 def variables(
@@ -45,17 +45,17 @@ def variables(
     hosts: Sequence[str],
     ports: Sequence[Sequence[int]],
 ) -> dict[str, str]:
-    """What one process is told.
+    """The variables of one process.
 
     Args:
-        hosts: one address a node.
-        ports: of each node, one for each of its processes.
+        hosts: one address per node.
+        ports: for each node, one port per process.
     """
     cluster: dict[str, list[str]] = {}
     for number in range(plan.world_size):
-        at, local = number % plan.node_count, number // plan.node_count
-        kind = task_of(plan, at, local).kind
-        cluster.setdefault(kind, []).append(f"{hosts[at]}:{ports[at][local]}")
+        owner, local = number % plan.node_count, number // plan.node_count
+        kind = task_of(plan, owner, local).kind
+        cluster.setdefault(kind, []).append(f"{hosts[owner]}:{ports[owner][local]}")
     task = task_of(plan, node, local_rank)
     config = {
         "cluster": cluster,

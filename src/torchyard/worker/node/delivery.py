@@ -1,9 +1,9 @@
-"""Everything a node still owes the server when its ranks have ended.
+"""Deliver what is left on a node after its ranks have ended.
 
-Owns: outputs, the rest of the logs and of the metrics, and how long each is tried.
+Owns: uploading outputs and the rest of the logs and metrics, and how long each is tried.
 Leaves: the last event to node.py.
-Always: after a success it waits for a server that is away without limit; after a failure or a
-stop it gives up in time, and says so.
+Always: after a success it waits for an unreachable server without a limit; after a failure or a
+stop it gives up after a limit and reports that.
 """
 
 from __future__ import annotations
@@ -15,97 +15,99 @@ from pathlib import Path
 from typing import Protocol
 
 from torchyard.shared import disk
+from torchyard.shared.connection import Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import LaunchPlan
-from torchyard.worker.files.layout import Folders
+from torchyard.worker.files.node_folders import NodeFolders
 from torchyard.worker.files.steps import Step
 from torchyard.worker.files.uploads import upload_folder
-from torchyard.worker.server.connection import Link
 from torchyard.worker.server.control import Orders
 
 LIMIT_AFTER_FAILURE_S = 120.0
-# As good as no limit, and short enough for every system call that takes milliseconds.
+# Effectively no limit, but short enough for system calls that take milliseconds.
 _NO_LIMIT_S = 864_000.0
-_LOOK_EVERY_S = 1.0
+_POLL_EVERY_S = 1.0
 
 
-class Finishing(Protocol):
-    """A shipper; True when all it has is delivered.
+class Shipper(Protocol):
+    """Ships logs or metrics; `finish` returns True once everything is delivered.
 
     Raises:
-        Failure: the server does not take something of it, and why.
+        Failure: the server refused a part.
     """
 
     def finish(self, timeout_s: float) -> bool: ...
 
 
 def deliver(
-    link: Link,
+    link: Connection,
     plan: LaunchPlan,
-    folders: Folders,
-    shippers: tuple[Finishing, ...],
-    orders: Orders,
+    folders: NodeFolders,
+    shippers: tuple[Shipper, ...],
+    control: Orders,
     succeeded: bool,
 ) -> Failure | None:
-    """Send what is owed; the failure says what could not be delivered.
+    """Deliver everything; return the failure if something could not be delivered.
 
     Raises:
-        AttemptOver: nobody wants it any more.
+        AttemptOver: the attempt is over on the server.
     """
-    give_up = _patience(orders, succeeded)
-    # The rest of the logs travels while the outputs do.
-    finishing = [_finish(shipper, orders) for shipper in shippers]
+    give_up = _give_up_check(control, succeeded)
+    # Logs and metrics are shipped while the outputs are uploaded.
+    finishing = [_finish(shipper, control) for shipper in shippers]
     failure: Failure | None = None
     for folder, target in _folders(plan, folders):
         try:
             upload_folder(link, folder, target, give_up)
-        except Failure as refused:
-            failure = failure or refused
+        except Failure as refusal:
+            failure = failure or refusal
         except OSError as error:
-            print(f"{target} not delivered: {error}", file=sys.stderr, flush=True)
-            failure = failure or disk.failure(error) or _cut_off(f"outputs below `{folder.name}`")
+            print(f"could not deliver {target}: {error}", file=sys.stderr, flush=True)
+            failure = (
+                failure or disk.failure(error) or _delivery_cut_off(f"outputs in `{folder.name}`")
+            )
     for step in finishing:
         while step.running and not give_up():
-            orders.wait(_LOOK_EVERY_S)
+            control.wait(_POLL_EVERY_S)
         try:
             if step.running or not step.result():
-                failure = failure or _cut_off("the end of the logs or metrics")
-        except Failure as refused:
-            failure = failure or refused
+                failure = failure or _delivery_cut_off("the end of the logs or metrics")
+        except Failure as refusal:
+            failure = failure or refusal
     return failure
 
 
-def _finish(shipper: Finishing, orders: Orders) -> Step[bool]:
-    return Step("finish", lambda: shipper.finish(_NO_LIMIT_S), orders.wake)
+def _finish(shipper: Shipper, control: Orders) -> Step[bool]:
+    return Step("finish", lambda: shipper.finish(_NO_LIMIT_S), control.wake)
 
 
-def _folders(plan: LaunchPlan, folders: Folders) -> list[tuple[Path, str]]:
-    named = [
+def _folders(plan: LaunchPlan, folders: NodeFolders) -> list[tuple[Path, str]]:
+    named_outputs = [
         (folders.outputs / name, f"/outputs/{name}")
-        for name, wanted in plan.outputs.items()
-        if wanted.mode != "direct"
+        for name, output in plan.outputs.items()
+        if output.mode != "direct"
     ]
-    return [(folders.work / "outputs", "/files/outputs"), *named]
+    return [(folders.work / "outputs", "/files/outputs"), *named_outputs]
 
 
-def _patience(orders: Orders, succeeded: bool) -> Callable[[], bool]:
+def _give_up_check(control: Orders, succeeded: bool) -> Callable[[], bool]:
     started = time.monotonic()
 
     def give_up() -> bool:
-        if orders.over:
+        if control.over:
             return True
-        if succeeded and not orders.stopped:
+        if succeeded and not control.stopped:
             return False
-        since = started if not succeeded else max(started, orders.stopped_at)
-        return time.monotonic() > since + LIMIT_AFTER_FAILURE_S
+        start = started if not succeeded else max(started, control.stopped_at)
+        return time.monotonic() > start + LIMIT_AFTER_FAILURE_S
 
     return give_up
 
 
-def _cut_off(what: str) -> Failure:
+def _delivery_cut_off(description: str) -> Failure:
     return Failure(
         "delivery_cut_off",
-        f"{what} could not be delivered in time",
-        "the server was away, or failed all the while; metrics that are still on the node are "
-        "taken up when it is cleaned, for the rest submit the job again",
+        f"{description} could not be delivered in time",
+        "the server was unreachable or kept failing; metrics that are still on the node are "
+        "collected when it is cleaned up, for the rest submit the job again",
     )

@@ -1,9 +1,9 @@
-"""One node's part of an attempt, from first event to last.
+"""Run one node's part of an attempt, from its first event to its last.
 
-Owns: the order of the steps, and which of them the node's exit comes from.
-Leaves: each step to its own module, the words of a failure to diagnosis/outcome.py.
-Always: whatever goes wrong, the ranks are ended and the server is told why, unless it disowned
-the attempt; the last event goes out after everything else is delivered.
+Owns: the order of the steps, and which step determines the node's exit.
+Leaves: each step to its own module, the causes and messages of failures to diagnosis/.
+Always: whatever goes wrong, the ranks are stopped and the failure is reported to the server, unless
+the attempt is over there; the last event is sent after everything else is delivered.
 """
 
 from __future__ import annotations
@@ -18,25 +18,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchyard.shared import secret_values
+from torchyard.shared.connection import AttemptOver, Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.masking import Masker
 from torchyard.shared.plan import LaunchPlan
 from torchyard.worker.diagnosis import outcome
-from torchyard.worker.diagnosis.context import Scene
-from torchyard.worker.files import layout, rehearsal
-from torchyard.worker.files.layout import Folders
+from torchyard.worker.diagnosis.context import DiagnosisContext
+from torchyard.worker.files import node_folders, rehearsal
 from torchyard.worker.files.logs import LogShipper
+from torchyard.worker.files.node_folders import NodeFolders
 from torchyard.worker.in_rank import sdk_v1_unsent
 from torchyard.worker.in_rank.rank_hook import VARIABLE as ERRORS_VARIABLE
 from torchyard.worker.launch import ranks
 from torchyard.worker.launch import variables as variables_of
-from torchyard.worker.launch.launching import MPI
+from torchyard.worker.launch.launch_ports import MPI
 from torchyard.worker.launch.ranks import Gang, Rank, RankExit
 from torchyard.worker.node import delivery, supervisor
 from torchyard.worker.node.preparation import Prepared, prepare
 from torchyard.worker.relay.relay import Relay
-from torchyard.worker.server import server_address
-from torchyard.worker.server.connection import AttemptOver, Link
 from torchyard.worker.server.control import HANG, OVER, PEER_LOST, SERVED, TIMEOUT, Orders
 from torchyard.worker.server.events import Events
 from torchyard.worker.system import cgroups, networks, processes, temporary
@@ -45,63 +44,62 @@ from torchyard.worker.system.memory_kills import MemoryKills
 if TYPE_CHECKING:
     from torchyard.worker.diagnosis.watches import Watches
     from torchyard.worker.launch.image_root import Root
-    from torchyard.worker.launch.mpi import Launch
+    from torchyard.worker.launch.mpi import MpiLaunch
     from torchyard.worker.preflight.preflight import Preflight
-    from torchyard.worker.preflight.rendezvous import Meeting
+    from torchyard.worker.preflight.rendezvous import Rendezvous
 
 
 class Node:
-    """Lives as long as its worker; `run` is called once, in the main thread."""
+    """Lives as long as its worker process; `run` is called once, in the main thread."""
 
     def __init__(self, plan: LaunchPlan, node: int, folder: Path, base: Mapping[str, str]) -> None:
         self._plan = plan
         self._node = node
         self._base = base
-        self._folders = Folders(folder)
-        self._orders = Orders()
-        self._link = Link(
-            plan.server_url, plan.report_token, plan.attempt_id, server_address.of_plan(plan)
-        )
+        self._folders = NodeFolders(folder)
+        self._control = Orders()
+        self._link = Connection.of_plan(plan)
         self._gang = Gang(
             processes.mark(plan.attempt_id, node), plan.grace_s, self._rank_exited, self._stopping
         )
-        layout.make_folders(self._folders)
+        node_folders.make_folders(self._folders)
         spool = self._folders.spool
         masker = _masker(plan, base)
         self._events = Events(
-            self._link, node, spool, self._orders, masker=masker, watched=plan.hang_after_s > 0
+            self._link, node, spool, self._control, masker=masker, watched=plan.hang_after_s > 0
         )
         self._relay = Relay(self._link, plan, node, spool, self._notice)
         self._logs = LogShipper(self._link, spool, masker)
-        together = plan.world_size > 1
-        self._launch: Launch | None = None
-        self._serving = False
-        self._scene = Scene(node, together, self._folders.work, self._folders.errors, MemoryKills())
+        self._mpi_launch: MpiLaunch | None = None
+        self._is_serving = False
+        self._context = DiagnosisContext(
+            node, plan.world_size > 1, self._folders.work, self._folders.errors, MemoryKills()
+        )
 
     def run(self) -> int:
-        """Do it all; returns the node's exit code."""
+        """Run all steps and return the node's exit code."""
         self._begin()
         try:
             failure = self._train()
         except AttemptOver:
-            self._orders.stop(OVER)
+            self._control.stop(OVER)
             failure = None
-        except Failure as raised:
-            failure = raised
+        except Failure as error:
+            failure = error
         except Exception as error:
             traceback.print_exc()
             self._gang.end()
-            failure = outcome.unexpected(error)
+            failure = outcome.worker_failure(error)
         return self._end(failure)
 
-    def inherit(self, how: str) -> int:
-        """Deliver what a worker that died owed, and tell of its death; its ranks are ended.
+    def recover(self, death: str) -> int:
+        """Deliver what a dead worker left behind and report its death; its ranks have ended.
 
         Args:
-            how: how it died, as in "was killed by signal 9".
+            death: how the worker died, such as "was killed by signal 9".
         """
-        self._orders.listen_to_signals()
-        supervisor.record(self._folders.node)
+        self._control.listen_to_signals()
+        supervisor.record_pids(self._folders.node)
         self._events.start()
         plan = self._plan
         self._watch_logs(
@@ -109,16 +107,16 @@ class Node:
                 self._node, plan.processes_per_node, plan.world_size, self._folders.user_logs
             )
         )
-        message = f"the worker of node {self._node} {how}"
+        message = f"the worker of node {self._node} {death}"
         hint = (
-            "it may have been killed for memory: see `dmesg` on that machine, and "
+            "it may have run out of memory: see `dmesg` on that machine, and "
             f"`system_logs/node-{self._node}.log` among the job's files"
         )
         return self._end(Failure("worker_lost", message, hint))
 
     def _begin(self) -> None:
-        self._orders.listen_to_signals()
-        supervisor.record(self._folders.node)
+        self._control.listen_to_signals()
+        supervisor.record_pids(self._folders.node)
         self._events.post(
             "node_started",
             hostname=socket.gethostname(),
@@ -126,7 +124,7 @@ class Node:
             addresses=_addresses(),
         )
         self._events.start()
-        self._orders.listen_to_server(self._link, self._node)
+        self._control.listen_to_server(self._link, self._node)
 
     def _train(self) -> Failure | None:
         preflight = self._preflight()
@@ -136,55 +134,55 @@ class Node:
             self._node,
             self._folders,
             self._relay,
-            self._orders,
+            self._control,
             preflight,
         )
         if prepared is None:
-            return outcome.stopped(self._orders.reason, self._node)
+            return outcome.stopped(self._control.reason, self._node)
         if preflight is not None:
-            preflight.glance(prepared.surroundings.layout.command, self._folders.work)
+            preflight.check_script(prepared.setup.layout.command, self._folders.work)
         self._start_ranks(prepared)
         watches = self._watches(prepared)
         try:
             failed = self._gang.supervise(
-                self._orders,
+                self._control,
                 self._plan.timeout_s,
-                lambda exit: outcome.is_consequence(exit, self._scene),
+                lambda exit: outcome.is_consequence(exit, self._context),
                 watches,
             )
         finally:
             if prepared.port is not None:
                 prepared.port.close()
-            prepared.launching.close()
-        return self._verdict(failed is not None, watches)
+            prepared.launch_ports.close()
+        return self._result_of_ranks(failed is not None, watches)
 
-    def _verdict(self, rank_failed: bool, watches: Watches | None) -> Failure | None:
-        """What the node's end was, once all ranks have ended."""
-        reason = self._orders.reason
+    def _result_of_ranks(self, rank_failed: bool, watches: Watches | None) -> Failure | None:
+        """The node's failure, if any, after all ranks have ended."""
+        reason = self._control.reason
         if watches is not None and reason == HANG:
             return watches.hang()
         if watches is not None and not rank_failed and reason == TIMEOUT:
             return watches.timeout()
         if reason == SERVED:
             return None
-        launch = self._launch if self._gang.launcher_failed else None
+        launch = self._mpi_launch if self._gang.launcher_failed else None
         if rank_failed or launch is not None or reason in ("failed", PEER_LOST):
-            found = outcome.culprit(self._gang, self._scene, self._node, self._folders.work)
-            if found is not None:
-                return found
-        if self._orders.stopped:
-            return outcome.stopped(self._orders.reason, self._node)
+            failure = outcome.root_cause(self._gang, self._context, self._node, self._folders.work)
+            if failure is not None:
+                return failure
+        if self._control.stopped:
+            return outcome.stopped(self._control.reason, self._node)
         if launch is not None:
             return launch.failure()
-        for message in outcome.hidden_failures(self._gang.exits, self._scene):
+        for message in outcome.hidden_failures(self._gang.exits, self._context):
             self._notice(message)
         return None
 
     def _preflight(self) -> Preflight | None:
-        asked = self._plan.preflight
-        if asked == "off" or (self._plan.world_size == 1 and asked != "always"):
+        mode = self._plan.preflight
+        if mode == "off" or (self._plan.world_size == 1 and mode != "always"):
             return None
-        from torchyard.worker.preflight.preflight import Preflight  # One rank has nobody to meet.
+        from torchyard.worker.preflight.preflight import Preflight  # Jobs of one rank have none.
 
         return Preflight(self._plan, self._node, self._base, self._folders.node, self._events.post)
 
@@ -192,13 +190,13 @@ class Node:
         plan = self._plan
         if max(plan.hang_after_s, plan.rendezvous_timeout_s, plan.timeout_s) <= 0:
             return None
-        from torchyard.worker.diagnosis.watches import Watches  # Only few jobs ask for it.
+        from torchyard.worker.diagnosis.watches import Watches  # Few jobs enable them.
 
         return Watches(
             plan,
-            self._scene,
-            prepared.surroundings.meeting,
-            self._orders,
+            self._context,
+            prepared.setup.rendezvous,
+            self._control,
             self._folders.user_logs,
             self._logs.watch,
             self._events.post,
@@ -206,30 +204,30 @@ class Node:
 
     def _start_ranks(self, prepared: Prepared) -> None:
         plan, node, folders = self._plan, self._node, self._folders
-        shared = variables_of.of_node(self._base, plan, node, prepared.surroundings)
+        shared = variables_of.node_variables(self._base, plan, node, prepared.setup)
         planned = ranks.plan_ranks(
             node, plan.processes_per_node, plan.world_size, folders.user_logs
         )
-        meeting = prepared.surroundings.meeting
-        environments = {rank: self._variables_of(rank, shared, meeting) for rank in planned}
+        rendezvous = prepared.setup.rendezvous
+        environments = {rank: self._rank_variables(rank, shared, rendezvous) for rank in planned}
         os.chdir(folders.work)
         if prepared.port is not None:
-            prepared.port.open_up()
-        prepared.launching.open_up()
-        layout = prepared.surroundings.layout
+            prepared.port.release()
+        prepared.launch_ports.release()
+        layout = prepared.setup.layout
         for message in layout.notices:
             self._notice(message)
-        held = cgroups.limit(processes.mark(plan.attempt_id, node), plan.cores, plan.memory_bytes)
-        if held:
-            self._notice(f"node {node} is held to {' and '.join(held)}, as its size says")
+        limits = cgroups.limit(processes.mark(plan.attempt_id, node), plan.cores, plan.memory_bytes)
+        if limits:
+            self._notice(f"node {node} is limited to {' and '.join(limits)} by its compute size")
         rehearsal.announce(plan, planned)
-        root = self._enter_image(prepared)
+        root = self._image_root(prepared)
         if plan.distribution == MPI and plan.world_size > 1:
             started = self._launch_by_mpi(prepared, shared, environments)
         else:
             started = self._gang.start(layout.command, environments, layout.mounts, root)
         self._events.post("ranks_started", ranks=[_started(pid, started[pid]) for pid in started])
-        self._tell_if_serving()
+        self._report_if_serving()
         self._watch_logs(planned)
 
     def _launch_by_mpi(
@@ -238,48 +236,52 @@ class Node:
         shared: Mapping[str, str],
         environments: Mapping[Rank, Mapping[str, str]],
     ) -> dict[int, Rank]:
-        from torchyard.worker.launch.mpi import Launch  # Other jobs need no Open MPI.
+        from torchyard.worker.launch.mpi import MpiLaunch  # Other jobs need no Open MPI.
 
-        found = prepared.surroundings
-        self._launch = Launch(self._plan, self._node, self._folders, found, self._gang)
-        self._logs.watch(self._launch.log, self._launch.log_name)
-        return self._launch.run(shared, environments, self._orders, prepared.launching.errands)
+        setup = prepared.setup
+        self._mpi_launch = MpiLaunch(self._plan, self._node, self._folders, setup, self._gang)
+        self._logs.watch(self._mpi_launch.log, self._mpi_launch.log_name)
+        return self._mpi_launch.run(
+            shared, environments, self._control, prepared.launch_ports.remote_start
+        )
 
     def _watch_logs(self, planned: Sequence[Rank]) -> None:
         for rank in planned:
             self._logs.watch(rank.log, rank.log_name)
-        # Nodes may write equal names; only node 0's keep the plain one.
+        # Nodes may write files of the same name; only node 0's keep theirs unchanged.
         prefix = "logs" if self._node == 0 else f"logs/node-{self._node}"
         self._logs.watch_folder(self._folders.work / "logs", prefix)
         self._logs.start()
 
-    def _variables_of(
-        self, rank: Rank, shared: Mapping[str, str], meeting: Meeting
+    def _rank_variables(
+        self, rank: Rank, shared: Mapping[str, str], rendezvous: Rendezvous
     ) -> dict[str, str]:
-        errors = self._scene.folder(rank.rank)
+        errors = self._context.records_folder(rank.rank)
         errors.mkdir(mode=0o700, parents=True, exist_ok=True)
-        variables = variables_of.of_rank(shared, self._plan, self._node, rank.local_rank, meeting)
+        variables = variables_of.rank_variables(
+            shared, self._plan, self._node, rank.local_rank, rendezvous
+        )
         if self._plan.image:
             variables = variables_of.with_hooks(variables, self._folders.hooks)
         return {**variables, ERRORS_VARIABLE: str(errors)}
 
-    def _enter_image(self, prepared: Prepared) -> Root | None:
-        """The root filesystem that the ranks will run in, if it is not the machine's."""
+    def _image_root(self, prepared: Prepared) -> Root | None:
+        """The root file system of the ranks, if the job runs in an image."""
         if self._plan.image is None:
             return None
-        from torchyard.worker.launch import image_root  # Few jobs run in one.
+        from torchyard.worker.launch import image_root  # Few jobs run in an image.
 
-        found = prepared.surroundings
-        root = image_root.of_node(self._plan, self._folders, found, self._base)
+        setup = prepared.setup
+        root = image_root.node_root(self._plan, self._folders, setup, self._base)
         for message in root.notices:
             self._notice(f"node {self._node}: {message}")
         return root
 
     def _rank_exited(self, exit: RankExit) -> None:
-        if self._launch is not None:
-            self._launch.rank_exited(exit)
-        failed = exit.exit_code and not exit.ordered
-        consequence = failed and outcome.is_consequence(exit, self._scene)
+        if self._mpi_launch is not None:
+            self._mpi_launch.rank_exited(exit)
+        failed = exit.exit_code and not exit.stop_requested
+        consequence = failed and outcome.is_consequence(exit, self._context)
         self._events.post(
             "rank_exited",
             rank=exit.rank.rank,
@@ -288,53 +290,53 @@ class Node:
             signal=exit.signal or None,
             **({"consequence": True} if consequence else {}),
         )
-        self._tell_if_serving()
+        self._report_if_serving()
 
-    def _tell_if_serving(self) -> None:
-        """Parameter servers end by no end of their own, but when nobody is left to serve."""
-        if self._plan.parameter_servers and not self._serving:
-            from torchyard.worker.launch import tensorflow_tasks  # Other kinds need no such thing.
+    def _report_if_serving(self) -> None:
+        """Report that only parameter servers are left here, which do not end by themselves."""
+        if self._plan.parameter_servers and not self._is_serving:
+            from torchyard.worker.launch import tensorflow_tasks  # Only TensorFlow jobs have them.
 
-            ended = {one.rank.local_rank for one in self._gang.exits if not one.exit_code}
+            ended = {exit.rank.local_rank for exit in self._gang.exits if not exit.exit_code}
             if tensorflow_tasks.only_servers_left(self._plan, self._node, ended):
-                self._serving = True
+                self._is_serving = True
                 self._events.post("node_serving")
 
     def _notice(self, message: str) -> None:
         self._events.post("notice", message=message)
 
     def _stopping(self, reason: str) -> None:
-        # The other nodes need not wait for this one's grace.
+        # Other nodes need not wait for this node's grace period.
         self._events.post("node_stopping", reason=reason)
 
     def _end(self, failure: Failure | None) -> int:
-        """Deliver what is left and go; returns the exit code."""
+        """Deliver what is left and finish; return the exit code."""
         failure = self._deliver(failure)
         exit_code = failure.exit_code if failure else 0
-        self._leave(failure, exit_code)
+        self._finish(failure, exit_code)
         return exit_code
 
     def _deliver(self, failure: Failure | None) -> Failure | None:
-        """The failure, or the one of the delivery itself."""
-        if self._orders.over:
+        """Deliver what is left; return `failure`, or else the delivery's own failure."""
+        if self._control.over:
             return failure
         self._events.post("node_finalizing")
-        self._keep_unsent()
+        self._store_unsent_metrics()
         try:
             undelivered = delivery.deliver(
                 self._link,
                 self._plan,
                 self._folders,
                 (self._logs, self._relay),
-                self._orders,
+                self._control,
                 succeeded=failure is None,
             )
         except AttemptOver:
-            self._orders.stop(OVER)
+            self._control.stop(OVER)
             return failure
         except Exception as error:
             traceback.print_exc()
-            undelivered = outcome.unexpected(error)
+            undelivered = outcome.worker_failure(error)
         if undelivered is not None:
             self._notice(undelivered.message)
             failure = failure or undelivered
@@ -346,39 +348,43 @@ class Node:
         self._events.deliver()
         return failure
 
-    def _keep_unsent(self) -> None:
-        """What SDK v1 held in Pythons that were killed, or ended without a word."""
+    def _store_unsent_metrics(self) -> None:
+        """Store metrics that SDK v1 still held in Pythons that were killed or exited abruptly."""
         if not any(self._folders.errors.glob(f"*/*{sdk_v1_unsent.ENDING}")):
             return
-        from torchyard.shared import sdk_v1_records  # Few jobs log by SDK v1.
+        from torchyard.shared import sdk_v1_records  # Few jobs log through SDK v1.
 
         for run, metric in sdk_v1_unsent.left(self._folders.errors):
             try:
                 self._relay.keep(sdk_v1_records.logged(run, {"values": [metric]}))
             except Exception as error:
-                # What else is owed is delivered all the same.
-                print(f"not kept for run `{run}`: {error!r}", file=sys.stderr, flush=True)
+                # Everything else is still delivered.
+                print(
+                    f"could not store a metric of run `{run}`: {error!r}",
+                    file=sys.stderr,
+                    flush=True,
+                )
 
-    def _leave(self, failure: Failure | None, exit_code: int) -> None:
-        if self._orders.over:
-            print("the server disowned the attempt", file=sys.stderr, flush=True)
+    def _finish(self, failure: Failure | None, exit_code: int) -> None:
+        if self._control.over:
+            print("the attempt is over on the server", file=sys.stderr, flush=True)
         self._events.close()
         node = self._folders.node
         temporary.forget(node)
-        # Metrics that the server has not got are its own to find, when it cleans up.
-        layout.clean(self._folders, keep_spool=self._relay.left > 0)
+        # The server collects metrics that were not delivered when it cleans up the node.
+        node_folders.clean(self._folders, keep_spool=self._relay.left > 0)
         body = {
             "exit_code": exit_code,
             "error": failure.to_dict() if failure else None,
-            "over": self._orders.over,
+            "over": self._control.over,
         }
-        written = node / "exit.json.new"
+        new_file = node / "exit.json.new"
         try:
-            written.write_text(json.dumps(body))
-            written.replace(node / "exit.json")
+            new_file.write_text(json.dumps(body))
+            new_file.replace(node / "exit.json")
         except OSError as error:
-            # The server has been told already; a node without it is taken for one that is gone.
-            print(f"exit.json not written: {error}", file=sys.stderr, flush=True)
+            # The server already has the last event; without this file the node counts as lost.
+            print(f"could not write exit.json: {error}", file=sys.stderr, flush=True)
 
 
 def _started(pid: int, rank: Rank) -> dict[str, int]:
@@ -386,11 +392,11 @@ def _started(pid: int, rank: Rank) -> dict[str, int]:
 
 
 def _masker(plan: LaunchPlan, base: Mapping[str, str]) -> Masker:
-    """Knows what the job marked as secret, and what the ranks inherit under a telling name."""
-    known = {**base, **plan.environment_variables}
-    values = secret_values.of_environment(known, plan.secrets, plan.not_secrets)
+    """Masks the job's secrets, and inherited variables whose names suggest a secret."""
+    variables = {**base, **plan.environment_variables}
+    values = secret_values.of_environment(variables, plan.secrets, plan.not_secrets)
     return Masker(secret_values.written(values))
 
 
 def _addresses() -> list[str]:
-    return [own for own in networks.interfaces().values() if own != networks.LOOPBACK]
+    return [address for address in networks.interfaces().values() if address != networks.LOOPBACK]

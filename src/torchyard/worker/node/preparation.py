@@ -1,6 +1,6 @@
-"""From a plan to a node on which the ranks can start.
+"""Prepare a node until its ranks can start.
 
-Owns: what is prepared beside what, and leaving it when a stop order comes.
+Owns: which steps run in parallel, and abandoning them at a stop request.
 Leaves: each step to its own module.
 Always: it ends with everything the ranks need, or with the error of the first step that failed.
 """
@@ -15,19 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchyard.shared import disk
+from torchyard.shared.connection import Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import LaunchPlan
 from torchyard.worker.files.blobs import Blobs
-from torchyard.worker.files.layout import Folders, Layout, lay_out
+from torchyard.worker.files.node_folders import Layout, NodeFolders, lay_out
 from torchyard.worker.files.steps import Step
-from torchyard.worker.launch import launching as launching_of
-from torchyard.worker.launch.launching import Launching
-from torchyard.worker.launch.surroundings import Surroundings
-from torchyard.worker.preflight import ports, rendezvous
+from torchyard.worker.launch.launch_ports import LaunchPorts, reserve_ports
+from torchyard.worker.launch.node_setup import NodeSetup
+from torchyard.worker.preflight import ports
 from torchyard.worker.preflight.ports import HeldPort
-from torchyard.worker.preflight.rendezvous import Meeting
+from torchyard.worker.preflight.rendezvous import Rendezvous, join_rendezvous
 from torchyard.worker.relay.relay import Relay
-from torchyard.worker.server.connection import Link
 from torchyard.worker.server.control import Orders
 from torchyard.worker.system import temporary
 from torchyard.worker.system.mounts import Mount
@@ -35,39 +34,41 @@ from torchyard.worker.system.mounts import Mount
 if TYPE_CHECKING:
     from torchyard.worker.preflight.preflight import Preflight
 
-_LEAVE_S = 5.0
-_LOOK_EVERY_S = 5.0
+_STOP_WAIT_S = 5.0
+_POLL_EVERY_S = 5.0
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """`port` is held by node 0 alone; `launching` is what the kind of distribution needs."""
+    """`port` is held only on node 0; `launch_ports` depend on the type of distribution."""
 
-    surroundings: Surroundings
+    setup: NodeSetup
     port: HeldPort | None
-    launching: Launching
+    launch_ports: LaunchPorts
 
 
 def prepare(
-    link: Link,
+    link: Connection,
     plan: LaunchPlan,
     node: int,
-    folders: Folders,
+    folders: NodeFolders,
     relay: Relay,
-    orders: Orders,
+    control: Orders,
     preflight: Preflight | None = None,
 ) -> Prepared | None:
-    """Do all steps; None when a stop order came first.
+    """Run all steps; return None if a stop was requested first.
 
     Raises:
         Failure: a step failed.
-        AttemptOver: the server disowns the attempt.
+        AttemptOver: the attempt is over on the server.
     """
     port = ports.hold_port() if node == 0 else None
     prepared = None
-    launching = launching_of.begin(plan, node, orders.wake)
+    launch_ports = reserve_ports(plan, node, control.wake)
     try:
-        prepared = _prepare(link, plan, node, folders, relay, orders, preflight, port, launching)
+        prepared = _prepare(
+            link, plan, node, folders, relay, control, preflight, port, launch_ports
+        )
     finally:
         if prepared is None and port is not None:
             port.close()
@@ -75,96 +76,104 @@ def prepare(
 
 
 def _prepare(
-    link: Link,
+    link: Connection,
     plan: LaunchPlan,
     node: int,
-    folders: Folders,
+    folders: NodeFolders,
     relay: Relay,
-    orders: Orders,
+    control: Orders,
     preflight: Preflight | None,
     port: HeldPort | None,
-    launching: Launching,
+    launch_ports: LaunchPorts,
 ) -> Prepared | None:
-    blobs = Blobs(link, plan.blobs, lambda: orders.stopped)
-    bring = None if plan.blobs else _bringing(link, orders)
-    meets = Step(
-        "meeting",
-        lambda: rendezvous.meet(link, plan, node, port, orders, preflight, launching.ports),
-        orders.wake,
+    blobs = Blobs(link, plan.blobs, lambda: control.stopped)
+    fetch_input = None if plan.blobs else _input_fetcher(link, control)
+    rendezvous_step = Step(
+        "rendezvous",
+        lambda: join_rendezvous(link, plan, node, port, control, preflight, launch_ports.ports),
+        control.wake,
     )
-    lays = Step("layout", lambda: _lay_out(link, plan, folders, blobs, bring, orders), orders.wake)
+    layout_step = Step(
+        "layout", lambda: _lay_out(link, plan, folders, blobs, fetch_input, control), control.wake
+    )
     programs = _programs(plan, folders)
     relay_url = relay.start()
-    while (meets.running or lays.running) and not (meets.failed or lays.failed or orders.stopped):
-        orders.wait(_LOOK_EVERY_S)
-    if orders.stopped:
-        # It writes into folders that are about to go; the meeting only waits for an answer.
-        lays.leave(_LEAVE_S)
+    while (rendezvous_step.running or layout_step.running) and not (
+        rendezvous_step.failed or layout_step.failed or control.stopped
+    ):
+        control.wait(_POLL_EVERY_S)
+    if control.stopped:
+        # The layout writes into folders that are about to be removed; the rendezvous only waits.
+        layout_step.wait_briefly(_STOP_WAIT_S)
         return None
-    place, layout = _results(meets, lays)
-    surroundings = Surroundings(
+    rendezvous, layout = _results(rendezvous_step, layout_step)
+    setup = NodeSetup(
         hostname=socket.gethostname(),
         folders=folders,
         layout=layout,
-        meeting=place,
+        rendezvous=rendezvous,
         relay_url=relay_url,
         temporary=temporary.shorten(folders.temporary),
         programs=programs,
         cpu_count=len(os.sched_getaffinity(0)),
     )
-    return Prepared(surroundings, port, launching)
+    return Prepared(setup, port, launch_ports)
 
 
 def _lay_out(
-    link: Link,
+    link: Connection,
     plan: LaunchPlan,
-    folders: Folders,
+    folders: NodeFolders,
     blobs: Blobs,
-    bring: Callable[[str, Path], Path] | None,
-    orders: Orders,
+    fetch_input: Callable[[str, Path], Path] | None,
+    control: Orders,
 ) -> Layout:
-    layout = lay_out(plan, folders, blobs, bring)
+    layout = lay_out(plan, folders, blobs, fetch_input)
     if plan.attempt > 1:
-        from torchyard.worker.files import previous_outputs  # Most attempts are the first.
+        from torchyard.worker.files import previous_outputs  # Most attempts are the first one.
 
-        previous_outputs.bring(link, folders, lambda: orders.stopped)
+        previous_outputs.fetch_previous_outputs(link, folders, lambda: control.stopped)
     return _with_environment(plan, layout)
 
 
 def _with_environment(plan: LaunchPlan, layout: Layout) -> Layout:
-    """Root writes where no write bits are: it gets the shared environment as a read-only mount.
+    """Add the shared environment as a read-only mount, if the worker runs as root.
 
-    So does an ordinary user who has mounts anyway; for one who has none, write bits are enough.
-    Where root can mount nothing, the server looks at the environment before its next use.
+    Root ignores write permissions. An ordinary user gets the mount only if there are others anyway.
+    If root can't mount anything, the server checks the environment before its next use.
     """
     if not plan.environment or (os.geteuid() != 0 and not layout.mounts):
         return layout
-    own = Mount(plan.environment, plan.environment, for_good=False)
-    return replace(layout, mounts=(*layout.mounts, own))
+    environment_mount = Mount(plan.environment, plan.environment, for_good=False)
+    return replace(layout, mounts=(*layout.mounts, environment_mount))
 
 
-def _bringing(link: Link, orders: Orders) -> Callable[[str, Path], Path]:
-    """For a node that does not see the server's disk."""
-    from torchyard.worker.files import remote_inputs  # Not needed where it does.
+def _input_fetcher(link: Connection, control: Orders) -> Callable[[str, Path], Path]:
+    """Download inputs, on a node that can't access the server's disk."""
+    from torchyard.worker.files import remote_inputs  # Not needed on other nodes.
 
-    return lambda name, folder: remote_inputs.bring(link, name, folder, lambda: orders.stopped)
-
-
-def _results(meets: Step[Meeting], lays: Step[Layout]) -> tuple[Meeting, Layout]:
-    if lays.failed:
-        lays.result()
-    return meets.result(), lays.result()
+    return lambda name, folder: remote_inputs.fetch_input(
+        link, name, folder, lambda: control.stopped
+    )
 
 
-def _programs(plan: LaunchPlan, folders: Folders) -> Path | None:
+def _results(
+    rendezvous_step: Step[Rendezvous], layout_step: Step[Layout]
+) -> tuple[Rendezvous, Layout]:
+    if layout_step.failed:
+        layout_step.result()
+    return rendezvous_step.result(), layout_step.result()
+
+
+def _programs(plan: LaunchPlan, folders: NodeFolders) -> Path | None:
     if plan.image:
         from torchyard.worker.files import thin_environment
 
         thin_environment.put_hooks(folders.hooks, rehearsed=plan.rehearsed_gpus > 0)
-        return None  # the image says itself where its programs are
+        return None  # the image's own variables locate its programs
     if plan.environment:
         from torchyard.worker.files import (
-            thin_environment,  # Costly to import, and not always needed.
+            thin_environment,  # Slow to import, and not always needed.
         )
 
         try:
@@ -176,8 +185,8 @@ def _programs(plan: LaunchPlan, folders: Folders) -> Path | None:
                 raise
             raise Failure(
                 "environment_failed",
-                f"no environment could be made over `{plan.environment}`: {error}",
-                "submit the job again: that builds what is missing",
+                f"the environment `{plan.environment}` can't be used: {error}",
+                "submit the job again to rebuild the environment",
             ) from error
-    # Without an environment `python` is the platform's, wherever that is.
+    # Without an environment, `python` is the platform's.
     return Path(plan.python).parent if plan.python else None

@@ -1,16 +1,15 @@
-"""The process above the worker that outlives it.
+"""The supervisor: the parent process of a node's worker, which outlives it.
 
-Owns: the node's lock, the split into guardian and worker, ending the ranks of a killed worker,
-its heir: a child that delivers what the worker owed and tells of its death.
-Leaves: everything else to the worker or its heir, its only child.
-Always: it adopts what a killed worker leaves behind, so it finds the ranks by the process tree
-alone; it holds the lock until nobody of this node lives; when it is killed itself, the worker
-takes that for a stop order.
+Owns: the node's lock and the worker process. If the worker is killed, the supervisor stops its
+ranks and starts a recovery worker, which uploads what is left and reports the worker's death.
+Leaves: everything else to the worker or the recovery worker, its only child.
+Always: it adopts the processes of a killed worker, so it finds the ranks by the process tree alone;
+it holds the lock until no process of this node is left; if the supervisor itself is killed, the
+worker treats that as a stop request.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
@@ -19,16 +18,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchyard.shared import locks
+from torchyard.shared.processes import start_time
 from torchyard.worker.system import cgroups, processes, temporary
 
 _WAIT_FOR_OTHER_S = 5.0
-FREE, TAKEN, LEFT = "free", "taken", "left"
+FREE, TAKEN, ABANDONED = "free", "taken", "abandoned"
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
-class Guarded:
-    """A node: the mark of its processes, the grace they get, its folder."""
+class SupervisedNode:
+    """A node: the mark of its processes, their grace period, its folder."""
 
     mark: str
     grace_s: float
@@ -36,67 +37,65 @@ class Guarded:
 
 
 def claim(folder: Path) -> str:
-    """Take this node's lock for life.
+    """Lock this node for the lifetime of this process.
 
     Returns:
-        FREE: nobody started this node before. TAKEN: somebody did, and it is not ours. LEFT: its
-        worker and guardian died, and nobody has told of it.
+        FREE: no worker was started on this node before. TAKEN: another worker runs or has ended.
+        ABANDONED: worker and supervisor both died, and nobody has reported it.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    if not locks.try_lock(locks.open_lock(folder / "lock")):
         _wait_for(folder / "worker.json")
         return TAKEN
-    # The lock of a worker that ended is free again, but an attempt's node runs only once.
+    # A worker that ended has released the lock, but an attempt runs only once on a node.
     if not (folder / "worker.json").exists():
         return FREE
-    return TAKEN if _has_told(folder) else LEFT
+    return TAKEN if _has_reported(folder) else ABANDONED
 
 
-def split(work: Callable[[], int], inherit: Callable[[str], int], guarded: Guarded) -> int:
-    """Run `work` in a child and stay behind as its guardian; returns in the guardian only.
+def supervise(
+    work: Callable[[], int], run_recovery: Callable[[str], int], node: SupervisedNode
+) -> int:
+    """Run `work` in a child process and supervise it; return the node's exit code.
 
-    Called before any thread is started: a fork carries over no other.
+    Must be called before any thread is started, because a fork copies only the current one.
 
     Args:
-        inherit: run in another child when the first one was killed; is told how that was.
+        run_recovery: run in another child if the worker was killed; receives how it died.
     """
     processes.adopt_orphans()
     exit_code = _wait_for_child(_fork(work))
-    _end_all(guarded)
-    if not _has_told(guarded.folder):
-        exit_code = _wait_for_child(_fork(lambda: inherit(_how(exit_code))))
-        _end_all(guarded)
-    temporary.forget(guarded.folder)
+    _end_processes(node)
+    if not _has_reported(node.folder):
+        exit_code = _wait_for_child(_fork(lambda: run_recovery(_describe_exit(exit_code))))
+        _end_processes(node)
+    temporary.forget(node.folder)
     return exit_code
 
 
-def succeed(inherit: Callable[[str], int], guarded: Guarded) -> int:
-    """What `split` does from the death of the worker on, where guardian and worker both died."""
+def recover(run_recovery: Callable[[str], int], node: SupervisedNode) -> int:
+    """Recover a node whose worker and supervisor both died."""
     processes.adopt_orphans()
-    _end_all(guarded)
-    exit_code = _wait_for_child(_fork(lambda: inherit("died with its guardian")))
-    _end_all(guarded)
-    temporary.forget(guarded.folder)
+    _end_processes(node)
+    exit_code = _wait_for_child(_fork(lambda: run_recovery("died together with its supervisor")))
+    _end_processes(node)
+    temporary.forget(node.folder)
     return exit_code
 
 
-def record(folder: Path) -> None:
-    """Write who the worker is and who guards it."""
-    who = {}
+def record_pids(folder: Path) -> None:
+    """Record the processes of the worker and its supervisor in `worker.json`."""
+    body = {}
     for key, pid in (("worker", os.getpid()), ("guardian", os.getppid())):
-        found = processes.read(pid)
-        who[key] = {"pid": pid, "start_time": found.start_time if found else 0}
-    text = json.dumps({**who["worker"], "guardian": who["guardian"]})
+        body[key] = {"pid": pid, "start_time": start_time(pid)}
+    text = json.dumps({**body["worker"], "guardian": body["guardian"]})
     temporary = folder / f"worker.json.{os.getpid()}"
     temporary.write_text(text)
     temporary.replace(folder / "worker.json")
 
 
 def reap_all() -> None:
-    """Take note of every child that ended."""
+    """Reap all children that have ended."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -105,26 +104,26 @@ def reap_all() -> None:
 
 
 def _fork(work: Callable[[], int]) -> int:
-    guardian = os.getpid()
-    # What comes before either has a handler waits for it: see `Orders.listen_to_signals`.
+    supervisor_pid = os.getpid()
+    # Signals that arrive before a handler is installed stay pending until then.
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     child = os.fork()
     if child == 0:
-        os._exit(_as_worker(work, guardian))
+        os._exit(_run_child(work, supervisor_pid))
     for signum in _SIGNALS:
-        signal.signal(signum, lambda *_: _pass_on(child))
+        signal.signal(signum, lambda *_: _forward_stop(child))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     return child
 
 
-def _pass_on(child: int) -> None:
+def _forward_stop(child: int) -> None:
     try:
         os.kill(child, signal.SIGTERM)
     except ProcessLookupError:
-        pass  # it ended a moment ago
+        pass  # it has just ended
 
 
-def _as_worker(work: Callable[[], int], guardian: int) -> int:
+def _run_child(work: Callable[[], int], supervisor_pid: int) -> int:
     exit_code = 1
     try:
         for signum in _SIGNALS:
@@ -132,7 +131,7 @@ def _as_worker(work: Callable[[], int], guardian: int) -> int:
         os.setsid()
         processes.adopt_orphans()
         processes.die_with_parent(signal.SIGTERM)
-        if os.getppid() == guardian:
+        if os.getppid() == supervisor_pid:
             exit_code = work()
     except BaseException:
         import traceback
@@ -145,27 +144,26 @@ def _wait_for_child(child: int) -> int:
     while True:
         pid, status = os.waitpid(-1, 0)
         if pid == child:
-            # Its number may be another process's from now on.
+            # The pid may be reused from now on.
             for signum in _SIGNALS:
                 signal.signal(signum, signal.SIG_IGN)
             return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
 
 
-def _end_all(guarded: Guarded) -> None:
-    own = os.getpid()
-    find = lambda: processes.family(own, guarded.mark)  # noqa: E731
-    processes.end(find, guarded.grace_s, reap_all)
-    cgroups.remove(guarded.mark)
+def _end_processes(node: SupervisedNode) -> None:
+    own_pid = os.getpid()
+    processes.end(lambda: processes.family(own_pid, node.mark), node.grace_s, reap_all)
+    cgroups.remove(node.mark)
 
 
-def _has_told(folder: Path) -> bool:
-    # Nothing is removed there before the last word was taken.
+def _has_reported(folder: Path) -> bool:
+    # Nothing is removed before the last event has been delivered.
     return (folder / "exit.json").exists() or not folder.exists()
 
 
-def _how(exit_code: int) -> str:
+def _describe_exit(exit_code: int) -> str:
     if exit_code <= 128:
-        return f"ended with code {exit_code}"
+        return f"exited with code {exit_code}"
     try:
         name = signal.Signals(exit_code - 128).name
     except ValueError:

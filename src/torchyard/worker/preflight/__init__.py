@@ -1,1 +1,1 @@
-"""The rendezvous of nodes, and what they check together before the first rank."""
+"""The rendezvous of the nodes, and their checks before the first rank starts."""

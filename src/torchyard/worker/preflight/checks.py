@@ -1,9 +1,9 @@
-"""What keeps the ranks of a job from meeting, seen in what their nodes know of themselves.
+"""Find what would keep a job's ranks from working together, in the facts of its nodes.
 
-Owns: the checks and their thresholds, the words of each finding, the one table of codes.
+Owns: the checks and their thresholds, the messages of the findings, the table of codes.
 Leaves: gathering facts to node_facts.py, connections between nodes to links.py.
-Always: pure functions of the facts, so that every node finds the same; an unknown fact is no
-finding. An error is what the ranks would fail or hang by; all else is a warning.
+Always: the checks are pure functions of the facts, so every node finds the same; an unknown fact
+is never a finding. What would make the ranks fail or hang is an error; all else is a warning.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from torchyard.worker.preflight.node_facts import GLOO, NCCL, Facts
 
 ERROR, WARNING = "error", "warning"
 _MIB, _GIB = 1 << 20, 1 << 30
-# An empty checkpoint folder, logs and a thin environment take less; training takes more.
+# Logs, a thin environment and an empty checkpoint folder need less; training needs more.
 DISK_LEAST_BYTES = 64 * _MIB
 DISK_WARN_BYTES = 2 * _GIB
 FILES_LEAST = 1_000
 # Docker's default is 64 MiB, which a few data-loader workers fill.
 SHM_WARN_BYTES = 512 * _MIB
-# What `import torch` alone takes of memory.
+# The memory that `import torch` takes by itself.
 MEMORY_WARN_BYTES = 400 * _MIB
-# Lines of several nodes are read side by side; signatures of S3 and Kerberos end at minutes.
+# Logs of several nodes are compared by time; signatures of S3 and Kerberos expire in minutes.
 CLOCK_WARN_S = 2.0
 CLOCK_ERROR_S = 300.0
 
 
 @dataclass(frozen=True)
 class Finding:
-    """`code` is one of TABLE, `nodes` are those it is about."""
+    """`code` is one of CODES, `nodes` are the nodes that it concerns."""
 
     code: str
     severity: str
@@ -44,310 +44,341 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Of the job: ranks on each node, and whether its nodes are one machine's."""
+class RankLayout:
+    """How many ranks each node has, and whether all nodes are on one machine."""
 
     processes_per_node: int
     single_host: bool = False
 
-    def ranks_beside(self, nodes: int) -> int:
-        """How many ranks share a machine."""
+    def ranks_per_machine(self, nodes: int) -> int:
+        """How many ranks share a machine, if the job has this many nodes."""
         return self.processes_per_node * (nodes if self.single_host else 1)
 
 
-# For the docs: what is looked at, and what it is when found.
-TABLE: tuple[tuple[str, str, str], ...] = (
-    ("nccl_without_gpu", "error", "NCCL is asked for, and a node has no GPU"),
-    ("torch_without_gpu", "error", "NCCL is asked for, and the environment's torch is a CPU build"),
+# For the docs: code, severity, meaning.
+CODES: tuple[tuple[str, str, str], ...] = (
+    ("nccl_without_gpu", "error", "the job requests NCCL, but a node has no GPU"),
+    (
+        "torch_without_gpu",
+        "error",
+        "the job requests NCCL, but the environment's torch is a CPU build",
+    ),
     (
         "ranks_share_gpu",
-        "error under NCCL, else a warning",
-        "a node has more ranks than GPUs, or two nodes of one machine have one GPU",
+        "error with NCCL, otherwise a warning",
+        "a node has more ranks than GPUs, or two nodes on one machine share a GPU",
     ),
     (
         "interface_missing",
-        "error for the backend that is used, else a warning",
-        "NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME names an interface that a node has not",
+        "error for the backend in use, otherwise a warning",
+        "NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME names an interface that a node does not have",
     ),
-    ("no_own_address", "error", "a node has no address but loopback"),
-    ("address_shared", "error", "two machines have one address"),
-    ("ports_blocked", "error", "a node can't reach another one's port"),
-    ("preflight_timeout", "error", "a node did not get done with these checks"),
-    ("clocks_apart", "error from 300 s, a warning from 2 s", "a clock differs from node 0's"),
+    ("no_own_address", "error", "a node has only a loopback address"),
+    ("address_shared", "error", "two machines have the same address"),
+    ("ports_blocked", "error", "a node can't reach a port of another node"),
+    ("preflight_timeout", "error", "a node did not finish the checks in time"),
+    (
+        "clocks_apart",
+        "error from 300 s, a warning from 2 s",
+        "a node's clock differs from node 0's",
+    ),
     ("torch_versions_differ", "error", "nodes would import different versions of torch"),
     (
         "disk_short",
         "error below 64 MiB or 1,000 files, a warning below 2 GiB",
-        "the disk of a node's scratch folder is full",
+        "the disk of a node's scratch folder is almost full",
     ),
     ("shm_small", "warning below 512 MiB", "`/dev/shm` is too small for data-loader workers"),
     ("memory_short", "warning below 400 MiB a rank", "a node has too little memory available"),
     ("mtu_differs", "warning", "interfaces between the nodes have different MTUs"),
-    ("script_asks_nccl", "warning", "script or command names NCCL, and there is no GPU"),
+    (
+        "script_asks_nccl",
+        "warning",
+        "the script or the command names NCCL, but the nodes have no GPU",
+    ),
 )
 
 
-def look(facts: Sequence[Facts], asked: Asked) -> list[Finding]:
-    """Every finding, errors first."""
-    found = [finding for check in _CHECKS for finding in check(facts, asked)]
-    return sorted(found, key=lambda finding: finding.severity != ERROR)
+def run_checks(facts: Sequence[Facts], layout: RankLayout) -> list[Finding]:
+    """All findings, errors first."""
+    findings = [finding for check in _CHECKS for finding in check(facts, layout)]
+    return sorted(findings, key=lambda finding: finding.severity != ERROR)
 
 
 def backend_of(facts: Sequence[Facts]) -> str:
-    """What ranks talk by: as asked, else what torch takes by itself."""
-    asked = next((one.backend for one in facts if one.backend), "")
-    return asked or (NCCL if facts and all(one.devices for one in facts) else "")
+    """The backend of the ranks: as requested, otherwise the one that torch chooses."""
+    requested = next((node.backend for node in facts if node.backend), "")
+    return requested or (NCCL if facts and all(node.devices for node in facts) else "")
 
 
-def named(facts: Iterable[Facts]) -> str:
+def node_names(facts: Iterable[Facts]) -> str:
     """`node 1 (10.0.0.2)`, or `nodes 0, 1`."""
     chosen = list(facts)
     if len(chosen) == 1:
-        one = chosen[0]
-        return f"node {one.node} ({one.address})" if one.address else f"node {one.node}"
-    return "nodes " + ", ".join(str(one.node) for one in chosen)
+        node = chosen[0]
+        return f"node {node.node} ({node.address})" if node.address else f"node {node.node}"
+    return "nodes " + ", ".join(str(node.node) for node in chosen)
 
 
-def _found(code: str, severity: str, about: Sequence[Facts], says: str, hint: str) -> Finding:
-    message = f"{named(about)} {says}"
-    return Finding(code, severity, message, hint, tuple(one.node for one in about))
+def _finding(
+    code: str, severity: str, nodes: Sequence[Facts], statement: str, hint: str
+) -> Finding:
+    message = f"{node_names(nodes)} {statement}"
+    return Finding(code, severity, message, hint, tuple(node.node for node in nodes))
 
 
-def _nccl_without_gpu(facts: Sequence[Facts], asked: Asked) -> Iterable[Finding]:
-    if not any(one.backend == NCCL for one in facts):
+def _nccl_without_gpu(facts: Sequence[Facts], layout: RankLayout) -> Iterable[Finding]:
+    if not any(node.backend == NCCL for node in facts):
         return
-    without = [one for one in facts if not one.devices]
-    if without:
-        verb = "has" if len(without) == 1 else "have"
-        yield _found(
+    without_gpu = [node for node in facts if not node.devices]
+    if without_gpu:
+        yield _finding(
             "nccl_without_gpu",
             ERROR,
-            without,
-            f"{verb} no GPU, and the job asks for NCCL, which needs one for each rank",
-            "ask for gloo (`communication_backend: gloo`, or the variable that names the backend), "
-            "run on a cluster with GPUs, or try the script with `--rehearse-on-cpu`",
+            without_gpu,
+            f"{_have(without_gpu)} no GPU, but the job requests NCCL, which needs a GPU for "
+            "each rank",
+            "use gloo (`communication_backend: gloo`, or the variable that names the backend), run "
+            "on a cluster with GPUs, or try the script with `--rehearse-on-cpu`",
         )
         return
-    cpu_builds = [one for one in facts if one.torch and not one.torch_gpu]
+    cpu_builds = [node for node in facts if node.torch and not node.torch_gpu]
     if cpu_builds:
-        yield _found(
+        yield _finding(
             "torch_without_gpu",
             ERROR,
             cpu_builds,
-            f"would import torch {cpu_builds[0].torch}, which is built without GPUs and NCCL",
-            "name a GPU build in the environment of the job",
+            f"would import torch {cpu_builds[0].torch}, which is built without CUDA and NCCL",
+            "install a GPU build in the job's environment",
         )
 
 
-def _ranks_share_gpu(facts: Sequence[Facts], asked: Asked) -> Iterable[Finding]:
-    severity = ERROR if any(one.backend == NCCL for one in facts) else WARNING
-    ranks = asked.processes_per_node
-    if any(one.backend == GLOO for one in facts):
+def _ranks_share_gpu(facts: Sequence[Facts], layout: RankLayout) -> Iterable[Finding]:
+    severity = ERROR if any(node.backend == NCCL for node in facts) else WARNING
+    ranks = layout.processes_per_node
+    if any(node.backend == GLOO for node in facts):
         return
-    crowded = [one for one in facts if 0 < len(one.devices) < ranks]
+    crowded = [node for node in facts if 0 < len(node.devices) < ranks]
     if crowded:
         gpus = len(crowded[0].devices)
-        yield _found(
+        yield _finding(
             "ranks_share_gpu",
             severity,
             crowded,
-            f"{_has(crowded)} {ranks} ranks and {gpus} GPU{'s' * (gpus > 1)}; NCCL refuses two "
-            "ranks on one GPU",
-            f"set `process_count_per_instance` to {gpus}, take a size with {ranks} GPUs, or ask "
-            "for gloo",
+            f"{_have(crowded)} {ranks} ranks but {gpus} GPU{'s' * (gpus > 1)}; NCCL refuses "
+            "two ranks on one GPU",
+            f"set `process_count_per_instance` to {gpus}, choose a size with {ranks} GPUs, or use "
+            "gloo",
         )
         return
-    holders: dict[tuple[str, str], Facts] = {}
-    for one in facts:
-        for device in one.devices[:ranks]:
-            other = holders.setdefault((one.machine, device), one)
-            if one.machine and other is not one:
-                yield _found(
+    node_by_gpu: dict[tuple[str, str], Facts] = {}
+    for node in facts:
+        for device in node.devices[:ranks]:
+            other = node_by_gpu.setdefault((node.machine, device), node)
+            if node.machine and other is not node:
+                yield _finding(
                     "ranks_share_gpu",
                     severity,
-                    [other, one],
-                    f"are on one machine and both have its GPU {device}; NCCL refuses two ranks "
-                    "on one GPU",
-                    "ask for fewer nodes, or for a size whose GPUs the machine has that often",
+                    [other, node],
+                    f"share GPU {device} of one machine; NCCL refuses two ranks on one GPU",
+                    "request fewer nodes, or a size with fewer GPUs",
                 )
                 return
 
 
-def _interface_missing(facts: Sequence[Facts], asked: Asked) -> Iterable[Finding]:
+def _interface_missing(facts: Sequence[Facts], layout: RankLayout) -> Iterable[Finding]:
     backend = backend_of(facts)
-    lacking = [one for one in facts if not nccl_finds(one.nccl_names or "", one.interfaces)]
-    if lacking:
+    without_interface = [
+        node for node in facts if not nccl_finds(node.nccl_names or "", node.interfaces)
+    ]
+    if without_interface:
         severity = ERROR if backend == NCCL else WARNING
-        yield _interface("NCCL_SOCKET_IFNAME", lacking[0].nccl_names, severity, lacking)
-    lacking = [one for one in facts if gloo_misses(one.gloo_names or "", one.interfaces)]
-    if lacking:
+        yield _interface(
+            "NCCL_SOCKET_IFNAME", without_interface[0].nccl_names, severity, without_interface
+        )
+    without_interface = [
+        node for node in facts if gloo_misses(node.gloo_names or "", node.interfaces)
+    ]
+    if without_interface:
         # Measured with torch 2.13: gloo fails also where no backend is named.
-        severity = WARNING if backend == NCCL and lacking[0].backend else ERROR
-        yield _interface("GLOO_SOCKET_IFNAME", lacking[0].gloo_names, severity, lacking)
+        severity = WARNING if backend == NCCL and without_interface[0].backend else ERROR
+        yield _interface(
+            "GLOO_SOCKET_IFNAME", without_interface[0].gloo_names, severity, without_interface
+        )
 
 
 def _interface(
-    variable: str, value: str | None, severity: str, lacking: Sequence[Facts]
+    variable: str, value: str | None, severity: str, without_interface: Sequence[Facts]
 ) -> Finding:
-    there = ", ".join(sorted(lacking[0].interfaces)) or "none"
-    effect = "" if severity == ERROR else "; this job does not use it, as far as can be seen"
-    return _found(
+    available = ", ".join(sorted(without_interface[0].interfaces)) or "none"
+    effect = "" if severity == ERROR else "; this job does not seem to use it"
+    return _finding(
         "interface_missing",
         severity,
-        lacking,
-        f"{_has(lacking)} no interface that `{variable}={value}` means; there: {there}{effect}",
-        f"name one that is there, or leave `{variable}` out: torchyard names gloo's, and NCCL "
+        without_interface,
+        f"{_have(without_interface)} no interface that matches `{variable}={value}`; "
+        f"available: {available}{effect}",
+        f"name an available interface, or remove `{variable}`: torchyard sets gloo's, and NCCL "
         "finds its own",
     )
 
 
-def nccl_finds(written: str, interfaces: Iterable[str]) -> bool:
-    """Whether NCCL_SOCKET_IFNAME leaves an interface to use: prefixes, `=` for whole names, `^`
-    for all others.
+def nccl_finds(setting: str, interfaces: Iterable[str]) -> bool:
+    """Whether NCCL_SOCKET_IFNAME leaves an interface to use.
+
+    The setting is a list of prefixes; `=` before it makes them whole names, `^` excludes them.
 
     Source: NCCL's documentation of NCCL_SOCKET_IFNAME.
     """
-    if not written:
+    if not setting:
         return True
-    without = written.startswith("^")
-    rest = written[1:] if without else written
-    whole = rest.startswith("=")
-    # A name may have a port behind a colon.
-    words = [word.partition(":")[0] for word in rest[whole:].split(",") if word]
+    excluded = setting.startswith("^")
+    pattern = setting[1:] if excluded else setting
+    exact = pattern.startswith("=")
+    # A name may be followed by a colon and a port.
+    names = [word.partition(":")[0] for word in pattern[exact:].split(",") if word]
 
-    def meant(name: str) -> bool:
-        return any(name == word if whole else name.startswith(word) for word in words)
+    def matches(name: str) -> bool:
+        return any(name == word if exact else name.startswith(word) for word in names)
 
-    return any(meant(name) != without for name in interfaces)
-
-
-def gloo_misses(written: str, interfaces: Iterable[str]) -> list[str]:
-    """Of the names in GLOO_SOCKET_IFNAME, whole and separated by commas, those that are missing."""
-    there = set(interfaces)
-    return [name for name in written.split(",") if name and name not in there]
+    return any(matches(name) != excluded for name in interfaces)
 
 
-def _addresses(facts: Sequence[Facts], asked: Asked) -> Iterable[Finding]:
-    if asked.single_host or len(facts) == 1:
+def gloo_misses(setting: str, interfaces: Iterable[str]) -> list[str]:
+    """The missing interfaces among the names in GLOO_SOCKET_IFNAME, separated by commas."""
+    available = set(interfaces)
+    return [name for name in setting.split(",") if name and name not in available]
+
+
+def _addresses(facts: Sequence[Facts], layout: RankLayout) -> Iterable[Finding]:
+    if layout.single_host or len(facts) == 1:
         return
-    alone = [one for one in facts if one.address.startswith("127.")]
-    if alone:
-        yield _found(
+    loopback_only = [node for node in facts if node.address.startswith("127.")]
+    if loopback_only:
+        yield _finding(
             "no_own_address",
             ERROR,
-            alone,
-            f"{_has(alone)} no address but loopback, which other machines can't reach",
-            "give the machine or container an interface in the network of the other nodes",
+            loopback_only,
+            f"{_have(loopback_only)} only a loopback address, which other machines can't reach",
+            "give the machine or container an interface in the other nodes' network",
         )
         return
-    first: dict[str, Facts] = {}
-    for one in facts:
-        other = first.setdefault(one.address, one)
-        if other.network != one.network:
+    node_by_address: dict[str, Facts] = {}
+    for node in facts:
+        other = node_by_address.setdefault(node.address, node)
+        if other.network != node.network:
             yield Finding(
                 "address_shared",
                 ERROR,
-                f"node {other.node} ({other.host}) and node {one.node} ({one.host}) are different "
-                f"machines, and both have the address {one.address}",
-                "containers often have the address of a bridge that each host has for itself: run "
-                "them in the network of their hosts, or in one that spans these",
-                (other.node, one.node),
+                f"node {other.node} ({other.host}) and node {node.node} ({node.host}) are "
+                f"different machines with the same address, {node.address}",
+                "containers often get an address of a bridge that is local to their host: run them "
+                "in the host's network, or in one that spans the hosts",
+                (other.node, node.node),
             )
             return
 
 
-def _torch_versions(facts: Sequence[Facts], asked: Asked) -> Iterable[Finding]:
-    having = [one for one in facts if one.torch]
-    versions = sorted({one.torch for one in having})
+def _torch_versions(facts: Sequence[Facts], layout: RankLayout) -> Iterable[Finding]:
+    with_torch = [node for node in facts if node.torch]
+    versions = sorted({node.torch for node in with_torch})
     if len(versions) < 2:
         return
-    told = ", ".join(f"node {one.node} has {one.torch}" for one in having[:8])
+    listed = ", ".join(f"node {node.node} has {node.torch}" for node in with_torch[:8])
     yield Finding(
         "torch_versions_differ",
         ERROR,
-        f"the nodes have different versions of torch: {told}",
-        "pin torch in the environment of the job (`torch==…`), so that every node gets the same",
-        tuple(one.node for one in having),
+        f"the nodes have different versions of torch: {listed}",
+        "pin torch in the job's environment (`torch==…`), so that every node gets the same version",
+        tuple(node.node for node in with_torch),
     )
 
 
-def _disk(facts: Sequence[Facts], asked: Asked) -> Iterable[Finding]:
-    hint = "make room: `yard gc --explain` says what can go"
-    full = [one for one in facts if 0 <= one.disk_free_bytes < DISK_LEAST_BYTES]
-    if full:
-        says = f"{_has(full)} {_size(full[0].disk_free_bytes)} left on the disk of `scratch`"
-        yield _found("disk_short", ERROR, full, says, hint)
-    no_files = [one for one in facts if 0 <= one.files_free < FILES_LEAST and one not in full]
-    if no_files:
-        says = f"can make only {no_files[0].files_free} more files on the disk of `scratch`"
-        yield _found("disk_short", ERROR, no_files, says, hint)
-    short = [one for one in facts if DISK_LEAST_BYTES <= one.disk_free_bytes < DISK_WARN_BYTES]
-    if short:
-        says = f"{_has(short)} only {_size(short[0].disk_free_bytes)} left on the disk of `scratch`"
-        yield _found("disk_short", WARNING, short, says, hint)
+def _disk(facts: Sequence[Facts], layout: RankLayout) -> Iterable[Finding]:
+    hint = "free disk space: `yard gc --explain` shows what can be deleted"
+    full_disks = [node for node in facts if 0 <= node.disk_free_bytes < DISK_LEAST_BYTES]
+    if full_disks:
+        free = _size(full_disks[0].disk_free_bytes)
+        statement = f"{_have(full_disks)} only {free} free on the disk of `scratch`"
+        yield _finding("disk_short", ERROR, full_disks, statement, hint)
+    short_of_files = [
+        node for node in facts if 0 <= node.files_free < FILES_LEAST and node not in full_disks
+    ]
+    if short_of_files:
+        statement = (
+            f"can create only {short_of_files[0].files_free} more files on the disk of `scratch`"
+        )
+        yield _finding("disk_short", ERROR, short_of_files, statement, hint)
+    short_of_space = [
+        node for node in facts if DISK_LEAST_BYTES <= node.disk_free_bytes < DISK_WARN_BYTES
+    ]
+    if short_of_space:
+        free = _size(short_of_space[0].disk_free_bytes)
+        statement = f"{_have(short_of_space)} only {free} free on the disk of `scratch`"
+        yield _finding("disk_short", WARNING, short_of_space, statement, hint)
 
 
-def _shared_memory(facts: Sequence[Facts], asked: Asked) -> Iterable[Finding]:
-    small = [one for one in facts if 0 <= one.shm_free_bytes < SHM_WARN_BYTES]
-    if small:
-        left, most = _size(small[0].shm_free_bytes), _size(small[0].shm_bytes)
-        yield _found(
+def _shared_memory(facts: Sequence[Facts], layout: RankLayout) -> Iterable[Finding]:
+    small_shm = [node for node in facts if 0 <= node.shm_free_bytes < SHM_WARN_BYTES]
+    if small_shm:
+        free, total = _size(small_shm[0].shm_free_bytes), _size(small_shm[0].shm_bytes)
+        yield _finding(
             "shm_small",
             WARNING,
-            small,
-            f"{_has(small)} {left} of {most} left in `/dev/shm`, through which data-loader workers "
-            "hand over batches",
-            "give the container more (`--shm-size=8g`), remount it (`mount -o remount,size=50% "
-            "/dev/shm`), or load data without workers",
+            small_shm,
+            f"{_have(small_shm)} {free} of {total} free in `/dev/shm`, which "
+            "data-loader workers use to pass batches",
+            "enlarge it: `--shm-size=8g` for a container, `mount -o remount,size=50% /dev/shm` "
+            "otherwise; or load data without workers",
         )
 
 
-def _memory(facts: Sequence[Facts], asked: Asked) -> Iterable[Finding]:
-    ranks = asked.ranks_beside(len(facts))
-    short = [one for one in facts if 0 <= one.memory_free_bytes < ranks * MEMORY_WARN_BYTES]
-    if short:
-        yield _found(
+def _memory(facts: Sequence[Facts], layout: RankLayout) -> Iterable[Finding]:
+    ranks = layout.ranks_per_machine(len(facts))
+    low_memory = [node for node in facts if 0 <= node.memory_free_bytes < ranks * MEMORY_WARN_BYTES]
+    if low_memory:
+        yield _finding(
             "memory_short",
             WARNING,
-            short,
-            f"{_has(short)} {_size(short[0].memory_free_bytes)} of memory available for "
-            f"{ranks} rank{'s' * (ranks > 1)}; importing torch takes about "
-            f"{_size(MEMORY_WARN_BYTES)} each",
-            "ask for fewer ranks on a node, or end what else runs there",
+            low_memory,
+            f"{_have(low_memory)} {_size(low_memory[0].memory_free_bytes)} of memory available "
+            f"for {ranks} rank{'s' * (ranks > 1)}; importing torch takes about "
+            f"{_size(MEMORY_WARN_BYTES)} in each",
+            "request fewer ranks per node, or stop other programs on that machine",
         )
 
 
-def _mtu(facts: Sequence[Facts], asked: Asked) -> Iterable[Finding]:
-    known = [one for one in facts if one.mtu > 0]
-    if asked.single_host or len({one.mtu for one in known}) < 2:
+def _mtu(facts: Sequence[Facts], layout: RankLayout) -> Iterable[Finding]:
+    with_mtu = [node for node in facts if node.mtu > 0]
+    if layout.single_host or len({node.mtu for node in with_mtu}) < 2:
         return
-    told = ", ".join(f"node {one.node} has {one.mtu}" for one in known[:8])
+    listed = ", ".join(f"node {node.node} has {node.mtu}" for node in with_mtu[:8])
     yield Finding(
         "mtu_differs",
         WARNING,
-        f"the interfaces between the nodes have different MTUs: {told}",
-        "large messages may hang or be slow: set them equal with `ip link set dev NAME mtu N`",
-        tuple(one.node for one in known),
+        f"the interfaces between the nodes have different MTUs: {listed}",
+        "large messages may be slow or hang: set the same MTU with `ip link set dev NAME mtu N`",
+        tuple(node.node for node in with_mtu),
     )
 
 
-def clock_finding(one: Facts, apart_s: float, sure_to_s: float) -> Finding | None:
-    """Of a node whose clock is `apart_s` ahead of node 0's, or behind when negative."""
-    least_s = abs(apart_s) - sure_to_s
-    if least_s < CLOCK_WARN_S:
+def clock_finding(node: Facts, ahead_s: float, uncertainty_s: float) -> Finding | None:
+    """The finding about a node whose clock is ahead of node 0's, or behind it if negative."""
+    certain_s = abs(ahead_s) - uncertainty_s
+    if certain_s < CLOCK_WARN_S:
         return None
-    way = "ahead of" if apart_s > 0 else "behind"
-    return _found(
+    direction = "ahead of" if ahead_s > 0 else "behind"
+    return _finding(
         "clocks_apart",
-        ERROR if least_s >= CLOCK_ERROR_S else WARNING,
-        [one],
-        f"has a clock {abs(apart_s):.1f} s {way} node 0's",
-        "set the clocks by NTP: `timedatectl set-ntp true`, or `chronyc makestep`",
+        ERROR if certain_s >= CLOCK_ERROR_S else WARNING,
+        [node],
+        f"has a clock that is {abs(ahead_s):.1f} s {direction} node 0's",
+        "synchronize the clocks by NTP: `timedatectl set-ntp true`, or `chronyc makestep`",
     )
 
 
-def _has(about: Sequence[Facts]) -> str:
-    return "has" if len(about) == 1 else "have"
+def _have(nodes: Sequence[Facts]) -> str:
+    return "has" if len(nodes) == 1 else "have"
 
 
 def _size(size_bytes: int) -> str:
@@ -356,7 +387,7 @@ def _size(size_bytes: int) -> str:
     return f"{size_bytes / _GIB:.1f} GiB" if size_bytes >= _GIB else f"{size_bytes // _MIB} MiB"
 
 
-_CHECKS: tuple[Callable[[Sequence[Facts], Asked], Iterable[Finding]], ...] = (
+_CHECKS: tuple[Callable[[Sequence[Facts], RankLayout], Iterable[Finding]], ...] = (
     _nccl_without_gpu,
     _ranks_share_gpu,
     _interface_missing,

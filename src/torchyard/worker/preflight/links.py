@@ -1,10 +1,11 @@
-"""Nodes knock at each other's doors before their ranks start.
+"""Probe the connections between the nodes of a job before its ranks start.
 
-Owns: the sockets of it, who reached whom and how fast, how far apart the clocks are, the moment
-from which all nodes know that every other one is through.
-Leaves: what an unreachable door means to preflight.py.
-Always: whoever answers must know the word that the node told the meeting: a stranger's port is
-never taken for ours. A port that was knocked at is free again, without waiting for TIME_WAIT.
+Owns: the probes' sockets, who reached whom and how fast, the offset between the clocks, the moment
+from which every node knows that all others have passed.
+Leaves: what a failed connection means to preflight.py.
+Always: an answer must prove knowledge of the nonce that the node published at the rendezvous, so
+another program's port is never mistaken for a node's. A probed port is free again at once, without
+TIME_WAIT.
 """
 
 from __future__ import annotations
@@ -22,275 +23,306 @@ from torchyard.worker.preflight.node_facts import Facts
 
 CONNECT_S = 5.0
 ANSWER_S = 60.0
-_LOOK_EVERY_S = 0.1
-_LEAVE_S = 1.0
+_POLL_EVERY_S = 0.1
+_CLOSE_WAIT_S = 1.0
 _HELLO = "torchyard-preflight-1"
 _LONGEST_LINE = 256
-_AT_ONCE = struct.pack("ii", 1, 0)
+_NO_LINGER = struct.pack("ii", 1, 0)
 
 
 @dataclass(frozen=True)
-class Way:
-    """One connection that was tried; `meets` is the port where the ranks will meet.
+class ProbeResult:
+    """The result of one attempted connection.
 
-    `left` says that somebody was there and hung up, as a worker does that ends.
+    `is_rendezvous_port` marks the port of the ranks' rendezvous on node 0. `hung_up` says that the
+    other end accepted and then closed the connection, as a worker does when it ends.
     """
 
     to: int
     address: str
     port: int
-    meets: bool
+    is_rendezvous_port: bool
     took_ms: float
     error: str = ""
-    left: bool = False
+    hung_up: bool = False
 
 
 @dataclass(frozen=True)
-class Apart:
-    """How far this clock is ahead of node 0's, and how sure that is."""
+class ClockOffset:
+    """How far this node's clock is ahead of node 0's, give or take `uncertainty_s`."""
 
-    seconds: float
-    sure_to_s: float
+    ahead_s: float
+    uncertainty_s: float
 
 
 class _Stopped(OSError):
-    """The job is being stopped: nothing that is seen now says anything."""
+    """The job is being stopped, so failed connections prove nothing."""
 
 
-def open_door(address: str) -> socket.socket:
+def open_listener(address: str) -> socket.socket:
     """A listener on a port that the system chose, as gloo's and NCCL's are."""
-    door = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    # Loopback alone where no other machine takes part.
-    door.bind((address if address.startswith("127.") else "", 0))
-    door.listen(1024)
-    return door
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # Only loopback if the job runs on one machine.
+    listener.bind((address if address.startswith("127.") else "", 0))
+    listener.listen(1024)
+    return listener
 
 
-def new_word() -> str:
+def new_nonce() -> str:
     return os.urandom(12).hex()
 
 
-class Round:
-    """One node's part. Used by one thread.
+class LinkProbe:
+    """One node's side of the probes. Used by one thread.
 
     Args:
-        facts: of all nodes, in their order.
-        doors: listeners, the node's own first; node 0 has the one of the meeting port too.
-        meeting_port: node 0's port where ranks meet.
-        stopped: asked several times a second; when it says yes, OSError is raised.
+        facts: of all nodes, in node order.
+        listeners: this node's own first; on node 0 the rendezvous port's as well.
+        rendezvous_port: where the ranks' rendezvous will be, on node 0.
+        is_stopped: checked several times a second; OSError is raised once it returns True.
     """
 
     def __init__(
         self,
         facts: Sequence[Facts],
         node: int,
-        doors: Sequence[socket.socket],
-        meeting_port: int,
-        stopped: Callable[[], bool] = lambda: False,
+        listeners: Sequence[socket.socket],
+        rendezvous_port: int,
+        is_stopped: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.time,
         connect_s: float = CONNECT_S,
         answer_s: float = ANSWER_S,
     ) -> None:
         self._facts = facts
-        self._own = facts[node]
-        self._doors = {door.fileno(): door for door in doors}
-        self._first_door = doors[0].fileno()
-        self._stopped = stopped
+        self._own_facts = facts[node]
+        self._listeners = {listener.fileno(): listener for listener in listeners}
+        self._own_listener = listeners[0].fileno()
+        self._is_stopped = is_stopped
         self._clock = clock
         self._connect_s = connect_s
         self._answer_s = answer_s
         self._poll = select.poll()
-        self._guests: dict[int, _Guest] = {}
-        self._callers: dict[int, _Caller] = {}
-        self._ended: list[_Caller] = []
-        self._lost: set[int] = set()
-        for door in doors:
-            door.setblocking(False)
-            self._poll.register(door, select.POLLIN)
+        self._inbound: dict[int, _Inbound] = {}
+        self._outbound: dict[int, _Outbound] = {}
+        self._finished: list[_Outbound] = []
+        self._lost_nodes: set[int] = set()
+        for listener in listeners:
+            listener.setblocking(False)
+            self._poll.register(listener, select.POLLIN)
         for other in facts:
             if other.node != node:
-                self._call(other, other.door, False)
+                self._connect(other, other.probe_port, False)
         if node > 0:
-            self._call(facts[0], meeting_port, True)
+            self._connect(facts[0], rendezvous_port, True)
 
-    def knock(self) -> list[Way]:
-        """Try every connection; returns when each has succeeded or failed."""
-        while not all(caller.settled for caller in self._all()):
-            self._turn()
-        return [caller.way() for caller in self._all()]
+    def probe_all(self) -> list[ProbeResult]:
+        """Try every connection; return when each has succeeded or failed."""
+        while not all(connection.settled for connection in self._all_outbound()):
+            self._poll_once()
+        return [connection.result() for connection in self._all_outbound()]
 
-    def apart(self) -> Apart | None:
-        """By the answer of node 0; None at node 0 itself, and without an answer."""
-        found = [one.apart for one in self._all() if one.to.node == 0 and one.apart is not None]
-        return min(found, key=lambda one: one.sure_to_s) if found else None
+    def clock_offset(self) -> ClockOffset | None:
+        """Measured by node 0's answer; None on node 0 itself, and if node 0 did not answer."""
+        by_node = [
+            connection.clock_offset
+            for connection in self._all_outbound()
+            if connection.to.node == 0 and connection.clock_offset is not None
+        ]
+        return min(by_node, key=lambda connection: connection.uncertainty_s) if by_node else None
 
     def serve(self, seconds: float) -> None:
-        """Go on answering others.
+        """Keep answering other nodes.
 
         Raises:
             OSError: the job is being stopped.
         """
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            self._turn()
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self._poll_once()
 
-    def together(self) -> list[int]:
-        """Say that this node is through, and wait until all are; returns those that are not, or
-        have left.
+    def wait_for_all(self) -> list[int]:
+        """Tell node 0 that this node passed, and wait until all have.
+
+        Returns:
+            The nodes that have not passed in time, or have hung up.
         """
-        until = time.monotonic() + self._answer_s
-        return self._as_first(until) if self._own.node == 0 else self._as_other(until)
+        deadline = time.monotonic() + self._answer_s
+        return (
+            self._wait_as_node_0(deadline)
+            if self._own_facts.node == 0
+            else self._wait_as_other_node(deadline)
+        )
 
     def close(self) -> None:
         for sock in [
-            *(guest.sock for guest in self._guests.values()),
-            *(caller.sock for caller in self._callers.values()),
+            *(connection.sock for connection in self._inbound.values()),
+            *(connection.sock for connection in self._outbound.values()),
         ]:
-            _end(sock)
+            _close_at_once(sock)
 
-    def _as_first(self, until: float) -> list[int]:
-        wanted = {one.node for one in self._facts} - {0}
-        while missing := wanted - {one.node for one in self._guests.values() if one.done}:
-            if time.monotonic() > until or missing & self._lost:
-                return sorted(missing & self._lost or missing)
-            self._turn()
-        through = [one for one in self._guests.values() if one.done]
-        for guest in through:
-            _send(guest.sock, "go")
-        # They hang up first: then no port of this node has to wait.
-        until = time.monotonic() + _LEAVE_S
-        while any(one in self._guests.values() for one in through) and time.monotonic() < until:
-            self._turn()
+    def _wait_as_node_0(self, deadline: float) -> list[int]:
+        expected_nodes = {connection.node for connection in self._facts} - {0}
+        while missing_nodes := expected_nodes - {
+            connection.node for connection in self._inbound.values() if connection.done
+        }:
+            if time.monotonic() > deadline or missing_nodes & self._lost_nodes:
+                return sorted(missing_nodes & self._lost_nodes or missing_nodes)
+            self._poll_once()
+        ready = [connection for connection in self._inbound.values() if connection.done]
+        for connection in ready:
+            _send(connection.sock, "go")
+        # The other nodes close first, so no port of this node is left in TIME_WAIT.
+        deadline = time.monotonic() + _CLOSE_WAIT_S
+        while (
+            any(connection in self._inbound.values() for connection in ready)
+            and time.monotonic() < deadline
+        ):
+            self._poll_once()
         return []
 
-    def _as_other(self, until: float) -> list[int]:
-        first = next(one for one in self._all() if one.to.node == 0 and not one.meets)
-        _send(first.sock, "done")
-        while not first.released:
-            if first.error or time.monotonic() > until:
+    def _wait_as_other_node(self, deadline: float) -> list[int]:
+        node_0 = next(
+            connection
+            for connection in self._all_outbound()
+            if connection.to.node == 0 and not connection.is_rendezvous_port
+        )
+        _send(node_0.sock, "done")
+        while not node_0.released:
+            if node_0.error or time.monotonic() > deadline:
                 return [0]
-            self._turn()
+            self._poll_once()
         return []
 
-    def _call(self, other: Facts, port: int, meets: bool) -> None:
-        caller = _Caller(other, port, meets, self._own, self._clock)
-        self._callers[caller.sock.fileno()] = caller
-        if caller.settled:
-            self._drop(caller)
+    def _connect(self, other: Facts, port: int, is_rendezvous_port: bool) -> None:
+        connection = _Outbound(other, port, is_rendezvous_port, self._own_facts, self._clock)
+        self._outbound[connection.sock.fileno()] = connection
+        if connection.settled:
+            self._drop(connection)
         else:
-            self._poll.register(caller.sock, select.POLLOUT)
+            self._poll.register(connection.sock, select.POLLOUT)
 
-    def _all(self) -> list[_Caller]:
-        return [*self._ended, *self._callers.values()]
+    def _all_outbound(self) -> list[_Outbound]:
+        return [*self._finished, *self._outbound.values()]
 
-    def _turn(self) -> None:
-        if self._stopped():
-            raise _Stopped("stopped while the nodes looked for each other")
-        for number, _ in self._poll.poll(int(_LOOK_EVERY_S * 1000)):
-            if number in self._doors:
-                self._open(self._doors[number], number != self._first_door)
-            elif number in self._guests:
-                self._hear(self._guests[number])
-            elif number in self._callers:
-                self._go_on(self._callers[number])
+    def _poll_once(self) -> None:
+        if self._is_stopped():
+            raise _Stopped("stopped while the nodes probed their connections")
+        for descriptor, _ in self._poll.poll(int(_POLL_EVERY_S * 1000)):
+            if descriptor in self._listeners:
+                self._accept(self._listeners[descriptor], descriptor != self._own_listener)
+            elif descriptor in self._inbound:
+                self._read_inbound(self._inbound[descriptor])
+            elif descriptor in self._outbound:
+                self._advance(self._outbound[descriptor])
         now = time.monotonic()
-        for caller in list(self._callers.values()):
-            if caller.is_late(now, self._connect_s, self._answer_s):
-                self._drop(caller)
+        for connection in list(self._outbound.values()):
+            if connection.is_late(now, self._connect_s, self._answer_s):
+                self._drop(connection)
 
-    def _open(self, door: socket.socket, meets: bool) -> None:
+    def _accept(self, listener: socket.socket, is_rendezvous_port: bool) -> None:
         try:
-            sock, _ = door.accept()
+            sock, _ = listener.accept()
         except OSError:
             return
         sock.setblocking(False)
-        self._guests[sock.fileno()] = _Guest(sock, meets)
+        self._inbound[sock.fileno()] = _Inbound(sock, is_rendezvous_port)
         self._poll.register(sock, select.POLLIN)
 
-    def _hear(self, guest: _Guest) -> None:
-        lines = guest.lines.read(guest.sock)
+    def _read_inbound(self, connection: _Inbound) -> None:
+        lines = connection.lines.read(connection.sock)
         for line in lines or ():
-            words = line.split(" ")
-            if len(words) == 4 and words[:2] == [_HELLO, self._own.nonce] and words[3].isdigit():
-                guest.node = int(words[3])
-                _send(guest.sock, f"{words[2]} {self._clock():.6f}")
-            elif line == "done" and guest.node > 0:
-                guest.done = True
+            fields = line.split(" ")
+            if (
+                len(fields) == 4
+                and fields[:2] == [_HELLO, self._own_facts.nonce]
+                and fields[3].isdigit()
+            ):
+                connection.node = int(fields[3])
+                _send(connection.sock, f"{fields[2]} {self._clock():.6f}")
+            elif line == "done" and connection.node > 0:
+                connection.done = True
             else:
                 lines = None
                 break
         if lines is None:
-            if not guest.meets and not guest.done:
-                self._lost.add(guest.node)
-            self._poll.unregister(guest.sock)
-            del self._guests[guest.sock.fileno()]
-            _end(guest.sock)
+            if not connection.is_rendezvous_port and not connection.done:
+                self._lost_nodes.add(connection.node)
+            self._poll.unregister(connection.sock)
+            del self._inbound[connection.sock.fileno()]
+            _close_at_once(connection.sock)
 
-    def _go_on(self, caller: _Caller) -> None:
-        if caller.proceed():
-            self._poll.modify(caller.sock, select.POLLIN)
-        # The way to node 0's door stays open: by it all are told that all are through.
-        if caller.error or (caller.settled and (caller.meets or caller.to.node > 0)):
-            self._drop(caller)
+    def _advance(self, connection: _Outbound) -> None:
+        if connection.advance():
+            self._poll.modify(connection.sock, select.POLLIN)
+        # The connection to node 0 stays open: node 0 announces over it that all nodes passed.
+        if connection.error or (
+            connection.settled and (connection.is_rendezvous_port or connection.to.node > 0)
+        ):
+            self._drop(connection)
 
-    def _drop(self, caller: _Caller) -> None:
-        number = caller.sock.fileno()
-        if self._callers.pop(number, None) is not None:
-            self._ended.append(caller)
+    def _drop(self, connection: _Outbound) -> None:
+        descriptor = connection.sock.fileno()
+        if self._outbound.pop(descriptor, None) is not None:
+            self._finished.append(connection)
             try:
-                self._poll.unregister(number)
+                self._poll.unregister(descriptor)
             except KeyError:
                 pass
-            caller.sock.close()
+            connection.sock.close()
 
 
 class _Lines:
-    """Bytes until they are lines."""
+    """A buffer that splits received bytes into lines."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def read(self, sock: socket.socket) -> list[str] | None:
-        """Whole lines that have come; None when the other end is gone or says too much."""
+        """The complete lines received; None once the peer has closed or a line is too long."""
         try:
-            new = sock.recv(4096)
+            received = sock.recv(4096)
         except (BlockingIOError, InterruptedError):
             return []
         except OSError:
             return None
-        *lines, self._rest = (self._rest + new).split(b"\n")
-        if not new or len(self._rest) > _LONGEST_LINE:
+        *lines, self._rest = (self._rest + received).split(b"\n")
+        if not received or len(self._rest) > _LONGEST_LINE:
             return None
         return [line.decode("utf-8", "replace") for line in lines]
 
 
-class _Guest:
-    """Who came to a door of ours; `node` is -1 until he has said who he is."""
+class _Inbound:
+    """A connection that another node opened; `node` is -1 until it has identified itself."""
 
-    def __init__(self, sock: socket.socket, meets: bool) -> None:
+    def __init__(self, sock: socket.socket, is_rendezvous_port: bool) -> None:
         self.sock = sock
-        self.meets = meets
+        self.is_rendezvous_port = is_rendezvous_port
         self.lines = _Lines()
         self.node = -1
         self.done = False
 
 
-class _Caller:
-    """A connection of ours to another node's door."""
+class _Outbound:
+    """A connection from this node to another one."""
 
     def __init__(
-        self, to: Facts, port: int, meets: bool, own: Facts, clock: Callable[[], float]
+        self,
+        to: Facts,
+        port: int,
+        is_rendezvous_port: bool,
+        own_facts: Facts,
+        clock: Callable[[], float],
     ) -> None:
-        self.to, self.port, self.meets = to, port, meets
-        self._own, self._clock = own, clock
+        self.to, self.port, self.is_rendezvous_port = to, port, is_rendezvous_port
+        self._own_facts, self._clock = own_facts, clock
         self._lines = _Lines()
-        self._began = time.monotonic()
+        self._started = time.monotonic()
         self._connected = False
-        self._said_at = 0.0
+        self._hello_sent_at = 0.0
         self._took_s = 0.0
-        self.answered = self.released = self.left = False
+        self.answered = self.released = self.hung_up = False
         self.error = ""
-        self.apart: Apart | None = None
+        self.clock_offset: ClockOffset | None = None
         self.sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self.sock.setblocking(False)
         try:
@@ -304,84 +336,97 @@ class _Caller:
     def settled(self) -> bool:
         return self.answered or bool(self.error)
 
-    def way(self) -> Way:
+    def result(self) -> ProbeResult:
         took_ms = round(self._took_s * 1000, 3)
-        return Way(
-            self.to.node, self.to.address, self.port, self.meets, took_ms, self.error, self.left
+        return ProbeResult(
+            self.to.node,
+            self.to.address,
+            self.port,
+            self.is_rendezvous_port,
+            took_ms,
+            self.error,
+            self.hung_up,
         )
 
     def is_late(self, now: float, connect_s: float, answer_s: float) -> bool:
-        """Whether it has just failed by waiting for too long."""
-        if self.settled or now - self._began < (answer_s if self._connected else connect_s):
+        """Whether the connection has just timed out."""
+        if self.settled or now - self._started < (answer_s if self._connected else connect_s):
             return False
         self.error = f"no answer within {connect_s:g} s"
         if self._connected:
-            self.error, self.left = f"connected, and nobody spoke within {answer_s:g} s", True
+            self.error, self.hung_up = f"connected, but no answer within {answer_s:g} s", True
         return True
 
-    def proceed(self) -> bool:
-        """Do what can be done now; whether it has just been connected."""
+    def advance(self) -> bool:
+        """Make progress without blocking; True if the connection was just established."""
         if not self._connected:
-            return self._greet()
+            return self._send_hello()
         lines = self._lines.read(self.sock)
         if lines is None and not self.released:
-            self.error, self.left = self.error or "the connection was closed", True
+            self.error, self.hung_up = self.error or "the connection was closed", True
         for line in lines or ():
             if not self.answered:
-                self._take(line)
+                self._read_answer(line)
             elif line == "go":
                 self.released = True
         return False
 
-    def _greet(self) -> bool:
+    def _send_hello(self) -> bool:
         code = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             self.error = os.strerror(code)
             return False
         self._connected = True
-        self._took_s = time.monotonic() - self._began
-        self._said_at = self._clock()
-        _send(self.sock, f"{_HELLO} {self.to.nonce} {self._own.nonce} {self._own.node}")
+        self._took_s = time.monotonic() - self._started
+        self._hello_sent_at = self._clock()
+        _send(self.sock, f"{_HELLO} {self.to.nonce} {self._own_facts.nonce} {self._own_facts.node}")
         return True
 
-    def _take(self, line: str) -> None:
-        heard_at = self._clock()
-        words = line.split(" ")
-        if len(words) != 2 or words[0] != self._own.nonce:
-            self.error = "something else answers there, not this job's node"
+    def _read_answer(self, line: str) -> None:
+        answered_at = self._clock()
+        fields = line.split(" ")
+        if len(fields) != 2 or fields[0] != self._own_facts.nonce:
+            self.error = "another program answers on that port"
             return
         self.answered = True
-        half_s = (heard_at - self._said_at) / 2
-        self.apart = Apart(self._said_at + half_s - float(words[1]), half_s)
+        half_s = (answered_at - self._hello_sent_at) / 2
+        self.clock_offset = ClockOffset(self._hello_sent_at + half_s - float(fields[1]), half_s)
 
 
-def blocked(ways: Sequence[Way]) -> dict[int, list[Way]]:
-    """The ways that are shut, by the node at their other end."""
-    found: dict[int, list[Way]] = {}
-    for way in ways:
-        if way.error:
-            found.setdefault(way.to, []).append(way)
-    return found
+def failures_by_node(results: Sequence[ProbeResult]) -> dict[int, list[ProbeResult]]:
+    """The failed connections, by the node at the other end."""
+    by_node: dict[int, list[ProbeResult]] = {}
+    for result in results:
+        if result.error:
+            by_node.setdefault(result.to, []).append(result)
+    return by_node
 
 
-def told(ways: Sequence[Way]) -> list[Mapping[str, object]]:
-    """For the record of the job."""
+def results_to_json(results: Sequence[ProbeResult]) -> list[Mapping[str, object]]:
+    """The results as the `preflight` event carries them."""
     return [
-        {key: value for key, value in vars(way).items() if key != "left" and value != ""}
-        for way in ways
+        {
+            "to": result.to,
+            "address": result.address,
+            "port": result.port,
+            "meets": result.is_rendezvous_port,
+            "took_ms": result.took_ms,
+            **({"error": result.error} if result.error else {}),
+        }
+        for result in results
     ]
 
 
 def _send(sock: socket.socket, line: str) -> None:
-    # A line is far below what the system takes at once; who is gone is noticed when reading.
+    # A line always fits into the socket's buffer; a closed peer is noticed when reading.
     try:
         sock.send(line.encode() + b"\n")
     except OSError:
         pass
 
 
-def _end(sock: socket.socket) -> None:
-    """Close at once, with nothing of it left in the system."""
+def _close_at_once(sock: socket.socket) -> None:
+    """Close without lingering, so that the port is free again."""
     if sock.fileno() >= 0:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         sock.close()

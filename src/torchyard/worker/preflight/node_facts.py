@@ -1,9 +1,9 @@
-"""What a node knows of itself before its ranks start, for the others to compare.
+"""Facts about a node, gathered before its ranks start, for all nodes to compare.
 
-Owns: reading it from the kernel's files and the job's environment.
-Leaves: what it means to checks.py, the exchange to rendezvous.py.
-Always: nothing is imported, looked up by name or asked of another program: all of it together
-costs a millisecond or two. What can't be read is told as unknown, never guessed.
+Owns: reading them from the kernel's files and the job's environment.
+Leaves: what they mean to checks.py, the exchange to rendezvous.py.
+Always: nothing is imported, no name is resolved and no program is run, so that gathering takes a
+millisecond or two. What can't be read is reported as unknown, never guessed.
 """
 
 from __future__ import annotations
@@ -21,18 +21,20 @@ from torchyard.worker.system import networks
 
 NCCL, GLOO = "nccl", "gloo"
 _UNKNOWN = -1
+# The field `probe_port` in JSON.
+_PROBE_PORT_KEY = "door"
 _NO_DEVICE = ("", "-1", "NoDevFiles")
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Of one node; sizes are -1 where they are not known.
+    """The facts of one node; sizes are -1 if they are unknown.
 
-    `machine` tells one machine from another, `network` one network stack from another.
-    `interfaces` holds the addresses of each; `nccl_names` and `gloo_names` are what the ranks
-    will have as NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME, None when they are not set.
-    `torch_gpu` is what the environment's torch was built for: cuda, hip or nothing.
-    `door` is the port where the other nodes may knock, with `nonce` as the word.
+    `machine` identifies the machine, `network` its network stack.
+    `interfaces` holds the addresses of each interface; `nccl_names` and `gloo_names` are the
+    ranks' NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME, None if they are not set.
+    `torch_gpu` is what the environment's torch was built for: `cuda`, `hip` or empty.
+    Other nodes probe `probe_port` and identify themselves with `nonce`.
     """
 
     node: int
@@ -53,24 +55,27 @@ class Facts:
     shm_bytes: int = _UNKNOWN
     shm_free_bytes: int = _UNKNOWN
     memory_free_bytes: int = _UNKNOWN
-    door: int = 0
+    probe_port: int = 0
     nonce: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        body = asdict(self)
+        body[_PROBE_PORT_KEY] = body.pop("probe_port")
+        return body
 
 
-_NAMES = frozenset(one.name for one in fields(Facts))
+_NAMES = frozenset(item.name for item in fields(Facts)) - {"probe_port"}
 
 
-def read(body: Mapping[str, Any]) -> Facts:
-    """What `to_dict` wrote, by a worker of this version or another."""
-    return Facts(**{name: value for name, value in body.items() if name in _NAMES})
+def from_dict(body: Mapping[str, Any]) -> Facts:
+    """Read what `to_dict` wrote, in this version of the worker or another one."""
+    values = {name: value for name, value in body.items() if name in _NAMES}
+    return Facts(**values, probe_port=int(body.get(_PROBE_PORT_KEY) or 0))
 
 
 @dataclass(frozen=True)
-class Places:
-    """Where the kernel's files are; another root for tests."""
+class SystemPaths:
+    """Where the kernel's files are; tests use another root."""
 
     root: Path = Path("/")
     shm: Path = Path("/dev/shm")
@@ -82,77 +87,80 @@ def gather(
     base: Mapping[str, str],
     folder: Path,
     address: str,
-    door: tuple[int, str] = (0, ""),
-    places: Places | None = None,
+    probe: tuple[int, str] = (0, ""),
+    paths: SystemPaths | None = None,
 ) -> Facts:
-    """
+    """Gather the facts of this node.
+
     Args:
         base: the environment that ranks inherit.
-        folder: of the node, on the disk that its ranks will write to.
-        door: port and word.
+        folder: the node's, on the disk that its ranks will write to.
+        probe: port and nonce, for the other nodes.
     """
-    places = places or Places()
-    seen = {**base, **plan.variables, **plan.environment_variables}
-    torch, torch_gpu = _torch(plan.environment)
-    disk_free, files_free, _ = _room(folder)
-    shm_free, _, shm = _room(places.shm)
+    paths = paths or SystemPaths()
+    variables = {**base, **plan.variables, **plan.environment_variables}
+    torch, torch_gpu = _torch_build(plan.environment)
+    disk_free, files_free, _ = _free_space(folder)
+    shm_free, _, shm = _free_space(paths.shm)
     return Facts(
         node=node,
         host=socket.gethostname(),
-        machine=_text(places.root / "proc/sys/kernel/random/boot_id"),
-        network=_network(places.root),
+        machine=_text(paths.root / "proc/sys/kernel/random/boot_id"),
+        network=_network_namespace(paths.root),
         address=address,
         interfaces=networks.all_addresses(),
         mtu=networks.mtu_of(networks.interface_of(address)),
-        devices=_devices(plan, node, seen, places.root),
-        backend=asked_backend(plan),
-        nccl_names=seen.get("NCCL_SOCKET_IFNAME"),
-        gloo_names=seen.get("GLOO_SOCKET_IFNAME"),
+        devices=_visible_gpus(plan, node, variables, paths.root),
+        backend=requested_backend(plan),
+        nccl_names=variables.get("NCCL_SOCKET_IFNAME"),
+        gloo_names=variables.get("GLOO_SOCKET_IFNAME"),
         torch=torch,
         torch_gpu=torch_gpu,
         disk_free_bytes=disk_free,
         files_free=files_free,
         shm_bytes=shm,
         shm_free_bytes=shm_free,
-        memory_free_bytes=_memory_free(places.root),
-        door=door[0],
-        nonce=door[1],
+        memory_free_bytes=_memory_free(paths.root),
+        probe_port=probe[0],
+        nonce=probe[1],
     )
 
 
-def asked_backend(plan: LaunchPlan) -> str:
-    """What the job says that its ranks talk by: `nccl`, `gloo`, or empty when it does not say.
+def requested_backend(plan: LaunchPlan) -> str:
+    """The backend that the job requests: `nccl`, `gloo`, or empty if it requests none.
 
-    Said by `distribution.communication_backend`, or by a variable such as DIST_BACKEND or
-    Lightning's PL_TORCH_DISTRIBUTED_BACKEND. A rehearsal has gloo whatever the script says.
+    Requested by `distribution.communication_backend`, or by a variable such as DIST_BACKEND or
+    Lightning's PL_TORCH_DISTRIBUTED_BACKEND. A rehearsal always uses gloo.
     """
     if plan.rehearsed_gpus:
         return GLOO
-    said = [plan.communication_backend]
-    said += [
+    values = [plan.communication_backend]
+    values += [
         value for name, value in plan.environment_variables.items() if name.endswith("BACKEND")
     ]
-    known = [value.strip().lower() for value in said]
-    return next((value for value in known if value in (NCCL, GLOO)), "")
+    backends = [value.strip().lower() for value in values]
+    return next((value for value in backends if value in (NCCL, GLOO)), "")
 
 
-def _devices(plan: LaunchPlan, node: int, seen: Mapping[str, str], root: Path) -> list[str]:
-    """The GPUs that the ranks of this node will see, by what is unique on the machine."""
+def _visible_gpus(
+    plan: LaunchPlan, node: int, variables: Mapping[str, str], root: Path
+) -> list[str]:
+    """The GPUs that the ranks of this node will see, by names unique on the machine."""
     if plan.devices:
-        # As they are numbered or named in either vendor's variable.
-        given = devices_of.variables(plan, node)[devices_of.ROCR]
-        return [word for word in given.split(",") if word]
-    there = _gpus_of_machine(root)
-    named = seen.get(devices_of.CUDA)
-    if named is None or not there:
-        return there
-    words = [word.strip() for word in named.split(",")]
-    # As CUDA reads it: the first that is no device ends the list.
-    end = next((at for at, word in enumerate(words) if word in _NO_DEVICE), len(words))
-    return words[:end]
+        # Numbers or names, as in either vendor's variable.
+        visible = devices_of.variables(plan, node)[devices_of.ROCR]
+        return [word for word in visible.split(",") if word]
+    machine_gpus = _machine_gpus(root)
+    setting = variables.get(devices_of.CUDA)
+    if setting is None or not machine_gpus:
+        return machine_gpus
+    devices = [word.strip() for word in setting.split(",")]
+    # Like CUDA, which ignores everything from the first invalid device on.
+    end = next((at for at, word in enumerate(devices) if word in _NO_DEVICE), len(devices))
+    return devices[:end]
 
 
-def _gpus_of_machine(root: Path) -> list[str]:
+def _machine_gpus(root: Path) -> list[str]:
     try:
         names = os.listdir(root / "dev")
     except OSError:
@@ -160,42 +168,42 @@ def _gpus_of_machine(root: Path) -> list[str]:
     nvidia = [name[6:] for name in names if name.startswith("nvidia") and name[6:].isdigit()]
     if nvidia:
         return sorted(nvidia, key=int)
-    found: list[str] = []
+    gpus: list[str] = []
     try:
         nodes = sorted(os.listdir(root / "sys/class/kfd/kfd/topology/nodes"), key=int)
     except (OSError, ValueError):
         return []
     for name in nodes:
-        told = _text(root / "sys/class/kfd/kfd/topology/nodes" / name / "properties")
-        counts = [line for line in told.splitlines() if line.startswith("simd_count ")]
+        text = _text(root / "sys/class/kfd/kfd/topology/nodes" / name / "properties")
+        counts = [line for line in text.splitlines() if line.startswith("simd_count ")]
         if counts and counts != ["simd_count 0"]:
-            found.append(str(len(found)))
-    return found
+            gpus.append(str(len(gpus)))
+    return gpus
 
 
-def _torch(environment: str) -> tuple[str, str]:
-    """Version of the torch that the ranks will import, and what GPU it was built for."""
+def _torch_build(environment: str) -> tuple[str, str]:
+    """The version of the torch that the ranks will import, and the GPUs it was built for."""
     if not environment:
         return "", ""
     for file in Path(environment, "lib").glob("python3*/site-packages/torch/version.py"):
-        told = _texts_in(_text(file))
-        if "__version__" in told:
-            return told["__version__"], next((gpu for gpu in ("cuda", "hip") if gpu in told), "")
+        text = _string_assignments(_text(file))
+        if "__version__" in text:
+            return text["__version__"], next((gpu for gpu in ("cuda", "hip") if gpu in text), "")
     return "", ""
 
 
-def _texts_in(program: str) -> dict[str, str]:
-    """Names of a Python file that are set to a text, as in `cuda: Optional[str] = '13.0'`."""
-    found = {}
-    for line in program.splitlines():
+def _string_assignments(source: str) -> dict[str, str]:
+    """The strings that a Python file assigns, as in `cuda: Optional[str] = '13.0'`."""
+    gpus = {}
+    for line in source.splitlines():
         name, _, value = line.partition("=")
         value = value.strip()
         if value[:1] in ("'", '"'):
-            found[name.partition(":")[0].strip()] = value.strip("'\"")
-    return found
+            gpus[name.partition(":")[0].strip()] = value.strip("'\"")
+    return gpus
 
 
-def _network(root: Path) -> str:
+def _network_namespace(root: Path) -> str:
     boot = _text(root / "proc/sys/kernel/random/boot_id")
     try:
         return f"{boot}:{os.stat('/proc/self/ns/net').st_ino}"
@@ -203,39 +211,41 @@ def _network(root: Path) -> str:
         return boot
 
 
-def _room(folder: Path) -> tuple[int, int, int]:
-    """Free bytes and free files for an ordinary user, and bytes in all."""
+def _free_space(folder: Path) -> tuple[int, int, int]:
+    """Free bytes and free files for an ordinary user, and the size in bytes."""
     try:
-        found = os.statvfs(folder)
+        gpus = os.statvfs(folder)
     except OSError:
         return _UNKNOWN, _UNKNOWN, _UNKNOWN
-    # Some file systems, as btrfs, have no number of files.
-    files = found.f_favail if found.f_files else _UNKNOWN
-    return found.f_bavail * found.f_frsize, files, found.f_blocks * found.f_frsize
+    # Some file systems, such as btrfs, do not count files.
+    files_free = gpus.f_favail if gpus.f_files else _UNKNOWN
+    return gpus.f_bavail * gpus.f_frsize, files_free, gpus.f_blocks * gpus.f_frsize
 
 
 def _memory_free(root: Path) -> int:
-    """What the machine has available, or the tightest cgroup around this process if that is less.
+    """The bytes available on the machine, or in the tightest cgroup of this process if less.
 
     Source: proc_meminfo(5), and cgroup v2's memory.max and memory.current.
     """
-    kib = _after(root / "proc/meminfo", "MemAvailable:").split()
-    least = int(kib[0]) * 1024 if kib else _UNKNOWN
+    fields = _line_value(root / "proc/meminfo", "MemAvailable:").split()
+    available_bytes = int(fields[0]) * 1024 if fields else _UNKNOWN
     top = root / "sys/fs/cgroup"
-    group = top / _after(root / "proc/self/cgroup", "0::/")
+    group = top / _line_value(root / "proc/self/cgroup", "0::/")
     while group not in (top, group.parent):
-        most, now = _text(group / "memory.max"), _text(group / "memory.current")
-        if most.isdigit() and now.isdigit():
-            left = max(0, int(most) - int(now))
-            least = left if least < 0 else min(least, left)
+        limit, usage = _text(group / "memory.max"), _text(group / "memory.current")
+        if limit.isdigit() and usage.isdigit():
+            free_bytes = max(0, int(limit) - int(usage))
+            available_bytes = (
+                free_bytes if available_bytes < 0 else min(available_bytes, free_bytes)
+            )
         group = group.parent
-    return least
+    return available_bytes
 
 
-def _after(file: Path, start: str) -> str:
-    """The rest of the first line that begins so."""
+def _line_value(file: Path, prefix: str) -> str:
+    """The rest of the first line that starts with `prefix`."""
     lines = _text(file).splitlines()
-    return next((line[len(start) :] for line in lines if line.startswith(start)), "")
+    return next((line[len(prefix) :] for line in lines if line.startswith(prefix)), "")
 
 
 def _text(file: Path) -> str:

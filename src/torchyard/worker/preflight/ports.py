@@ -1,7 +1,7 @@
 """Ports that are held for the ranks until they start.
 
 Owns: finding a free port, keeping other programs and other torchyard jobs off it.
-Leaves: telling the other nodes to rendezvous.py.
+Leaves: publishing the port to rendezvous.py.
 Always: a port is held until the ranks start, and no other torchyard job on this machine takes it
 until the attempt ends.
 """
@@ -17,7 +17,7 @@ FIRST_PORT, LAST_PORT = 6105, 6999
 
 
 class HeldPort:
-    """A port nobody else can bind; `open_up` lets the ranks bind it."""
+    """A port that nothing else can bind; `release` lets the ranks bind it."""
 
     def __init__(self, port: int, holder: socket.socket, lock: socket.socket | None) -> None:
         self.port = port
@@ -25,19 +25,19 @@ class HeldPort:
         self._lock = lock
 
     def listen(self) -> socket.socket:
-        """Answer, for as long as no rank of any node can be there yet; `deafen` ends it."""
+        """Accept probes while no rank has started yet; `stop_listening` ends it."""
         self._holder.listen(1024)
         return self._holder
 
-    def deafen(self) -> None:
-        """Answer nobody any more, and go on holding the port."""
+    def stop_listening(self) -> None:
+        """Refuse connections again, but keep holding the port."""
         try:
             self._holder.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass  # it did not listen
+            pass  # it was not listening
 
-    def open_up(self) -> None:
-        """Free the port for the ranks; other torchyard jobs still keep off."""
+    def release(self) -> None:
+        """Free the port for the ranks, but keep the lock against other torchyard jobs."""
         self._holder.close()
 
     def close(self) -> None:
@@ -47,7 +47,7 @@ class HeldPort:
 
 
 def hold_port(first: int = FIRST_PORT, last: int = LAST_PORT) -> HeldPort:
-    """The first free port; held by a socket and by a machine-wide lock."""
+    """Hold the first free port, by a socket and a machine-wide lock."""
     for port in range(first, last + 1):
         try:
             lock = _lock(port)
@@ -61,15 +61,15 @@ def hold_port(first: int = FIRST_PORT, last: int = LAST_PORT) -> HeldPort:
     raise Failure(
         "no_free_port",
         f"no port from {first} to {last} is free on {socket.gethostname()}",
-        "end programs that hold them; `ss -ltnp` lists them",
+        "stop programs that hold them: `ss -ltnp` lists them",
     )
 
 
 def _lock(port: int) -> socket.socket | None:
-    """Keep other torchyard jobs off; None where the system has no abstract addresses.
+    """Lock the port against other torchyard jobs; None if the system has no abstract addresses.
 
     Raises:
-        BlockingIOError: another job has it.
+        BlockingIOError: another job holds it.
     """
     # An abstract address lives in the network namespace, as ports do, is seen by every Unix user,
     # needs no file anywhere and goes with its process, however that ends.
@@ -79,18 +79,18 @@ def _lock(port: int) -> socket.socket | None:
     except OSError as error:
         lock.close()
         if error.errno == errno.EADDRINUSE:
-            raise BlockingIOError(error.errno, f"port {port} is another job's") from error
+            raise BlockingIOError(error.errno, f"another job holds port {port}") from error
         return None
     return lock
 
 
 def _bind(port: int) -> socket.socket | None:
-    """A socket that keeps others from the port and answers nobody.
+    """A socket that is bound to the port but does not listen.
 
-    It is bound but does not listen: a rank of a quicker node must be refused and try again, not
-    be connected to a worker that then hangs up.
+    A rank of a faster node must be refused and try again, rather than connect to a worker that
+    then hangs up.
     """
-    # torch listens on IPv6 and IPv4 at once where it can, so the port must be free on both.
+    # torch listens on IPv6 and IPv4 at once if it can, so the port must be free on both.
     for kind in (socket.AF_INET6, socket.AF_INET):
         try:
             holder = socket.socket(kind, socket.SOCK_STREAM)

@@ -1,9 +1,9 @@
-"""What would keep the ranks from meeting is told by name before the first of them starts.
+"""Check that the nodes of a job can work together before the first rank starts.
 
-Owns: the order of it: facts to the meeting, knocking at each other's ports, the verdict.
+Owns: the order of the steps: publish the facts, probe the connections, report what was found.
 Leaves: facts to node_facts.py, their meaning to checks.py, sockets to links.py.
-Always: all nodes have passed before the first rank of any starts. A node that is merely slow, or
-another one that ended for its own reason, is never called a blocked port.
+Always: all nodes have passed before the first rank of any node starts. A node that is slow, or that
+ended for another reason, is never reported as a blocked port.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torchyard.shared.failures import Failure
 from torchyard.shared.plan import LaunchPlan
 from torchyard.worker.preflight import checks, links, node_facts
 from torchyard.worker.preflight.checks import ERROR, Finding
-from torchyard.worker.preflight.links import Round, Way
+from torchyard.worker.preflight.links import LinkProbe, ProbeResult
 from torchyard.worker.preflight.node_facts import Facts
 
 if TYPE_CHECKING:
@@ -25,20 +25,21 @@ if TYPE_CHECKING:
 
     from torchyard.worker.preflight.ports import HeldPort
 
-# In which the server tells that another node ended first, so that no port is blamed for it.
-_NEWS_S = 3.0
-# Nodes with these can't be told apart, or not be reached at all.
-_NOWHERE = ("no_own_address", "address_shared")
+# Time for the server to report that another node ended first, so that no port is blamed for it.
+_STOP_NOTICE_S = 3.0
+# Nodes with these findings can't be told apart, or can't be reached at all.
+_NO_PROBE_CODES = ("no_own_address", "address_shared")
+_RENDEZVOUS = "of the ranks' rendezvous"
 _PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class Preflight:
-    """Of one node, used by the thread that meets the others.
+    """The checks of one node; used by the thread that joins the rendezvous.
 
     Args:
         base: the environment that ranks inherit.
-        folder: of the node.
-        tell: posts an event.
+        folder: the node's.
+        post_event: posts an event to the server.
         clock: seconds since 1970.
     """
 
@@ -48,188 +49,195 @@ class Preflight:
         node: int,
         base: Mapping[str, str],
         folder: Path,
-        tell: Callable[..., None],
+        post_event: Callable[..., None],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._plan = plan
         self._node = node
         self._base = base
         self._folder = folder
-        self._tell = tell
+        self._post_event = post_event
         self._clock = clock
-        self._doors: list[socket] = []
-        self._took_s = 0.0
-        self._is_without_gpu = False
+        self._listeners: list[socket] = []
+        self._gathering_s = 0.0
+        self._may_lack_gpu = False
 
-    def introduce(self, address: str, port: HeldPort | None) -> dict[str, Any]:
-        """What this node tells the meeting; from now on others may knock.
+    def describe_node(self, address: str, port: HeldPort | None) -> dict[str, Any]:
+        """The facts that this node publishes; from now on other nodes may probe it.
 
         Args:
-            port: where ranks will meet, at node 0.
+            port: of the ranks' rendezvous, on node 0.
         """
-        began = time.monotonic()
-        door, word = 0, ""
+        started = time.monotonic()
+        port_number, nonce = 0, ""
         if self._plan.node_count > 1:
-            self._doors = [links.open_door(address)]
-            door, word = self._doors[0].getsockname()[1], links.new_word()
+            self._listeners = [links.open_listener(address)]
+            port_number, nonce = self._listeners[0].getsockname()[1], links.new_nonce()
             if port is not None:
-                self._doors.append(port.listen())
+                self._listeners.append(port.listen())
         facts = node_facts.gather(
-            self._plan, self._node, self._base, self._folder, address, (door, word)
+            self._plan, self._node, self._base, self._folder, address, (port_number, nonce)
         )
-        self._took_s = time.monotonic() - began
+        self._gathering_s = time.monotonic() - started
         return facts.to_dict()
 
     def check(
-        self, told: Sequence[Mapping[str, Any]], port: int, stopped: Callable[[], bool]
+        self, bodies: Sequence[Mapping[str, Any]], port: int, stopped: Callable[[], bool]
     ) -> None:
         """Find what is wrong; warnings become notices of the job.
 
         Args:
-            told: by each node, in their order.
-            port: where ranks will meet, on node 0.
+            bodies: the facts of each node, in node order.
+            port: of the ranks' rendezvous, on node 0.
 
         Raises:
-            Failure: the ranks could not work together, in the words of the first error.
+            Failure: the ranks could not work together; the message is the first error's.
             OSError: the job is being stopped.
         """
-        began = time.monotonic()
-        facts = [node_facts.read(one) for one in told]
-        asked = checks.Asked(self._plan.processes_per_node, self._plan.single_host)
-        found = _Record(checks.look(facts, asked))
-        self._is_without_gpu = not any(one.devices or one.backend for one in facts)
+        started = time.monotonic()
+        facts = [node_facts.from_dict(body) for body in bodies]
+        layout = checks.RankLayout(self._plan.processes_per_node, self._plan.single_host)
+        results = _Results(checks.run_checks(facts, layout))
+        self._may_lack_gpu = not any(node.devices or node.backend for node in facts)
         try:
-            if len(facts) > 1 and not any(one.code in _NOWHERE for one in found.shared):
-                self._meet(facts, port, stopped, found)
+            unreachable = any(finding.code in _NO_PROBE_CODES for finding in results.from_facts)
+            if len(facts) > 1 and not unreachable:
+                self._probe_links(facts, port, stopped, results)
         finally:
-            took_s = self._took_s + time.monotonic() - began
-            # A node that has no others told nobody of itself yet.
-            alone = {} if len(facts) > 1 else {"facts": facts[0].to_dict()}
+            took_s = self._gathering_s + time.monotonic() - started
+            # A single node did not publish its facts at a rendezvous.
+            extra = {} if len(facts) > 1 else {"facts": facts[0].to_dict()}
             took_ms = round(took_s * 1000, 2)
-            self._tell("preflight", took_ms=took_ms, **alone, **found.to_dict())
-        self._judge(found)
+            self._post_event("preflight", took_ms=took_ms, **extra, **results.to_dict())
+        self._report(results)
 
-    def glance(self, command: str, work: Path) -> None:
-        """Hint at a script that wants NCCL where there is no GPU; after `check`."""
-        if self._node > 0 or not self._is_without_gpu:
+    def check_script(self, command: str, work: Path) -> None:
+        """Warn about a script that names NCCL on nodes without a GPU; called after `check`."""
+        if self._node > 0 or not self._may_lack_gpu:
             return
         from torchyard.worker.preflight import script_check
 
-        finding = script_check.at_nccl(command, work)
+        finding = script_check.find_nccl(command, work)
         if finding is not None:
-            self._tell("notice", message=f"preflight: {finding.message}; {finding.hint}")
+            self._post_event("notice", message=f"preflight: {finding.message}; {finding.hint}")
 
     def close(self) -> None:
-        """Nobody may knock any more; the port where ranks meet is still held."""
-        for door in self._doors[:1]:
-            door.close()
-        self._doors = []
+        """Stop accepting probes; the rendezvous port is still held."""
+        for listener in self._listeners[:1]:
+            listener.close()
+        self._listeners = []
 
-    def _meet(
-        self, facts: Sequence[Facts], port: int, stopped: Callable[[], bool], found: _Record
+    def _probe_links(
+        self, facts: Sequence[Facts], port: int, stopped: Callable[[], bool], results: _Results
     ) -> None:
-        around = Round(facts, self._node, self._doors, port, stopped, self._clock)
+        probe = LinkProbe(facts, self._node, self._listeners, port, stopped, self._clock)
         try:
-            found.ways = around.knock()
-            shut = links.blocked(found.ways)
-            if shut:
-                around.serve(_NEWS_S)
-            own = facts[self._node]
-            found.own += [_shut(own, facts[to], ways) for to, ways in shut.items()]
-            apart = around.apart()
-            if apart is not None:
-                found.apart_s = round(apart.seconds, 6)
-                clock = checks.clock_finding(own, apart.seconds, apart.sure_to_s)
-                found.own += [clock] if clock is not None else []
-            if self._ends_here(found.own):
-                # The others are told by the server; what they still ask is answered meanwhile.
+            results.probes = probe.probe_all()
+            blocked = links.failures_by_node(results.probes)
+            if blocked:
+                probe.serve(_STOP_NOTICE_S)
+            own_facts = facts[self._node]
+            results.from_probes += [
+                _blocked(own_facts, facts[to], probes) for to, probes in blocked.items()
+            ]
+            offset = probe.clock_offset()
+            if offset is not None:
+                results.clock_ahead_s = round(offset.ahead_s, 6)
+                finding = checks.clock_finding(own_facts, offset.ahead_s, offset.uncertainty_s)
+                results.from_probes += [finding] if finding is not None else []
+            if self._is_fatal(results.from_probes):
+                # The server tells the other nodes; their probes are answered meanwhile.
                 return
-            missing = around.together()
-            if missing:
-                around.serve(_NEWS_S)
-                found.own.append(_not_through(own, [facts[node] for node in missing]))
+            missing_nodes = probe.wait_for_all()
+            if missing_nodes:
+                probe.serve(_STOP_NOTICE_S)
+                results.from_probes.append(
+                    _not_ready(own_facts, [facts[node] for node in missing_nodes])
+                )
         finally:
-            around.close()
+            probe.close()
 
-    def _ends_here(self, findings: Sequence[Finding]) -> bool:
-        return self._plan.preflight != "warn" and any(one.severity == ERROR for one in findings)
+    def _is_fatal(self, findings: Sequence[Finding]) -> bool:
+        return self._plan.preflight != "warn" and any(
+            finding.severity == ERROR for finding in findings
+        )
 
-    def _judge(self, found: _Record) -> None:
-        errors = [one for one in found.all if one.severity == ERROR]
-        fatal = errors if self._ends_here(found.all) else []
-        # All nodes see the same facts; one of them tells.
-        for one in found.all if self._node == 0 else found.own:
-            if one not in fatal:
-                self._tell("notice", message=f"preflight: {one.message}; {one.hint}")
+    def _report(self, results: _Results) -> None:
+        errors = [finding for finding in results.all if finding.severity == ERROR]
+        fatal = errors if self._is_fatal(results.all) else []
+        # All nodes see the same facts, so only one of them reports those.
+        for finding in results.all if self._node == 0 else results.from_probes:
+            if finding not in fatal:
+                self._post_event("notice", message=f"preflight: {finding.message}; {finding.hint}")
         if fatal:
             first, *others = fatal
-            also = f" (also: {', '.join(one.message for one in others)})" if others else ""
+            also = f" (also: {', '.join(finding.message for finding in others)})" if others else ""
             raise Failure(
                 first.code,
                 f"{first.message}{also}",
                 first.hint,
-                details={"preflight": [one.to_dict() for one in found.all]},
+                details={"preflight": [finding.to_dict() for finding in results.all]},
             )
 
 
-class _Record:
-    """What one node found out, as far as it came: in the facts of all, and by itself."""
+class _Results:
+    """What one node has found so far: in the facts of all nodes, and by its own probes."""
 
-    def __init__(self, shared: list[Finding]) -> None:
-        self.shared = shared
-        self.own: list[Finding] = []
-        self.ways: list[Way] = []
-        self.apart_s: float | None = None
+    def __init__(self, from_facts: list[Finding]) -> None:
+        self.from_facts = from_facts
+        self.from_probes: list[Finding] = []
+        self.probes: list[ProbeResult] = []
+        self.clock_ahead_s: float | None = None
 
     @property
     def all(self) -> list[Finding]:
-        return [*self.shared, *self.own]
+        return [*self.from_facts, *self.from_probes]
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "findings": [one.to_dict() for one in self.all],
-            "ways": links.told(self.ways),
-            "apart_s": self.apart_s,
+            "findings": [finding.to_dict() for finding in self.all],
+            "ways": links.results_to_json(self.probes),
+            "apart_s": self.clock_ahead_s,
         }
 
 
-def _shut(own: Facts, other: Facts, ways: Sequence[Way]) -> Finding:
-    """Of one other node, by every way to it that failed."""
+def _blocked(own_facts: Facts, other: Facts, probes: Sequence[ProbeResult]) -> Finding:
+    """The finding about another node to which connections failed."""
     first, last = _port_range()
-    nodes = (own.node, other.node)
-    if all(way.left for way in ways):
+    nodes = (own_facts.node, other.node)
+    if all(result.hung_up for result in probes):
         return Finding(
             "preflight_timeout",
             ERROR,
-            f"node {other.node} ({other.address}) hung up on node {own.node} before the first rank "
-            f"started: {ways[0].error}",
+            f"{checks.node_names([other])} closed its connections to node {own_facts.node} before "
+            f"the first rank started: {probes[0].error}",
             f"see `system_logs/node-{other.node}.log` among the job's files",
             nodes,
         )
-    chosen = f"one of {first} to {last} as gloo and NCCL use"
-    said = [
-        f"port {way.port}, {'where the ranks meet' if way.meets else chosen}: {way.error}"
-        for way in sorted(ways, key=lambda way: not way.meets)
+    usage = f"of the range {first} to {last}, which gloo and NCCL use"
+    errors = [
+        f"port {probe.port} ({_RENDEZVOUS if probe.is_rendezvous_port else usage}): {probe.error}"
+        for probe in sorted(probes, key=lambda probe: not probe.is_rendezvous_port)
     ]
     return Finding(
         "ports_blocked",
         ERROR,
-        f"node {own.node} ({own.address}) can't reach node {other.node} ({other.address}) at "
-        + "; ".join(said),
-        f"let TCP through between the nodes, from and to the ports 6105 to 6999 and {first} to "
-        f"{last}: see `nft list ruleset` or `iptables -L -n` on both",
+        f"{checks.node_names([own_facts])} can't reach {checks.node_names([other])} at "
+        + "; ".join(errors),
+        f"allow TCP between the nodes on ports 6105 to 6999 and {first} to {last}: see "
+        "`nft list ruleset` or `iptables -L -n` on both nodes",
         nodes,
     )
 
 
-def _not_through(own: Facts, missing: Sequence[Facts]) -> Finding:
+def _not_ready(own_facts: Facts, missing_nodes: Sequence[Facts]) -> Finding:
     return Finding(
         "preflight_timeout",
         ERROR,
-        f"{checks.named(missing)} did not get through the checks before the first rank, "
-        f"which node {own.node} waited for",
-        "see whether that machine is overloaded, and `system_logs` among the job's files",
-        (own.node, *(one.node for one in missing)),
+        f"{checks.node_names(missing_nodes)} did not finish the checks before the first rank "
+        f"in time; node {own_facts.node} was waiting",
+        "check whether that machine is overloaded; see `system_logs` among the job's files",
+        (own_facts.node, *(finding.node for finding in missing_nodes)),
     )
 
 

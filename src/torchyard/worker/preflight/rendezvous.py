@@ -1,8 +1,8 @@
-"""Where the ranks of an attempt find each other.
+"""The rendezvous of an attempt's nodes: where its ranks will find each other.
 
-Owns: the master's address, the wait for the other nodes.
-Leaves: telling the ranks to launch/variables.py, the master's port to ports.py, what is checked
-when all have joined to preflight.py.
+Owns: the master's address, waiting for the other nodes.
+Leaves: the ranks' variables to launch/variables.py, the master's port to ports.py, the checks after
+all nodes have joined to preflight.py.
 Always: between hosts the address is never loopback.
 """
 
@@ -13,24 +13,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from torchyard.shared.connection import Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import LaunchPlan
-from torchyard.shared.retry_delays import patiently
+from torchyard.shared.retry_delays import retry
 from torchyard.worker.preflight.ports import HeldPort
 from torchyard.worker.preflight.preflight import Preflight
-from torchyard.worker.server.connection import Link
 from torchyard.worker.server.control import Orders
 from torchyard.worker.system import networks
 
 _POLL_S = 20.0
-_PAUSE_S = 0.05
+_RETRY_PAUSE_S = 0.05
 
 
 @dataclass(frozen=True)
-class Meeting:
-    """`hosts` is one address a node, in node order; `interface` is the way to them.
+class Rendezvous:
+    """What every node knows once all have joined.
 
-    `ports` are those that each node offers the others besides the master's.
+    `address` and `port` are the master's. `hosts` holds one address per node, in node order;
+    `interface` leads to them. `ports` holds the further ports that each node reserved.
     """
 
     address: str
@@ -40,95 +41,106 @@ class Meeting:
     ports: tuple[tuple[int, ...], ...] = ()
 
 
-def meet(
-    link: Link,
+def join_rendezvous(
+    link: Connection,
     plan: LaunchPlan,
     node: int,
     port: HeldPort | None,
-    orders: Orders,
+    control: Orders,
     preflight: Preflight | None = None,
-    offered: Sequence[int] = (),
-) -> Meeting:
-    """Wait for every node's address, and for all nodes to pass what is checked before the ranks.
+    own_ports: Sequence[int] = (),
+) -> Rendezvous:
+    """Publish this node's address, then wait until all nodes have joined and passed preflight.
 
     Args:
-        port: node 0's, None on others.
-        offered: other ports of this node that the others shall know.
+        port: the master's port on node 0, None on other nodes.
+        own_ports: further ports of this node that the others need.
 
     Raises:
-        Failure: a node did not come in time, node 0 can't be reached, or a check says no.
+        Failure: a node did not join in time, node 0 can't be reached, or a check failed.
     """
-    own = networks.LOOPBACK
+    own_address = networks.LOOPBACK
     if not plan.single_host:
-        own = networks.own_address(plan.server_url)
+        own_address = networks.own_address(plan.server_url)
     try:
-        come = _Come([own], port.port if port else 0, [])
+        members = _Members([own_address], port.port if port else 0, [])
         if preflight is not None:
-            come = replace(come, facts=[preflight.introduce(own, port)])
-        if offered:
-            told = come.facts[0] if come.facts else {}
-            come = replace(come, facts=[{**told, "ports": list(offered)}])
+            members = replace(members, facts=[preflight.describe_node(own_address, port)])
+        if own_ports:
+            own_facts = members.facts[0] if members.facts else {}
+            members = replace(members, facts=[{**own_facts, "ports": list(own_ports)}])
         if plan.node_count > 1:
-            come = _gather(link, plan, node, come, orders)
+            members = _wait_for_nodes(link, plan, node, members, control)
         if preflight is not None:
-            preflight.check(come.facts, come.port, lambda: orders.stopped)
+            preflight.check(members.facts, members.port, lambda: control.stopped)
     finally:
         if preflight is not None:
             preflight.close()
         if port is not None:
-            port.deafen()
-    address = networks.LOOPBACK if plan.single_host else come.hosts[0]
-    unseen = preflight is None and node > 0 and not plan.single_host
-    if unseen and not networks.answers(address, come.port):
+            port.stop_listening()
+    address = networks.LOOPBACK if plan.single_host else members.hosts[0]
+    unchecked = preflight is None and node > 0 and not plan.single_host
+    if unchecked and not networks.answers(address, members.port):
         raise Failure(
-            "meeting_failed",
-            f"node {node} can't reach node 0 at {address}:{come.port}",
-            "open the network between the nodes, ports 6105 and up",
+            "rendezvous_failed",
+            f"node {node} can't reach node 0 at {address}:{members.port}",
+            "allow TCP between the nodes on ports 6105 to 6999",
         )
-    ports = tuple(tuple(map(int, facts.get("ports") or ())) for facts in come.facts)
-    return Meeting(address, come.port, tuple(come.hosts), networks.interface_of(own), ports)
+    ports = tuple(tuple(map(int, facts.get("ports") or ())) for facts in members.facts)
+    return Rendezvous(
+        address, members.port, tuple(members.hosts), networks.interface_of(own_address), ports
+    )
 
 
 @dataclass(frozen=True)
-class _Come:
-    """Those who came: one address a node, node 0's port, what each told of itself."""
+class _Members:
+    """The nodes that joined: one address per node, node 0's port, the facts of each."""
 
     hosts: list[str]
     port: int
     facts: list[dict[str, Any]]
 
 
-def _gather(link: Link, plan: LaunchPlan, node: int, own: _Come, orders: Orders) -> _Come:
-    mine = {"node": node, "address": own.hosts[0], "port": own.port if node == 0 else None}
-    if own.facts:
-        mine["facts"] = own.facts[0]
-    patiently(lambda: link.call("POST", "/meeting", mine), lambda: orders.stopped)
+def _wait_for_nodes(
+    link: Connection, plan: LaunchPlan, node: int, this_node: _Members, control: Orders
+) -> _Members:
+    body = {
+        "node": node,
+        "address": this_node.hosts[0],
+        "port": this_node.port if node == 0 else None,
+    }
+    if this_node.facts:
+        body["facts"] = this_node.facts[0]
+    retry(lambda: link.call("POST", "/meeting", body), lambda: control.stopped)
     waited_s = 0.0
     while True:
         wait_s = min(_POLL_S, max(1.0, plan.meeting_timeout_s - waited_s))
         query = {"wait_s": f"{wait_s:g}"}
-        asked_at = time.monotonic()
-        answer = patiently(
+        request_sent_at = time.monotonic()
+        response = retry(
             lambda: link.call("GET", "/meeting", query=query, timeout_s=wait_s + 10),  # noqa: B023
-            lambda: orders.stopped,
+            lambda: control.stopped,
         )
-        nodes = list(answer.get("nodes") or [])
-        if answer.get("ready"):
-            return _Come([str(host) for host in nodes], int(answer["port"]), answer["facts"])
-        # Only time the server answered for counts: one that is away delays, and fails nobody.
-        waited_s += min(wait_s, time.monotonic() - asked_at)
+        addresses = list(response.get("nodes") or [])
+        if response.get("ready"):
+            return _Members(
+                [str(host) for host in addresses], int(response["port"]), response["facts"]
+            )
+        # Only the time that the server answered for counts: an unreachable server delays the job
+        # but does not fail it.
+        waited_s += min(wait_s, time.monotonic() - request_sent_at)
         if waited_s >= plan.meeting_timeout_s:
-            raise _not_all_came(plan, nodes)
-        if orders.stopped:
+            raise _nodes_missing(plan, addresses)
+        if control.stopped:
             raise OSError("stopped while waiting for the other nodes")
-        time.sleep(_PAUSE_S)
+        time.sleep(_RETRY_PAUSE_S)
 
 
-def _not_all_came(plan: LaunchPlan, nodes: list[str]) -> Failure:
-    missing = [str(k) for k in range(plan.node_count) if k >= len(nodes) or not nodes[k]]
-    who = f"node {missing[0]}" if len(missing) == 1 else f"nodes {', '.join(missing)}"
+def _nodes_missing(plan: LaunchPlan, addresses: list[str]) -> Failure:
+    missing = [str(k) for k in range(plan.node_count) if k >= len(addresses) or not addresses[k]]
+    names = f"node {missing[0]}" if len(missing) == 1 else f"nodes {', '.join(missing)}"
     return Failure(
-        "meeting_timeout",
-        f"{who} did not come to the meeting within {plan.meeting_timeout_s:g} s",
-        "see whether those nodes started: `yard job show`",
+        "nodes_missing",
+        f"{names} did not join the job within {plan.meeting_timeout_s:g} s",
+        "check whether those nodes started: `yard job show`",
     )

@@ -17,12 +17,10 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
-from torchyard.worker.relay.proxy import chunks, pieces
-
-_READ_BYTES = 256 * 1024
+BLOCK_BYTES = 256 * 1024
 _HEAD_BYTES = 256 * 1024
 # A longer body is not gathered in memory before a thread takes it.
 _QUICK_BYTES = 16 * 1024 * 1024
@@ -50,7 +48,7 @@ class Request(NamedTuple):
         return int(self.headers.get("content-length") or 0)
 
 
-class Connection:
+class ScriptConnection:
     """One connection of a script, used by one thread at a time.
 
     Attributes:
@@ -58,9 +56,9 @@ class Connection:
             request's body has to.
     """
 
-    def __init__(self, opened: socket.socket) -> None:
-        self.socket = opened
-        self.came = bytearray()
+    def __init__(self, opened_socket: socket.socket) -> None:
+        self.socket = opened_socket
+        self.received = bytearray()
         self.request: Request | None = None
         self.closing = False
 
@@ -70,16 +68,16 @@ class Connection:
             self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         size = request.size_bytes
         if size is None:
-            return chunks(self._readline, self._read)
-        return pieces(self._read, size)
+            return _chunks(self._readline, self._read)
+        return _pieces(self._read, size)
 
     def next_request(self) -> Request | None:
         """Waits for it; None when the script has ended the connection."""
-        while (request := _head(self.came)) is None:
-            more = self.socket.recv(_READ_BYTES)
+        while (request := _head(self.received)) is None:
+            more = self.socket.recv(BLOCK_BYTES)
             if not more:
                 return None
-            self.came += more
+            self.received += more
         return request
 
     def send(self, status: int, content: bytes, kind: str = "application/json") -> None:
@@ -101,33 +99,33 @@ class Connection:
         self.socket.sendall(content)
 
     def _read(self, size_bytes: int) -> bytes:
-        if not self.came:
+        if not self.received:
             return self.socket.recv(size_bytes)
-        found = bytes(self.came[:size_bytes])
-        del self.came[:size_bytes]
-        return found
+        block = bytes(self.received[:size_bytes])
+        del self.received[:size_bytes]
+        return block
 
     def _readline(self, limit_bytes: int) -> bytes:
         while True:
-            at = self.came.find(b"\n")
-            if at >= 0 or len(self.came) >= limit_bytes:
+            at = self.received.find(b"\n")
+            if at >= 0 or len(self.received) >= limit_bytes:
                 return self._read(min(limit_bytes, at + 1 or limit_bytes))
-            more = self.socket.recv(_READ_BYTES)
+            more = self.socket.recv(BLOCK_BYTES)
             if not more:
-                return self._read(limit_bytes) if self.came else b""
-            self.came += more
+                return self._read(limit_bytes) if self.received else b""
+            self.received += more
 
 
-class Answers(Protocol):
-    """What is answered. `at_once` must not wait for anything but the disk."""
+class Handler(Protocol):
+    """Answers requests. `at_once` must not wait for anything but the disk."""
 
     def is_quick(self, request: Request) -> bool:
         """Whether `at_once` may be able to answer."""
 
-    def at_once(self, connection: Connection, request: Request, content: bytes) -> bool:
+    def at_once(self, connection: ScriptConnection, request: Request, content: bytes) -> bool:
         """Answer; False when that needs a thread, and nothing was sent."""
 
-    def answer(self, connection: Connection, request: Request) -> None:
+    def answer(self, connection: ScriptConnection, request: Request) -> None:
         """Answer, in a thread of its own."""
 
 
@@ -138,19 +136,19 @@ class Listener:
         port: taken when it is free, else any.
     """
 
-    def __init__(self, port: int, answers: Answers) -> None:
-        self._answers = answers
+    def __init__(self, port: int, handler: Handler) -> None:
+        self._handler = handler
         self._socket = _listen(port)
         self._poll = select.epoll()
         self._poll.register(self._socket, select.EPOLLIN)
-        self._open: dict[int, Connection] = {}
+        self._open: dict[int, ScriptConnection] = {}
         self._lock = threading.Lock()
         self._closed = False
 
     @property
     def port(self) -> int:
-        found: int = self._socket.getsockname()[1]
-        return found
+        port: int = self._socket.getsockname()[1]
+        return port
 
     def serve(self) -> None:
         try:
@@ -158,15 +156,15 @@ class Listener:
                 for number, _ in self._poll.poll():
                     connection = self._open.get(number)
                     if connection is not None:
-                        self._hear(connection)
+                        self._receive(connection)
                     else:
                         self._accept()
         finally:
             with self._lock:
                 self._closed = True
-                left = list(self._open.values())
+                open_connections = list(self._open.values())
                 self._open.clear()
-            for connection in left:
+            for connection in open_connections:
                 connection.socket.close()
             self._poll.close()
             self._socket.close()
@@ -184,9 +182,9 @@ class Listener:
             return
         opened.setblocking(True)
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._wait_for(Connection(opened))
+        self._watch(ScriptConnection(opened))
 
-    def _wait_for(self, connection: Connection) -> None:
+    def _watch(self, connection: ScriptConnection) -> None:
         with self._lock:
             if not self._closed:
                 self._open[connection.socket.fileno()] = connection
@@ -194,52 +192,52 @@ class Listener:
                 return
         connection.socket.close()
 
-    def _leave(self, connection: Connection) -> None:
-        """`serve` looks after it no more."""
+    def _unwatch(self, connection: ScriptConnection) -> None:
+        """`serve` no longer reads from it."""
         with self._lock:
             self._open.pop(connection.socket.fileno(), None)
             self._poll.unregister(connection.socket)
 
-    def _hear(self, connection: Connection) -> None:
+    def _receive(self, connection: ScriptConnection) -> None:
         try:
-            more = connection.socket.recv(_READ_BYTES, socket.MSG_DONTWAIT)
+            more = connection.socket.recv(BLOCK_BYTES, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return
         except OSError:
             more = b""
-        connection.came += more
+        connection.received += more
         try:
-            goes_on = bool(more) and self._answer(connection)
+            stays_open = bool(more) and self._answer(connection)
         except Exception as error:
-            _tell(error)
-            goes_on = False
-        if not goes_on:
-            self._leave(connection)
+            _log_error(error)
+            stays_open = False
+        if not stays_open:
+            self._unwatch(connection)
             connection.socket.close()
 
-    def _answer(self, connection: Connection) -> bool:
+    def _answer(self, connection: ScriptConnection) -> bool:
         """Answer what has come whole; False when the connection is to end."""
-        while connection.came and not connection.closing:
+        while connection.received and not connection.closing:
             request = connection.request
             if request is None:
                 try:
-                    request = connection.request = _head(connection.came)
+                    request = connection.request = _head(connection.received)
                 except ValueError:
                     connection.closing = True
-                    connection.send(400, b"this is no HTTP request", "text/plain")
+                    connection.send(400, b"this is not an HTTP request", "text/plain")
                     return False
                 if request is None:
                     return True
             if not self._is_quick(request):
-                return self._hand_over(connection, request)
+                return self._answer_later(connection, request)
             end = request.head_bytes + (request.size_bytes or 0)
-            if len(connection.came) < end:
+            if len(connection.received) < end:
                 return True
-            content = bytes(connection.came[request.head_bytes : end])
+            content = bytes(connection.received[request.head_bytes : end])
             connection.closing = request.closing
-            if not self._answers.at_once(connection, request, content):
-                return self._hand_over(connection, request)
-            del connection.came[:end]
+            if not self._handler.at_once(connection, request, content):
+                return self._answer_later(connection, request)
+            del connection.received[:end]
             connection.request = None
         return not connection.closing
 
@@ -247,77 +245,111 @@ class Listener:
         size = request.size_bytes
         if size is None or size > _QUICK_BYTES or "expect" in request.headers:
             return False
-        return self._answers.is_quick(request)
+        return self._handler.is_quick(request)
 
-    def _hand_over(self, connection: Connection, request: Request) -> bool:
-        self._leave(connection)
+    def _answer_later(self, connection: ScriptConnection, request: Request) -> bool:
+        self._unwatch(connection)
         threading.Thread(
             target=self._answer_in_thread, args=(connection, request), name="relay", daemon=True
         ).start()
         return True
 
-    def _answer_in_thread(self, connection: Connection, request: Request | None) -> None:
+    def _answer_in_thread(self, connection: ScriptConnection, request: Request | None) -> None:
         try:
             while request is not None:
                 connection.closing = request.closing
                 connection.request = None
-                del connection.came[: request.head_bytes]
-                self._answers.answer(connection, request)
+                del connection.received[: request.head_bytes]
+                self._handler.answer(connection, request)
                 if connection.closing:
                     break
-                if not connection.came:
-                    return self._wait_for(connection)
-                # The script did not wait for its answer before it asked on.
+                if not connection.received:
+                    return self._watch(connection)
+                # The script sent its next request before it got this response.
                 request = connection.next_request()
         except Exception as error:
-            _tell(error)
+            _log_error(error)
         connection.socket.close()
 
 
 def _listen(port: int) -> socket.socket:
-    for one in (port, 0):
-        opened = socket.socket()
+    for candidate in (port, 0):
+        listener = socket.socket()
         try:
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            opened.bind(("127.0.0.1", one))
-            opened.listen(256)
-            opened.setblocking(False)
-            return opened
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("127.0.0.1", candidate))
+            listener.listen(256)
+            listener.setblocking(False)
+            return listener
         except OSError:
-            opened.close()
-            if not one:
+            listener.close()
+            if not candidate:
                 raise
-    raise AssertionError("any port is free, or none")
+    raise AssertionError("port 0 binds or raises")
 
 
-def _head(came: bytearray) -> Request | None:
+def _head(received: bytearray) -> Request | None:
     """The request that begins here; None when its head has not come whole.
 
     Raises:
-        ValueError: this is no request.
+        ValueError: this is not a request.
     """
-    end = came.find(b"\r\n\r\n")
+    end = received.find(b"\r\n\r\n")
     if end < 0:
-        if len(came) > _HEAD_BYTES:
-            raise ValueError("a head without end")
+        if len(received) > _HEAD_BYTES:
+            raise ValueError("the head has no end")
         return None
-    first, *lines = came[:end].decode("latin-1").split("\r\n")
+    first, *lines = received[:end].decode("latin-1").split("\r\n")
     method, target, version = first.split()
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon:
-            raise ValueError("a header without a name")
+            raise ValueError("a header has no name")
         headers[name.lower()] = value.strip()
-    kept = headers.get("connection", "").lower()
-    closing = kept == "close" or (version == "HTTP/1.0" and kept != "keep-alive")
+    persistence = headers.get("connection", "").lower()
+    closing = persistence == "close" or (version == "HTTP/1.0" and persistence != "keep-alive")
     request = Request(method, target, headers, end + 4, closing)
     if (request.size_bytes or 0) < 0:
-        raise ValueError("a length below zero")
+        raise ValueError("the length is negative")
     return request
 
 
-def _tell(error: Exception) -> None:
-    # A script that is gone in the middle of an answer is no news.
+def _log_error(error: Exception) -> None:
+    # A script that ended in the middle of a response is not worth a line.
     if not isinstance(error, OSError):
         traceback.print_exception(type(error), error, error.__traceback__, file=sys.stderr)
+
+
+def _pieces(read: Callable[[int], bytes], size_bytes: int) -> Iterator[bytes]:
+    """`size_bytes` bytes, in blocks.
+
+    Raises:
+        OSError: they end too early.
+    """
+    left_bytes = size_bytes
+    while left_bytes:
+        block = read(min(BLOCK_BYTES, left_bytes))
+        if not block:
+            raise OSError("the body ended early")
+        left_bytes -= len(block)
+        yield block
+
+
+def _chunks(readline: Callable[[int], bytes], read: Callable[[int], bytes]) -> Iterator[bytes]:
+    """The content of a chunked body.
+
+    Raises:
+        OSError: it ends too early, or is not chunked.
+    """
+    while True:
+        try:
+            size_bytes = int(readline(1024).split(b";")[0], 16)
+        except ValueError:
+            raise OSError("the body is not chunked as it says") from None
+        if size_bytes == 0:
+            while readline(65536) not in (b"\r\n", b"\n", b""):
+                pass
+            return
+        yield from _pieces(read, size_bytes)
+        readline(8)

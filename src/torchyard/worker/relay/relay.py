@@ -1,6 +1,7 @@
 """What scripts log, kept on the node's disk and shipped to the server.
 
-Owns: when run history is shipped, how a lost server is waited for, what is told of refusals.
+Owns: when run history is shipped, how an unreachable server is waited for, which refusals the user
+sees.
 Leaves: HTTP with scripts to relay_server.py, files to shared/history_spool.py and run_state.py.
 Always: a script never waits for the server to log; what was answered arrives, once, even if the
 worker is killed: whoever opens its folder next delivers what is left.
@@ -16,22 +17,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torchyard.shared.connection import AttemptOver, Connection, Refused, ServerFailed
 from torchyard.shared.history_spool import HistorySpool
 from torchyard.shared.plan import LaunchPlan
-from torchyard.worker.server.connection import AttemptOver, Link, Refused, ServerFailed
+from torchyard.shared.retry_delays import next_pause_s
 
 if TYPE_CHECKING:
-    from torchyard.worker.relay.relay_server import Door
-    from torchyard.worker.relay.run_state import Memory
+    from torchyard.worker.relay.relay_server import RelayServer
+    from torchyard.worker.relay.run_state import RunState
 
 _BATCH_RECORDS = 5_000
 _BATCH_BYTES = 4 * 1024 * 1024
 # While a batch travels and for so long after, records gather; the first one goes at once.
 _GATHER_S = 0.1
-_FIRST_PAUSE_S = 0.1
-_LONGEST_PAUSE_S = 2.0
-_TOLD_REFUSALS = 5
-_LOOK_EVERY_S = 60.0
+_SHOWN_REFUSALS = 5
+_WAKE_EVERY_S = 60.0
 _FAILING_LIMIT_S = 600.0
 # One encoder for all: `json.dumps` looks for its own anew.
 _encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -46,32 +46,32 @@ class Relay:
     """One node's relay. `start` may be left out when no script will run.
 
     Args:
-        tell: shows a sentence to the user; called when the server refuses records, from another
+        notify: shows a sentence to the user; called when the server refuses records, from another
             thread.
-        failing_limit_s: a server that answers and fails for so long is not waited for at the end.
+        failing_limit_s: a server that responds and fails for so long is not waited for at the end.
     """
 
     def __init__(
         self,
-        link: Link,
+        connection: Connection,
         plan: LaunchPlan,
         node: int,
         folder: Path,
-        tell: Callable[[str], None] = lambda _: None,
+        notify: Callable[[str], None] = lambda _: None,
         failing_limit_s: float = _FAILING_LIMIT_S,
     ) -> None:
-        self._link = link
+        self._connection = connection
         self._plan = plan
         self._node = node
-        self._tell = tell
+        self._notify = notify
         self._failing_limit_s = failing_limit_s
         self._folder = spool_folder(folder)
         self._spool = HistorySpool(self._folder)
         self._shipper = threading.Thread(target=self._run, name="history", daemon=True)
-        self._door: Door | None = None
-        self._memory: Memory | None = None
+        self._server: RelayServer | None = None
+        self._state: RunState | None = None
         self._over: AttemptOver | None = None
-        self._away = False
+        self._unreachable = False
         self._failing_since: float | None = None
         self._ending = threading.Event()
         self._urgent = threading.Event()
@@ -80,40 +80,40 @@ class Relay:
         self._messages: list[str] = []
 
     def start(self) -> str:
-        """Listen, and ship what is there from an earlier life; returns the URL for scripts."""
-        # Loading what speaks with scripts takes time that a node without them need not spend.
-        from torchyard.worker.relay.relay_server import Door
-        from torchyard.worker.relay.run_state import Memory
+        """Listen, and ship what a previous worker left; returns the URL for scripts."""
+        # Loading the HTTP server takes time that a node without scripts need not spend.
+        from torchyard.worker.relay.relay_server import RelayServer
+        from torchyard.worker.relay.run_state import RunState
 
-        self._memory = Memory(self._folder / "runs.ndjson", self._plan.job)
-        self._door = Door(self._plan, self, self._memory)
-        threading.Thread(target=self._door.serve, name="relay", daemon=True).start()
+        self._state = RunState(self._folder / "runs.ndjson", self._plan.job)
+        self._server = RelayServer(self._plan, self, self._state)
+        threading.Thread(target=self._server.serve, name="relay", daemon=True).start()
         self._shipper.start()
-        return self._door.url
+        return self._server.url
 
     def finish(self, timeout_s: float) -> bool:
         """Ship the rest and stop listening; True when all is delivered.
 
-        A server that is away is waited for; one that is there and fails, for ten minutes.
+        An unreachable server is waited for; one that responds and fails, for ten minutes.
 
         Raises:
-            AttemptOver: the server wants no more of it.
+            AttemptOver: the server no longer accepts it.
         """
         if self._shipper.ident is None:
             self._shipper.start()
         self._urgent.set()
-        done = self._spool.wait_delivered(self._spool.end, timeout_s, self._is_in_vain)
+        done = self._spool.wait_delivered(self._spool.end, timeout_s, self._is_hopeless)
         self._ending.set()
         self._urgent.set()
         self._spool.wake()
-        # It ends at once, unless the server has a batch in hand and does not answer.
+        # It ends at once, unless the server has a batch and does not respond.
         self._shipper.join(1.0)
-        if self._door is not None and self._memory is not None:
-            self._door.close()
-            self._memory.close()
+        if self._server is not None and self._state is not None:
+            self._server.close()
+            self._state.close()
         self._spool.close()
         if self._refused > len(self._messages):
-            self._tell(f"run history: {self._refused:,} records were refused in all")
+            self._notify(f"run history: {self._refused:,} records were refused in all")
             self._refused = 0
         if self._over is not None:
             raise self._over
@@ -128,7 +128,7 @@ class Relay:
         """When the last metric came, on the monotonic clock; 0 before the first."""
         return self._last_write
 
-    # For the door
+    # For the relay server
 
     def keep(self, records: list[dict[str, Any]]) -> None:
         """On return the records survive the worker's death.
@@ -143,10 +143,10 @@ class Relay:
             self._last_write = time.monotonic()
 
     def settle(self, timeout_s: float) -> None:
-        """Until the server has all that was kept so far, unless it is away."""
+        """Until the server has all that was kept so far, unless it is unreachable."""
         self._urgent.set()
         self._spool.wait_delivered(
-            self._spool.end, timeout_s, lambda: self._away or self._over is not None
+            self._spool.end, timeout_s, lambda: self._unreachable or self._over is not None
         )
 
     # Shipping
@@ -155,13 +155,13 @@ class Relay:
         try:
             self._ship()
         finally:
-            self._link.close()
+            self._connection.close()
 
     def _ship(self) -> None:
         pause_s = 0.0
         limit = _BATCH_RECORDS
         while not self._ending.is_set():
-            if not self._spool.wait_for_records(_LOOK_EVERY_S, self._ending.is_set):
+            if not self._spool.wait_for_records(_WAKE_EVERY_S, self._ending.is_set):
                 continue
             try:
                 seq, lines = self._spool.read(limit, _BATCH_BYTES)
@@ -176,12 +176,12 @@ class Relay:
                 continue
             except (OSError, ValueError) as error:
                 self._failing_since = _failing_since(self._failing_since, error)
-                self._away = True
+                self._unreachable = True
                 self._spool.wake()
-                pause_s = min(_LONGEST_PAUSE_S, pause_s * 1.6 or _FIRST_PAUSE_S)
+                pause_s = next_pause_s(pause_s)
                 self._ending.wait(pause_s)
                 continue
-            self._away = False
+            self._unreachable = False
             self._failing_since = None
             pause_s = 0.0
             limit = min(_BATCH_RECORDS, limit * 2)
@@ -196,44 +196,49 @@ class Relay:
             b",".join(lines),
         )
         try:
-            answer = self._link.send("POST", "/history", content, content_type="application/json")
+            response = self._connection.send(
+                "POST", "/history", content, content_type="application/json"
+            )
         except Refused as refused:
             if len(lines) > 1:
                 raise
             self._note(str(refused))
             self._skip(seq)
             return
-        for record in answer.get("rejected", []):
+        for record in response.get("rejected", []):
             self._note(str(record.get("message")))
-        following = int(answer["next"])
+        following = int(response["next"])
         if following < seq:
             self._spool.go_back(following)
         else:
             self._spool.delivered(following)
 
+    def _post(self, content: bytes) -> dict[str, Any]:
+        return self._connection.send("POST", "/history", content, content_type="application/json")
+
     def _skip(self, seq: int) -> None:
-        """Something in the place of a record that the server does not even read."""
+        """Send something in the place of a record that the server does not even read."""
         content = b'{"node":%d,"seq":%d,"first":%d,"records":[{}]}' % (self._node, seq, seq)
         try:
-            self._link.send("POST", "/history", content, content_type="application/json")
+            self._post(content)
         except Refused:
-            pass  # It takes nothing at all; should that change, it asks for what it lacks.
+            pass  # It refuses everything; should that change, it asks for what it lacks.
         self._spool.delivered(seq + 1)
 
-    def _is_in_vain(self) -> bool:
+    def _is_hopeless(self) -> bool:
         since = self._failing_since
         failing = since is not None and time.monotonic() > since + self._failing_limit_s
         return self._over is not None or failing
 
     def _note(self, message: str) -> None:
         self._refused += 1
-        if len(self._messages) < _TOLD_REFUSALS and message not in self._messages:
+        if len(self._messages) < _SHOWN_REFUSALS and message not in self._messages:
             self._messages.append(message)
-            self._tell(f"run history: {message}")
+            self._notify(f"run history: {message}")
             print(f"run history: {message}", file=sys.stderr, flush=True)
 
 
-def _failing_since(before: float | None, error: Exception) -> float | None:
+def _failing_since(previous: float | None, error: Exception) -> float | None:
     if not isinstance(error, ServerFailed):
         return None
-    return time.monotonic() if before is None else before
+    return time.monotonic() if previous is None else previous

@@ -1,10 +1,10 @@
-"""The relay's door: what scripts talk to on 127.0.0.1.
+"""The relay's HTTP server, which scripts reach on 127.0.0.1.
 
-Owns: listening, the script's token, which request is kept, which passed on, which answered here.
+Owns: listening, the script's token, which request is kept, passed on or answered here.
 Leaves: reading and writing HTTP to http.py, keeping and shipping to relay.py, passing on to
-proxy.py, what is known of runs to run_state.py, paths of Azure to sdk_v1.py.
+forwarding.py, what is known of runs to run_state.py, Azure's paths to sdk_v1.py.
 Always: a metric, a parameter or a tag of a known run is answered without the server; so are
-reading and updating the job's own run while the server is away.
+reading and updating the job's own run while the server is unreachable.
 """
 
 from __future__ import annotations
@@ -18,42 +18,43 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qs
 
-from torchyard.shared import relay_records
+from torchyard.shared import mlflow_records
 from torchyard.shared.plan import LaunchPlan
-from torchyard.worker.relay.http import Connection, Listener, Request
-from torchyard.worker.relay.proxy import Away, Proxy, Told
-from torchyard.worker.relay.run_state import Memory
-from torchyard.worker.relay.sdk_v1 import AzureRuns
-from torchyard.worker.relay.server_requests import PATIENCE_S, Keeper, Passage, content_of
+from torchyard.shared.record_rules import InvalidRecord
+from torchyard.worker.relay.forwarding import WAIT_S, Forwarder, Recorder, content_of
+from torchyard.worker.relay.http import Listener, Request, ScriptConnection
+from torchyard.worker.relay.proxy import Proxy, ServerResponse, ServerUnreachable
+from torchyard.worker.relay.run_state import RunState
+from torchyard.worker.relay.sdk_v1 import SdkV1Runs
 
 _RUNS = "/api/2.0/mlflow/runs/"
 _KEPT = frozenset({"log-metric", "log-batch", "log-parameter", "set-tag"})
 _REQUEST_HEADER = "X-Torchyard-Request"
 
 
-class Door:
+class RelayServer:
     """Listens from the start; `serve` answers until `close`.
 
-    Records of runs that the memory does not know go to the server, which says whether they exist.
+    Records of unknown runs go to the server, which says whether the runs exist.
     """
 
     def __init__(
-        self, plan: LaunchPlan, keeper: Keeper, memory: Memory, patience_s: float = PATIENCE_S
+        self, plan: LaunchPlan, recorder: Recorder, state: RunState, wait_s: float = WAIT_S
     ) -> None:
         # A script that outlived the last relay still knows its port.
-        self._listener = Listener(memory.port, self)
-        memory.listens_on(self._listener.port)
+        self._listener = Listener(state.port, self)
+        state.set_port(self._listener.port)
         self.url = f"http://127.0.0.1:{self._listener.port}"
         self.serve = self._listener.serve
         self.close = self._listener.close
         self._plan = plan
-        self._keeper = keeper
-        self._memory = memory
-        self._passage = Passage(Proxy(plan), keeper, patience_s)
-        azure = Passage(Proxy(plan, ""), keeper, patience_s)
-        self._azure = AzureRuns(plan, memory, self._keep, azure)
+        self._recorder = recorder
+        self._state = state
+        self._forwarder = Forwarder(Proxy(plan), recorder, wait_s)
+        azure = Forwarder(Proxy(plan, ""), recorder, wait_s)
+        self._sdk_v1 = SdkV1Runs(plan, state, self._keep, azure)
         self._token = "Bearer " + plan.run_token
-        # The same right in the form that Azure's clients insist on.
+        # The same permission in the form that Azure's clients insist on.
         self._long_token = "Bearer " + plan.variables.get("AZUREML_RUN_TOKEN", plan.run_token)
         self._lock = threading.Lock()
         self._own_run = _run_of_plan(plan)
@@ -62,47 +63,47 @@ class Door:
     # For the listener
 
     def is_quick(self, request: Request) -> bool:
-        if self._azure.is_quick(request):
+        if self._sdk_v1.is_quick(request):
             return True
         return request.method == "POST" and _verb(request) in _KEPT
 
-    def at_once(self, connection: Connection, request: Request, content: bytes) -> bool:
-        if not self._admits(request):
+    def at_once(self, connection: ScriptConnection, request: Request, content: bytes) -> bool:
+        if not self._is_authorized(request):
             return False
         try:
-            if self._azure.is_quick(request):
-                return self._azure.at_once(connection, request, content)
+            if self._sdk_v1.is_quick(request):
+                return self._sdk_v1.at_once(connection, request, content)
             body = _object(content)
-            if not self._memory.knows(relay_records.run_of(body)):
+            if not self._state.knows(mlflow_records.run_of(body)):
                 return False
-            self._keep(connection, relay_records.records(_verb(request), body))
-        except relay_records.Invalid as error:
+            self._keep(connection, mlflow_records.records(_verb(request), body))
+        except InvalidRecord as error:
             _refuse(connection, 400, "INVALID_PARAMETER_VALUE", str(error))
         return True
 
-    def answer(self, connection: Connection, request: Request) -> None:
-        if self._azure.is_open(request):
-            return self._azure.discover(connection)
-        if not self._admits(request):
+    def answer(self, connection: ScriptConnection, request: Request) -> None:
+        if self._sdk_v1.is_open(request):
+            return self._sdk_v1.discover(connection)
+        if not self._is_authorized(request):
             connection.closing = True
-            why = "send the run's token as `Authorization: Bearer`"
-            return _refuse(connection, 401, "UNAUTHENTICATED", why)
+            reason = "send the run's token as `Authorization: Bearer`"
+            return _refuse(connection, 401, "UNAUTHENTICATED", reason)
         try:
             self._answer(connection, request)
-        except relay_records.Invalid as error:
+        except InvalidRecord as error:
             _refuse(connection, 400, "INVALID_PARAMETER_VALUE", str(error))
-        except Away:
-            why = "the torchyard server does not answer"
-            _refuse(connection, 503, "TEMPORARILY_UNAVAILABLE", why)
+        except ServerUnreachable:
+            reason = "the torchyard server does not respond"
+            _refuse(connection, 503, "TEMPORARILY_UNAVAILABLE", reason)
 
-    def _answer(self, connection: Connection, request: Request) -> None:
+    def _answer(self, connection: ScriptConnection, request: Request) -> None:
         verb = _verb(request)
-        if self._azure.serves(request):
-            self._azure.answer(connection, request)
+        if self._sdk_v1.serves(request):
+            self._sdk_v1.answer(connection, request)
         elif request.method == "GET" and verb == "get":
             self._get_run(connection, request)
         elif request.method != "POST":
-            self._passage.pass_on(connection, request)
+            self._forwarder.forward(connection, request)
         elif verb in _KEPT:
             self._log(connection, request, verb)
         elif verb == "update":
@@ -112,113 +113,113 @@ class Door:
         elif verb == "delete":
             self._delete(connection, request)
         else:
-            self._passage.pass_on(connection, request)
+            self._forwarder.forward(connection, request)
 
-    def _admits(self, request: Request) -> bool:
-        said = request.headers.get("authorization", "")
-        return _same(said, self._token) or _same(said, self._long_token)
+    def _is_authorized(self, request: Request) -> bool:
+        header = request.headers.get("authorization", "")
+        return _equal(header, self._token) or _equal(header, self._long_token)
 
     # What is answered here
 
     def _keep(
-        self, connection: Connection, records: list[dict[str, Any]], answer: bytes = b"{}"
+        self, connection: ScriptConnection, records: list[dict[str, Any]], response: bytes = b"{}"
     ) -> None:
-        fresh = self._memory.hold(records)
+        params = self._state.reserve(records)
         try:
-            self._keeper.keep(records)
-            self._memory.keep(fresh)
+            self._recorder.keep(records)
+            self._state.commit(params)
         except OSError as error:
-            self._memory.let_go(fresh)
-            why = f"not kept: {error}"
-            return _refuse(connection, 503, "TEMPORARILY_UNAVAILABLE", why)
-        connection.send(200, answer)
+            self._state.release(params)
+            reason = f"not kept: {error}"
+            return _refuse(connection, 503, "TEMPORARILY_UNAVAILABLE", reason)
+        connection.send(200, response)
 
-    def _log(self, connection: Connection, request: Request, verb: str) -> None:
+    def _log(self, connection: ScriptConnection, request: Request, verb: str) -> None:
         content = content_of(connection, request)
         body = _object(content)
-        run = relay_records.run_of(body)
-        if self._memory.knows(run):
-            return self._keep(connection, relay_records.records(verb, body))
-        told = self._passage.ask(request, content)
-        if told.status == 200:
-            self._memory.learn(run)
-        connection.send(*told)
+        run = mlflow_records.run_of(body)
+        if self._state.knows(run):
+            return self._keep(connection, mlflow_records.records(verb, body))
+        response = self._forwarder.ask(request, content)
+        if response.status == 200:
+            self._state.learn(run)
+        connection.send(*response)
 
-    def _get_run(self, connection: Connection, request: Request) -> None:
+    def _get_run(self, connection: ScriptConnection, request: Request) -> None:
         content = content_of(connection, request)
         run = parse_qs(request.target.partition("?")[2]).get("run_id", [""])[0]
-        own = run == self._plan.job
+        is_own_run = run == self._plan.job
         try:
-            told = self._passage.ask(request, content, own)
-        except Away:
-            if not own:
+            response = self._forwarder.ask(request, content, is_own_run)
+        except ServerUnreachable:
+            if not is_own_run:
                 raise
-            return self._tell_own(connection, "run")
-        if told.status == 200:
-            self._memory.learn(run)
-        found = _run_in(told)
-        if own and found:
+            return self._send_own_run(connection, "run")
+        if response.status == 200:
+            self._state.learn(run)
+        read_run = _run_in(response)
+        if is_own_run and read_run:
             with self._lock:
-                self._own_run = found
-        connection.send(*told)
+                self._own_run = read_run
+        connection.send(*response)
 
-    def _update(self, connection: Connection, request: Request) -> None:
+    def _update(self, connection: ScriptConnection, request: Request) -> None:
         content = content_of(connection, request)
         body = _object(content)
-        own = relay_records.run_of(body) == self._plan.job
+        is_own_run = mlflow_records.run_of(body) == self._plan.job
         try:
-            return connection.send(*self._passage.ask(request, content, own))
-        except Away:
-            if not own:
+            return connection.send(*self._forwarder.ask(request, content, is_own_run))
+        except ServerUnreachable:
+            if not is_own_run:
                 raise
-        # The job's end is told by its worker, so of an update only a name is worth keeping.
+        # The job's end comes from its worker, so of an update only a name is worth keeping.
         if body.get("run_name"):
             fields = {"run_id": self._plan.job, "key": "mlflow.runName"}
             name = str(body["run_name"])
-            self._keeper.keep(relay_records.records("set-tag", {**fields, "value": name}))
-        self._tell_own(connection, "run_info")
+            self._recorder.keep(mlflow_records.records("set-tag", {**fields, "value": name}))
+        self._send_own_run(connection, "run_info")
 
-    def _create(self, connection: Connection, request: Request) -> None:
+    def _create(self, connection: ScriptConnection, request: Request) -> None:
         content = content_of(connection, request)
-        with self._naming(content) as name:
-            told = self._passage.ask(request, content, more={_REQUEST_HEADER: name})
-        made = _run_in(told).get("info", {}).get("run_id")
-        if isinstance(made, str):
-            self._memory.learn(made)
-        connection.send(*told)
+        with self._request_id(content) as request_id:
+            response = self._forwarder.ask(request, content, headers={_REQUEST_HEADER: request_id})
+        run = _run_in(response).get("info", {}).get("run_id")
+        if isinstance(run, str):
+            self._state.learn(run)
+        connection.send(*response)
 
-    def _delete(self, connection: Connection, request: Request) -> None:
+    def _delete(self, connection: ScriptConnection, request: Request) -> None:
         content = content_of(connection, request)
-        told = self._passage.ask(request, content)
-        if told.status == 200:
+        response = self._forwarder.ask(request, content)
+        if response.status == 200:
             # What is logged to it from now on is the server's to refuse.
-            self._memory.forget(relay_records.run_of(_object(content)))
-        connection.send(*told)
+            self._state.forget(mlflow_records.run_of(_object(content)))
+        connection.send(*response)
 
-    def _tell_own(self, connection: Connection, part: str) -> None:
-        """The job's own run as the server last told it, or as the plan knows it."""
+    def _send_own_run(self, connection: ScriptConnection, part: str) -> None:
+        """The job's own run as the server last returned it, or as the plan describes it."""
         with self._lock:
             run = self._own_run
         body = {part: run if part == "run" else run["info"]}
         connection.send(200, json.dumps(body).encode())
 
     @contextmanager
-    def _naming(self, content: bytes) -> Iterator[str]:
-        """An id for a request that makes something, the same when it is asked for again.
+    def _request_id(self, content: bytes) -> Iterator[str]:
+        """An id for a request that creates something, the same when the client repeats it.
 
-        A block that raises `Away` leaves it open whether the server has done it: the client's
-        next request with this content is the same one.
+        A block that raises `ServerUnreachable` leaves it open whether the server has done it: the
+        client's next request with this content is the same one.
         """
         with self._lock:
             waiting = self._unanswered.pop(content, [])
-            name = waiting.pop() if waiting else os.urandom(16).hex()
+            request_id = waiting.pop() if waiting else os.urandom(16).hex()
             if waiting:
                 self._unanswered[content] = waiting
         try:
-            yield name
-        except Away:
+            yield request_id
+        except ServerUnreachable:
             with self._lock:
-                self._unanswered.setdefault(content, []).append(name)
+                self._unanswered.setdefault(content, []).append(request_id)
             raise
 
 
@@ -227,31 +228,31 @@ def _verb(request: Request) -> str:
     return path[len(_RUNS) :] if path.startswith(_RUNS) else ""
 
 
-def _refuse(connection: Connection, status: int, code: str, message: str) -> None:
+def _refuse(connection: ScriptConnection, status: int, code: str, message: str) -> None:
     connection.send(status, json.dumps({"error_code": code, "message": message}).encode())
 
 
-def _same(given: str, wanted: str) -> bool:
-    """Compared in a time that tells nothing; `hmac` would load OpenSSL for this."""
-    one, other = given.encode("latin-1", "replace"), wanted.encode()
-    if len(one) != len(other):
+def _equal(header: str, expected: str) -> bool:
+    """Compared in constant time; `hmac` would load OpenSSL for this."""
+    left, right = header.encode("latin-1", "replace"), expected.encode()
+    if len(left) != len(right):
         return False
-    return int.from_bytes(one, "big") ^ int.from_bytes(other, "big") == 0
+    return int.from_bytes(left, "big") ^ int.from_bytes(right, "big") == 0
 
 
 def _object(content: bytes) -> dict[str, Any]:
     try:
         body = json.loads(content or b"{}")
     except (ValueError, RecursionError) as error:
-        raise relay_records.Invalid(f"the request's body is no JSON: {error}") from None
+        raise InvalidRecord(f"the request body is not JSON: {error}") from None
     if not isinstance(body, dict):
-        raise relay_records.Invalid("the request's body is no JSON object")
+        raise InvalidRecord("the request body is not a JSON object")
     return body
 
 
-def _run_in(told: Told) -> dict[str, Any]:
-    """The run that the server told of; empty when it did not."""
-    run = _object(told.content).get("run") if told.status == 200 else None
+def _run_in(response: ServerResponse) -> dict[str, Any]:
+    """The run in the server's response; empty when there is none."""
+    run = _object(response.content).get("run") if response.status == 200 else None
     return run if isinstance(run, dict) else {}
 
 

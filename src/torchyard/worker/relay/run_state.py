@@ -1,4 +1,4 @@
-"""What the relay has to remember of its script's runs.
+"""What the relay remembers of its script's runs.
 
 Owns: which runs are known, the parameters that were logged, the port; the file that keeps them.
 Leaves: the records themselves to shared/history_spool.py.
@@ -14,24 +14,24 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from torchyard.shared.relay_records import Invalid
+from torchyard.shared.record_rules import InvalidRecord
 
 # Run and key of a parameter.
-Place = tuple[str, str]
+ParamKey = tuple[str, str]
 
 
-class Memory:
+class RunState:
     """Used by many threads. The file has one JSON object a line and only grows."""
 
     def __init__(self, file: Path, own_run: str) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
-        self._known = {own_run}
-        self._params: dict[Place, str] = {}
+        self._runs = {own_run}
+        self._params: dict[ParamKey, str] = {}
         self._port = 0
         # The last line of a worker that was killed may be half a line.
         for line in file.read_bytes().splitlines(keepends=True) if file.exists() else ():
-            self._recall(line)
+            self._replay(line)
         self._file = open(file, "ab", buffering=0)
         if self._file.tell():
             self._file.write(b"\n")
@@ -41,80 +41,82 @@ class Memory:
         """Where the relay listened last; 0 when it never did."""
         return self._port
 
-    def listens_on(self, port: int) -> None:
+    def set_port(self, port: int) -> None:
         if port != self._port:
             self._port = port
             self._write({"port": port})
 
     def knows(self, run: str) -> bool:
         with self._lock:
-            return run in self._known
+            return run in self._runs
 
     def learn(self, run: str) -> None:
-        """The server has told that it exists."""
+        """The server has said that it exists."""
         with self._lock:
-            if run in self._known:
+            if run in self._runs:
                 return
-            self._known.add(run)
+            self._runs.add(run)
         self._write({"run": run})
 
     def forget(self, run: str) -> None:
         with self._lock:
-            if run not in self._known:
+            if run not in self._runs:
                 return
-            self._known.discard(run)
+            self._runs.discard(run)
         self._write({"gone": run})
 
-    def hold(self, records: Iterable[Mapping[str, Any]]) -> dict[Place, str]:
-        """Take these records' parameters; returns the new ones, to be kept or let go.
+    def reserve(self, records: Iterable[Mapping[str, Any]]) -> dict[ParamKey, str]:
+        """Take these records' parameters; returns the new ones, to be committed or released.
 
         Raises:
-            Invalid: one of them has another value already; none is taken.
+            InvalidRecord: one of them has another value already; none is taken.
         """
-        asked = [
-            ((one["run"], one["key"]), one["value"]) for one in records if one["kind"] == "param"
+        params = [
+            ((record["run"], record["key"]), record["value"])
+            for record in records
+            if record["kind"] == "param"
         ]
-        fresh: dict[Place, str] = {}
-        if not asked:
-            return fresh
+        new_params: dict[ParamKey, str] = {}
+        if not params:
+            return new_params
         with self._lock:
-            for place, value in asked:
-                old = self._params.get(place)
-                if old is None:
-                    old = fresh.setdefault(place, value)
-                if old != value:
-                    raise Invalid(
+            for param_key, value in params:
+                current = self._params.get(param_key)
+                if current is None:
+                    current = new_params.setdefault(param_key, value)
+                if current != value:
+                    raise InvalidRecord(
                         "Changing param values is not allowed. Param with "
-                        f"key='{place[1]}' was already logged with value='{old[:200]}' for run "
-                        f"ID='{place[0]}'. Attempted logging new value '{value[:200]}'."
+                        f"key='{param_key[1]}' was already logged with value='{current[:200]}' "
+                        f"for run ID='{param_key[0]}'. Attempted logging new value '{value[:200]}'."
                     )
-            self._params.update(fresh)
-        return fresh
+            self._params.update(new_params)
+        return new_params
 
-    def keep(self, fresh: Mapping[Place, str]) -> None:
+    def commit(self, params: Mapping[ParamKey, str]) -> None:
         """Their records are in the spool."""
-        if fresh:
-            self._write({"params": [[*place, value] for place, value in fresh.items()]})
+        if params:
+            self._write({"params": [[*param_key, value] for param_key, value in params.items()]})
 
-    def let_go(self, fresh: Mapping[Place, str]) -> None:
+    def release(self, params: Mapping[ParamKey, str]) -> None:
         """Their records could not be kept."""
         with self._lock:
-            for place in fresh:
-                self._params.pop(place, None)
+            for param_key in params:
+                self._params.pop(param_key, None)
 
     def close(self) -> None:
         with self._lock:
             self._file.close()
 
-    def _recall(self, line: bytes) -> None:
+    def _replay(self, line: bytes) -> None:
         try:
             body = json.loads(line)
         except ValueError:
             return
         if "run" in body:
-            self._known.add(body["run"])
+            self._runs.add(body["run"])
         elif "gone" in body:
-            self._known.discard(body["gone"])
+            self._runs.discard(body["gone"])
         elif "port" in body:
             self._port = body["port"]
         else:

@@ -1,8 +1,8 @@
 """Azure's paths at the relay: how SDK v1 logs inside jobs.
 
 Owns: which of its requests are kept on the node, which are answered here, its job's own run as the
-server told it last.
-Leaves: reading bodies to shared/sdk_v1_records.py, the way to the server to server_requests.py.
+server last returned it.
+Leaves: reading bodies to shared/sdk_v1_records.py, the way to the server to forwarding.py.
 Always: what is logged to a known run, and the tags and properties that the job gives itself, are
 answered without the server; so is reading the job's own run, once it was read.
 """
@@ -16,156 +16,161 @@ from typing import Any
 
 from torchyard.shared import sdk_v1_records
 from torchyard.shared.plan import LaunchPlan
-from torchyard.shared.relay_records import Invalid
-from torchyard.shared.sdk_v1_records import Place
+from torchyard.shared.record_rules import InvalidRecord
+from torchyard.shared.sdk_v1_records import RunPath
 from torchyard.worker.relay import sdk_v1_addresses
-from torchyard.worker.relay.http import Connection, Request
-from torchyard.worker.relay.proxy import Away, Told
-from torchyard.worker.relay.run_state import Memory
-from torchyard.worker.relay.server_requests import Passage, content_of
+from torchyard.worker.relay.forwarding import Forwarder, content_of
+from torchyard.worker.relay.http import Request, ScriptConnection
+from torchyard.worker.relay.proxy import ServerResponse, ServerUnreachable
+from torchyard.worker.relay.run_state import RunState
 
 _LOG, _RUN, _INGESTED = "metric/batch", "history", "history/metricsingest/wait"
 _SERVICES = ("history/v", "metric/v")
 _TAKEN = b'{"errors": []}'
 
-Keep = Callable[[Connection, list[dict[str, Any]], bytes], None]
-"""Keep records and answer with these bytes, or say why not."""
+Keep = Callable[[ScriptConnection, list[dict[str, Any]], bytes], None]
+"""Keep records and respond with these bytes, or with the reason why not."""
 
 
-class AzureRuns:
+class SdkV1Runs:
     """Answers requests about runs on Azure's paths."""
 
-    def __init__(self, plan: LaunchPlan, memory: Memory, keep: Keep, passage: Passage) -> None:
+    def __init__(self, plan: LaunchPlan, state: RunState, keep: Keep, forwarder: Forwarder) -> None:
         self._job = plan.job
         self._server = plan.variables.get("AZUREML_SERVICE_ENDPOINT", "")
-        self._memory = memory
+        self._state = state
         self._keep = keep
-        self._passage = passage
+        self._forwarder = forwarder
         self._lock = threading.Lock()
-        self._own: dict[str, Any] | None = None
+        self._own_run: dict[str, Any] | None = None
 
     def serves(self, request: Request) -> bool:
         """Whether the path is one of Azure's."""
         return request.path.lstrip("/").startswith(_SERVICES)
 
     def is_open(self, request: Request) -> bool:
-        """Whether this is asked without a token, and answered by `discover`."""
+        """Whether this needs no token, and `discover` answers it."""
         return (
             request.path == sdk_v1_addresses.DISCOVERY
             and request.method == "GET"
             and bool(self._server)
         )
 
-    def discover(self, connection: Connection) -> None:
+    def discover(self, connection: ScriptConnection) -> None:
         connection.send(200, json.dumps(sdk_v1_addresses.services(self._server)).encode())
 
     def is_quick(self, request: Request) -> bool:
         """Whether `at_once` may be able to answer."""
         return request.method == "POST" and request.path.endswith("/batch") and _is_log(request)
 
-    def at_once(self, connection: Connection, request: Request, content: bytes) -> bool:
+    def at_once(self, connection: ScriptConnection, request: Request, content: bytes) -> bool:
         """Keep what is logged to a known run; False when the server is to say whether it exists.
 
         Raises:
-            Invalid: the body is none that logs.
+            InvalidRecord: the body does not log anything.
         """
-        place = sdk_v1_records.place_of(request.path)
-        if place is None or not self._memory.knows(place.run):
+        path = sdk_v1_records.run_path(request.path)
+        if path is None or not self._state.knows(path.run):
             return False
-        self._keep(connection, sdk_v1_records.logged(place.run, _object(content)), _TAKEN)
+        self._keep(connection, sdk_v1_records.logged(path.run, _object(content)), _TAKEN)
         return True
 
-    def answer(self, connection: Connection, request: Request) -> None:
+    def answer(self, connection: ScriptConnection, request: Request) -> None:
         """
         Raises:
-            Away: only the server could answer, and it is away.
-            Invalid: the body is none of such a request.
+            ServerUnreachable: only the server could answer, and it does not.
+            InvalidRecord: the body does not have the form of such a request.
         """
-        place = sdk_v1_records.place_of(request.path)
+        path = sdk_v1_records.run_path(request.path)
         method = request.method
-        if place is None:
-            self._passage.pass_on(connection, request)
-        elif method == "POST" and place.verb == _LOG:
-            self._log(connection, request, place)
-        elif method == "GET" and place.verb == _RUN:
-            self._get(connection, request, place)
-        elif method == "PATCH" and place.verb == _RUN:
-            self._change(connection, request, place)
-        elif method == "GET" and place.verb == _INGESTED and self._memory.knows(place.run):
+        if path is None:
+            self._forwarder.forward(connection, request)
+        elif method == "POST" and path.verb == _LOG:
+            self._log(connection, request, path)
+        elif method == "GET" and path.verb == _RUN:
+            self._get(connection, request, path)
+        elif method == "PATCH" and path.verb == _RUN:
+            self._change(connection, request, path)
+        elif method == "GET" and path.verb == _INGESTED and self._state.knows(path.run):
             # What was answered is safe, and is read only after it was delivered.
-            self._passage.settle()
+            self._forwarder.settle()
             connection.send(200, b"{}")
         else:
-            self._passage.pass_on(connection, request)
+            self._forwarder.forward(connection, request)
 
-    def _log(self, connection: Connection, request: Request, place: Place) -> None:
+    def _log(self, connection: ScriptConnection, request: Request, path: RunPath) -> None:
         content = content_of(connection, request)
         if self.at_once(connection, request, content):
             return
         # The server takes each value once, known by its id.
-        told = self._passage.ask(request, content)
-        if told.status == 200:
-            self._memory.learn(place.run)
-        connection.send(*told)
+        response = self._forwarder.ask(request, content)
+        if response.status == 200:
+            self._state.learn(path.run)
+        connection.send(*response)
 
-    def _get(self, connection: Connection, request: Request, place: Place) -> None:
+    def _get(self, connection: ScriptConnection, request: Request, path: RunPath) -> None:
         content = content_of(connection, request)
-        own = self._known_own(place)
+        own_run = self._remembered(path)
         try:
-            told = self._passage.ask(request, content, own is not None)
-        except Away:
-            if own is None:
+            response = self._forwarder.ask(request, content, own_run is not None)
+        except ServerUnreachable:
+            if own_run is None:
                 raise
-            return connection.send(200, json.dumps(own).encode())
-        self._learn(place, told)
-        connection.send(*told)
+            return connection.send(200, json.dumps(own_run).encode())
+        self._learn(path, response)
+        connection.send(*response)
 
-    def _change(self, connection: Connection, request: Request, place: Place) -> None:
+    def _change(self, connection: ScriptConnection, request: Request, path: RunPath) -> None:
         content = content_of(connection, request)
-        own = self._known_own(place)
-        records = None if own is None else sdk_v1_records.changed(place.run, _object(content))
-        if own is None or records is None or _contradicts(own, records):
-            told = self._passage.ask(request, content)
-            self._learn(place, told)
-            return connection.send(*told)
+        own_run = self._remembered(path)
+        records = None if own_run is None else sdk_v1_records.changed(path.run, _object(content))
+        if own_run is None or records is None or _contradicts(own_run, records):
+            response = self._forwarder.ask(request, content)
+            self._learn(path, response)
+            return connection.send(*response)
         for record in records:
             part = "tags" if record["kind"] == "tag" else "properties"
-            own[part] = {**(own.get(part) or {}), record["key"]: record["value"]}
+            own_run[part] = {**(own_run.get(part) or {}), record["key"]: record["value"]}
         with self._lock:
-            self._own = own
-        self._keep(connection, records, json.dumps(own).encode())
+            self._own_run = own_run
+        self._keep(connection, records, json.dumps(own_run).encode())
 
-    def _known_own(self, place: Place) -> dict[str, Any] | None:
+    def _remembered(self, path: RunPath) -> dict[str, Any] | None:
         """The job's own run, if this is it and it was read before; a copy."""
         with self._lock:
-            return dict(self._own) if self._own is not None and place.run == self._job else None
+            return (
+                dict(self._own_run) if self._own_run is not None and path.run == self._job else None
+            )
 
-    def _learn(self, place: Place, told: Told) -> None:
-        if told.status != 200:
+    def _learn(self, path: RunPath, response: ServerResponse) -> None:
+        if response.status != 200:
             return
-        self._memory.learn(place.run)
-        if place.run == self._job:
+        self._state.learn(path.run)
+        if path.run == self._job:
             with self._lock:
-                self._own = _object(told.content)
+                self._own_run = _object(response.content)
 
 
-def _contradicts(own: Mapping[str, Any], records: list[dict[str, Any]]) -> bool:
-    """Whether a property has another value already: the server knows what to say."""
-    known = own.get("properties") or {}
-    given = {one["key"]: one["value"] for one in records if one["kind"] == "property"}
-    return any(known.get(key, value) != value for key, value in given.items())
+def _contradicts(own_run: Mapping[str, Any], records: list[dict[str, Any]]) -> bool:
+    """Whether a property has another value already: the server words the refusal."""
+    properties = own_run.get("properties") or {}
+    return any(
+        properties.get(record["key"], record["value"]) != record["value"]
+        for record in records
+        if record["kind"] == "property"
+    )
 
 
 def _is_log(request: Request) -> bool:
-    place = sdk_v1_records.place_of(request.path)
-    return place is not None and place.verb == _LOG
+    path = sdk_v1_records.run_path(request.path)
+    return path is not None and path.verb == _LOG
 
 
 def _object(content: bytes) -> dict[str, Any]:
     try:
         body = json.loads(content or b"{}")
     except (ValueError, RecursionError) as error:
-        raise Invalid(f"the request's body is no JSON: {error}") from None
+        raise InvalidRecord(f"the request body is not JSON: {error}") from None
     if not isinstance(body, dict):
-        raise Invalid("the request's body is no JSON object")
+        raise InvalidRecord("the request body is not a JSON object")
     return body

@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Any
 
-from torchyard.worker.server.connection import AttemptOver, Link, Refused
+from torchyard.shared.connection import AttemptOver, Connection, Refused
 
 OVER = "over"
 HANG = "hang"
@@ -86,7 +86,7 @@ class Orders:
         # Held back since the guardian forked, so that none that came early is lost.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ending)
 
-    def listen_to_server(self, link: Link, node: int) -> None:
+    def listen_to_server(self, link: Connection, node: int) -> None:
         """Start the long poll in a thread of its own."""
         threading.Thread(target=self._poll, args=(link, node), name="orders", daemon=True).start()
 
@@ -105,7 +105,7 @@ class Orders:
             self.stopped_at = time.monotonic()
             self.reason = "signal"
 
-    def _poll(self, link: Link, node: int) -> None:
+    def _poll(self, link: Connection, node: int) -> None:
         query = {"node": node, "wait_s": _POLL_S}
         while not self.stopped:
             try:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from torchyard.shared import masking
-from torchyard.worker.server.connection import AttemptOver, Link, Refused
+from torchyard.shared.connection import AttemptOver, Connection, Refused
 from torchyard.worker.server.control import OVER, Orders
 
 HEARTBEAT_S = 5.0
@@ -38,7 +38,7 @@ class Events:
 
     def __init__(
         self,
-        link: Link,
+        link: Connection,
         node: int,
         folder: Path,
         orders: Orders,

@@ -1,0 +1,212 @@
+"""Read one job over HTTP, by its name: its stream, its logs, its files.
+
+Owns: the requests for what a job wrote; where downloaded files lie.
+Leaves: metrics to job_history.py, printing to printing.py, `Job` to job.py.
+Always: a lost connection is waited for, and everything that takes long ends at its deadline.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from http.client import HTTPResponse
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from torchyard.base.errors import NotFound
+from torchyard.client.job_history import JobHistory
+from torchyard.client.resources import Json, Listing, Resource
+from torchyard.client.times import Deadline
+
+if TYPE_CHECKING:
+    from torchyard.client.downloads import Counter
+    from torchyard.client.streams import Answer, Cursor, Frame
+
+_SILENCE_S = 60.0
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class RemoteFile(Resource):
+    """A file of a job, a model or a data asset; `path` has forward slashes.
+
+    Args:
+        output: the job's named output that it belongs to; empty for artifacts and logs.
+    """
+
+    path: str
+    size_bytes: int
+    output: str = ""
+
+    _shown = ("output", "path", "size_bytes")
+
+
+class JobReader(JobHistory):
+    """What the jobs of one workspace wrote; `client.jobs` is one."""
+
+    def follow(
+        self,
+        name: str,
+        cursor: Cursor | None = None,
+        on_lost: Callable[[float], None] | None = None,
+        deadline: Deadline | None = None,
+    ) -> Iterator[Frame]:
+        """The job's events and log bytes from `cursor` on, live, each once, until it has ended.
+
+        Args:
+            cursor: moved along; the stream's begin when None.
+            on_lost: called with the seconds until the next try when the server is unreachable.
+            deadline: when to give up; never when None.
+
+        Raises:
+            NotFound: no job has this name.
+            Unreachable: the server was unreachable for ten minutes.
+            Timeout: the deadline is over.
+        """
+        from torchyard.client.streams import follow
+
+        @contextmanager
+        def limited(response: AbstractContextManager[HTTPResponse]) -> Iterator[Answer]:
+            with response as answer:
+                yield answer if deadline is None else _Limited(answer, self._limit(deadline))
+
+        def open_stream(at: Cursor) -> AbstractContextManager[Answer]:
+            query = {
+                "after": at.after or None,
+                "offsets": json.dumps(at.offsets) if at.offsets else None,
+            }
+            return limited(self._transport.stream(f"{self._job_path(name)}/stream", query))
+
+        return follow(open_stream, cursor, on_lost=on_lost, deadline=deadline)
+
+    def logs(self, name: str, rank: int | None = None) -> str:
+        """What the job's ranks have written so far, in its newest attempt.
+
+        Args:
+            rank: only this rank's output, as it is. None for all: of a job with several ranks
+                they follow each other, every line behind its rank, `[3] `.
+
+        Raises:
+            NotFound: no job has this name, or the rank has written nothing.
+        """
+        from torchyard.client.printing import rank_of_log
+
+        paths = {rank_of_log(file.path): file.path for file in self.files(name)}
+        ranks = sorted(number for number in paths if number is not None)
+        if rank is not None and rank not in ranks:
+            shown = ", ".join(map(str, ranks)) or "none"
+            raise NotFound(
+                f"rank {rank} of job `{name}` has written nothing", f"ranks that have: {shown}"
+            )
+        texts = {
+            number: self.read_file(name, str(paths[number])).decode("utf-8", "replace")
+            for number in (ranks if rank is None else [rank])
+        }
+        if rank is not None or len(texts) == 1:
+            return "".join(texts.values())
+        return "".join(
+            f"[{number}] {line}\n" for number, text in texts.items() for line in text.splitlines()
+        )
+
+    def read_file(self, name: str, path: str) -> bytes:
+        """A file of the job, such as `user_logs/std_log.txt`, whole: only for what is small.
+
+        Raises:
+            NotFound: the job has no such file.
+        """
+        with self._transport.stream(f"{self._job_path(name)}/files/{quote(path)}") as response:
+            return response.read()
+
+    def files(self, name: str) -> Listing[RemoteFile]:
+        """The job's artifacts and logs: `outputs/…`, `user_logs/…`, `logs/…`."""
+        return remote_files(self._transport.get(f"{self._job_path(name)}/files"))
+
+    def outputs(self, name: str) -> Listing[RemoteFile]:
+        """The files of the job's named outputs."""
+        return remote_files(self._transport.get(f"{self._job_path(name)}/outputs"))
+
+    def download(
+        self,
+        name: str,
+        folder: Path | str = ".",
+        *,
+        output_name: str = "",
+        everything: bool = False,
+        timeout_s: float | None = None,
+        count: Counter | None = None,
+    ) -> list[Path]:
+        """Download into `folder`, as Azure ML does: artifacts to `artifacts/`, a named output to
+        `named-outputs/<output>/`. Returns the files written.
+
+        Args:
+            output_name: this output and no artifacts.
+            everything: the artifacts and all named outputs.
+            timeout_s: how long it may take; None for as long as it takes.
+            count: gets the bytes to come, then those of each piece that came.
+
+        Raises:
+            NotFound: the job has no such output.
+            Timeout: it took longer than `timeout_s`; files that are there are whole.
+        """
+        from torchyard.client.downloads import Wanted, below, download_all
+
+        top = Path(folder)
+        bundle = f"{self._workspace_path}/bundle"
+        wanted = []
+        if not output_name:
+            for file in self.files(name):
+                source = f"{self._job_path(name)}/files/{quote(file.path)}"
+                target = below(top / "artifacts", file.path)
+                wanted.append(Wanted(source, target, file.size_bytes, bundle))
+        if output_name or everything:
+            for file in self._output_files(name, output_name):
+                source = f"{self._job_path(name)}/outputs/{quote(file.output)}/{quote(file.path)}"
+                target = below(top / "named-outputs", f"{file.output}/{file.path}")
+                wanted.append(Wanted(source, target, file.size_bytes, bundle))
+        return download_all(self._transport, wanted, count, timeout_s)
+
+    def request(self, method: str, name: str, verb: str = "", body: Json | None = None) -> Json:
+        """Send a request about one job, and return its JSON."""
+        path = self._job_path(name) + (f"/{verb}" if verb else "")
+        document: Json = self._transport.call(method, path, body)
+        return document
+
+    def _limit(self, deadline: Deadline) -> Callable[[], None]:
+        return lambda: self._transport.limit_silence(deadline.within(_SILENCE_S))
+
+    def _output_files(self, name: str, output_name: str) -> list[RemoteFile]:
+        files = self.outputs(name)
+        names = sorted({file.output for file in files})
+        if output_name and output_name not in names:
+            raise NotFound(
+                f"job `{name}` has no output `{output_name}` with files in it",
+                f"it has: {', '.join(names)}" if names else "it has no named outputs",
+            )
+        return [file for file in files if not output_name or file.output == output_name]
+
+
+class _Limited:
+    """An answer that is waited for no longer than its deadline allows."""
+
+    def __init__(self, answer: Answer, limit: Callable[[], None]) -> None:
+        self._answer = answer
+        self._limit = limit
+
+    def read1(self, n: int = -1, /) -> bytes:
+        self._limit()
+        return self._answer.read1(n)
+
+
+def remote_files(response: Json) -> Listing[RemoteFile]:
+    """The files that an answer lists."""
+    return Listing(
+        RemoteFile(
+            raw=row,
+            path=row["path"],
+            size_bytes=int(row["size_bytes"]),
+            output=row.get("output") or "",
+        )
+        for row in response["value"]
+    )

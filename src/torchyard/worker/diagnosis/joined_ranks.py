@@ -1,0 +1,90 @@
+"""Find out which ranks have joined the process group's rendezvous.
+
+Owns: reading connections to the master's port from the kernel's tables.
+Leaves: how long to wait to watches.py.
+Always: nothing is sent to the master; a rank that has joined once stays joined.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+
+from torchyard.worker.launch.ranks import Rank
+from torchyard.worker.system import processes
+
+_ESTABLISHED, _LISTENS = "01", "0A"
+
+
+class JoinedRanks:
+    """The joined ranks of one node, at one master address and port."""
+
+    def __init__(self, address: str, port: int) -> None:
+        self._address = address
+        self._port = port
+        self.joined: set[int] = set()
+
+    def find_missing(self, running: Mapping[int, Rank]) -> list[Rank]:
+        """The running ranks that have not joined yet."""
+        missing = {pid: rank for pid, rank in running.items() if rank.rank not in self.joined}
+        sockets = _sockets(self._port) if missing else set()
+        for pid, rank in missing.items():
+            if sockets and any(
+                _has_socket(process.pid, sockets) for process in processes.below(pid)
+            ):
+                self.joined.add(rank.rank)
+        return [rank for rank in missing.values() if rank.rank not in self.joined]
+
+    def has_members(self) -> bool:
+        """Whether any rank has joined: one of this node, or the master on another node."""
+        return bool(self.joined) or _accepts_connections(self._address, self._port)
+
+
+def _sockets(port: int) -> set[str]:
+    """The inodes of all sockets that listen on the port or are connected to it.
+
+    Source: proc_net_tcp in the kernel's documentation.
+    """
+    port_suffix = f":{port:04X}"
+    inodes = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(table) as file:
+                lines = file.read().splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            fields = line.split()
+            local, remote, state = fields[1], fields[2], fields[3]
+            if state == _LISTENS and local.endswith(port_suffix):
+                inodes.add(fields[9])
+            elif state == _ESTABLISHED and (
+                local.endswith(port_suffix) or remote.endswith(port_suffix)
+            ):
+                inodes.add(fields[9])
+    return inodes - {"0"}
+
+
+def _has_socket(pid: int, sockets: set[str]) -> bool:
+    folder = f"/proc/{pid}/fd"
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return False
+    for name in names:
+        try:
+            target = os.readlink(f"{folder}/{name}")
+        except OSError:
+            continue
+        if target.startswith("socket:[") and target[8:-1] in sockets:
+            return True
+    return False
+
+
+def _accepts_connections(address: str, port: int) -> bool:
+    try:
+        socket.create_connection((address, port), 2.0).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,67 @@
+"""Ports that a type of distribution needs besides the master's, reserved until the ranks start.
+
+Owns: the ports of this node that other nodes connect to: one per task under TensorFlow, the one for
+remote starts under MPI.
+Leaves: publishing them to preflight/rendezvous.py, using them to variables.py and mpi.py.
+Always: a port is held from before the rendezvous until the ranks start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torchyard.shared.plan import LaunchPlan
+from torchyard.worker.preflight import ports
+
+if TYPE_CHECKING:
+    from torchyard.worker.launch.mpi_remote_start import RemoteStart
+    from torchyard.worker.preflight.ports import HeldPort
+
+MPI, TENSORFLOW = "mpi", "tensorflow"
+
+
+@dataclass(frozen=True)
+class LaunchPorts:
+    """`remote_start` exists under MPI, on every node except node 0."""
+
+    held: Sequence[HeldPort] = ()
+    remote_start: RemoteStart | None = None
+
+    @property
+    def ports(self) -> list[int]:
+        return [self.remote_start.port] if self.remote_start else [held.port for held in self.held]
+
+    def release(self) -> None:
+        """Free the ports for the ranks, but keep the locks against other torchyard jobs."""
+        for held in self.held:
+            held.release()
+
+    def close(self) -> None:
+        for held in self.held:
+            held.close()
+
+
+def reserve_ports(plan: LaunchPlan, node: int, wake: Callable[[], None]) -> LaunchPorts:
+    """Reserve the ports that the plan's distribution needs.
+
+    Args:
+        wake: called when another node requests a remote start.
+
+    Raises:
+        Failure: not enough ports are free.
+    """
+    if plan.distribution == TENSORFLOW:
+        held: list[HeldPort] = []
+        for _ in range(plan.processes_per_node):
+            first = held[-1].port + 1 if held else ports.FIRST_PORT
+            held.append(ports.hold_port(first))
+        return LaunchPorts(held)
+    if plan.distribution == MPI and node > 0:
+        from torchyard.worker.launch.mpi_remote_start import (
+            RemoteStart,  # Only for MPI jobs.
+        )
+
+        return LaunchPorts(remote_start=RemoteStart(plan.report_token, plan.single_host, wake))
+    return LaunchPorts()
