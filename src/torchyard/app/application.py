@@ -37,8 +37,8 @@ from torchyard.base.files import whole
 from torchyard.base.lazy_routes import LazyRoutes, every_route
 from torchyard.compute import actions as computes
 from torchyard.data.datastores import Datastores
-from torchyard.environments.actions import Environments
-from torchyard.environments.requested_builds import Builds
+from torchyard.environments.requested_builds import RequestedBuilds
+from torchyard.environments.services import Environments
 from torchyard.executors.executor import Executor
 from torchyard.executors.local import LocalExecutor
 from torchyard.executors.machine import Machine
@@ -146,7 +146,7 @@ def create_app(
         open_tls: see azureml/common/context.py, as `storage_domain`.
     """
     services = parts.services
-    builds = Builds(services.environments, parts.scheduler.preparer.secrets)
+    builds = RequestedBuilds(services.environments, parts.scheduler.preparer.secrets)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -202,7 +202,7 @@ class _App(FastAPI):
 def _fill_state(
     state: State,
     parts: Parts,
-    builds: Builds,
+    builds: RequestedBuilds,
     audit: Audit,
     open_tls: OpenTls | None,
     storage_domain: str,

@@ -123,7 +123,7 @@ def test_an_environment_is_built_before_nodes_are_held(
     assert [again(services, job).status for job in jobs] == [Status.PREPARING] * 3
     environments.go_on.set()
     scheduler.preparer._builders.shutdown()
-    assert environments.builds == ["slow"]
+    assert environments.built == ["slow"]
     assert _busy(services) == 0
     scheduler.look()
     assert [again(services, job).status for job in jobs] == [Status.STARTING] * 3

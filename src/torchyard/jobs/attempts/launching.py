@@ -84,7 +84,7 @@ class Launcher:
             job = store.job_by_id(connection, attempt.job_id)
             environment = environment_from_json(store.environment_of(connection, job.id))
         input_plans = {} if of_heir else inputs.plans(services, job)
-        folder = None if of_heir else services.environments.use(environment)
+        folder = None if of_heir else services.environments.builds.use(environment)
         if folder is not None:
             services.client_door.expect(folder)
         assert folder is not None or of_heir

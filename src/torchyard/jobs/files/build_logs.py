@@ -32,7 +32,7 @@ def keep(services: Services, job: Job) -> None:
     if not offsets:
         return
     try:
-        with open(services.environments.log_path(environment), "rb") as log:
+        with open(services.environments.folders.log_path(environment.hash), "rb") as log:
             log.seek(offsets[-1])
             content = log.read(_MOST_BYTES)
         if content:

@@ -120,7 +120,7 @@ class _Follower:
     def _build_frames(self, job: Job) -> tuple[list[bytes], bool]:
         with self._services.db.read() as connection:
             environment = environment_from_json(store.environment_of(connection, job.id))
-        log = self._services.environments.log_path(environment)
+        log = self._services.environments.folders.log_path(environment.hash)
         return self._grown(BUILD, {"kind": "build"}, log)
 
     def _grown(self, name: str, header: dict[str, Any], path: Path) -> tuple[list[bytes], bool]:
