@@ -94,7 +94,7 @@ class Simulation:
                     heapq.heappush(self._due, entry)
         return Handle("simulated", {"id": plan.attempt_id, "nodes": plan.node_count})
 
-    inherit = launch
+    recover = launch
 
     def status(self, handle: Handle) -> Status:
         return Status(tuple(self._states.get(handle.body["id"], ())))

@@ -245,6 +245,7 @@ def _groups() -> list[LazyRoutes]:
         route_groups.group([""], ["mlflow.routes"], within="/mlflow/{workspace}"),
         route_groups.group(mlflow.PATHS, ["mlflow.routes"]),
         *route_groups.native(),
+        route_groups.group(azureml.ENTRY_PATHS, ["azureml.entry_routes"]),
         route_groups.group(azureml.PATHS, ["azureml.apis"]),
     ]
 
