@@ -56,7 +56,7 @@ def router(
         services.server_id,
         access.person,
         access.administrator,
-        partial(workspace_lifecycle.furnish, services),
+        partial(workspace_lifecycle.provision, services),
         partial(workspace_lifecycle.delete_empty, services),
     )
     signing_key = signing.key(services.home, "addresses of blobs")

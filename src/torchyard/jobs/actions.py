@@ -318,7 +318,7 @@ def cancel(services: Services, workspace: str, name: str, why: JobError | None =
     services.signals.notify(job_key(job))
     for attempt in running:
         services.signals.notify(attempt_key(attempt.id))
-    services.bell.set()
+    services.wakeup.set()
     return job
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from jobs import rooms
-from jobs.rooms import Worker, again, attempt_of, submit
+from jobs import support
+from jobs.support import Worker, again, attempt_of, submit
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.executors.executor import Handle, Status
@@ -49,19 +49,19 @@ class Home:
     executor: FakeExecutor
 
     def server(self, url: str, here: str = HERE) -> OneServer:
-        bell = threading.Event()
+        wakeup = threading.Event()
         lease = Lease(
             self.first.db,
             ServerFiles(self.first.home),
             url,
-            bell.set,
+            wakeup.set,
             here,
             now=lambda connection: self.clock.now(),
             is_alive=lambda pid, start_time: True,
             monotonic=lambda: self.clock.now().timestamp(),
         )
         lease.take()
-        services = replace(self.first, bell=bell, signals=Signals(), membership=lease)
+        services = replace(self.first, wakeup=wakeup, signals=Signals(), membership=lease)
         return OneServer(services, lease, Scheduler(services, self.executor, url))
 
     def passes(self, seconds: float, *servers: OneServer, every_s: int = 1) -> None:
@@ -70,12 +70,12 @@ class Home:
             self.clock.advance(every_s)
             for server in servers:
                 server.lease.renew()
-                server.scheduler.look()
+                server.scheduler.run_round()
 
 
 @pytest.fixture
 def home(tmp_path: Path, db: Database, clock: FakeClock) -> Home:
-    return Home(rooms.make(tmp_path, db, clock), clock, FakeExecutor())
+    return Home(support.make_services(tmp_path, db, clock), clock, FakeExecutor())
 
 
 def claimed(home: Home, server: OneServer) -> tuple[Job, Attempt]:
@@ -94,9 +94,9 @@ def owner(home: Home, job: Job) -> str | None:
 def test_whoever_claims_a_job_looks_after_it(home: Home) -> None:
     one, other = home.server("one"), home.server("other")
     mine = submit(one.services)
-    one.scheduler.look()
+    one.scheduler.run_round()
     theirs = submit(one.services)
-    other.scheduler.look()
+    other.scheduler.run_round()
     assert (owner(home, mine), owner(home, theirs)) == (one.lease.id, other.lease.id)
     home.passes(10, one, other)
     assert (owner(home, mine), owner(home, theirs)) == (one.lease.id, other.lease.id)
@@ -105,9 +105,9 @@ def test_whoever_claims_a_job_looks_after_it(home: Home) -> None:
     for job in (mine, theirs):
         Worker(other.services, attempt_of(home.first, job)).whole_life()
         home.executor.finish(attempt_of(home.first, job).id)
-    other.scheduler.look()
+    other.scheduler.run_round()
     assert not attempt_of(home.first, mine).clean and attempt_of(home.first, theirs).clean
-    one.scheduler.look()
+    one.scheduler.run_round()
     assert attempt_of(home.first, mine).clean
 
 
@@ -115,7 +115,7 @@ def test_what_a_dead_server_did_is_taken_over(home: Home) -> None:
     dead, other = home.server("dead"), home.server("other")
     home.passes(10, dead, other)
     running, lost, ended = (submit(dead.services) for _ in range(3))
-    dead.scheduler.look()
+    dead.scheduler.run_round()
     Worker(dead.services, attempt_of(home.first, ended)).whole_life()
     home.executor.finish(attempt_of(home.first, ended).id)
     home.passes(TERM_S, other)
@@ -167,17 +167,17 @@ def test_who_has_no_lease_claims_nothing(home: Home) -> None:
     home.passes(10, still, other)
     home.passes(TERM_S + 1, other)
     job = submit(still.services)
-    still.scheduler.look()
+    still.scheduler.run_round()
     assert again(home.first, job).status.value == "Queued" and not still.scheduler.trouble
     still.lease.renew()
-    still.scheduler.look()
+    still.scheduler.run_round()
     assert owner(home, job) == still.lease.id
 
 
 def test_two_take_over_at_once_and_one_has_it(home: Home) -> None:
     dead, one, other = (home.server(url) for url in ("dead", "one", "other"))
     job = submit(dead.services)
-    dead.scheduler.look()
+    dead.scheduler.run_round()
     home.passes(10, one, other)
     attempt = attempt_of(home.first, job)
     assert attempt.server in (one.lease.id, other.lease.id)
@@ -189,10 +189,10 @@ def test_two_take_over_at_once_and_one_has_it(home: Home) -> None:
 def test_attempts_of_one_that_was_alone_are_taken_over(home: Home) -> None:
     alone = Scheduler(home.first, home.executor, "alone")
     job = submit(home.first)
-    alone.look()
+    alone.run_round()
     assert owner(home, job) is None
     server = home.server("one of several")
-    server.scheduler.look()
+    server.scheduler.run_round()
     assert owner(home, job) == server.lease.id
     # And back: one that is alone owns whatever there is.
     assert takeover.owned(home.first, [attempt_of(home.first, job)])
@@ -201,22 +201,22 @@ def test_attempts_of_one_that_was_alone_are_taken_over(home: Home) -> None:
 def test_whoever_sees_the_processes_looks_after_them(home: Home) -> None:
     near, far = home.server("near"), home.server("far", THERE)
     job = submit(far.services)
-    far.scheduler.look()
+    far.scheduler.run_round()
     attempt = attempt_of(home.first, job)
     seen_there = Handle("local", {"machine": THERE}).to_json()
     with home.first.db.write() as connection:
         attempt_store.change_attempt(connection, attempt.id, handle=seen_there)
-    assert takeover.look(near.services) == 0
+    assert takeover.take_over(near.services) == 0
     # Taken over by one that does not see them, and back when there is one that does.
     with home.first.db.write() as connection:
         assert attempt_store.hand_over(connection, attempt_of(home.first, job), "gone")
-    assert takeover.look(near.services) == 0, "`far` lives and sees them"
-    assert takeover.look(far.services) == 1
+    assert takeover.take_over(near.services) == 0, "`far` lives and sees them"
+    assert takeover.take_over(far.services) == 1
     far.lease.stop()
-    assert takeover.look(near.services) == 1
+    assert takeover.take_over(near.services) == 1
     back = home.server("back", THERE)
-    assert takeover.look(back.services) == 1 and owner(home, job) == back.lease.id
-    assert takeover.look(near.services) == 0
+    assert takeover.take_over(back.services) == 1 and owner(home, job) == back.lease.id
+    assert takeover.take_over(near.services) == 0
 
 
 class Elsewhere(FakeExecutor):
@@ -261,7 +261,7 @@ def test_the_local_engine_does_not_guess_about_other_machines(tmp_path: Path) ->
 def test_a_report_at_each_of_two_servers_ends_the_attempt_once(home: Home) -> None:
     one, other = home.server("one"), home.server("other")
     job = submit(one.services, resources={"instance_count": 2})
-    one.scheduler.look()
+    one.scheduler.run_round()
     attempt = attempt_of(home.first, job)
     for server, node in ((one, 0), (other, 1)):
         Worker(server.services, attempt, node).whole_life()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobs.rooms import WORKSPACE, submit
+from jobs.support import WORKSPACE, submit
 from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound
 from torchyard.jobs import actions
 from torchyard.jobs.requests import runs

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobs import rooms
-from jobs.rooms import WORKSPACE, submit
+from jobs import support
+from jobs.support import WORKSPACE, submit
 from torchyard.base.errors import InvalidSpec
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions
@@ -27,7 +27,7 @@ def notices(services: Services, job: Job) -> list[str]:
 
 def plan_of(services: Services) -> int:
     executor = FakeExecutor()
-    Scheduler(services, executor, "http://127.0.0.1:1").look()
+    Scheduler(services, executor, "http://127.0.0.1:1").run_round()
     return executor.launches[0].rehearsed_gpus
 
 
@@ -63,7 +63,7 @@ def test_a_workspace_may_ask_for_all_and_a_job_may_say_no(services: Services) ->
     assert notices(services, declined) == []
     # What a job is does not change with its workspace.
     workspaces.update(services.db, WORKSPACE, {"rehearse_on_cpu": False})
-    assert rehearsal.is_rehearsed(rooms.again(services, asked).properties)
+    assert rehearsal.is_rehearsed(support.again(services, asked).properties)
     assert not rehearsal.is_rehearsed(submit(services).properties)
 
 

@@ -99,7 +99,7 @@ class Jobs:
         choice = deletion.Choice(names=[name])
         found = deletion.delete_by(self.services, call.workspace.name, choice, call.identity)
         removal.work_now(self.services, found.jobs)
-        self.services.bell.set()
+        self.services.wakeup.set()
 
     def _cancel(self, call: Call, name: str) -> None:
         actions.cancel(self.services, call.workspace.name, name)

@@ -267,7 +267,7 @@ def _variables(services: Services, call: Call, job: Job, token: str) -> dict[str
     door = services.client_door.variables(job, token)
     signed = door.get("AZUREML_RUN_TOKEN", token)
     return {
-        **planner.whereabouts(workspace, job, call.base),
+        **planner.run_variables(workspace, job, call.base),
         "AZUREML_RUN_TOKEN": signed,
         "AZUREML_RUN_TOKEN_EXPIRY": door.get("AZUREML_RUN_TOKEN_EXPIRY", "4102444800"),
         "AZUREML_FRAMEWORK": "Python",

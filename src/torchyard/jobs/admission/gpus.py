@@ -99,7 +99,7 @@ def of_job(services: Services, compute: Compute, job: Job) -> int:
     )
 
 
-def why_not(services: Services, connection: Connection, job: Job) -> str:
+def waiting_reason(services: Services, connection: Connection, job: Job) -> str:
     """In one sentence, why the devices for a job can't be had now; empty when they can."""
     if not services.devices.whole:
         return ""

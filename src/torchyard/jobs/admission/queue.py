@@ -18,8 +18,8 @@ from dataclasses import dataclass
 Amounts = Mapping[str, int]
 
 # By `queue_settings.priority`; a spot job comes after all others of its cluster.
-TURNS = {"high": 0, "medium": 1, "low": 2}
-SPOT_TURN = 10
+PRIORITY_RANKS = {"high": 0, "medium": 1, "low": 2}
+SPOT_RANK = 10
 # Beyond its `limits.timeout` a job keeps its nodes while it starts and hands in what it made.
 MARGIN_S = 120.0
 UNBOUNDED = 1 << 62
@@ -35,7 +35,7 @@ class Waiting:
     id: int
     line: str
     needs: Amounts
-    turn: int = TURNS["medium"]
+    priority_rank: int = PRIORITY_RANKS["medium"]
     limit_s: float = 0.0
     low: bool = False
 
@@ -65,29 +65,31 @@ class Head:
     job: Waiting
     spare: Amounts | None
     starts_in_s: float | None = None
-    takes_room: bool = False
+    preempts: bool = False
 
 
 @dataclass(frozen=True)
-class Look:
+class Decision:
     """What one look at a queue says."""
 
     starts: tuple[Waiting, ...] = ()
     heads: tuple[Head, ...] = ()
 
 
-def turn_of(tier: str, priority: str) -> int:
+def priority_rank_of(tier: str, priority: str) -> int:
     """The number by which jobs are sorted; small ones come first."""
-    return TURNS[priority] + (SPOT_TURN if tier == "spot" else 0)
+    return PRIORITY_RANKS[priority] + (SPOT_RANK if tier == "spot" else 0)
 
 
-def priority_of(turn: int) -> str:
-    return {number: priority for priority, number in TURNS.items()}[turn % SPOT_TURN]
+def priority_of(priority_rank: int) -> str:
+    return {number: priority for priority, number in PRIORITY_RANKS.items()}[
+        priority_rank % SPOT_RANK
+    ]
 
 
-def order(job: Waiting) -> tuple[bool, int, int]:
+def sort_key(job: Waiting) -> tuple[bool, int, int]:
     """Dedicated ones first, then by priority, then by submission."""
-    return (job.low, job.turn, job.id)
+    return (job.low, job.priority_rank, job.id)
 
 
 def fits(free: Amounts, needs: Amounts) -> bool:
@@ -169,7 +171,7 @@ def concerns(head: Head, low: bool) -> bool:
     """
     if head.spare is None or (head.job.low and not low):
         return False
-    return head.job.low or not low or head.takes_room
+    return head.job.low or not low or head.preempts
 
 
 def may_pass(job: Waiting, head: Head) -> bool:
@@ -184,7 +186,7 @@ def may_pass(job: Waiting, head: Head) -> bool:
 
 def longest_limit_s(head: Head) -> float:
     """The limit of those that are bound to have ended when this one starts; 0: of none."""
-    if head.starts_in_s is None or head.takes_room:
+    if head.starts_in_s is None or head.preempts:
         return 0.0
     return max(0.0, head.starts_in_s - MARGIN_S)
 
@@ -195,7 +197,7 @@ def most_nodes(per_node: Amounts, left: Amounts) -> int:
     return max(0, min(counts, default=UNBOUNDED))
 
 
-def look(queue: Iterable[Waiting], capacity: Amounts, running: Sequence[Running]) -> Look:
+def decide(queue: Iterable[Waiting], capacity: Amounts, running: Sequence[Running]) -> Decision:
     """One look at the whole queue: who starts now, and who is the head of its line.
 
     The first of each line that can't start is its head, of low ones and of the others.
@@ -204,7 +206,7 @@ def look(queue: Iterable[Waiting], capacity: Amounts, running: Sequence[Running]
     free = less(capacity, _sum(one.holds for one in now))
     starts: list[Waiting] = []
     heads: list[Head] = []
-    for job in sorted(queue, key=order):
+    for job in sorted(queue, key=sort_key):
         if fits(free, job.needs) and all(may_pass(job, head) for head in heads):
             starts.append(job)
             free = less(free, job.needs)
@@ -212,7 +214,7 @@ def look(queue: Iterable[Waiting], capacity: Amounts, running: Sequence[Running]
             heads = [head(one.job, free, now) for one in heads]
         elif (job.line, job.low) not in {(one.job.line, one.job.low) for one in heads}:
             heads.append(head(job, free, now))
-    return Look(tuple(starts), tuple(heads))
+    return Decision(tuple(starts), tuple(heads))
 
 
 def started(job: Waiting) -> Running:

@@ -59,7 +59,7 @@ def needs(
     return Needs(user, workspace, amounts, timeout_s)
 
 
-def why_not(connection: Connection, job: Job) -> str:
+def waiting_reason(connection: Connection, job: Job) -> str:
     """Why quotas keep a queued job from starting now, in one sentence; empty when they don't."""
     found = quotas.limits(connection, job.workspace)
     if not found:

@@ -39,8 +39,8 @@ class Shares:
             each[GPUS] = of.gpus
         return queue.times(each, of.node_count)
 
-    def is_low(self, place: Place, turn: int) -> bool:
-        return turn >= queue.SPOT_TURN or place in self.low
+    def is_low(self, place: Place, priority_rank: int) -> bool:
+        return priority_rank >= queue.SPOT_RANK or place in self.low
 
     def running(self, held: Held, now_s: float) -> Running:
         """One attempt, as the queue sees it.
@@ -52,7 +52,7 @@ class Shares:
         return Running(
             self.needs(held),
             queue.ends_in_s(held.limit_s, now_s - held.created_at.timestamp()),
-            self.is_low(place, held.turn),
+            self.is_low(place, held.priority_rank),
             leaving=bool(held.order_reason),
         )
 

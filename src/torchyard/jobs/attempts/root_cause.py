@@ -38,7 +38,7 @@ def failed_at(error: JobError, otherwise: datetime) -> datetime:
         return otherwise
 
 
-def culprit(nodes: Sequence[AttemptNode]) -> AttemptNode | None:
+def failed_node(nodes: Sequence[AttemptNode]) -> AttemptNode | None:
     """The node whose failure is the job's, if one failed."""
     failed = [node for node in nodes if node.failed_at is not None]
     if not failed:

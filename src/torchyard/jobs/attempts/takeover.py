@@ -21,7 +21,7 @@ from torchyard.servers.types import Server
 _log = logging.getLogger(__name__)
 
 
-def look(services: Services) -> int:
+def take_over(services: Services) -> int:
     """Take over what is nobody's, or what only this server sees; returns how much."""
     membership = services.membership
     if not membership.id:

@@ -37,15 +37,15 @@ _STOPPED = ("stopped", "canceled", root_cause.PREEMPTED)
 
 
 @dataclass(frozen=True)
-class Order:
+class StopRequest:
     """What a node shall do: `stop`, or nothing (empty)."""
 
-    order: str
+    control: str
     reason: str
 
 
 @dataclass(frozen=True)
-class Meeting:
+class Rendezvous:
     """Where the nodes are; `ready` once all have come and node 0 has told its port.
 
     `facts` is what each told of itself for the others to compare, empty of one that told nothing.
@@ -103,14 +103,14 @@ def report(
     return expected
 
 
-def order(services: Services, attempt_id: str) -> Order:
+def stop_request(services: Services, attempt_id: str) -> StopRequest:
     with services.db.read() as connection:
         attempt = attempt_store.attempt_by_id(connection, attempt_id)
     assert attempt is not None
-    return Order(attempt.order, attempt.order_reason)
+    return StopRequest(attempt.order, attempt.order_reason)
 
 
-def come(
+def join(
     services: Services,
     attempt_id: str,
     node: int,
@@ -127,16 +127,16 @@ def come(
     services.signals.notify(attempt_key(attempt_id))
 
 
-def meeting(services: Services, attempt_id: str) -> Meeting:
+def rendezvous(services: Services, attempt_id: str) -> Rendezvous:
     with services.db.read() as connection:
         nodes = attempt_store.nodes_of(connection, attempt_id)
     port = nodes[0].port
     ready = port is not None and all(node.address for node in nodes)
     facts = [(node.preflight or {}).get("facts") or {} for node in nodes]
-    return Meeting(ready, [node.address for node in nodes], port, facts)
+    return Rendezvous(ready, [node.address for node in nodes], port, facts)
 
 
-def orphan(services: Services, attempt_id: str, node: int) -> None:
+def report_worker_death(services: Services, attempt_id: str, node: int) -> None:
     """A node's worker died: the others are told at once, while what it left is delivered."""
     with services.db.write() as connection:
         attempt = attempt_store.attempt_by_id(connection, attempt_id)
@@ -146,7 +146,7 @@ def orphan(services: Services, attempt_id: str, node: int) -> None:
         if told.failed_at is not None or told.state is NodeState.EXITED:
             return
         attempt_store.change_node(connection, attempt_id, node, failed_at=services.clock.now())
-        _order_stop(connection, attempt, "failed")
+        _request_stop(connection, attempt, "failed")
     services.signals.notify(attempt_key(attempt_id))
 
 
@@ -175,7 +175,7 @@ def lose(services: Services, attempt_id: str, node: int, error: JobError | None 
             error=vars(error),
             failed_at=told.failed_at or now,
         )
-        _order_stop(connection, attempt, "failed")
+        _request_stop(connection, attempt, "failed")
         job = store.job_by_id(connection, attempt.job_id)
     endings.finish(services, attempt_id)
     services.signals.notify(job_key(job))
@@ -218,14 +218,14 @@ def _apply(
             reason = root_cause.PEER_LOST if body.get("consequence") else "failed"
             _rank_failed(connection, attempt, node, at, reason)
     elif kind == root_cause.HANG:
-        _order_stop(connection, attempt, root_cause.HANG)
+        _request_stop(connection, attempt, root_cause.HANG)
     elif kind == "node_serving":
         attempt_store.change_node(connection, attempt.id, node, state=NodeState.SERVING.value)
         _stop_if_served(connection, attempt)
     elif kind == "node_stopping":
         # The other nodes tell where their ranks stood, too.
         is_late = body.get("reason") == root_cause.TIMEOUT
-        _order_stop(connection, attempt, root_cause.TIMEOUT if is_late else "failed")
+        _request_stop(connection, attempt, root_cause.TIMEOUT if is_late else "failed")
     elif kind == "preflight":
         told = _node(attempt_store.nodes_of(connection, attempt.id), node)
         found = {**(told.preflight or {}), **body}
@@ -247,7 +247,7 @@ def _rank_failed(
     # Ranks that die after a stop order die of the order.
     if told.failed_at is None and not attempt.order:
         attempt_store.change_node(connection, attempt.id, node, failed_at=at)
-    _order_stop(connection, attempt, reason)
+    _request_stop(connection, attempt, reason)
 
 
 def _node_exited(
@@ -262,7 +262,7 @@ def _node_exited(
         values["error"] = vars(told_error)
         if told_error.code not in _STOPPED:
             values["failed_at"] = root_cause.failed_at(told_error, told.failed_at or now)
-            _order_stop(connection, attempt, "failed")
+            _request_stop(connection, attempt, "failed")
     attempt_store.change_node(connection, attempt.id, node, **values)
 
 
@@ -270,7 +270,7 @@ def _stop_if_served(connection: Connection, attempt: Attempt) -> None:
     states = {one.state for one in attempt_store.nodes_of(connection, attempt.id)}
     done = {NodeState.SERVING, NodeState.FINALIZING, NodeState.EXITED}
     if NodeState.SERVING in states and states <= done:
-        _order_stop(connection, attempt, "served")
+        _request_stop(connection, attempt, "served")
 
 
 def _finalize_if_all(connection: Connection, attempt: Attempt, job: Job, now: datetime) -> None:
@@ -282,7 +282,7 @@ def _finalize_if_all(connection: Connection, attempt: Attempt, job: Job, now: da
         progress.move(connection, job, Status.FINALIZING, now)
 
 
-def _order_stop(connection: Connection, attempt: Attempt, reason: str) -> None:
+def _request_stop(connection: Connection, attempt: Attempt, reason: str) -> None:
     current = attempt_store.attempt_by_id(connection, attempt.id)
     if current is not None and not current.order:
         attempt_store.change_attempt(connection, attempt.id, order="stop", order_reason=reason)

@@ -85,7 +85,7 @@ def _deleted(services: Services, found: Plan) -> dict[str, Any]:
     pending = names = [job.name for job in found.jobs]
     if 0 < len(names) <= _AT_ONCE:
         pending = removal.work_now(services, found.jobs)
-    services.bell.set()
+    services.wakeup.set()
     return {
         "deleted": names,
         "pending": pending,

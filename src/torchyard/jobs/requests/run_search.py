@@ -290,6 +290,7 @@ def _shown(connection: Connection, ids: Sequence[int]) -> list[Job]:
         some = ids[start : start + _JOBS_A_QUERY]
         for row in connection.execute(query.where(jobs.c.id.in_(some))):
             values = dict(row._mapping)
+            values["priority_rank"] = values.pop("turn")
             values["status"] = Status(values["status"])
             error = values["error"]
             values["error"] = None if error is None else JobError(**error)

@@ -52,7 +52,7 @@ class WaitingView:
     why: str
 
 
-def look(services: Services) -> None:
+def resize_clusters(services: Services) -> None:
     """One round of scaling of every cluster."""
     scaling.look(
         services.db,
@@ -102,7 +102,11 @@ def waiting_at(services: Services, workspace: str, name: str) -> tuple[list[Wait
         }
     views = [
         WaitingView(
-            job.name, job.owner, job.node_count, since[job.id], waiting_reasons.why(services, job)
+            job.name,
+            job.owner,
+            job.node_count,
+            since[job.id],
+            waiting_reasons.describe(services, job),
         )
         for job in queued[:_MOST_WAITING]
     ]
