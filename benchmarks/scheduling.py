@@ -94,7 +94,7 @@ class Simulation:
                     heapq.heappush(self._due, entry)
         return Handle("simulated", {"id": plan.attempt_id, "nodes": plan.node_count})
 
-    inherit = launch
+    recover = launch
 
     def status(self, handle: Handle) -> Status:
         return Status(tuple(self._states.get(handle.body["id"], ())))
@@ -232,7 +232,7 @@ def growth(jobs: int, nodes: int, new_home: Callable[[], tuple[Path, str]]) -> N
             # All workers were heard of, however long it took to get here.
             seen_at = services.clock.now() + timedelta(hours=1)
             connection.execute(update(attempt_store.attempt_nodes).values(seen_at=seen_at))
-        rows = {
+        rows: dict[str, Callable[[], object]] = {
             "the queue, nobody fits (4 free, all need 8)": scheduler.claimer.claim,
             "the same, every job read (the plain way)": partial(plainly, services),
             "waiting jobs' environments and inputs": scheduler.preparer.prepare,
@@ -353,13 +353,14 @@ def whole(arguments: argparse.Namespace, home: Path, database: str) -> None:
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=clean_variables()
     ) as process:
         assert process.stdin is not None and process.stdout is not None
+        requests, answers = process.stdin, process.stdout
         try:
-            server = json.loads(process.stdout.readline())
+            server = json.loads(answers.readline())
 
             def ask(what: str) -> dict[str, Any]:
-                process.stdin.write(what + "\n")
-                process.stdin.flush()
-                events: dict[str, Any] = json.loads(process.stdout.readline())
+                requests.write(what + "\n")
+                requests.flush()
+                events: dict[str, Any] = json.loads(answers.readline())
                 return events
 
             idle = listed(server, lambda: False, 5.0)

@@ -276,11 +276,11 @@ def test_many_small_files_come_in_one_answer(client: TestClient, parts: applicat
 def test_options_that_are_wrong_are_refused_in_two_lines(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for arguments, said in (
+    for arguments, message in (
         (["--port", "abc"], "argument --port: invalid int value: 'abc'"),
         (["--nope"], "unrecognized arguments: --nope"),
     ):
         with pytest.raises(SystemExit) as ended:
             server._parser().parse_args(arguments)
         assert ended.value.code == 2
-        assert capsys.readouterr().err == f"error: {said}\nhint: see `yard-server --help`\n"
+        assert capsys.readouterr().err == f"error: {message}\nhint: see `yard-server --help`\n"

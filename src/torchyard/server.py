@@ -236,7 +236,7 @@ def run(asked: Asked) -> None:
     tls = entrance.tls
     hosts = (*LOOPBACK_NAMES, entrance.host) if listeners.is_loopback(entrance.host) else ()
     app = create_app(parts, hosts, tls.way, asked.storage_domain)
-    job_variables.open_door(parts.services, environ, parts.signer, tls.standing, tls.way)
+    job_variables.publish(parts.services, environ, parts.signer, tls.standing, tls.way)
     server = _Server(
         uvicorn.Config(
             app,

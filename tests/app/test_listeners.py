@@ -87,18 +87,11 @@ def test_the_command_says_so_and_ends_with_2(tmp_path: Path) -> None:
 
 def test_tls_for_others_and_plain_for_this_machine(tmp_path: Path, tls: listeners.Tls) -> None:
     home = tmp_path / "home"
-    words = [
-        "--host",
-        "0.0.0.0",
-        "--port",
-        "0",
-        "--tls-cert",
-        tls.certificate,
-        "--tls-key",
-        tls.key,
-    ]
+    command: list[str | Path] = [sys.executable, "-m", "torchyard.server", "--home", home]
+    command += ["--host", "0.0.0.0", "--port", "0"]
+    command += ["--tls-cert", tls.certificate, "--tls-key", tls.key]
     server = subprocess.Popen(
-        [sys.executable, "-m", "torchyard.server", "--home", home, *words],
+        command,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "TORCHYARD_HOME": str(home)},

@@ -93,17 +93,17 @@ def test_it_opens_when_it_is_wanted_and_keeps_its_port(tmp_path: Path) -> None:
 
 def test_many_who_want_it_at_once_open_one(tmp_path: Path) -> None:
     with living(tmp_path) as life:
-        found: list[listeners.Way] = []
+        endpoints: list[listeners.Way] = []
         threads = [
-            threading.Thread(target=lambda: found.append(life.own.way("localhost")))
+            threading.Thread(target=lambda: endpoints.append(life.own.way("localhost")))
             for _ in range(6)
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert len(found) == 6 and len(set(found)) == 1
-        assert scheme_at(found[0]) == "https"
+        assert len(endpoints) == 6 and len(set(endpoints)) == 1
+        assert scheme_at(endpoints[0]) == "https"
 
 
 def test_it_is_renewed_while_it_runs(tmp_path: Path) -> None:
@@ -126,9 +126,9 @@ def _ends(way: listeners.Way) -> datetime:
         socket.create_connection(("127.0.0.1", way.port), timeout=20) as plain,
         trusting.wrap_socket(plain, server_hostname="localhost") as secure,
     ):
-        told = secure.getpeercert()
-    assert told is not None
-    seconds = ssl.cert_time_to_seconds(str(told["notAfter"]))
+        certificate = secure.getpeercert()
+    assert certificate is not None
+    seconds = ssl.cert_time_to_seconds(str(certificate["notAfter"]))
     return datetime.fromtimestamp(seconds, timezone.utc)
 
 
@@ -157,13 +157,13 @@ def test_a_damaged_file_does_not_keep_the_server_from_starting(
 
 
 def test_a_server_that_is_not_there_yet_opens_nothing(tmp_path: Path) -> None:
-    own = listeners.OwnTls(
+    tls = listeners.OwnTls(
         tmp_path,
         "127.0.0.1",
         SystemClock(),
         lambda: server.listen(tmp_path, "127.0.0.1", None, "tls-port", 0),
     )
-    own.server = listeners.Server(uvicorn.Config(hello))
+    tls.server = listeners.Server(uvicorn.Config(hello))
     with pytest.raises(Unreachable, match="starting or ending"):
-        own.way("localhost")
-    own.close()
+        tls.way("localhost")
+    tls.close()

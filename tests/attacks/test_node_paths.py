@@ -142,7 +142,7 @@ def test_nothing_here_unpacks_an_archive() -> None:
         r"|unpack_archive|"
         r"\.extract(?:all)?\(|ZipFile\([^)]*\"r\"|is_zipfile"
     )
-    found = [
+    unpackers = [
         file.relative_to(source).as_posix()
         for file in sorted(source.rglob("*.py"))
         if unpacks.search(file.read_text())
@@ -150,10 +150,10 @@ def test_nothing_here_unpacks_an_archive() -> None:
     # They unpack what this server packed itself: points in its database, and backups, whose
     # members are read one by one and written by names that are checked. Of zlib the blob service
     # takes checksums only, of a package's own archive `yard jupyterlab` one member, into memory.
-    assert set(found) <= {
+    assert set(unpackers) <= {
         "azureml/blob/service.py",
         "backups/archive.py",
         "base/postgres.py",
         "cli/commands/jupyterlab.py",
         "jobs/history/metric_blocks.py",
-    }, found
+    }, unpackers

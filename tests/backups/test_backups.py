@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-import torchyard.server  # noqa: F401  (every room's tables)
+import torchyard.server  # noqa: F401  (the tables of every package)
 from jobs import support
 from jobs.support import WORKSPACE, Worker, attempt_of
 from postgres_server import NewDatabase, PostgresServer
@@ -38,7 +38,7 @@ Open = Callable[[Path, str], Services]
 
 
 @pytest.fixture
-def open_room(clock: FakeClock) -> Iterator[Open]:
+def open_home(clock: FakeClock) -> Iterator[Open]:
     """Opens a home, and closes its database at the end."""
     opened: list[Services] = []
 
@@ -54,9 +54,9 @@ def open_room(clock: FakeClock) -> Iterator[Open]:
 
 
 @pytest.fixture
-def services(open_room: Open, tmp_path: Path, new_database: NewDatabase) -> Services:
+def services(open_home: Open, tmp_path: Path, new_database: NewDatabase) -> Services:
     """A home with a job that has ended, one that runs and one that waits."""
-    services = open_room(tmp_path / "home", new_database(tmp_path))
+    services = open_home(tmp_path / "home", new_database(tmp_path))
     scheduler = Scheduler(services, FakeExecutor(), "http://127.0.0.1:1")
     jobs = {name: support.submit(services, name=name) for name in ("ended", "running")}
     scheduler.run_round()
@@ -82,16 +82,16 @@ def rows(services: Services, scratch: Path) -> dict[str, list[Any]]:
     """Every row of every table."""
     file = scratch / f"rows-{len(list(scratch.iterdir()))}.db"
     records.save(services.db, file)
-    found = {}
+    table_rows = {}
     with closing(sqlite3.connect(file)) as saved:
         tables = saved.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         for (table,) in tables:
             if table != "installation":
-                found[table] = sorted(
+                table_rows[table] = sorted(
                     saved.execute(f'SELECT * FROM "{table}"').fetchall(), key=repr
                 )
-    assert sum(map(len, found.values())) > 20
-    return found
+    assert sum(map(len, table_rows.values())) > 20
+    return table_rows
 
 
 def contents(home: Path) -> dict[str, tuple[bytes, int]]:
@@ -112,26 +112,26 @@ def same(services: Services, restored: Services, scratch: Path) -> None:
 
 @pytest.mark.parametrize("name", ["b.tar", "b.tar.gz", "folder"])
 def test_a_home_comes_back_as_it_was(
-    services: Services, open_room: Open, tmp_path: Path, name: str
+    services: Services, open_home: Open, tmp_path: Path, name: str
 ) -> None:
     done = actions.backup(services.home, "", tmp_path / name)
     assert done.schema == SCHEMA_VERSION and done.files == len(contents(services.home)) + 1
     again = tmp_path / "again"
     assert actions.restore(again, "", tmp_path / name).files == done.files
-    same(services, open_room(again, ""), tmp_path)
+    same(services, open_home(again, ""), tmp_path)
     names = {path.name for path in tmp_path.iterdir() if path.name.startswith(".")}
     assert names == set()
 
 
 def test_records_go_into_an_empty_database(
-    services: Services, open_room: Open, tmp_path: Path, new_empty_database: NewDatabase
+    services: Services, open_home: Open, tmp_path: Path, new_empty_database: NewDatabase
 ) -> None:
     actions.backup(services.home, "", tmp_path / "b.tar")
     (tmp_path / "elsewhere").mkdir()
     url = new_empty_database(tmp_path / "elsewhere")
     again = tmp_path / "again"
     actions.restore(again, url, tmp_path / "b.tar")
-    same(services, open_room(again, ""), tmp_path)
+    same(services, open_home(again, ""), tmp_path)
     assert not (again / "torchyard.db").exists()
     with pytest.raises(TorchyardError) as caught:
         actions.restore(tmp_path / "third", url, tmp_path / "b.tar")
@@ -141,26 +141,26 @@ def test_records_go_into_an_empty_database(
 
 @pytest.mark.postgres
 def test_from_sqlite_to_postgresql_and_back(
-    open_room: Open, tmp_path: Path, postgres: PostgresServer, services: Services
+    open_home: Open, tmp_path: Path, postgres: PostgresServer, services: Services
 ) -> None:
     actions.backup(services.home, "", tmp_path / "b.tar")
     first = tmp_path / "first"
     actions.restore(first, "", tmp_path / "b.tar")
-    on_sqlite = open_room(first, "")
+    on_sqlite = open_home(first, "")
     same(services, on_sqlite, tmp_path)
     actions.backup(first, "", tmp_path / "c.tar")
     second = tmp_path / "second"
     actions.restore(second, postgres.new_database(), tmp_path / "c.tar")
-    same(on_sqlite, open_room(second, ""), tmp_path)
+    same(on_sqlite, open_home(second, ""), tmp_path)
 
 
 def test_restored_jobs_go_on_or_say_what_became_of_them(
-    services: Services, open_room: Open, tmp_path: Path
+    services: Services, open_home: Open, tmp_path: Path
 ) -> None:
     actions.backup(services.home, "", tmp_path / "b.tar")
     again = tmp_path / "again"
     actions.restore(again, "", tmp_path / "b.tar")
-    restored = open_room(again, "")
+    restored = open_home(again, "")
 
     def status(name: str) -> Status:
         return job_actions.get(restored, WORKSPACE, name).status
@@ -181,7 +181,7 @@ def test_restored_jobs_go_on_or_say_what_became_of_them(
 
 
 def test_a_backup_is_one_instant_of_a_server_that_writes(
-    services: Services, open_room: Open, tmp_path: Path
+    services: Services, open_home: Open, tmp_path: Path
 ) -> None:
     job = support.submit(services, name="busy")
     stop = threading.Event()
@@ -209,7 +209,7 @@ def test_a_backup_is_one_instant_of_a_server_that_writes(
         stop.set()
         thread.join()
     actions.restore(tmp_path / "again", "", tmp_path / "b.tar")
-    restored = open_room(tmp_path / "again", "")
+    restored = open_home(tmp_path / "again", "")
     a, b = (restored.history.series(job.id, key) for key in "ab")
     assert before <= len(a) == len(b) <= written
     assert [point.step for point in a] == [point.step for point in b] == list(range(len(a)))
@@ -349,8 +349,8 @@ def test_by_the_command(services: Services, tmp_path: Path) -> None:
     assert "`.zip` file" in yard(services.home, "backup", str(tmp_path / "b.zip"), expect=2)
     assert not (tmp_path / "b.zip").exists()
     assert "yard server start" in yard(tmp_path / "again", "restore", str(file))
-    said = yard(tmp_path / "again", "restore", str(file), expect=2)
-    assert said.startswith("error: ") and "hint: " in said
+    output = yard(tmp_path / "again", "restore", str(file), expect=2)
+    assert output.startswith("error: ") and "hint: " in output
     shutil.rmtree(tmp_path / "again")
     secret = yard(
         tmp_path / "again", "restore", str(file), "--database", "postgresql://a:b@h/d", expect=2

@@ -164,7 +164,8 @@ def test_the_rooms_read_what_the_first_schema_held(
     jobs = actions.list_in(services, "workspace 1 ☃")
     assert [job.name for job in jobs] == ["name 1 ☃"]
     job = jobs[0]
-    assert job.tags == {"ä": [1, None, 1.5]} and job.status is Status.COMPLETED
+    tags: dict[str, Any] = dict(job.tags)
+    assert tags == {"ä": [1, None, 1.5]} and job.status is Status.COMPLETED
     assert services.history.series(1, "key 1 ☃") == [Point(1, 2, 0.5), Point(1, 2, 0.5)]
     assert services.history.params(1) == {"key 1 ☃": "value 1 ☃"}
     assert len(actions.events(services, job)) == 1

@@ -39,8 +39,8 @@ def test_it_lies_there_as_a_package(tmp_path: Path) -> None:
     assert (tmp_path / "horovod" / "torch" / "__init__.py").exists()
     from importlib.metadata import distributions
 
-    (found,) = distributions(path=[str(tmp_path)])
-    assert (found.metadata["Name"], found.version) == ("horovod", "0.28.1+torchyard")
+    (package,) = distributions(path=[str(tmp_path)])
+    assert (package.metadata["Name"], package.version) == ("horovod", "0.28.1+torchyard")
 
 
 def test_it_exports_all_that_it_names() -> None:

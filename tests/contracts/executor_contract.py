@@ -92,11 +92,11 @@ class ExecutorContract:
         _wait(lambda: site.executor.status(handle).nodes[1] == "lost")
         assert site.executor.status(handle).state == "lost"
         assert site.executor.status(handle).nodes[0] == "running"
-        heir = site.executor.inherit(plan)
-        _wait(lambda: site.executor.status(heir).nodes[1] != "ending")
+        recovery_worker = site.executor.recover(plan)
+        _wait(lambda: site.executor.status(recovery_worker).nodes[1] != "ending")
         assert site.starts(plan) == 2, "the script does not run again"
-        site.executor.stop(heir, 5.0)
-        _wait(lambda: site.executor.status(heir).over)
+        site.executor.stop(recovery_worker, 5.0)
+        _wait(lambda: site.executor.status(recovery_worker).over)
 
     def test_stop_ends_every_node(self, site: Site) -> None:
         handle = site.executor.launch(site.plan(node_count=2))

@@ -24,8 +24,8 @@ class FilesContract:
 
     def test_what_was_written_is_read(self, place: Files, tmp_path: Path) -> None:
         put(place, CONTENT, "top/")
-        found = {entry.path: entry.size_bytes for entry in place.walk("top")}
-        assert found == {path: len(content) for path, content in CONTENT.items()}
+        sizes = {entry.path: entry.size_bytes for entry in place.walk("top")}
+        assert sizes == {path: len(content) for path, content in CONTENT.items()}
         targets = [(f"top/{path}", tmp_path / path.replace("/", "-")) for path in CONTENT]
         place.fetch(targets)
         assert [target.read_bytes() for _, target in targets] == list(CONTENT.values())

@@ -13,6 +13,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound, TorchyardError
 from torchyard.data import actions, assets, url_maps
 from torchyard.data.datastores import Datastores
+from torchyard.data.types import Pinned
 
 _LONG = "azureml://subscriptions/s/resourcegroups/g/workspaces/{}/datastores/nas/paths/sets/"
 
@@ -65,7 +66,7 @@ def _made(nas: Path, db: Database, clock: FakeClock, stores: Datastores, tmp_pat
 )
 def test_pinning(db: Database, stores: Datastores, type: str, path: str, pinned: str) -> None:
     found = actions.pin(db, stores, WORKSPACE, type, path, "ro_mount")
-    assert found == actions.Pinned(pinned or path)
+    assert found == Pinned(pinned or path)
     again = actions.pin(db, stores, WORKSPACE, type, found.path, "ro_mount")
     assert again.path == found.path
 

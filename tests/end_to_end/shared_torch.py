@@ -1,7 +1,7 @@
 """The environment with torch that many tests use, built once for all of their homes.
 
 Owns: a home of its own, where it is built, and putting it into the homes of the tests.
-Leaves: building to the room of environments; cold builds by a job to the tests of them.
+Leaves: building to the package of environments; cold builds by a job to the tests of them.
 Always: of several test processes one builds; a home has it as if its own server had built it.
 """
 

@@ -88,14 +88,14 @@ def services(parts: Parts, site: Site) -> Iterator[Services]:
 
 
 def run(services: Services, **document: Any) -> Job:
-    asked = {
+    body = {
         "command": "echo started",
         "environment": "python",
         "resources": {"instance_count": 2},
         "distribution": {"type": "pytorch"},
         **document,
     }
-    job, _ = submission.create(services, "default", asked, _ME)
+    job, _ = submission.create(services, "default", body, _ME)
     deadline = time.monotonic() + 800
     while not job.status.ended:
         assert time.monotonic() < deadline, job
@@ -104,24 +104,24 @@ def run(services: Services, **document: Any) -> Job:
     return job
 
 
-def said(services: Services, job: Job) -> dict[str, str]:
-    names = [one.path for one in artifacts.list_of(services, job) if "std_log" in one.path]
+def logs_of(services: Services, job: Job) -> dict[str, str]:
+    names = [file.path for file in artifacts.list_of(services, job) if "std_log" in file.path]
     return {name: artifacts.file(services, job, name).read_text() for name in names}
 
 
 def notices(services: Services, job: Job) -> list[str]:
-    found = [
+    messages = [
         event.body["message"] for event in actions.events(services, job) if event.kind == "notice"
     ]
-    return [message for message in found if message.startswith("preflight:")]
+    return [message for message in messages if message.startswith("preflight:")]
 
 
 def refused(services: Services, code: str, **document: Any) -> str:
     """The message of a job that must not have started any rank."""
     job = run(services, **document)
-    assert job.status is Status.FAILED and job.error is not None, said(services, job)
+    assert job.status is Status.FAILED and job.error is not None, logs_of(services, job)
     assert job.error.code == code, job.error
-    assert job.error.hint and job.started_at is None and said(services, job) == {}
+    assert job.error.hint and job.started_at is None and logs_of(services, job) == {}
     return job.error.message
 
 
@@ -135,20 +135,20 @@ def test_two_by_two_ranks_train_over_the_wire(
         environment_variables={"OMP_NUM_THREADS": "1"},
         distribution={"type": "pytorch", "process_count_per_instance": 2},
     )
-    assert job.status is Status.COMPLETED, (job.error, said(services, job))
-    lines = [text.strip().splitlines()[-1] for text in said(services, job).values()]
+    assert job.status is Status.COMPLETED, (job.error, logs_of(services, job))
+    lines = [text.strip().splitlines()[-1] for text in logs_of(services, job).values()]
     assert len(lines) == 4 and all(f"at {site.addresses[0]}" in line for line in lines)
-    told = [re.search(r"loss ([\d.]+) to ([\d.]+) weights ([\d.]+)", line) for line in lines]
-    assert all(found and float(found[2]) < float(found[1]) / 20 for found in told)
+    matches = [re.search(r"loss ([\d.]+) to ([\d.]+) weights ([\d.]+)", line) for line in lines]
+    assert all(match and float(match[2]) < float(match[1]) / 20 for match in matches)
     # All four have the same weights, so the gradients went over the wire.
-    assert len({found[3] for found in told if found}) == 1
+    assert len({match[3] for match in matches if match}) == 1
     nodes = preflights.of(services, job)
     assert [node["address"] for node in nodes] == site.addresses
     assert nodes[0]["facts"]["network"] != nodes[1]["facts"]["network"]
     assert {node["facts"]["torch"] for node in nodes} != {""}
 
 
-def test_a_silent_firewall_before_the_meeting_port(services: Services, site: Site) -> None:
+def test_a_silent_firewall_before_the_rendezvous_port(services: Services, site: Site) -> None:
     _need("nft")
     site.drop(0, 6105, 6999)
     message = refused(services, "ports_blocked")
@@ -273,11 +273,11 @@ def test_the_command_checks_the_cluster(services: Services, site: Site) -> None:
     site.prohibit(1, 6105, 6999)
     done = _yard(services, "compute", "check", "local", "--nodes", "2", "-o", "json")
     assert done.returncode == 1, (done.stdout, done.stderr)
-    found = json.loads(done.stdout)
-    assert (found["ok"], found["bandwidth"], found["error"]) == (False, [], None)
-    (finding,) = found["findings"]
+    report = json.loads(done.stdout)
+    assert (report["ok"], report["bandwidth"], report["error"]) == (False, [], None)
+    (finding,) = report["findings"]
     assert (finding["code"], finding["nodes"]) == ("ports_blocked", [1, 0])
-    shut = [way for way in found["nodes"][1]["ways"] if way.get("error")]
+    shut = [way for way in report["nodes"][1]["ways"] if way.get("error")]
     assert [(way["meets"], 6105 <= way["port"] <= 6999) for way in shut] == [(True, True)]
     # A job like any other, and in the list as what it is.
     listed = _yard(services, "job", "list", "--experiment-name", "compute-checks", "-o", "json")
@@ -287,14 +287,14 @@ def test_the_command_checks_the_cluster(services: Services, site: Site) -> None:
 
 def _yard(services: Services, *words: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if "TORCHYARD" not in name}
-    known = {
+    server_variables = {
         "TORCHYARD_URL": (services.home / "url").read_text(),
         "TORCHYARD_TOKEN": (services.home / "token").read_text().strip(),
         "TORCHYARD_HOME": str(services.home / "of-the-command"),
     }
     return subprocess.run(
         [Path(sys.executable).with_name("yard"), *words],
-        env={**kept, **known},
+        env={**kept, **server_variables},
         capture_output=True,
         text=True,
         timeout=200,

@@ -140,7 +140,11 @@ def _list(package: Path, index: Mapping[str, Any]) -> None:
     for folder in {package.parent.parent / "noarch", package.parent}:
         folder.mkdir(exist_ok=True)
         file = folder / "repodata.json"
-        listed = {"info": {"subdir": folder.name}, "packages": {}, "packages.conda": {}}
+        listed: dict[str, dict[str, Any]] = {
+            "info": {"subdir": folder.name},
+            "packages": {},
+            "packages.conda": {},
+        }
         if file.exists():
             listed = json.loads(file.read_text())
         if folder == package.parent:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mlflow_server import Server, add_job
 
+from mlflow.mlflow_server import Server, add_job
 from torchyard.jobs import actions
 from torchyard.jobs.requests import runs as job_runs
 from torchyard.jobs.requests.run_search import View

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from test_models import register, snapshot
 
 from jobs import support
 from jobs.support import ME, WORKSPACE, submit
+from models.test_models import register, snapshot
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, NotFound

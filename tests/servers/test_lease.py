@@ -61,11 +61,11 @@ class Yard:
 
     def living(self) -> list[str]:
         with self.db.read() as connection:
-            return sorted(one.url for one in store.all_of(connection))
+            return sorted(server.url for server in store.all_of(connection))
 
     def named(self) -> str:
-        told: str = json.loads((self.home / "server.json").read_text())["url"]
-        return told
+        url: str = json.loads((self.home / "server.json").read_text())["url"]
+        return url
 
 
 @pytest.fixture
@@ -128,10 +128,10 @@ def test_a_machine_that_was_started_anew_has_none_of_its_old_processes(yard: Yar
     assert yard.living() == ["after"]
 
 
-def test_whoever_was_away_itself_takes_nobody_for_dead_at_once(yard: Yard) -> None:
+def test_a_server_that_was_suspended_declares_nobody_dead_at_once(yard: Yard) -> None:
     first, second = yard.server("a"), yard.server("b")
     yard.passes(10, first, second)
-    yard.clock.advance(600)  # both: the database was away, or a laptop slept
+    yard.clock.advance(600)  # both: the database was unreachable, or a laptop slept
     first.renew()
     second.renew()
     yard.passes(10, first, second)
@@ -198,8 +198,8 @@ def test_a_command_finds_whichever_lives(yard: Yard) -> None:
     gone = json.loads((yard.home / "servers" / f"{second.id}.json").read_text()) | {"pid": 2**22}
     (yard.home / "server.json").write_text(json.dumps(gone))
     (yard.home / "servers" / f"{second.id}.json").write_text(json.dumps(gone))
-    found = embedded.find(settings)
-    assert found is not None and found.url == "http://a"
+    server = embedded.find(settings)
+    assert server is not None and server.url == "http://a"
     first.stop()
     assert embedded.find(settings) is None
 
@@ -207,5 +207,5 @@ def test_a_command_finds_whichever_lives(yard: Yard) -> None:
 def test_a_server_of_one_alone_says_nothing_of_sharing(yard: Yard) -> None:
     now = yard.clock.now()
     ServerFiles(yard.home).name(Server("", "http://x", "", 7, 8, now, now))
-    told = json.loads((yard.home / "server.json").read_text())
-    assert set(told) == {"url", "pid", "start_time", "version"}
+    contents = json.loads((yard.home / "server.json").read_text())
+    assert set(contents) == {"url", "pid", "start_time", "version"}

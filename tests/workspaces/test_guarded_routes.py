@@ -53,7 +53,7 @@ def answer_to_headers(
         "client": ("127.0.0.1", 1),
         "server": ("testserver", 80),
     }
-    asyncio.run(asyncio.wait_for(site.client.app(scope, receive, send), 60))  # type: ignore[arg-type]
+    asyncio.run(asyncio.wait_for(site.client.app(scope, receive, send), 60))
     body = b"".join(message.get("body", b"") for message in sent[1:])
     return sent[0]["status"], json.loads(body)
 

@@ -31,8 +31,8 @@ def test_who_one_is(site: Served) -> None:
 
 
 def test_people_are_made_changed_and_removed(site: Served) -> None:
-    asked = {"name": "anna", "role": "Data Scientist", "workspace": "default"}
-    made = site.ok("home", "POST", "/v1/users", asked)
+    person = {"name": "anna", "role": "Data Scientist", "workspace": "default"}
+    made = site.ok("home", "POST", "/v1/users", person)
     assert made["roles"] == {"default": "data scientist"}
     taken = site.ask("home", "POST", "/v1/users", {"name": "Anna"})
     assert taken.status_code == 409 and "yard user token create anna" in taken.text
@@ -47,25 +47,25 @@ def test_people_are_made_changed_and_removed(site: Served) -> None:
 
 
 WRONG: list[tuple[str, str, object, int, str]] = [
-    ("POST", "/v1/users", {"name": "a b"}, 400, "is no name for a person"),
+    ("POST", "/v1/users", {"name": "a b"}, 400, "name for a person"),
     ("POST", "/v1/users", {"nam": "x"}, 400, "did you mean `name`?"),
     ("POST", "/v1/users", {"name": "x", "role": "admin"}, 400, "no role `admin`"),
     ("POST", "/v1/users", {"name": "x", "workspace": "nope"}, 404, "does not exist"),
     ("PUT", f"{HERE}/people/dan", {"role": "contributer"}, 400, "did you mean `contributor`?"),
     ("PUT", f"{HERE}/people/dann", {"role": "owner"}, 404, "did you mean `dan`?"),
     ("PUT", f"{HERE}/people/dan", {}, 400, "no role is named"),
-    ("POST", "/v1/users/dan/tokens", {"name": ""}, 400, "is no name for a token"),
+    ("POST", "/v1/users/dan/tokens", {"name": ""}, 400, "name for a token"),
     ("POST", "/v1/users/dan/tokens", {"name": "first"}, 409, "has a token `first` already"),
-    ("POST", "/v1/users/dan/tokens", {"name": "x", "expires_at": "soon"}, 400, "is no time"),
+    ("POST", "/v1/users/dan/tokens", {"name": "x", "expires_at": "soon"}, 400, "`soon` is"),
     ("DELETE", "/v1/users/dan/tokens/frist", None, 404, "did you mean `first`?"),
 ]
 
 
 def test_what_is_wrong_is_named(site: Served) -> None:
     before = site.rows()
-    for method, path, body, status, said in WRONG:
+    for method, path, body, status, message in WRONG:
         answer = site.ask("home", method, path, body)
-        assert answer.status_code == status and said in answer.text, (path, body, answer.text)
+        assert answer.status_code == status and message in answer.text, (path, body, answer.text)
     assert site.rows() == before
 
 
@@ -91,11 +91,11 @@ def test_an_owner_of_one_workspace_is_none_of_another(site: Served) -> None:
     site.refused("olga", "PUT", "/v1/workspaces/vision/people/dan", {"role": "reader"})
     site.refused("olga", "POST", "/v1/users", {"name": "x"})
     site.refused("olga", "POST", "/v1/users/dan/tokens", {"name": "stolen"})
-    names = [one["name"] for one in site.ok("olga", "GET", "/v1/workspaces")["value"]]
+    names = [workspace["name"] for workspace in site.ok("olga", "GET", "/v1/workspaces")["value"]]
     assert names == ["default"]
     site.add("vera", "owner", "vision")
-    known = [one["name"] for one in site.ok("vera", "GET", "/v1/users")["value"]]
-    assert "vera" in known and "dan" not in known
+    people = [person["name"] for person in site.ok("vera", "GET", "/v1/users")["value"]]
+    assert "vera" in people and "dan" not in people
 
 
 def test_tokens_end(site: Served, clock: FakeClock, tmp_path: Path) -> None:
@@ -160,8 +160,8 @@ def test_asking_for_more_and_being_answered(site: Served) -> None:
         "the job needs 2 nodes; quota `nodes` of `dan` in workspace `default` is 1"
     )
     assert "yard quota request nodes=2" in error["hint"]
-    asked = {"name": "nodes", "most": 2, "reason": "two halves"}
-    made = site.ok("dan", "POST", f"{HERE}/quota-requests", asked)
+    request = {"name": "nodes", "most": 2, "reason": "two halves"}
+    made = site.ok("dan", "POST", f"{HERE}/quota-requests", request)
     assert "olga" in made["owners"] and made["state"] == "asked"
     path = f"{HERE}/quota-requests/{made['id']}"
     site.refused("carl", "POST", f"{path}/approve")
@@ -172,7 +172,7 @@ def test_asking_for_more_and_being_answered(site: Served) -> None:
     assert [(row["user"], row["name"], row["most"], row["used"]) for row in rows] == [
         ("dan", "nodes", 2, 0)
     ]
-    nothing = site.ask("dan", "POST", f"{HERE}/quota-requests", asked)
+    nothing = site.ask("dan", "POST", f"{HERE}/quota-requests", request)
     assert nothing.status_code == 400 and "is 2 already" in nothing.text
 
 
@@ -188,9 +188,9 @@ WRONG_QUOTAS: list[tuple[dict[str, object], str]] = [
 
 
 def test_wrong_quotas(site: Served) -> None:
-    for body, said in WRONG_QUOTAS:
+    for body, message in WRONG_QUOTAS:
         answer = site.ask("olga", "PUT", f"{HERE}/quotas", body)
-        assert answer.status_code in (400, 404) and said in answer.text, (body, answer.text)
+        assert answer.status_code in (400, 404) and message in answer.text, (body, answer.text)
     assert site.ok("olga", "GET", f"{HERE}/quotas")["value"] == []
 
 
@@ -208,9 +208,9 @@ def test_everything_that_changes_is_written_down(site: Served, clock: FakeClock)
     site.ask("dan", "POST", f"{HERE}/jobs/nothing/cancel")
     since = to_text(clock.now())
     lines = site.ok("home", "GET", "/v1/audit", params={"since": since})["value"]
-    told = {(one["user"], one["method"], one["path"], one["outcome"]) for one in lines}
+    entries = {(line["user"], line["method"], line["path"], line["outcome"]) for line in lines}
     me = site.ok("home", "GET", "/v1/whoami")["user"]
-    assert told == {
+    assert entries == {
         ("dan", "POST", f"{HERE}/jobs", "done"),
         ("dan", "PUT", f"{HERE}/computes/new", "refused"),
         ("rita", "GET", "/v1/audit", "refused"),
@@ -224,8 +224,8 @@ def test_everything_that_changes_is_written_down(site: Served, clock: FakeClock)
     assert role["from"] == "testclient" and role["at"] == since
     text = json.dumps(lines)
     assert made["token"] not in text and "geheim" not in text
-    mine = site.ok("home", "GET", "/v1/audit", params={"user": "rita"})["value"]
-    assert [line["path"] for line in mine] == ["/v1/audit"]
+    own_lines = site.ok("home", "GET", "/v1/audit", params={"user": "rita"})["value"]
+    assert [line["path"] for line in own_lines] == ["/v1/audit"]
     here = site.ok("olga", "GET", f"{HERE}/audit")["value"]
     assert here and all(line["workspace"] == "default" for line in here)
 

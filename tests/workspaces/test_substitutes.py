@@ -93,7 +93,10 @@ def test_what_was_registered_is_shown_though_it_is_refused_now(shared: Served) -
     allow(shared, None)
     assert submit(shared, "azureml:mine:1")["code"] == "substitute_refused"
     assert shared.ok("rita", "GET", f"{HERE}/environments/mine/versions/1")["image"] == BASE
-    names = [one["name"] for one in shared.ok("rita", "GET", f"{HERE}/environments")["value"]]
+    names = [
+        environment["name"]
+        for environment in shared.ok("rita", "GET", f"{HERE}/environments")["value"]
+    ]
     assert "mine" in names
 
 
@@ -112,5 +115,6 @@ def test_only_an_owner_allows_them(shared: Served) -> None:
     shared.job_token("any", "olga")
     assert allow(shared, True, "job of olga")["code"] == "forbidden"
     assert shared.ok("carl", "PATCH", HERE, {"description": "x"})["allow_substitutes"] is None
-    for wrong in ("yes", 1, []):
+    wrong_values: tuple[Any, ...] = ("yes", 1, [])
+    for wrong in wrong_values:
         assert "true or false" in allow(shared, wrong)["hint"]

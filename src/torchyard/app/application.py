@@ -18,17 +18,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.datastructures import State
 
 import torchyard
-from torchyard import mlflow
+from torchyard import azureml, mlflow
 from torchyard.app import route_groups, server_routes
 from torchyard.app.error_responses import answer_errors
 from torchyard.app.request_guard import RequestGuard
-from torchyard.azureml import apis as azure_room
-from torchyard.azureml import entry_routes, page_routes
+from torchyard.azureml.common.context import OpenTls
 from torchyard.azureml.common.paths import AzurePaths
 from torchyard.base import home_database
 from torchyard.base import machine as machines
@@ -137,14 +136,14 @@ def build(
 def create_app(
     parts: Parts,
     hosts: Sequence[str] = (),
-    open_tls: entry_routes.OpenTls | None = None,
+    open_tls: OpenTls | None = None,
     storage_domain: str = "",
 ) -> FastAPI:
     """The HTTP face of the packages.
 
     Args:
         hosts: the names that plain requests may call the server by; any when empty.
-        open_tls: see azureml/entry_routes.py, as `storage_domain`.
+        open_tls: see azureml/common/context.py, as `storage_domain`.
     """
     services = parts.services
     builds = Builds(services.environments, parts.scheduler.preparer.secrets)
@@ -176,7 +175,7 @@ def create_app(
 
     _fill_state(app.state, parts, builds, audit, open_tls, storage_domain)
     app.router.routes.extend(server_routes.router.routes)
-    app.router.routes.extend(_groups(parts, builds, open_tls, storage_domain))
+    app.router.routes.extend(_groups())
     answer_errors(app)
     return app
 
@@ -205,7 +204,7 @@ def _fill_state(
     parts: Parts,
     builds: Builds,
     audit: Audit,
-    open_tls: entry_routes.OpenTls | None,
+    open_tls: OpenTls | None,
     storage_domain: str,
 ) -> None:
     """What routes receive by `Depends`; see base/dependencies.py."""
@@ -241,30 +240,13 @@ def _resolve_data(services: Services, workspace: str, type: str, path: str) -> s
     return data_sources.pin(services, workspace, type, path).path
 
 
-def _groups(
-    parts: Parts,
-    builds: Builds,
-    open_tls: entry_routes.OpenTls | None,
-    storage_domain: str,
-) -> list[LazyRoutes]:
-    services, access = parts.services, parts.access
-    find_model = partial(model_sources.find, services)
-
-    def entry() -> APIRouter:
-        return entry_routes.router(
-            services.clock, parts.signer, access.person, access.holder, open_tls, storage_domain
-        )
-
+def _groups() -> list[LazyRoutes]:
     return [
         route_groups.group([""], ["mlflow.routes"], within="/mlflow/{workspace}"),
         route_groups.group(mlflow.PATHS, ["mlflow.routes"]),
         *route_groups.native(),
-        LazyRoutes(entry_routes.PATHS, entry),
-        LazyRoutes(["/runs"], page_routes.router),
-        LazyRoutes(
-            ["/azureml", "/azureml-above", "/azureml-blob"],
-            lambda: azure_room.router(services, access, find_model, builds, storage_domain),
-        ),
+        route_groups.group(azureml.ENTRY_PATHS, ["azureml.entry_routes"]),
+        route_groups.group(azureml.PATHS, ["azureml.apis"]),
     ]
 
 

@@ -287,6 +287,12 @@ def _merged(old: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[s
     return {key: value for key, value in values.items() if value is not None}
 
 
+def environment_hash(services: Services, job: Job) -> str:
+    """The hash of the environment as it was pinned; empty for a run that is not a job."""
+    with services.db.read() as connection:
+        return store.environment_hash_of(connection, job.id)
+
+
 def events(services: Services, job: Job, after: int = 0) -> list[Event]:
     with services.db.read() as connection:
         return store.events_after(connection, job.id, after)

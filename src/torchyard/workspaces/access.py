@@ -19,9 +19,8 @@ from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import Forbidden, NotAuthenticated
 from torchyard.base.settings import DEFAULT_WORKSPACE
-from torchyard.workspaces import actions, audit, path_permissions, people, permissions
+from torchyard.workspaces import actions, audit, people, permissions
 from torchyard.workspaces.failures import Failures
-from torchyard.workspaces.guarded_routes import IDENTITY
 from torchyard.workspaces.jwts import Signer
 from torchyard.workspaces.lookups import Lookups
 from torchyard.workspaces.permissions import Permission
@@ -72,23 +71,6 @@ class Access:
             identity = self._passed(request, identity, permission, named, place, job)
         return identity
 
-    def person(self, request: Request) -> Identity:
-        """As `enforce`, for routes that don't declare their permission yet."""
-        found: Identity | None = request.scope.get(IDENTITY)
-        if found is not None:
-            return found
-        permission = path_permissions.of(request.method, request.url.path)
-        named = request.path_params.get("workspace", "")
-        place = "" if permission in permissions.SERVER_WIDE else named or DEFAULT_WORKSPACE
-        identity = self._identity(request, place)
-        job = request.path_params.get("name", "")
-        return self._passed(request, identity, permission, named, place, job)
-
-    def administrator(self, request: Request) -> Identity:
-        """As `person`, where the path names a workspace that is yet to be made."""
-        found: Identity | None = request.scope.get(IDENTITY)
-        return found or self.granted(request, Permission.SERVER, "")
-
     def granted(
         self,
         request: Request,
@@ -97,7 +79,7 @@ class Access:
         token_hash: str = "",
         job: str = "",
     ) -> Identity:
-        """As `person`, of a request whose route says neither the permission nor the workspace.
+        """As `enforce`, of a request whose route declares neither the permission nor the workspace.
 
         Args:
             token_hash: of the token whose holder signed the request; empty when it carries a token

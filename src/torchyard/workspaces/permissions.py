@@ -28,8 +28,6 @@ class Permission(Enum):
     SETTINGS = "change the workspace"
     PEOPLE = "give roles and quotas"
     SERVER = "administer the server"
-    # Of the paths of path_permissions.py that are in no table.
-    UNKNOWN = "ask what nobody has decided about"
 
 
 LEAST_ROLE: dict[Permission, Role] = {
@@ -42,15 +40,14 @@ LEAST_ROLE: dict[Permission, Role] = {
     Permission.SETTINGS: Role.CONTRIBUTOR,
     Permission.PEOPLE: Role.OWNER,
     Permission.SERVER: Role.OWNER,
-    Permission.UNKNOWN: Role.OWNER,
 }
 # These are of the server, not of one workspace: a role counts only where it is everywhere.
-SERVER_WIDE = frozenset({Permission.SELF, Permission.SERVER, Permission.UNKNOWN})
+SERVER_WIDE = frozenset({Permission.SELF, Permission.SERVER})
 # With these a data scientist reaches their own jobs and runs; a contributor reaches all.
 OWN_JOBS_ONLY = frozenset({Permission.LOG, Permission.JOB})
 # What a running job may always do, whatever became of its owner's role.
 ALWAYS_A_JOB = frozenset({Permission.READ, Permission.LOG, Permission.JOB})
-NEVER_A_JOB = frozenset({Permission.PEOPLE, Permission.SERVER, Permission.UNKNOWN})
+NEVER_A_JOB = frozenset({Permission.PEOPLE, Permission.SERVER})
 # Too many to write down, and nothing that others would ask about; nor is any GET.
 UNAUDITED = frozenset(
     {Permission.OPEN, Permission.WORKER, Permission.READ, Permission.LOG, Permission.UPLOAD}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from torchyard.environments.types import EnvironmentSpec, platform_python
 OWN = ".".join(map(str, sys.version_info[:3]))
 
 
-def spec(python: str, **more: tuple[str, ...]) -> EnvironmentSpec:
+def spec(python: str, **more: Any) -> EnvironmentSpec:
     return EnvironmentSpec(python, (), "linux-x86_64-cpu", **more)
 
 

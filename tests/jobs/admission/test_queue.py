@@ -62,10 +62,11 @@ def played(
     return starts
 
 
+BusySite = tuple[int, list[Play], list[Play]]
+
+
 @st.composite
-def sites(
-    draw: st.DrawFn, limits: bool, to_the_end: bool = False
-) -> tuple[int, list[Play], list[Play]]:
+def sites(draw: st.DrawFn, limits: bool, to_the_end: bool = False) -> BusySite:
     """A cluster that is busy, a job that can't start, and others behind it."""
     capacity = draw(st.integers(2, 9))
     counter = itertools.count(1)
@@ -86,7 +87,9 @@ def sites(
 
 @settings(max_examples=100, deadline=None)
 @given(sites(limits=False))
-def test_whatever_the_run_times_the_head_starts_no_later_than_without_back_fill(site) -> None:
+def test_whatever_the_run_times_the_head_starts_no_later_than_without_back_fill(
+    site: BusySite,
+) -> None:
     capacity, running, waiting = site
     head = waiting[0].id
     filled = played(capacity, running, waiting, back_fill=True)
@@ -96,7 +99,7 @@ def test_whatever_the_run_times_the_head_starts_no_later_than_without_back_fill(
 
 @settings(max_examples=100, deadline=None)
 @given(sites(limits=True, to_the_end=True))
-def test_jobs_that_use_up_their_limits_don_t_delay_it_either(site) -> None:
+def test_jobs_that_use_up_their_limits_don_t_delay_it_either(site: BusySite) -> None:
     capacity, running, waiting = site
     head = waiting[0].id
     filled = played(capacity, running, waiting, back_fill=True)[head]
@@ -105,7 +108,7 @@ def test_jobs_that_use_up_their_limits_don_t_delay_it_either(site) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(sites(limits=True))
-def test_the_time_that_the_head_was_given_is_kept(site) -> None:
+def test_the_time_that_the_head_was_given_is_kept(site: BusySite) -> None:
     capacity, running, waiting = site
     held = [Running({NODES: job.nodes}, queue.ends_in_s(job.limit_s, 0)) for job in running]
     free = {NODES: capacity - sum(job.nodes for job in running)}
@@ -117,7 +120,7 @@ def test_the_time_that_the_head_was_given_is_kept(site) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(sites(limits=True))
-def test_nothing_idles_while_a_job_that_may_run_fits(site) -> None:
+def test_nothing_idles_while_a_job_that_may_run_fits(site: BusySite) -> None:
     capacity, running, waiting = site
     held = [Running({NODES: job.nodes}, queue.ends_in_s(job.limit_s, 0)) for job in running]
     jobs = [job.waiting() for job in waiting]

@@ -178,5 +178,5 @@ def test_a_snapshot_counts_once_a_person(services: Services) -> None:
     for who in (ANNA, ANNA, BEN):
         job = submit(services, who, code=f"snapshot:{snapshot}")
         actions.cancel(services, WORKSPACE, job.name)
-    for who in ("anna", "ben", ""):
-        assert quota_checks.use_of(services, WORKSPACE, who)["storage_bytes"] == 70
+    for user in ("anna", "ben", ""):
+        assert quota_checks.use_of(services, WORKSPACE, user)["storage_bytes"] == 70

@@ -13,7 +13,7 @@ from jobs import support
 from jobs.support import Worker, again, attempt_of, submit
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
-from torchyard.executors.executor import Handle, Status
+from torchyard.executors.executor import Handle, State, Status
 from torchyard.executors.fake import FakeExecutor
 from torchyard.executors.local import LocalExecutor
 from torchyard.jobs.attempts import endings, takeover
@@ -223,7 +223,8 @@ class Elsewhere(FakeExecutor):
     """Its nodes are on a machine that is not seen."""
 
     def status(self, handle: Handle) -> Status:
-        return Status(("running",) * int(handle.body["nodes"]), seen=False)
+        running: State = "running"
+        return Status((running,) * int(handle.body["nodes"]), seen=False)
 
 
 def test_of_processes_that_are_not_seen_only_the_heartbeats_tell(home: Home) -> None:

@@ -147,7 +147,11 @@ def test_runs_that_a_script_left_running_end_with_its_job(
     job = support.submit(services, name="parent")
     scheduler.run_round()
     attempt = support.attempt_of(services, job)
-    made = {"experiment_id": job.experiment_id, "owner": "me", "started_at": services.clock.now()}
+    made: dict[str, Any] = {
+        "experiment_id": job.experiment_id,
+        "owner": "me",
+        "started_at": services.clock.now(),
+    }
 
     def below(parent: str) -> Job:
         return runs.create_run(services, WORKSPACE, display_name="", parent=parent, tags={}, **made)

@@ -8,6 +8,7 @@ import threading
 import time
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,22 +67,20 @@ def _end(services: Services, job: Job) -> None:
 def test_what_a_record_names_stays(services: Services, seed: int) -> None:
     chance = random.Random(seed)
     pool = [chance.randbytes(20) for _ in range(30)]
-    snapshots = {}
+    snapshots: dict[str, None] = {}
     for _ in range(15):
         contents = chance.sample(pool, chance.randint(1, 6))
         snapshots[_snapshot(services, *contents)] = None
     jobs = []
     for snapshot in chance.sample(sorted(snapshots), 9):
         given = {"type": "uri_folder", "path": f"snapshot:{snapshot}"}
-        how = chance.choice(
-            [
-                {"code": f"snapshot:{snapshot}"},
-                {"inputs": {"data": given}, "command": "ls ${{inputs.data}}"},
-                {"properties": {"made_from": f"it was snapshot:{snapshot}, I think"}},
-                {"tags": {"note": f"snapshot:{snapshot}"}},
-            ]
-        )
-        job = support.submit(services, **how)
+        references: list[dict[str, Any]] = [
+            {"code": f"snapshot:{snapshot}"},
+            {"inputs": {"data": given}, "command": "ls ${{inputs.data}}"},
+            {"properties": {"made_from": f"it was snapshot:{snapshot}, I think"}},
+            {"tags": {"note": f"snapshot:{snapshot}"}},
+        ]
+        job = support.submit(services, **chance.choice(references))
         if chance.random() < 0.5:
             _end(services, job)
         jobs.append((job, snapshot))

@@ -104,9 +104,14 @@ def test_one_workers_records_sent_twice_at_once(services: Services) -> None:
 
 def test_a_new_parameter(services: Services) -> None:
     job = submit(services)
-    same = at_once(lambda _: services.history.append(job.id, [Param("lr", "0.1")]) or "ok")
+
+    def append(name: str, value: str) -> str:
+        services.history.append(job.id, [Param(name, value)])
+        return "ok"
+
+    same = at_once(lambda _: append("lr", "0.1"))
     assert same == ["ok"] * WRITERS
-    others = at_once(lambda n: services.history.append(job.id, [Param("seed", str(n))]) or "ok")
+    others = at_once(lambda n: append("seed", str(n)))
     assert others.count("ok") == 1
     assert {type(answer) for answer in others if answer != "ok"} == {InvalidInput}
     assert services.history.params(job.id) == {"lr": "0.1", "seed": str(others.index("ok"))}
@@ -201,7 +206,7 @@ def test_two_schedulers_claim_a_job_once(services: Services) -> None:
 
     jobs = [submit(services) for _ in range(3)]
     schedulers = [Scheduler(services, FakeExecutor(), "http://127.0.0.1:1") for _ in range(4)]
-    at_once(lambda number: schedulers[number].run_round() or "ok", 4)
+    at_once(lambda number: schedulers[number].run_round(), 4)
     assert [scheduler.trouble for scheduler in schedulers] == [""] * 4
     with services.db.read() as connection:
         for job in jobs:

@@ -143,7 +143,7 @@ def test_exports(client: Served) -> None:
     assert answer.headers["content-type"].startswith("text/csv")
     rows = list(csv.DictReader(io.StringIO(answer.text)))
     assert [float(row["value"]) for row in rows if row["key"] == "loss"] == list(range(900))
-    query = {"key": ODD, "from": 0, "to": 5}
+    query: dict[str, str | int] = {"key": ODD, "from": 0, "to": 5}
     answer = client.get(f"{WORKSPACE}/jobs/{name}/metrics/export", params=query)
     assert [row["value"] for row in csv.DictReader(io.StringIO(answer.text))] == ["NaN"]
     client.refused(f"/jobs/{name}/metrics/export", format="xls")
@@ -171,7 +171,14 @@ def test_deleting_over_http(client: Served) -> None:
     assert client.delete(f"{path}/{open_run}").json()["error"]["code"] == "job_not_ended"
     assert client.delete(f"{path}/{one}").json() == {"deleted": [one], "pending": [], "kept": []}
     assert client.delete(f"{path}/{one}").status_code == 404
-    for wrong in ({}, [], {"names": "x"}, {"names": [two], "status": "Failed"}, {"nams": []}):
+    bodies: tuple[Any, ...] = (
+        {},
+        [],
+        {"names": "x"},
+        {"names": [two], "status": "Failed"},
+        {"nams": []},
+    )
+    for wrong in bodies:
         assert client.post(f"{path}/delete", json=wrong).status_code == 400, wrong
     assert client.post(f"{path}/delete", json={"older_than_s": True}).status_code == 400
     assert client.post(f"{path}/delete", json={"older_than_s": 1e300}).status_code == 400

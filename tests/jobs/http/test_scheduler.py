@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from jobs import support
@@ -110,14 +112,15 @@ def test_all_nodes_or_none_in_the_order_of_submission(
 def test_an_environment_is_built_before_nodes_are_held(
     services: Services, scheduler: Scheduler
 ) -> None:
-    services.environments.unbuilt.add("slow")  # type: ignore[attr-defined]
+    environments: Any = services.environments
+    environments.unbuilt.add("slow")
     jobs = [submit(services, environment="slow") for _ in range(3)]
     scheduler.preparer.prepare()
     scheduler.preparer.prepare()
     assert [again(services, job).status for job in jobs] == [Status.PREPARING] * 3
-    services.environments.go_on.set()  # type: ignore[attr-defined]
+    environments.go_on.set()
     scheduler.preparer._builders.shutdown()
-    assert services.environments.builds == ["slow"]  # type: ignore[attr-defined]
+    assert environments.builds == ["slow"]
     assert _busy(services) == 0
     scheduler.run_round()
     assert [again(services, job).status for job in jobs] == [Status.STARTING] * 3

@@ -20,6 +20,7 @@ from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import submission
 from torchyard.jobs.services import Services
 from torchyard.models import actions as models
+from torchyard.models.types import Model
 
 
 def snapshot(services: Services, *paths: str) -> str:
@@ -56,7 +57,7 @@ def notices(services: Services, job: Job) -> list[str]:
     ]
 
 
-def register(services: Services, name: str, path: str, kind: str = "custom_model") -> models.Model:
+def register(services: Services, name: str, path: str, kind: str = "custom_model") -> Model:
     return models.register(
         services.db, services.clock, services.datastores,
         lambda workspace, wanted: model_sources.find(services, workspace, wanted),

@@ -72,7 +72,7 @@ def test_a_launch_that_loses_the_race_goes_back_into_the_queue(
     services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
     job = submit(services)
-    executor.launch_error = DevicesTaken("needs 1 GPUs of this machine, and others were faster")
+    executor.launch_error = DevicesTaken("needs 1 GPUs of this machine, and others took them first")
     scheduler.run_round()
     back = again(services, job)
     assert (back.status, back.attempt, back.error) == (Status.QUEUED, 0, None)
@@ -80,7 +80,7 @@ def test_a_launch_that_loses_the_race_goes_back_into_the_queue(
         assert attempt_store.attempts_of(connection, job.id) == []
     assert states(services, "local") == ["idle"]
     spans = progress.timeline(actions.events(services, back))
-    assert spans[-1].name.value == "Scaling" and "others were faster" in spans[-1].waited_for
+    assert spans[-1].name.value == "Scaling" and "others took them first" in spans[-1].waited_for
     scheduler.run_round()
     assert again(services, job).status is Status.STARTING
     assert attempt_of(services, job).number == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,7 @@ def look_at_all(services: Services) -> queue.Decision:
     with services.db.read() as connection:
         every = shares.read(connection, machine.bounds(services))
         held = queue_store.held(connection)
-        rows = connection.execute(
+        rows: Sequence[Any] = connection.execute(
             sa.select(store.jobs).where(store.jobs.c.status == Status.QUEUED.value)
         ).all()
     waiting = [

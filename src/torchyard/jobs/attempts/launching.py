@@ -69,7 +69,7 @@ class Launcher:
         """Have what workers that died left delivered; that needs neither environment nor inputs."""
         plan = self._plan(attempt, recovers=True)
         self._services.membership.confirm()
-        handle = self._executor.inherit(plan)
+        handle = self._executor.recover(plan)
         self._keep(attempt, handle)
         return handle
 
