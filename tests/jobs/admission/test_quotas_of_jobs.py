@@ -86,8 +86,8 @@ def test_nothing_is_limited_from_the_start(services: Services) -> None:
 
 def test_what_can_never_be_met_is_refused_at_once(services: Services) -> None:
     limit(services, EACH, nodes=2, gpus=1, cores=12, run_time_s=3600)
-    said = refusal(services, ANNA, 3)
-    assert "needs 3 nodes; quota `nodes` of `anna`" in said and "request nodes=3" in said
+    reason = refusal(services, ANNA, 3)
+    assert "needs 3 nodes; quota `nodes` of `anna`" in reason and "request nodes=3" in reason
     assert "needs 2 GPUs; quota `gpus` of `anna`" in of_size(services, 2)
     limit(services, EACH, gpus=None, cores=11)
     assert "needs 12 cores; quota `cores`" in of_size(services, 2)
@@ -115,12 +115,12 @@ def test_what_can_be_met_later_waits(services: Services) -> None:
     # Who is held back by a quota holds nobody else back.
     states = [support.again(services, job).status for job in (first, second, other)]
     assert states == [Status.STARTING, Status.QUEUED, Status.STARTING]
-    said = why_not(services, second)
-    assert said == (
+    reason = why_not(services, second)
+    assert reason == (
         "needs 1 node; `anna` uses 2 of the 2 that quota `nodes` of workspace `default` allows"
     )
     assert why_not(services, other) == ""
-    assert said in waiting_reasons.describe(services, support.again(services, second))
+    assert reason in waiting_reasons.describe(services, support.again(services, second))
     for node in range(2):
         support.Worker(services, support.attempt_of(services, first), node).whole_life()
     scheduler.run_round()
@@ -161,9 +161,9 @@ def test_what_counts_as_stored(services: Services) -> None:
     actions.cancel(services, WORKSPACE, job.name)
     assert quota_checks.use_of(services, WORKSPACE, "anna")["storage_bytes"] == 110
     assert quota_checks.use_of(services, WORKSPACE, "ben")["storage_bytes"] == 0
-    said = refusal(services, ANNA)
-    assert "110 bytes of jobs are kept already; quota `storage_bytes` of `anna`" in said
-    assert "yard job delete" in said
+    reason = refusal(services, ANNA)
+    assert "110 bytes of jobs are kept already; quota `storage_bytes` of `anna`" in reason
+    assert "yard job delete" in reason
     submit(services, BEN)
 
 

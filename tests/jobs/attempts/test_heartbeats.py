@@ -148,9 +148,9 @@ def test_a_hang_tells_where_each_rank_of_every_node_stood() -> None:
         node(0, 1.0, "hang", stood=[{"rank": 0, "where": "train.py line 4"}]),
         node(1, 1.2, "hang", stood=[{"rank": 1, "where": "data.py line 7"}]),
     ]
-    found = root_cause.failed_node(nodes)
-    assert found is not None and found.error is not None
-    assert found.error.message == "node 0; rank 0: train.py line 4; rank 1: data.py line 7"
+    failed = root_cause.failed_node(nodes)
+    assert failed is not None and failed.error is not None
+    assert failed.error.message == "node 0; rank 0: train.py line 4; rank 1: data.py line 7"
 
 
 # Properties

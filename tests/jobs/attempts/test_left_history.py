@@ -116,8 +116,8 @@ def test_a_deleted_jobs_cursors_go(services: Services, scheduler: Scheduler) -> 
     worker_history.receive(services, attempt.id, 0, 0, [point(job, 1)], 0)
     services.history.delete(job.id)
     # Nothing is known of the node any more: it is asked to begin anew.
-    told = worker_history.receive(services, attempt.id, 0, 1, [point(job, 2)], 0)
-    assert told["next"] == 0
+    received = worker_history.receive(services, attempt.id, 0, 1, [point(job, 2)], 0)
+    assert received["next"] == 0
     assert services.history.keys(job.id) == []
 
 

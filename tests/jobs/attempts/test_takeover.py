@@ -92,37 +92,37 @@ def owner(home: Home, job: Job) -> str | None:
 
 
 def test_whoever_claims_a_job_looks_after_it(home: Home) -> None:
-    one, other = home.server("one"), home.server("other")
-    mine = submit(one.services)
-    one.scheduler.run_round()
-    theirs = submit(one.services)
-    other.scheduler.run_round()
-    assert (owner(home, mine), owner(home, theirs)) == (one.lease.id, other.lease.id)
-    home.passes(10, one, other)
-    assert (owner(home, mine), owner(home, theirs)) == (one.lease.id, other.lease.id)
+    first, second = home.server("one"), home.server("other")
+    mine = submit(first.services)
+    first.scheduler.run_round()
+    theirs = submit(first.services)
+    second.scheduler.run_round()
+    assert (owner(home, mine), owner(home, theirs)) == (first.lease.id, second.lease.id)
+    home.passes(10, first, second)
+    assert (owner(home, mine), owner(home, theirs)) == (first.lease.id, second.lease.id)
     assert len(home.executor.launches) == 2
     # A report is taken by either; what is left of it goes by whom it belongs to.
     for job in (mine, theirs):
-        Worker(other.services, attempt_of(home.first, job)).whole_life()
+        Worker(second.services, attempt_of(home.first, job)).whole_life()
         home.executor.finish(attempt_of(home.first, job).id)
-    other.scheduler.run_round()
+    second.scheduler.run_round()
     assert not attempt_of(home.first, mine).clean and attempt_of(home.first, theirs).clean
-    one.scheduler.run_round()
+    first.scheduler.run_round()
     assert attempt_of(home.first, mine).clean
 
 
 def test_what_a_dead_server_did_is_taken_over(home: Home) -> None:
-    dead, other = home.server("dead"), home.server("other")
-    home.passes(10, dead, other)
+    dead, second = home.server("dead"), home.server("other")
+    home.passes(10, dead, second)
     running, lost, ended = (submit(dead.services) for _ in range(3))
     dead.scheduler.run_round()
     Worker(dead.services, attempt_of(home.first, ended)).whole_life()
     home.executor.finish(attempt_of(home.first, ended).id)
-    home.passes(TERM_S, other)
+    home.passes(TERM_S, second)
     assert owner(home, running) == dead.lease.id, "its term is not over yet"
     home.executor.lose(attempt_of(home.first, lost).id)
-    home.passes(2, other)
-    assert owner(home, running) == owner(home, lost) == other.lease.id
+    home.passes(2, second)
+    assert owner(home, running) == owner(home, lost) == second.lease.id
     assert not again(home.first, running).status.ended
     failed = again(home.first, lost)
     assert failed.error is not None and failed.error.code == "worker_lost"
@@ -131,19 +131,19 @@ def test_what_a_dead_server_did_is_taken_over(home: Home) -> None:
 
 
 def test_what_was_claimed_and_not_launched_starts_once(home: Home) -> None:
-    still, other = home.server("still"), home.server("other")
-    home.passes(10, still, other)
+    still, second = home.server("still"), home.server("other")
+    home.passes(10, still, second)
     job, attempt = claimed(home, still)
-    home.passes(TERM_S + 1, other)
-    assert owner(home, job) == other.lease.id and len(home.executor.launches) == 1
+    home.passes(TERM_S + 1, second)
+    assert owner(home, job) == second.lease.id and len(home.executor.launches) == 1
     # It wakes up where it stood: before the launch.
     launcher = still.scheduler.watcher._launcher
     with pytest.raises(LeaseLost):
         launcher.launch(attempt)
-    home.passes(5, still, other)
-    Worker(other.services, attempt).whole_life()
+    home.passes(5, still, second)
+    Worker(second.services, attempt).whole_life()
     home.executor.finish(attempt.id)
-    home.passes(5, still, other)
+    home.passes(5, still, second)
     with pytest.raises(LeaseLost):
         launcher.launch(attempt)
     assert len(home.executor.launches) == 1
@@ -151,8 +151,8 @@ def test_what_was_claimed_and_not_launched_starts_once(home: Home) -> None:
 
 
 def test_one_that_stood_still_right_before_the_launch(home: Home) -> None:
-    still, other = home.server("still"), home.server("other")
-    home.passes(10, still, other)
+    still, second = home.server("still"), home.server("other")
+    home.passes(10, still, second)
     _, attempt = claimed(home, still)
     launcher = still.scheduler.watcher._launcher
     launcher._plan(attempt)  # its transaction is over, nothing has started
@@ -163,9 +163,9 @@ def test_one_that_stood_still_right_before_the_launch(home: Home) -> None:
 
 
 def test_who_has_no_lease_claims_nothing(home: Home) -> None:
-    still, other = home.server("still"), home.server("other")
-    home.passes(10, still, other)
-    home.passes(TERM_S + 1, other)
+    still, second = home.server("still"), home.server("other")
+    home.passes(10, still, second)
+    home.passes(TERM_S + 1, second)
     job = submit(still.services)
     still.scheduler.run_round()
     assert again(home.first, job).status.value == "Queued" and not still.scheduler.trouble
@@ -175,15 +175,15 @@ def test_who_has_no_lease_claims_nothing(home: Home) -> None:
 
 
 def test_two_take_over_at_once_and_one_has_it(home: Home) -> None:
-    dead, one, other = (home.server(url) for url in ("dead", "one", "other"))
+    dead, first, second = (home.server(url) for url in ("dead", "one", "other"))
     job = submit(dead.services)
     dead.scheduler.run_round()
-    home.passes(10, one, other)
+    home.passes(10, first, second)
     attempt = attempt_of(home.first, job)
-    assert attempt.server in (one.lease.id, other.lease.id)
+    assert attempt.server in (first.lease.id, second.lease.id)
     stale = replace(attempt, server=dead.lease.id)
     with home.first.db.write() as connection:
-        assert not attempt_store.hand_over(connection, stale, other.lease.id)
+        assert not attempt_store.hand_over(connection, stale, second.lease.id)
 
 
 def test_attempts_of_one_that_was_alone_are_taken_over(home: Home) -> None:
@@ -260,28 +260,28 @@ def test_the_local_engine_does_not_guess_about_other_machines(tmp_path: Path) ->
 
 
 def test_a_report_at_each_of_two_servers_ends_the_attempt_once(home: Home) -> None:
-    one, other = home.server("one"), home.server("other")
-    job = submit(one.services, resources={"instance_count": 2})
-    one.scheduler.run_round()
+    first, second = home.server("one"), home.server("other")
+    job = submit(first.services, resources={"instance_count": 2})
+    first.scheduler.run_round()
     attempt = attempt_of(home.first, job)
-    for server, node in ((one, 0), (other, 1)):
+    for server, node in ((first, 0), (second, 1)):
         Worker(server.services, attempt, node).whole_life()
-    endings.finish(one.services, attempt.id)
-    endings.finish(other.services, attempt.id)
+    endings.finish(first.services, attempt.id)
+    endings.finish(second.services, attempt.id)
     assert again(home.first, job).status in ENDED
 
 
 def test_a_chunk_that_comes_late_at_another_server_leaves_the_same_bytes(tmp_path: Path) -> None:
-    one, other = Logs(tmp_path, shared=True), Logs(tmp_path, shared=True)
-    assert one.append("w", "j", 1, "a", 0, b"hello ") == 6
-    assert other.append("w", "j", 1, "a", 6, b"world") == 11
-    assert one.append("w", "j", 1, "a", 0, b"hello wor") == 11
+    first, second = Logs(tmp_path, shared=True), Logs(tmp_path, shared=True)
+    assert first.append("w", "j", 1, "a", 0, b"hello ") == 6
+    assert second.append("w", "j", 1, "a", 6, b"world") == 11
+    assert first.append("w", "j", 1, "a", 0, b"hello wor") == 11
     assert (tmp_path / "w/j/1/a").read_bytes() == b"hello world"
 
 
 def test_a_quota_counts_what_other_servers_wrote(tmp_path: Path) -> None:
-    one, other = Logs(tmp_path, shared=True), Logs(tmp_path, shared=True)
-    assert one.append_within("w", "j", 1, "a", 0, b"12345", 8, b"cut\n") == 5
-    assert other.append_within("w", "j", 1, "b", 0, b"12", 8, b"cut\n") == 2
-    assert one.append_within("w", "j", 1, "a", 5, b"6789", 8, b"cut\n") == -1
+    first, second = Logs(tmp_path, shared=True), Logs(tmp_path, shared=True)
+    assert first.append_within("w", "j", 1, "a", 0, b"12345", 8, b"cut\n") == 5
+    assert second.append_within("w", "j", 1, "b", 0, b"12", 8, b"cut\n") == 2
+    assert first.append_within("w", "j", 1, "a", 5, b"6789", 8, b"cut\n") == -1
     assert (tmp_path / "w/j/1/a").read_bytes() == b"123456\ncut\n"

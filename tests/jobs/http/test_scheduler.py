@@ -260,11 +260,11 @@ def test_tokens_end_with_the_attempt(
 
 
 def test_the_same_job_twice_is_one(services: Services) -> None:
-    one = submit(services, name="mine")
+    job = submit(services, name="mine")
     two, is_new = submission.create(
         services, support.WORKSPACE, {**support.JOB, "name": "mine"}, support.ME
     )
-    assert (two.id, is_new) == (one.id, False)
+    assert (two.id, is_new) == (job.id, False)
     with pytest.raises(Conflict, match="another content"):
         submit(services, name="mine", command="false")
 

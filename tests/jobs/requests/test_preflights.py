@@ -29,8 +29,8 @@ def test_nodes_hear_of_each_other_once_all_have_come(
     worker_reports.join(
         services, attempt.id, 0, "10.0.0.1", 6105, {"node": 0, "host": "a", "door": 5}
     )
-    found = worker_reports.rendezvous(services, attempt.id)
-    assert found.ready and [facts["host"] for facts in found.facts] == ["a", "b"]
+    rendezvous = worker_reports.rendezvous(services, attempt.id)
+    assert rendezvous.ready and [facts["host"] for facts in rendezvous.facts] == ["a", "b"]
 
     Worker(services, attempt, 1).tell(
         "preflight", findings=[_FINDING], ways=[], apart_s=0.5, took_ms=3

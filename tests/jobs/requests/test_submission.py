@@ -96,7 +96,7 @@ def test_an_asset_is_pinned_to_its_version_and_the_same_body_is_the_same_job(
     services: Services,
 ) -> None:
     def new_version() -> None:
-        asked = assets.Request("set", f"snapshot:{snapshot(services, 'x.csv')}", "uri_folder")
+        request = assets.Request("set", f"snapshot:{snapshot(services, 'x.csv')}", "uri_folder")
         assets.create(
             services.db,
             services.clock,
@@ -104,7 +104,7 @@ def test_an_asset_is_pinned_to_its_version_and_the_same_body_is_the_same_job(
             services.blobs,
             lambda *_: "",
             WORKSPACE,
-            asked,
+            request,
             "me",
         )
 

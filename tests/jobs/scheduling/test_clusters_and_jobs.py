@@ -129,11 +129,11 @@ def test_how_many_gpus_a_node_gets(
     scheduler: Scheduler,
     executor: FakeExecutor,
     compute: dict[str, Any],
-    asked: dict[str, Any],
+    document: dict[str, Any],
     expected: int,
 ) -> None:
     cluster(services, **compute)
-    submit(services, compute="cluster", **asked)
+    submit(services, compute="cluster", **document)
     scheduler.run_round()
     [plan] = executor.launches
     assert plan.gpus_per_node == expected
@@ -152,11 +152,11 @@ def test_how_many_gpus_a_node_gets(
     ],
 )
 def test_what_can_never_be_is_refused_at_once(
-    services: Services, compute: dict[str, Any], asked: dict[str, Any], code: str
+    services: Services, compute: dict[str, Any], document: dict[str, Any], code: str
 ) -> None:
     cluster(services, **compute)
     with pytest.raises(InvalidSpec) as refused:
-        submit(services, compute="cluster", **asked)
+        submit(services, compute="cluster", **document)
     assert refused.value.code == code and refused.value.at and refused.value.hint
 
 
@@ -201,17 +201,17 @@ def test_a_cluster_with_jobs_is_deleted_by_force_only(
     assert not clusters.delete(services, WORKSPACE, "cluster", "me", force=True)
     with pytest.raises(Conflict, match="is being deleted"):
         submit(services, compute="cluster")
-    told = again(services, queued)
-    assert told.status is Status.CANCELED and told.error is not None
-    assert told.error.message == "compute `cluster` was deleted by `me`"
+    canceled = again(services, queued)
+    assert canceled.status is Status.CANCELED and canceled.error is not None
+    assert canceled.error.message == "compute `cluster` was deleted by `me`"
     worker = Worker(services, attempt_of(services, running))
     assert worker_reports.stop_request(services, worker.attempt.id) == worker_reports.StopRequest(
         "stop", "cancel"
     )
     worker.tell("node_exited", exit_code=143, error={"code": "stopped", "message": ""})
-    told = again(services, running)
-    assert told.status is Status.CANCELED
-    assert told.error is not None and told.error.code == "compute_deleted"
+    canceled = again(services, running)
+    assert canceled.status is Status.CANCELED
+    assert canceled.error is not None and canceled.error.code == "compute_deleted"
     scheduler.run_round()
     with pytest.raises(NotFound):
         computes.get(services.db, WORKSPACE, "cluster")

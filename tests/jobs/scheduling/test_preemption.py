@@ -218,10 +218,10 @@ def test_only_what_runs_can_be_preempted(services: Services, scheduler: Schedule
     ],
 )
 def test_wrong_queue_settings_are_refused(
-    services: Services, given: dict[str, Any], at: str, hint: str
+    services: Services, tier: dict[str, Any], at: str, hint: str
 ) -> None:
     with pytest.raises(InvalidSpec) as refused:
-        submit(services, queue_settings=given)
+        submit(services, queue_settings=tier)
     assert refused.value.at == ("queue_settings", at)
     assert hint in refused.value.hint
 

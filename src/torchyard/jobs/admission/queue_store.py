@@ -93,7 +93,7 @@ def lines(connection: Connection, low_clusters: Collection[tuple[str, str]]) -> 
     for workspace, compute, priority_rank in rows:
         low = priority_rank >= SPOT_RANK or (workspace, compute) in low_clusters
         turns.setdefault((workspace, compute, low), []).append(priority_rank)
-    return [Line(*key, tuple(found)) for key, found in turns.items()]
+    return [Line(*key, tuple(ranks)) for key, ranks in turns.items()]
 
 
 # The column is called `turn`.

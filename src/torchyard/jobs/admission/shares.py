@@ -71,9 +71,9 @@ def of(clusters: Iterable[Compute], machine: Amounts) -> Shares:
     low = set()
     for cluster in clusters:
         place = (cluster.workspace, cluster.name)
-        own = nodes_of(*place)
-        capacity[own] = 0 if cluster.deleting else cluster.max_instances
-        per_node[place] = {own: 1, **_of_machine(cluster, machine)}
+        nodes_name = nodes_of(*place)
+        capacity[nodes_name] = 0 if cluster.deleting else cluster.max_instances
+        per_node[place] = {nodes_name: 1, **_of_machine(cluster, machine)}
         if cluster.tier == LOW_PRIORITY:
             low.add(place)
     return Shares(capacity, per_node, frozenset(low))

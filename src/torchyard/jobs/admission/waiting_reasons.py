@@ -62,10 +62,10 @@ def describe(services: Services, job: Job) -> str:
 
 def _what(job: Job, every: Shares, free: Amounts, needs: Amounts) -> str:
     """What it needs, and what there is: of its cluster, and of the machine where that is short."""
-    own = shares.nodes_of(job.workspace, job.compute)
+    nodes_name = shares.nodes_of(job.workspace, job.compute)
     nodes = "1 node" if job.node_count == 1 else f"{job.node_count} nodes"
-    most = every.capacity.get(own, 0)
-    there = max(0, free.get(own, 0))
+    most = every.capacity.get(nodes_name, 0)
+    there = max(0, free.get(nodes_name, 0))
     are = "is" if there == 1 else "are"
     sentence = f"needs {nodes}; {there} of {most} nodes of `{job.compute}` {are} free"
     for name, words in _MACHINE.items():

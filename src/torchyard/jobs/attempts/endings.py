@@ -100,18 +100,18 @@ def _end(
     if current.ended_at is not None:
         return False
     now = services.clock.now()
-    culprit = root_cause.failed_node(nodes)
+    failed = root_cause.failed_node(nodes)
     if current.order_reason == "cancel":
-        code = culprit.exit_code if culprit else None
+        code = failed.exit_code if failed else None
         status, error = Status.CANCELED, current.error
-    elif culprit is None:
+    elif failed is None:
         code, status, error = 0, Status.COMPLETED, None
     elif current.order_reason == root_cause.PREEMPTED:
-        progress.preempted(connection, job, now, culprit.exit_code, current)
+        progress.preempted(connection, job, now, failed.exit_code, current)
         return True
     else:
-        code, status = culprit.exit_code, Status.FAILED
-        error = culprit.error or JobError("failed", f"node {culprit.node} failed")
+        code, status = failed.exit_code, Status.FAILED
+        error = failed.error or JobError("failed", f"node {failed.node} failed")
         if _try_again(connection, services, job, current, error, code or 1, nodes, printed):
             return True
     progress.end(connection, job, status, now, exit_code=code, error=error, attempt=attempt)

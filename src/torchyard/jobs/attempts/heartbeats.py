@@ -50,8 +50,12 @@ class Heartbeats:
         with self._services.db.read() as connection:
             wanted = round_store.to_listen_to(connection, since)
             every = attempt_store.open_attempts(connection) if wanted else []
-            running = takeover.owned(self._services, [one for one in every if one.id in wanted])
-            nodes = {one.id: attempt_store.nodes_of(connection, one.id) for one in running}
+            running = takeover.owned(
+                self._services, [attempt for attempt in every if attempt.id in wanted]
+            )
+            nodes = {
+                attempt.id: attempt_store.nodes_of(connection, attempt.id) for attempt in running
+            }
         isolation.isolate_failures(
             (attempt for attempt in running if attempt.handle is not None),
             lambda attempt: self._check(attempt, self._silent(nodes[attempt.id], now), now),

@@ -45,9 +45,9 @@ class Watcher:
 
     def watch(self) -> None:
         with self._services.db.read() as connection:
-            running = attempt_store.open_attempts(connection)
+            attempts = attempt_store.open_attempts(connection)
             done = set(round_store.all_nodes_exited(connection))
-        owned = takeover.owned(self._services, running)
+        owned = takeover.owned(self._services, attempts)
         isolation.isolate_failures(owned, lambda attempt: self._watch(attempt, attempt.id in done))
 
     def _watch(self, attempt: Attempt, is_done: bool) -> None:

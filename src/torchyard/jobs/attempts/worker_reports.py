@@ -82,8 +82,8 @@ def report(
     with services.db.write() as connection:
         attempt = attempt_store.attempt_by_id(connection, attempt_id)
         assert attempt is not None
-        told = _node(attempt_store.nodes_of(connection, attempt_id), node)
-        expected = told.next_seq
+        reporting = _node(attempt_store.nodes_of(connection, attempt_id), node)
+        expected = reporting.next_seq
         for event in events:
             seq = int(event["seq"])
             if seq > expected:
@@ -119,10 +119,10 @@ def join(
     facts: Mapping[str, Any] | None = None,
 ) -> None:
     """A node has come to the meeting; node 0 also tells the port."""
-    told = {"facts": dict(facts)} if facts else None
+    reporting = {"facts": dict(facts)} if facts else None
     with services.db.write() as connection:
         attempt_store.change_node(
-            connection, attempt_id, node, address=address, port=port, preflight=told
+            connection, attempt_id, node, address=address, port=port, preflight=reporting
         )
     services.signals.notify(attempt_key(attempt_id))
 
@@ -142,8 +142,8 @@ def report_worker_death(services: Services, attempt_id: str, node: int) -> None:
         attempt = attempt_store.attempt_by_id(connection, attempt_id)
         if attempt is None or attempt.ended_at is not None:
             return
-        told = _node(attempt_store.nodes_of(connection, attempt_id), node)
-        if told.failed_at is not None or told.state is NodeState.EXITED:
+        reporting = _node(attempt_store.nodes_of(connection, attempt_id), node)
+        if reporting.failed_at is not None or reporting.state is NodeState.EXITED:
             return
         attempt_store.change_node(connection, attempt_id, node, failed_at=services.clock.now())
         _request_stop(connection, attempt, "failed")
@@ -156,13 +156,13 @@ def lose(services: Services, attempt_id: str, node: int, error: JobError | None 
         attempt = attempt_store.attempt_by_id(connection, attempt_id)
         if attempt is None or attempt.ended_at is not None:
             return
-        told = _node(attempt_store.nodes_of(connection, attempt_id), node)
-        if told.state is NodeState.EXITED:
+        reporting = _node(attempt_store.nodes_of(connection, attempt_id), node)
+        if reporting.state is NodeState.EXITED:
             return
         now = services.clock.now()
         error = error or JobError(
             "worker_lost",
-            f"the worker of node {node} died while it was {told.state.value}",
+            f"the worker of node {node} died while it was {reporting.state.value}",
             "it may have been killed for memory: see `dmesg` on that machine, and "
             f"`system_logs/node-{node}.log` among the job's files",
         )
@@ -173,7 +173,7 @@ def lose(services: Services, attempt_id: str, node: int, error: JobError | None 
             state=NodeState.EXITED.value,
             exit_code=1,
             error=vars(error),
-            failed_at=told.failed_at or now,
+            failed_at=reporting.failed_at or now,
         )
         _request_stop(connection, attempt, "failed")
         job = store.job_by_id(connection, attempt.job_id)
@@ -182,7 +182,7 @@ def lose(services: Services, attempt_id: str, node: int, error: JobError | None 
     services.signals.notify(attempt_key(attempt_id))
 
 
-def put_back(services: Services, attempt: Attempt, why: str) -> None:
+def put_back(services: Services, attempt: Attempt, reason: str) -> None:
     """Queue the job of an attempt again that could not be started after all.
 
     The attempt never was: the next one has its number.
@@ -192,7 +192,7 @@ def put_back(services: Services, attempt: Attempt, why: str) -> None:
         if current is None or current.ended_at is not None or current.handle is not None:
             return
         job = store.job_by_id(connection, attempt.job_id)
-        progress.put_back(connection, job, services.clock.now(), attempt, why)
+        progress.put_back(connection, job, services.clock.now(), attempt, reason)
     scratch.forget(services, attempt.id)
     services.signals.notify(job_key(job))
 
@@ -227,9 +227,9 @@ def _apply(
         is_late = body.get("reason") == root_cause.TIMEOUT
         _request_stop(connection, attempt, root_cause.TIMEOUT if is_late else "failed")
     elif kind == "preflight":
-        told = _node(attempt_store.nodes_of(connection, attempt.id), node)
-        found = {**(told.preflight or {}), **body}
-        attempt_store.change_node(connection, attempt.id, node, preflight=found)
+        reporting = _node(attempt_store.nodes_of(connection, attempt.id), node)
+        preflight = {**(reporting.preflight or {}), **body}
+        attempt_store.change_node(connection, attempt.id, node, preflight=preflight)
     elif kind == "notice":
         progress.notice(connection, job, str(body.get("message", "")), now)
     elif kind == "node_finalizing":
@@ -243,9 +243,9 @@ def _apply(
 def _rank_failed(
     connection: Connection, attempt: Attempt, node: int, at: datetime, reason: str
 ) -> None:
-    told = _node(attempt_store.nodes_of(connection, attempt.id), node)
+    reporting = _node(attempt_store.nodes_of(connection, attempt.id), node)
     # Ranks that die after a stop order die of the order.
-    if told.failed_at is None and not attempt.order:
+    if reporting.failed_at is None and not attempt.order:
         attempt_store.change_node(connection, attempt.id, node, failed_at=at)
     _request_stop(connection, attempt, reason)
 
@@ -255,19 +255,19 @@ def _node_exited(
 ) -> None:
     error = body.get("error")
     exit_code = int(body.get("exit_code") or 0)
-    told = _node(attempt_store.nodes_of(connection, attempt.id), node)
+    reporting = _node(attempt_store.nodes_of(connection, attempt.id), node)
     values: dict[str, Any] = {"state": NodeState.EXITED.value, "exit_code": exit_code}
     if error:
         told_error = root_cause.error_of(error)
         values["error"] = vars(told_error)
         if told_error.code not in _STOPPED:
-            values["failed_at"] = root_cause.failed_at(told_error, told.failed_at or now)
+            values["failed_at"] = root_cause.failed_at(told_error, reporting.failed_at or now)
             _request_stop(connection, attempt, "failed")
     attempt_store.change_node(connection, attempt.id, node, **values)
 
 
 def _stop_if_served(connection: Connection, attempt: Attempt) -> None:
-    states = {one.state for one in attempt_store.nodes_of(connection, attempt.id)}
+    states = {attempt_node.state for attempt_node in attempt_store.nodes_of(connection, attempt.id)}
     done = {NodeState.SERVING, NodeState.FINALIZING, NodeState.EXITED}
     if NodeState.SERVING in states and states <= done:
         _request_stop(connection, attempt, "served")

@@ -72,8 +72,8 @@ def is_local(job: Job) -> bool:
 def spec_of(job: Job) -> LocalRunSpec:
     """What `create` stored."""
     stored = job.document[_KEY]
-    known = {key.name for key in fields(LocalRunSpec)}
-    return LocalRunSpec(**{key: value for key, value in stored.items() if key in known})
+    names = {key.name for key in fields(LocalRunSpec)}
+    return LocalRunSpec(**{key: value for key, value in stored.items() if key in names})
 
 
 def variables_of(job: Job) -> dict[str, str]:

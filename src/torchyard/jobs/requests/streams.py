@@ -94,19 +94,19 @@ class _Follower:
                     return job, blocks, True
                 self._building = False
             self._cursor.after = event.seq
-            told = {"kind": event.kind, "seq": event.seq, "at": to_text(event.at), **event.body}
-            blocks.append(_frame(self._masker.json(told)))
+            document = {"kind": event.kind, "seq": event.seq, "at": to_text(event.at), **event.body}
+            blocks.append(_frame(self._masker.json(document)))
             if "build_log_offset" in event.body:
                 self._cursor.offsets.setdefault(BUILD, event.body["build_log_offset"])
                 self._building = True
         if self._building:
             new, more = self._build_frames(job)
             blocks += new
-        why = waiting_reasons.describe(self._services, job)
-        if why != self._cursor.waiting:
-            self._cursor.waiting = why
-            if why:
-                blocks.append(_frame({"kind": "waiting", "message": why}))
+        reason = waiting_reasons.describe(self._services, job)
+        if reason != self._cursor.waiting:
+            self._cursor.waiting = reason
+            if reason:
+                blocks.append(_frame({"kind": "waiting", "message": reason}))
         for log in self._services.logs.list(job.workspace, job.name):
             path = self._services.logs.file(job.workspace, job.name, log.attempt, log.path)
             header = {"kind": "log", "attempt": log.attempt, "path": log.path}

@@ -138,7 +138,7 @@ class Claimer:
                 created_at=now,
                 server=services.membership.id or None,
             )
-            why_not = computes.try_hold(
+            reason = computes.try_hold(
                 connection,
                 job.workspace,
                 job.compute,
@@ -147,7 +147,7 @@ class Claimer:
                 now,
                 job.avoided_slots or (),
             )
-            if why_not:
+            if reason:
                 return Claim(why_not="waits")
             attempt_store.add_attempt(connection, attempt)
             store.change_job(connection, job.id, attempt=attempt.number)
@@ -163,6 +163,6 @@ class Claimer:
             return True
         every = shares.read(connection, bounds)
         free: dict[str, int] = bounds
-        for one in queue_store.held(connection):
-            free = queue.less(free, every.needs(one))
+        for holder in queue_store.held(connection):
+            free = queue.less(free, every.needs(holder))
         return queue.fits(free, every.needs(job))

@@ -81,11 +81,11 @@ def nodes(services: Services, workspace: str, name: str) -> list[NodeView]:
         attempt = tries.get(node.attempt_id)
         if attempt is not None and node.number in ranks[attempt.id]:
             rank = ranks[attempt.id].index(node.number)
-            given = ((attempt.handle or {}).get("body") or {}).get("devices") or []
+            devices = ((attempt.handle or {}).get("body") or {}).get("devices") or []
             job = jobs[attempt.id]
             view = NodeView(
                 view.name, view.state, view.since, view.made_at, job.name, job.owner, rank,
-                given[rank] if rank < len(given) else [],
+                devices[rank] if rank < len(devices) else [],
             )  # fmt: skip
         views.append(view)
     return views

@@ -81,7 +81,7 @@ def _reason(job: Queued) -> str:
     return f"job `{job.name}` needs {nodes} of `{job.compute}`"
 
 
-def _request_stop(services: Services, attempt_id: str, why: str) -> None:
+def _request_stop(services: Services, attempt_id: str, reason: str) -> None:
     """Have an attempt stopped; what stops it already goes first."""
     with services.db.write() as connection:
         attempt = attempt_store.attempt_by_id(connection, attempt_id)
@@ -89,7 +89,7 @@ def _request_stop(services: Services, attempt_id: str, why: str) -> None:
             return
         job = store.job_by_id(connection, attempt.job_id)
         now = services.clock.now()
-        error = preemption_error(attempt, why)
+        error = preemption_error(attempt, reason)
         attempt_store.change_attempt(
             connection, attempt.id, order="stop", order_reason=PREEMPTED, error=vars(error)
         )
@@ -99,6 +99,6 @@ def _request_stop(services: Services, attempt_id: str, why: str) -> None:
     services.signals.notify(attempt_key(attempt_id))
 
 
-def preemption_error(attempt: Attempt, why: str) -> JobError:
+def preemption_error(attempt: Attempt, reason: str) -> JobError:
     """How a preempted attempt ends, whatever its ranks make of SIGTERM."""
-    return JobError(PREEMPTED, f"attempt {attempt.number} is preempted: {why}", _HINT)
+    return JobError(PREEMPTED, f"attempt {attempt.number} is preempted: {reason}", _HINT)

@@ -176,14 +176,14 @@ class Preparer:
 
     def secrets(self, environment: EnvironmentSpec) -> dict[str, int]:
         """Of the jobs that wait, and of the datastores in their workspaces."""
-        found: dict[str, int] = {}
+        values: dict[str, int] = {}
         waiting = self._preparing(environment)
         for job in waiting:
-            found |= secrets.values(job.document)
+            values |= secrets.values(job.document)
         for workspace in {job.workspace for job in waiting}:
             for one in datastores.list_in(self._services.db, self._services.datastores, workspace):
-                found |= remote.secrets_of(one.options)
-        return found
+                values |= remote.secrets_of(one.options)
+        return values
 
     def _unwanted(self, environment: EnvironmentSpec) -> bool:
         if self._stopping.is_set():

@@ -52,8 +52,10 @@ class Walk:
         for one in self.running:
             self.free = queue.less(self.free, one.holds) if one.holds else self.free
         # Jobs of a cluster that is gone wait for one of its name.
-        known = self.shares.per_node
-        self._cursors = [_Cursor(line) for line in lines if (line.workspace, line.compute) in known]
+        clusters = self.shares.per_node
+        self._cursors = [
+            _Cursor(line) for line in lines if (line.workspace, line.compute) in clusters
+        ]
         self.heads: dict[int, Head] = {}
         self.jobs: dict[int, Queued] = {}
 
