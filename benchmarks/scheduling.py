@@ -173,7 +173,7 @@ def fill(services: Services, count: int, sizes: Sequence[int], seed: int = 2) ->
                 **{"node_count": chance.choice(sizes), "processes_per_node": 1},
                 **{"created_at": now, "tags": {}, "properties": {}, "parent": "", "attempt": 0},
                 **{"deleted": False, "archived": False, "description": ""},
-                **{"turn": chance.choice([0, 1, 1, 1, 2])},
+                **{"priority_rank": chance.choice([0, 1, 1, 1, 2])},
                 **{"limit_s": chance.choice([None, None, 600.0, 3600.0])},
             }
             for number in range(count)
@@ -203,9 +203,10 @@ def plainly(services: Services) -> int:
         jobs = store.jobs_in(connection, [JobStatus.QUEUED])
         running = [every.running(job, now.timestamp()) for job in queue_store.held(connection)]
     waiting = [
-        Waiting(job.id, job.compute, every.needs(job), job.turn, job.limit_s or 0.0) for job in jobs
+        Waiting(job.id, job.compute, every.needs(job), job.priority_rank, job.limit_s or 0.0)
+        for job in jobs
     ]
-    return len(queue.look(waiting, every.capacity, running).starts)
+    return len(queue.decide(waiting, every.capacity, running).starts)
 
 
 def median_ms(call: Callable[[], Any], tries: int = 15) -> float:
@@ -240,8 +241,8 @@ def growth(jobs: int, nodes: int, new_home: Callable[[], tuple[Path, str]]) -> N
             "the same, every job read (the plain way)": partial(plainly, services),
             "waiting jobs' environments and inputs": scheduler.preparer.prepare,
             "workers that are gone": scheduler.watcher.watch,
-            "heartbeats": scheduler._heartbeats.look,
-            "everything": scheduler.look,
+            "heartbeats": scheduler._heartbeats.check,
+            "everything": scheduler.run_round,
         }
         for name, call in rows.items():
             tries = 5 if "plain" in name else 15

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 import torchyard.server  # noqa: F401  (the tables of every package)
-from jobs import rooms
-from jobs.rooms import WORKSPACE, Worker, attempt_of
+from jobs import support
+from jobs.support import WORKSPACE, Worker, attempt_of
 from postgres_server import NewDatabase, PostgresServer
 from torchyard.backups import actions, archive, records
 from torchyard.base import home_database
@@ -45,7 +45,7 @@ def open_home(clock: FakeClock) -> Iterator[Open]:
     def opening(home: Path, database: str = "") -> Services:
         home.mkdir(exist_ok=True)
         db = home_database.open_for(home, home_database.chosen(home, database))
-        opened.append(rooms.make(home, db, clock))
+        opened.append(support.make_services(home, db, clock))
         return opened[-1]
 
     yield opening
@@ -58,13 +58,13 @@ def services(open_home: Open, tmp_path: Path, new_database: NewDatabase) -> Serv
     """A home with a job that has ended, one that runs and one that waits."""
     services = open_home(tmp_path / "home", new_database(tmp_path))
     scheduler = Scheduler(services, FakeExecutor(), "http://127.0.0.1:1")
-    jobs = {name: rooms.submit(services, name=name) for name in ("ended", "running")}
-    scheduler.look()
+    jobs = {name: support.submit(services, name=name) for name in ("ended", "running")}
+    scheduler.run_round()
     Worker(services, attempt_of(services, jobs["ended"])).whole_life()
     worker = Worker(services, attempt_of(services, jobs["running"]))
     worker.tell("node_started", hostname="h", pid=1, addresses=[])
     worker.tell("ranks_started", ranks=[])
-    rooms.submit(services, name="waits")
+    support.submit(services, name="waits")
     for job in jobs.values():
         points = [Metric("loss", step, step, step / 7) for step in range(3000)]
         bad = [Metric("odd", 0, 0, float("nan")), Metric("odd", 1, 1, float("inf"))]
@@ -107,7 +107,7 @@ def same(services: Services, restored: Services, scratch: Path) -> None:
     assert rows(restored, scratch) == rows(services, scratch)
     assert contents(restored.home) == contents(services.home) != {}
     before = [job.id for job in job_actions.list_in(restored, WORKSPACE)]
-    assert rooms.submit(restored, name=f"after{len(before)}").id > max(before)
+    assert support.submit(restored, name=f"after{len(before)}").id > max(before)
 
 
 @pytest.mark.parametrize("name", ["b.tar", "b.tar.gz", "folder"])
@@ -170,7 +170,7 @@ def test_restored_jobs_go_on_or_say_what_became_of_them(
         Status.RUNNING,
         Status.NOT_STARTED,
     ]
-    Scheduler(restored, FakeExecutor(), "http://127.0.0.1:1").look()
+    Scheduler(restored, FakeExecutor(), "http://127.0.0.1:1").run_round()
     assert [status(name) for name in ("ended", "running", "waits")] == [
         Status.COMPLETED,
         Status.FAILED,
@@ -183,7 +183,7 @@ def test_restored_jobs_go_on_or_say_what_became_of_them(
 def test_a_backup_is_one_instant_of_a_server_that_writes(
     services: Services, open_home: Open, tmp_path: Path
 ) -> None:
-    job = rooms.submit(services, name="busy")
+    job = support.submit(services, name="busy")
     stop = threading.Event()
     written = 0
 

@@ -109,7 +109,7 @@ class Jobs:
         choice = deletion.Choice(names=[name])
         deleted = deletion.delete_by(self.services, call.workspace.name, choice, call.identity)
         removal.work_now(self.services, deleted.jobs)
-        self.services.bell.set()
+        self.services.wakeup.set()
 
     def _cancel(self, call: Call, name: str) -> None:
         actions.cancel(self.services, call.workspace.name, name)

@@ -29,8 +29,8 @@ _AT_ONCE = 200
 def measure(services: Services, workspace: str) -> None:
     """Measure the jobs that have ended since, where a limit on storage is set."""
     with services.db.read() as connection:
-        found = quotas.limits(connection, workspace)
-        if not any(limit.name == "storage_bytes" for limit in found):
+        limits = quotas.limits(connection, workspace)
+        if not any(limit.name == "storage_bytes" for limit in limits):
             return
         waiting = quota_store.unmeasured(connection, workspace)
     for start in range(0, len(waiting), _AT_ONCE):

@@ -48,15 +48,15 @@ _STOPPED = ("stopped", "canceled", root_cause.PREEMPTED)
 
 
 @dataclass(frozen=True)
-class Order:
+class StopRequest:
     """What a node shall do: `stop`, or nothing (empty)."""
 
-    order: str
+    control: str
     reason: str
 
 
 @dataclass(frozen=True)
-class Meeting:
+class Rendezvous:
     """Where the nodes are; `ready` once all have come and node 0 has told its port.
 
     `facts` is what each told of itself for the others to compare, empty of one that told nothing.
@@ -91,8 +91,8 @@ def report(services: Services, attempt_id: str, node: int, events: Sequence[Work
     with services.db.write() as connection:
         attempt = attempt_store.attempt_by_id(connection, attempt_id)
         assert attempt is not None
-        told = _node(attempt_store.nodes_of(connection, attempt_id), node)
-        expected = told.next_seq
+        reporting = _node(attempt_store.nodes_of(connection, attempt_id), node)
+        expected = reporting.next_seq
         for event in events:
             if event.seq > expected:
                 raise InvalidInput(f"event {expected} of node {node} is missing before {event.seq}")
@@ -111,14 +111,14 @@ def report(services: Services, attempt_id: str, node: int, events: Sequence[Work
     return expected
 
 
-def order(services: Services, attempt_id: str) -> Order:
+def stop_request(services: Services, attempt_id: str) -> StopRequest:
     with services.db.read() as connection:
         attempt = attempt_store.attempt_by_id(connection, attempt_id)
     assert attempt is not None
-    return Order(attempt.order, attempt.order_reason)
+    return StopRequest(attempt.order, attempt.order_reason)
 
 
-def come(
+def join(
     services: Services,
     attempt_id: str,
     node: int,
@@ -127,34 +127,34 @@ def come(
     facts: Mapping[str, Any] | None = None,
 ) -> None:
     """A node has come to the meeting; node 0 also tells the port."""
-    told = {"facts": dict(facts)} if facts else None
+    reporting = {"facts": dict(facts)} if facts else None
     with services.db.write() as connection:
         attempt_store.change_node(
-            connection, attempt_id, node, address=address, port=port, preflight=told
+            connection, attempt_id, node, address=address, port=port, preflight=reporting
         )
     services.signals.notify(attempt_key(attempt_id))
 
 
-def meeting(services: Services, attempt_id: str) -> Meeting:
+def rendezvous(services: Services, attempt_id: str) -> Rendezvous:
     with services.db.read() as connection:
         nodes = attempt_store.nodes_of(connection, attempt_id)
     port = nodes[0].port
     ready = port is not None and all(node.address for node in nodes)
     facts = [(node.preflight or {}).get("facts") or {} for node in nodes]
-    return Meeting(ready, [node.address for node in nodes], port, facts)
+    return Rendezvous(ready, [node.address for node in nodes], port, facts)
 
 
-def orphan(services: Services, attempt_id: str, node: int) -> None:
+def report_worker_death(services: Services, attempt_id: str, node: int) -> None:
     """A node's worker died: the others are told at once, while what it left is delivered."""
     with services.db.write() as connection:
         attempt = attempt_store.attempt_by_id(connection, attempt_id)
         if attempt is None or attempt.ended_at is not None:
             return
-        told = _node(attempt_store.nodes_of(connection, attempt_id), node)
-        if told.failed_at is not None or told.state is NodeState.EXITED:
+        reporting = _node(attempt_store.nodes_of(connection, attempt_id), node)
+        if reporting.failed_at is not None or reporting.state is NodeState.EXITED:
             return
         attempt_store.change_node(connection, attempt_id, node, failed_at=services.clock.now())
-        _order_stop(connection, attempt, "failed")
+        _request_stop(connection, attempt, "failed")
     services.signals.notify(attempt_key(attempt_id))
 
 
@@ -164,13 +164,13 @@ def lose(services: Services, attempt_id: str, node: int, error: JobError | None 
         attempt = attempt_store.attempt_by_id(connection, attempt_id)
         if attempt is None or attempt.ended_at is not None:
             return
-        told = _node(attempt_store.nodes_of(connection, attempt_id), node)
-        if told.state is NodeState.EXITED:
+        reporting = _node(attempt_store.nodes_of(connection, attempt_id), node)
+        if reporting.state is NodeState.EXITED:
             return
         now = services.clock.now()
         error = error or JobError(
             "worker_lost",
-            f"the worker of node {node} died while it was {told.state.value}",
+            f"the worker of node {node} died while it was {reporting.state.value}",
             "it may have been killed for memory: see `dmesg` on that machine, and "
             f"`system_logs/node-{node}.log` among the job's files",
         )
@@ -181,16 +181,16 @@ def lose(services: Services, attempt_id: str, node: int, error: JobError | None 
             state=NodeState.EXITED.value,
             exit_code=1,
             error=vars(error),
-            failed_at=told.failed_at or now,
+            failed_at=reporting.failed_at or now,
         )
-        _order_stop(connection, attempt, "failed")
+        _request_stop(connection, attempt, "failed")
         job = store.job_by_id(connection, attempt.job_id)
     endings.finish(services, attempt_id)
     services.signals.notify(job_key(job))
     services.signals.notify(attempt_key(attempt_id))
 
 
-def put_back(services: Services, attempt: Attempt, why: str) -> None:
+def put_back(services: Services, attempt: Attempt, reason: str) -> None:
     """Queue the job of an attempt again that could not be started after all.
 
     The attempt never was: the next one has its number.
@@ -200,7 +200,7 @@ def put_back(services: Services, attempt: Attempt, why: str) -> None:
         if current is None or current.ended_at is not None or current.handle is not None:
             return
         job = store.job_by_id(connection, attempt.job_id)
-        progress.put_back(connection, job, services.clock.now(), attempt, why)
+        progress.put_back(connection, job, services.clock.now(), attempt, reason)
     scratch.forget(services, attempt.id)
     services.signals.notify(job_key(job))
 
@@ -220,14 +220,14 @@ def _apply(
             reason = root_cause.PEER_LOST if consequence else "failed"
             _rank_failed(connection, attempt, node, event.at, reason)
         case RanksHang():
-            _order_stop(connection, attempt, root_cause.HANG)
+            _request_stop(connection, attempt, root_cause.HANG)
         case NodeServing():
             _change_state(connection, attempt, node, NodeState.SERVING)
             _stop_if_served(connection, attempt)
         case NodeStopping(reason):
             # The other nodes tell where their ranks stood, too.
             is_late = reason == root_cause.TIMEOUT
-            _order_stop(connection, attempt, root_cause.TIMEOUT if is_late else "failed")
+            _request_stop(connection, attempt, root_cause.TIMEOUT if is_late else "failed")
         case PreflightReported(findings):
             current = _node(attempt_store.nodes_of(connection, attempt.id), node)
             preflight = {**(current.preflight or {}), **findings}
@@ -249,11 +249,11 @@ def _change_state(connection: Connection, attempt: Attempt, node: int, state: No
 def _rank_failed(
     connection: Connection, attempt: Attempt, node: int, at: datetime, reason: str
 ) -> None:
-    told = _node(attempt_store.nodes_of(connection, attempt.id), node)
+    reporting = _node(attempt_store.nodes_of(connection, attempt.id), node)
     # Ranks that die after a stop order die of the order.
-    if told.failed_at is None and not attempt.order:
+    if reporting.failed_at is None and not attempt.order:
         attempt_store.change_node(connection, attempt.id, node, failed_at=at)
-    _order_stop(connection, attempt, reason)
+    _request_stop(connection, attempt, reason)
 
 
 def _node_exited(
@@ -270,15 +270,15 @@ def _node_exited(
         values["error"] = vars(error)
         if error.code not in _STOPPED:
             values["failed_at"] = root_cause.failed_at(error, current.failed_at or now)
-            _order_stop(connection, attempt, "failed")
+            _request_stop(connection, attempt, "failed")
     attempt_store.change_node(connection, attempt.id, node, **values)
 
 
 def _stop_if_served(connection: Connection, attempt: Attempt) -> None:
-    states = {one.state for one in attempt_store.nodes_of(connection, attempt.id)}
+    states = {attempt_node.state for attempt_node in attempt_store.nodes_of(connection, attempt.id)}
     done = {NodeState.SERVING, NodeState.FINALIZING, NodeState.EXITED}
     if NodeState.SERVING in states and states <= done:
-        _order_stop(connection, attempt, "served")
+        _request_stop(connection, attempt, "served")
 
 
 def _finalize_if_all(connection: Connection, attempt: Attempt, job: Job, now: datetime) -> None:
@@ -290,7 +290,7 @@ def _finalize_if_all(connection: Connection, attempt: Attempt, job: Job, now: da
         progress.move(connection, job, Status.FINALIZING, now)
 
 
-def _order_stop(connection: Connection, attempt: Attempt, reason: str) -> None:
+def _request_stop(connection: Connection, attempt: Attempt, reason: str) -> None:
     current = attempt_store.attempt_by_id(connection, attempt.id)
     if current is not None and not current.order:
         attempt_store.change_attempt(connection, attempt.id, order="stop", order_reason=reason)

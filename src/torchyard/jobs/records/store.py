@@ -84,14 +84,14 @@ jobs = Table(
     Column("description", Text, nullable=False),
     Column("retry_at", Instant),
     Column("avoided_slots", JSON),
-    Column("turn", Integer, nullable=False, server_default="1"),
+    Column("turn", Integer, key="priority_rank", nullable=False, server_default="1"),
     Column("limit_s", Float),
     Column("gpus", Integer, nullable=False, server_default="0"),
     UniqueConstraint("workspace", "name"),
     Index("ix_jobs_status_id", "status", "id"),
     Index("ix_jobs_workspace_id", "workspace", "id"),
     # The queue is read without the rows, too.
-    Index("ix_jobs_queue", "status", "workspace", "compute", "turn", "id", "node_count"),
+    Index("ix_jobs_queue", "status", "workspace", "compute", "priority_rank", "id", "node_count"),
     Index("ix_jobs_preparing", "status", "environment_hash", "id"),
     # What a search looks at first: it need not read the rows, which hold the specs.
     Index(
@@ -295,7 +295,7 @@ def _at(
         _jobs()
         .where(jobs.c.type == "command", jobs.c.status.in_([one.value for one in statuses]))
         .where(jobs.c.workspace == workspace, jobs.c.compute == compute)
-        .order_by(jobs.c.turn, jobs.c.id)
+        .order_by(jobs.c.priority_rank, jobs.c.id)
     )
     return [_job(row) for row in rows]
 
@@ -381,6 +381,7 @@ def _job(row: Row[Any]) -> Job:
     values.pop("environment")
     values.pop("environment_hash")
     values["document"] = values.pop("spec")
+    values["priority_rank"] = values.pop("turn")
     values["status"] = Status(values["status"])
     values["error"] = error_of(values["error"])
     return Job(**values)

@@ -25,7 +25,7 @@ def job_json(services: Services, job: Job) -> dict[str, Any]:
     rest = {
         "error": None if job.error is None else _with_details(job.error),
         "environment_hash": environment_hash,
-        "waiting": waiting_reasons.why(services, job),
+        "waiting": waiting_reasons.describe(services, job),
         "stages": [
             {
                 "name": span.name.value,
@@ -74,8 +74,8 @@ def summary_json(job: Job) -> dict[str, Any]:
         "compute": job.compute,
         "node_count": job.node_count,
         "processes_per_node": job.processes_per_node,
-        "priority": queue.priority_of(job.turn),
-        "job_tier": "spot" if job.turn >= queue.SPOT_TURN else "standard",
+        "priority": queue.priority_of(job.priority_rank),
+        "job_tier": "spot" if job.priority_rank >= queue.SPOT_RANK else "standard",
         "created_at": to_text(job.created_at),
         "started_at": _text(job.started_at),
         "ended_at": _text(job.ended_at),

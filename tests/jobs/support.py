@@ -77,7 +77,7 @@ class FakeEnvironments:
         return self.folder / "build.log"
 
 
-def make(home: Path, db: Database, clock: FakeClock) -> Services:
+def make_services(home: Path, db: Database, clock: FakeClock) -> Services:
     workspaces.ensure_default(db, clock)
     computes.ensure_local(db, clock, WORKSPACE)
     return Services(
@@ -90,7 +90,7 @@ def make(home: Path, db: Database, clock: FakeClock) -> Services:
         history=History(db, store.merge_tags),
         logs=Logs(home / "logs"),
         signals=Signals(),
-        bell=threading.Event(),
+        wakeup=threading.Event(),
     )
 
 
