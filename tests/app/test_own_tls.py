@@ -67,7 +67,7 @@ def living(home: Path, clock: Clock | None = None) -> Iterator[Life]:
         life.end()
 
 
-def scheme_at(way: listeners.Way, name: str = "127.0.0.1") -> str:
+def scheme_at(way: listeners.TlsEndpoint, name: str = "127.0.0.1") -> str:
     """What the server says of a connection by a client that trusts its authority alone."""
     trusting = ssl.create_default_context(cadata=way.authority)
     asking = http.client.HTTPSConnection(name, way.port, timeout=20, context=trusting)
@@ -81,10 +81,10 @@ def scheme_at(way: listeners.Way, name: str = "127.0.0.1") -> str:
 def test_the_listener_opens_on_demand_and_keeps_its_port(tmp_path: Path) -> None:
     with living(tmp_path) as life:
         assert not life.had_tls and not certificates.is_made(tmp_path)
-        assert life.own.standing() is None
+        assert life.own.current() is None
         way = life.own.way("127.0.0.1")
         assert scheme_at(way) == scheme_at(way, "localhost") == "https"
-        assert life.own.way("127.0.0.1") == way == life.own.standing()
+        assert life.own.way("127.0.0.1") == way == life.own.current()
     with living(tmp_path) as again:
         assert again.had_tls
         assert scheme_at(way) == "https"
@@ -93,7 +93,7 @@ def test_the_listener_opens_on_demand_and_keeps_its_port(tmp_path: Path) -> None
 
 def test_many_requests_at_once_open_one_listener(tmp_path: Path) -> None:
     with living(tmp_path) as life:
-        endpoints: list[listeners.Way] = []
+        endpoints: list[listeners.TlsEndpoint] = []
         threads = [
             threading.Thread(target=lambda: endpoints.append(life.own.way("localhost")))
             for _ in range(6)
@@ -120,7 +120,7 @@ def test_it_is_renewed_while_it_runs(tmp_path: Path) -> None:
         assert _ends(way) == kept.ends_at.replace(microsecond=0)
 
 
-def _ends(way: listeners.Way) -> datetime:
+def _ends(way: listeners.TlsEndpoint) -> datetime:
     trusting = ssl.create_default_context(cadata=way.authority)
     with (
         socket.create_connection(("127.0.0.1", way.port), timeout=20) as plain,

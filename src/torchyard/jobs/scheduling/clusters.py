@@ -54,7 +54,7 @@ class WaitingView:
 
 def resize_clusters(services: Services) -> None:
     """One round of scaling of every cluster."""
-    scaling.look(
+    scaling.resize_clusters(
         services.db,
         services.clock,
         lambda connection: store.nodes_wanted(connection, services.clock.now()),
@@ -138,7 +138,7 @@ def delete(services: Services, workspace: str, name: str, who: str, *, force: bo
         if live and not force:
             raise _busy(name, live)
 
-    gone = computes.delete(services.db, services.clock, workspace, name, force=force, look=look)
+    gone = computes.delete(services.db, services.clock, workspace, name, force=force, check=look)
     error = JobError(
         "compute_deleted",
         f"compute `{name}` was deleted by `{who}`",
