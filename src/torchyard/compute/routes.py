@@ -83,7 +83,7 @@ def _with_use(db: Database, compute: Compute) -> dict[str, Any]:
 
 
 def to_json(compute: Compute, use: Use) -> dict[str, Any]:
-    """Azure ML's names for its states and counts, ours for what it hasn't."""
+    """Azure ML's names for its states and counts, ours for the rest."""
     body = dict(vars(compute))
     return {
         **body,
