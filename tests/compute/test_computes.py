@@ -84,7 +84,7 @@ def test_idle_nodes_come_before_new_ones(db: Database, clock: FakeClock) -> None
     assert counts(db) == {"running": 2}
 
 
-def test_all_or_none(db: Database, clock: FakeClock) -> None:
+def test_a_job_gets_all_its_nodes_or_none(db: Database, clock: FakeClock) -> None:
     cluster(db, clock, max_instances=3)
     assert hold(db, clock, "one", 2) == ""
     assert hold(db, clock, "two", 2) == "needs 2 nodes; 2 of 3 nodes of `cpu` are busy"
@@ -213,7 +213,7 @@ def test_the_size_stays_while_jobs_run(db: Database, clock: FakeClock) -> None:
         ({"tags": [1]}, "`tags` must be a mapping"),
     ],
 )
-def test_what_a_document_may_not_say(
+def test_wrong_documents_are_refused(
     db: Database, clock: FakeClock, keys: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidSpec) as raised:
@@ -233,7 +233,7 @@ def test_hints_name_the_nearest(db: Database, clock: FakeClock) -> None:
         assert hint in raised.value.hint
 
 
-def test_keys_that_hold_anyway(db: Database, clock: FakeClock) -> None:
+def test_keys_that_are_satisfied_anyway(db: Database, clock: FakeClock) -> None:
     made = cluster(
         db, clock, ssh_public_access_enabled=False, enable_node_public_ip=False, location="westus",
         tier="LowPriority", type="AmlCompute", **{"$schema": "https://…"},
@@ -270,7 +270,7 @@ def test_sizes_of_ones_own(tmp_path: Path) -> None:
         assert message in raised.value.message
 
 
-def test_days_share_what_goes_over_midnight() -> None:
+def test_use_over_midnight_is_split_by_day() -> None:
     start = datetime(2026, 2, 28, 23, 0, tzinfo=timezone.utc)
     assert list(accounts.by_day(start, start + timedelta(hours=26))) == [
         ("2026-02-28", 3600.0), ("2026-03-01", 86400.0), ("2026-03-02", 3600.0),

@@ -177,7 +177,7 @@ def test_own_jobs_and_those_of_others(site: Served) -> None:
     site.ok("dan", "POST", f"{HERE}/jobs/delete", {"names": ["of-dan"]})
 
 
-def test_what_others_have_below_ones_own_job(site: Served) -> None:
+def test_child_jobs_of_others_are_protected(site: Served) -> None:
     site.ok("dan", "POST", f"{HERE}/jobs", {**JOB, "name": "above"})
     site.ok("carl", "POST", f"{HERE}/jobs", {**JOB, "name": "below", "parent_job_name": "above"})
     for name in ("above", "below"):

@@ -71,7 +71,7 @@ class Links:
 
         Args:
             permissions: Azure's letters; empty for all that the caller's role allows.
-            hours: twelve at the most.
+            hours: at most twelve.
         """
         what = "blob" if blob else "folder" if folder else "container"
         return signatures.sign(

@@ -18,7 +18,7 @@ from torchyard.azureml.sdk_v1.computes import LOCAL_CLUSTER
 from torchyard.base import refs
 from torchyard.base.errors import TorchyardError
 from torchyard.compute.types import LOCAL
-from torchyard.environments.actions import Environments
+from torchyard.environments.services import Environments
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import local_runs
 
@@ -37,7 +37,7 @@ def definition_of(services: Environments, job: Job) -> dict[str, Any] | None:
     if job.type != "command":
         return None
     spec = job.spec
-    # As it was written: MPI with one process is started without mpirun, and is told as MPI.
+    # As written in the job: MPI with one process is started without mpirun, but is still MPI.
     distribution = job.document.get("distribution") or {}
     kind = distribution.get("type", "")
     script, arguments = script_of(spec.command)
