@@ -260,7 +260,7 @@ def test_sizes_of_ones_own(tmp_path: Path) -> None:
         ("box: {core: 8}", "unknown key `core`"),
         ("box: {cores: 0, memory_gb: 1}", "`cores` of size `box`"),
         ("box: 3", "mapping"),
-        ("- box", "no mapping of names"),
+        ("- box", "must be a mapping of names"),
         ("Standard_NC6: {cores: 1, memory_gb: 1}", "a size of Azure's"),
         ("box: {", "can't be read"),
     ):

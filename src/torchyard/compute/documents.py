@@ -93,7 +93,7 @@ def _check_keys(document: Mapping[str, Any]) -> None:
             continue
         if key in _REFUSED or (key in _SATISFIED and document[key] not in (False, None)):
             reason = _REFUSED.get(key) or _SATISFIED[key]
-            raise InvalidSpec(f"`{key}` is not supported: {reason}", "leave it out", at=[key])
+            raise InvalidSpec(f"`{key}` is not served: {reason}", "leave it out", at=[key])
         if key not in _SATISFIED:
             raise fields.unknown_key(str(key), _KEYS)
 
@@ -114,8 +114,8 @@ def _check_engine(document: Mapping[str, Any]) -> None:
     near = nearest(engine.lower(), [LOCAL, *_LATER])
     if near in _LATER:
         raise InvalidSpec(
-            f"engine `{engine}` is not supported yet" if engine.lower() in _LATER
-            else f"there is no engine `{engine}`, and `{near}` is not supported yet",
+            f"engine `{engine}` is not served yet" if engine.lower() in _LATER
+            else f"there is no engine `{engine}`, and `{near}` is not served yet",
             "use `engine: local`: nodes on the server's machine",
             at=["engine"],
         )  # fmt: skip
@@ -127,7 +127,7 @@ def _choice(
     document: Mapping[str, Any], key: str, default: str, choices: tuple[str, ...], hint: str
 ) -> None:
     if document.get(key, default).lower() not in choices:
-        raise InvalidSpec(f"compute {key} `{document[key]}` is not supported", hint, at=[key])
+        raise InvalidSpec(f"compute {key} `{document[key]}` is not served", hint, at=[key])
 
 
 def _number(document: Mapping[str, Any], key: str, default: int) -> int:

@@ -12,6 +12,7 @@ from torchyard.base.clock import to_text
 from torchyard.base.db import Database
 from torchyard.base.dependencies import ClockOf, DatabaseOf, HomeOf, from_state
 from torchyard.compute import actions, promises, sizes
+from torchyard.compute.sizes import Size
 from torchyard.compute.types import Compute, Use
 from torchyard.executors.machine import Machine
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
@@ -66,8 +67,7 @@ def history(db: DatabaseOf, clock: ClockOf, workspace: str, name: str) -> dict[s
 def list_sizes(home: HomeOf, machine: MachineOf, workspace: str) -> dict[str, Any]:
     return {
         "value": [
-            {**vars(size), "fits": promises.fits(size, machine)}
-            for size in sizes.all_sizes(home).values()
+            _size(size, promises.fits(size, machine)) for size in sizes.all_sizes(home).values()
         ],
         "machine": {
             "cores": machine.cores,
@@ -75,6 +75,18 @@ def list_sizes(home: HomeOf, machine: MachineOf, workspace: str) -> dict[str, An
             "gpus": machine.most_together(),
             "gpu_kind": ", ".join(dict.fromkeys(gpu.name for gpu in machine.whole)),
         },
+    }
+
+
+def _size(size: Size, fits: int) -> dict[str, Any]:
+    return {
+        "name": size.name,
+        "cores": size.cores,
+        "memory_bytes": size.memory_bytes,
+        "gpus": size.gpus,
+        "gpu_kind": size.gpu_kind,
+        "own": size.custom,
+        "fits": fits,
     }
 
 

@@ -179,7 +179,9 @@ def _own(file: Path) -> dict[str, Size]:
     sizes = {}
     for name, value in body.items():
         if key(str(name)) in _azures():
-            raise InvalidInput(f"`{name}` in `{file}` is one of Azure's sizes", "choose another name")
+            raise InvalidInput(
+                f"`{name}` in `{file}` is one of Azure's sizes", "choose another name"
+            )
         sizes[key(str(name))] = _own_size(file, str(name), value)
     return sizes
 
