@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 from fastapi.testclient import TestClient
 
-from jobs.rooms import Worker, attempt_of
+from jobs.support import Worker, attempt_of
 from torchyard import server
 from torchyard.app import application
 from torchyard.base.settings import Settings

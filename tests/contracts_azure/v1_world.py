@@ -40,11 +40,11 @@ def submit(world: World, key: str, folder: Path, **options: Any) -> Any:
     """A run of a folder's script, unless a command is given; later operations find it by `key`."""
     from azureml.core import Experiment, ScriptRunConfig
 
-    given = {"compute_target": CLUSTER, "environment": plain_environment(world), **options}
-    if "command" not in given:
-        given.setdefault("script", "train.py")
-    asked = ScriptRunConfig(source_directory=str(folder), **given)
-    run = Experiment(workspace(world), EXPERIMENT).submit(asked)
+    arguments = {"compute_target": CLUSTER, "environment": plain_environment(world), **options}
+    if "command" not in arguments:
+        arguments.setdefault("script", "train.py")
+    config = ScriptRunConfig(source_directory=str(folder), **arguments)
+    run = Experiment(workspace(world), EXPERIMENT).submit(config)
     world.seen[key] = run
     return run
 

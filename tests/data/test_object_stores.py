@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def document(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("azurite")
-    kinds = {
+    kinds: dict[str, Callable[[], AbstractContextManager[dict[str, Any]]]] = {
         "s3": object_stores.s3,
         "azure_blob": lambda: object_stores.azure_blob(folder),
         "sftp": lambda: object_stores.sftp(folder),

@@ -168,8 +168,8 @@ class NamespaceExecutor(LocalExecutor):
     def launch(self, plan: LaunchPlan) -> Handle:
         return super().launch(replace(plan, single_host=False))
 
-    def inherit(self, plan: LaunchPlan) -> Handle:
-        return super().inherit(replace(plan, single_host=False))
+    def recover(self, plan: LaunchPlan) -> Handle:
+        return super().recover(replace(plan, single_host=False))
 
 
 @contextlib.contextmanager

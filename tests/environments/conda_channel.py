@@ -140,7 +140,7 @@ def _list(package: Path, index: Mapping[str, Any]) -> None:
     for folder in {package.parent.parent / "noarch", package.parent}:
         folder.mkdir(exist_ok=True)
         file = folder / "repodata.json"
-        listed: dict[str, Any] = {
+        listed: dict[str, dict[str, Any]] = {
             "info": {"subdir": folder.name},
             "packages": {},
             "packages.conda": {},

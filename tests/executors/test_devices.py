@@ -254,7 +254,7 @@ def test_a_file_that_was_taken_away_is_no_second_lock(tmp_path: Path) -> None:
     os.rename(place / "pretended-pretended-0", place / "away")
     # Whoever locks the old file by another way than its name has not the device.
     os.close(os.open(place / "pretended-pretended-0", os.O_CREAT | os.O_RDWR))
-    assert not device_locks._is_still(held.descriptor, place / "pretended-pretended-0")
+    assert not device_locks._is_current(held.descriptor, place / "pretended-pretended-0")
     give_back([held])
 
 

@@ -41,7 +41,7 @@ def make(home: Path) -> Api:
     api = Api(face, parts, token_file.read_text().strip(), "", {"workspace": "default"})
     _provision(api)
     for _ in range(5):
-        parts.scheduler.look()
+        parts.scheduler.run_round()
     plan = next(plan for plan in executor.launches if plan.job == "running")
     api.worker = plan.report_token
     api.names |= {

@@ -135,7 +135,7 @@ def services_in(folder: Path, db: Database) -> Services:
         history=History(db, store.merge_tags, logged_metrics.add),
         logs=Logs(folder / "logs"),
         signals=Signals(),
-        bell=threading.Event(),
+        wakeup=threading.Event(),
     )
 
 

@@ -15,8 +15,8 @@ from typing import Annotated, Any
 import pytest
 import uvicorn
 from fastapi import Body
-from mlflow_server import Server, add_job
 
+from mlflow.mlflow_server import Server, add_job
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
 from torchyard.environments.services import Environments
@@ -95,16 +95,17 @@ def url(server: Server) -> Iterator[str]:
 def relay_to(server: Server, url: str, folder: Path, job: Job) -> Iterator[str]:
     """A job's relay; its history goes where the worker's routes would take it."""
 
-    @server.app.post("/v1/attempts/att/history")
     def take(body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
-        return server.services.history.receive(
+        answer: dict[str, Any] = server.services.history.receive(
             lambda run: actions.get(server.services, "default", run).id,
             "att",
             body["node"],
             body["seq"],
             body["records"],
         )
+        return answer
 
+    server.app.post("/v1/attempts/att/history")(take)
     plan = LaunchPlan(
         attempt_id="att",
         attempt=1,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from jobs import rooms
-from jobs.rooms import ME, WORKSPACE, submit
+from jobs import support
+from jobs.support import ME, WORKSPACE, submit
 from torchyard.base.blobs import SnapshotFile
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
@@ -23,7 +23,7 @@ from torchyard.models.types import Model
 
 @pytest.fixture
 def services(tmp_path: Path, db: Database, clock: FakeClock) -> Services:
-    return rooms.make(tmp_path / "home", db, clock)
+    return support.make_services(tmp_path / "home", db, clock)
 
 
 @pytest.fixture

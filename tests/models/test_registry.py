@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from models.test_models import register, snapshot
 
-from jobs import rooms
-from jobs.rooms import ME, WORKSPACE, submit
+from jobs import support
+from jobs.support import ME, WORKSPACE, submit
+from models.test_models import register, snapshot
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
@@ -26,7 +26,7 @@ from torchyard.models.types import LoggedModel, RunModel, Source
 
 @pytest.fixture
 def services(tmp_path: Path, db: Database, clock: FakeClock) -> Services:
-    return rooms.make(tmp_path / "home", db, clock)
+    return support.make_services(tmp_path / "home", db, clock)
 
 
 def log_model(

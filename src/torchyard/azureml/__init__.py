@@ -2,8 +2,8 @@
 Azure's JSON.
 """
 
-ENTRY_PATHS = ("/metadata", "/discovery", "/registrymanagement", "/msi", "/v1/client-env", "/runs")
-"""The paths of entry_routes.py."""
+PATHS = ("/azureml", "/azureml-above", "/azureml-blob")
+"""The paths that apis.py answers, with all that is below; common/paths.py makes them."""
 
-PATHS = ("/azureml", "/azureml-above", "/azureml-blob", *ENTRY_PATHS)
-"""The paths that apis.py answers, with all that is below; common/paths.py makes the first three."""
+ENTRY_PATHS = ("/metadata", "/discovery", "/registrymanagement", "/msi", "/v1/client-env", "/runs")
+"""The paths that entry_routes.py answers."""

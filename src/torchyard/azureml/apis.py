@@ -3,8 +3,8 @@
 Owns: the groups of routes below `/azureml`, `/azureml-above` and `/azureml-blob`, which
 common/paths.py makes of Azure's paths; the response to requests for which there is no route.
 Leaves: the routes to the modules that declare them.
-Always: what Azure ML has and torchyard has not is refused by name, in Azure's envelope; a group is
-made when the first request comes for it.
+Always: what Azure ML has and torchyard does not is refused by name, in Azure's envelope; a group is
+made, and its modules are imported, when the first request comes for it.
 """
 
 from __future__ import annotations
@@ -14,56 +14,16 @@ from functools import partial
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
-from torchyard.azureml import ENTRY_PATHS, entry_routes
-from torchyard.azureml.arm import location_routes, resolved_uris
 from torchyard.azureml.arm.resource_types import RESOURCE_TYPES
 from torchyard.azureml.arm.resources import path_of_type
-from torchyard.azureml.arm.workspace_routes import above_workspaces, in_workspace
-from torchyard.azureml.blob import artifact_routes
-from torchyard.azureml.blob import routes as blob_routes
 from torchyard.azureml.common.calls import AzureCall
 from torchyard.azureml.common.errors import NotServed
 from torchyard.azureml.common.paths import ABOVE
 from torchyard.azureml.common.routing import RouteTable
-from torchyard.azureml.history import experiment_routes, run_routes
-from torchyard.azureml.sdk_v1 import (
-    computes,
-    datasets,
-    datastores,
-    environments,
-    execution,
-    local_runs,
-    metric_queries,
-    metrics,
-    models,
-    refused_services,
-    snapshots,
-)
 from torchyard.base.errors import NotFound
 from torchyard.base.lazy_routes import LazyRoutes, add_routes
 from torchyard.workspaces.guarded_routes import needs
 from torchyard.workspaces.permissions import Permission
-
-# The data plane. Services share paths, so the order counts: the first route that matches answers.
-_SERVICES = (
-    in_workspace,
-    artifact_routes.routes,
-    run_routes.routes,
-    experiment_routes.routes,
-    run_routes.batch_routes,
-    resolved_uris.routes,
-    computes.routes,
-    environments.routes,
-    datastores.routes,
-    snapshots.routes,
-    execution.routes,
-    local_runs.routes,
-    metrics.routes,
-    metric_queries.routes,
-    refused_services.routes,
-    models.routes,
-    datasets.routes,
-)
 
 # By the first part of a path (of ARM: the type), what torchyard does not have yet.
 NOT_SERVED = {
@@ -103,21 +63,78 @@ def not_found(call: AzureCall, request: Request, path: str) -> JSONResponse:
     )
 
 
-def _in_workspace(path: str, *tables: RouteTable) -> LazyRoutes:
-    return LazyRoutes([path], partial(_router, *tables, _rest), within="/azureml/{workspace}")
+def _services() -> APIRouter:
+    """The data plane. Services share paths, so the order counts: the first match answers."""
+    from torchyard.azureml.arm import resolved_uris, workspace_routes
+    from torchyard.azureml.blob import artifact_routes
+    from torchyard.azureml.history import experiment_routes, run_routes
+    from torchyard.azureml.sdk_v1 import (
+        computes,
+        datasets,
+        datastores,
+        environments,
+        execution,
+        local_runs,
+        metric_queries,
+        metrics,
+        models,
+        refused_services,
+        snapshots,
+    )
+
+    return _router(
+        workspace_routes.in_workspace,
+        artifact_routes.routes,
+        run_routes.routes,
+        experiment_routes.routes,
+        run_routes.batch_routes,
+        resolved_uris.routes,
+        computes.routes,
+        environments.routes,
+        datastores.routes,
+        snapshots.routes,
+        execution.routes,
+        local_runs.routes,
+        metrics.routes,
+        metric_queries.routes,
+        refused_services.routes,
+        models.routes,
+        datasets.routes,
+        _rest,
+    )
+
+
+def _above_workspaces() -> APIRouter:
+    from torchyard.azureml.arm import location_routes, workspace_routes
+
+    return _router(location_routes.routes, workspace_routes.above_workspaces)
+
+
+def _blobs() -> APIRouter:
+    from torchyard.azureml.blob import routes
+
+    return _router(routes.routes)
 
 
 def _router(*tables: RouteTable) -> APIRouter:
     return add_routes(APIRouter(), *(table.router() for table in tables))
 
 
+_WORKSPACE = "/azureml/{workspace}"
+
 router = APIRouter()
 router.routes.extend(
     [
-        *(_in_workspace(path_of_type(type.type), type.routes()) for type in RESOURCE_TYPES),
-        _in_workspace("", *_SERVICES),
-        LazyRoutes(["/azureml-blob"], blob_routes.routes.router),
-        LazyRoutes([ABOVE], partial(_router, location_routes.routes, above_workspaces)),
-        LazyRoutes(ENTRY_PATHS, entry_routes.routes.router),
+        *(
+            LazyRoutes(
+                [path_of_type(type.type)],
+                partial(_router, type.routes(), _rest),
+                within=_WORKSPACE,
+            )
+            for type in RESOURCE_TYPES
+        ),
+        LazyRoutes([""], _services, within=_WORKSPACE),
+        LazyRoutes(["/azureml-blob"], _blobs),
+        LazyRoutes([ABOVE], _above_workspaces),
     ]
 )

@@ -217,3 +217,6 @@ def cloud(base: str, tenant: str, storage: str) -> dict[str, Any]:
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
+
+
+router = routes.router()

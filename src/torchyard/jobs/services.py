@@ -45,7 +45,7 @@ class Services:
     history: History
     logs: Logs
     signals: Signals
-    bell: threading.Event
+    wakeup: threading.Event
     server_id: str = ""
     machine: Mapping[str, int] = field(default_factory=dict)
     devices: Machine = field(default_factory=lambda: Machine({}))

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -346,16 +347,22 @@ def by_sdk(side: Side) -> list[Any]:
     settings = ContentSettings(content_type="text/plain", cache_control="no-store")
     note("headers", lambda: bool(blob.set_http_headers(settings)))
 
-    def told() -> Any:
+    def upload(target: Any, content: bytes) -> bool:
+        return bool(target.upload_blob(iter([content])))
+
+    def download(source: Any) -> int:
+        return len(source.download_blob().readall())
+
+    def properties() -> Any:
         observed = blob.get_blob_properties()
         kind = observed.content_settings.content_type, observed.content_settings.cache_control
         return observed.name, observed.size, str(observed.blob_type), *kind
 
-    note("told", told)
+    note("properties", properties)
     for number, content in enumerate((b"", b"x", b"y" * (1 << 20), b"z" * ((1 << 20) + 1))):
         small = client.get_blob_client(f"sdk/small/{number}")
-        note(f"up {number}", lambda s=small, c=content: bool(s.upload_blob(iter([c]))))
-        note(f"down {number}", lambda s=small: len(s.download_blob().readall()))
+        note(f"up {number}", partial(upload, small, content))
+        note(f"down {number}", partial(download, small))
     staged = client.get_blob_client("sdk/staged")
     note("stage", lambda: bool(staged.stage_block("one", b"1")))
     note("and another", lambda: bool(staged.stage_block("two", b"2")))

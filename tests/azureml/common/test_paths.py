@@ -206,14 +206,18 @@ def test_a_put_creates_a_workspace(azure: Azure) -> None:
 
 def test_other_templates_and_kinds_are_refused(azure: Azure) -> None:
     azure.user = "home"
+    wrong: Any
     path, body = deployment("Vision", kind="hub")
     assert "kind `hub`" in azure.refused(501, "PUT", path, body)["message"]
-    for wrong in (None, [], {}, {"properties": {"parameters": {"workspaceName": {"value": 1}}}}):
+    no_name = {"properties": {"parameters": {"workspaceName": {"value": 1}}}}
+    bodies: tuple[Any, ...] = (None, [], {}, no_name)
+    for wrong in bodies:
         assert azure.answer("PUT", path, wrong).status_code == 400
     path, body = deployment("a b")
     assert "no name for a workspace" in azure.refused(400, "PUT", path, body)["message"]
     existing = f"{GROUP}/providers/{PROVIDER}/workspaces/new"
-    for wrong in (None, [], "x", {"kind": "Project"}):
+    bodies = (None, [], "x", {"kind": "Project"})
+    for wrong in bodies:
         assert azure.answer("PUT", existing, wrong).status_code in (400, 501)
     path, body = deployment("vision")
     for user in ("olga", "carl", "dan"):  # Owners of one workspace are not the server's owners.

@@ -58,7 +58,10 @@ def configured(**overrides: Any) -> dict[str, Any]:
 
 def answer(azure: Services, configuration: Mapping[str, Any], run: str, **overrides: Any) -> Any:
     definition = json.dumps({"Configuration": configuration, **overrides})
-    files = [("files", ("definition.json", definition)), ("files", ("aml_config.zip", b"PK\0\xff"))]
+    files: Any = [
+        ("files", ("definition.json", definition)),
+        ("files", ("aml_config.zip", b"PK\0\xff")),
+    ]
     return azure.site.client.post(
         f"/execution/v1.0{WORKSPACE}/experiments/birds/localrun",
         params={"runId": run},
@@ -113,7 +116,7 @@ def test_a_run_from_its_beginning_to_its_end(azure: Services) -> None:
     assert variables["MINE"] == "x" and variables["AZUREML_RUN_ID"] == run
     token = variables["AZUREML_RUN_TOKEN"]
     azure.site.tokens["script"] = token
-    metric = {"values": []}
+    metric: dict[str, Any] = {"values": []}
     path = f"/metric/v2.0{WORKSPACE}/runs/{run}/batch"
     assert azure.site.ask("script", "POST", path, metric).status_code == 200
     assert below(azure, run, "/report", {"status": "Running"}).json() == {"status": "Running"}

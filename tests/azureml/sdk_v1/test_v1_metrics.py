@@ -24,7 +24,7 @@ def v1(tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase) -> I
 @pytest.fixture
 def run(v1: Services, request: pytest.FixtureRequest) -> str:
     """A run that is not a job, for the test."""
-    name = request.node.originalname.removeprefix("test_")
+    name: str = request.node.originalname.removeprefix("test_")
     v1.of("history", "PATCH", f"experiments/e/runs/{name}", {"runId": name})
     return name
 

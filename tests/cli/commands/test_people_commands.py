@@ -227,9 +227,10 @@ def test_a_private_certificate(as_: As, tmp_path: Path) -> None:
     home, certificate, key = tmp_path / "tls", tmp_path / "cert.pem", tmp_path / "key.pem"
     certificate.write_text(CERTIFICATE)
     key.write_text(KEY)
-    words = ["--host", "0.0.0.0", "--port", "0", "--tls-cert", certificate, "--tls-key", key]
+    command: list[str | Path] = [sys.executable, "-m", "torchyard.server", "--home", home]
+    command += ["--host", "0.0.0.0", "--port", "0", "--tls-cert", certificate, "--tls-key", key]
     server = subprocess.Popen(
-        [sys.executable, "-m", "torchyard.server", "--home", home, *words],
+        command,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "TORCHYARD_HOME": str(home)},

@@ -100,8 +100,8 @@ def services(call: Call, job: Job) -> dict[str, Any]:
 
 def _command(call: Call, job: Job, environment_hash: str) -> dict[str, Any]:
     read = job.spec
-    shown = secrets.masked_document(job.document)
-    said: dict[str, Any] = job_masking.masked(
+    masked = secrets.masked_document(job.document)
+    described: dict[str, Any] = job_masking.masked(
         job,
         {
             "command": read.command,
@@ -116,14 +116,14 @@ def _command(call: Call, job: Job, environment_hash: str) -> dict[str, Any]:
         "jobType": "Command",
         "status": job.status.value,
         "isArchived": job.archived,
-        **said,
+        **described,
         "codeId": _code(call, read.code),
         "computeId": call.id("computes", read.compute),
         "environmentId": _environment(call, read.environment, environment_hash),
-        "environmentVariables": dict(shown.get("environment_variables") or {}),
+        "environmentVariables": dict(masked.get("environment_variables") or {}),
         "distribution": _distribution(read),
         "inputs": _inputs(call, job, read.inputs),
-        "outputs": {name: _output(call, one) for name, one in read.outputs.items()},
+        "outputs": {name: _output(call, output) for name, output in read.outputs.items()},
         "resources": _resources(read, job.document),
         "limits": _limits(read),
         "identity": _identity(job.document),
@@ -157,27 +157,27 @@ def _by_id(call: Call, type: str, reference: str) -> str:
 
 
 def _inputs(call: Call, job: Job, inputs: Mapping[str, Input]) -> dict[str, Any]:
-    found = {name: _input(call, one) for name, one in inputs.items()}
-    return dict(job_masking.masked(job, found))
+    documents = {name: _input(call, job_input) for name, job_input in inputs.items()}
+    return dict(job_masking.masked(job, documents))
 
 
-def _input(call: Call, given: Input) -> dict[str, Any]:
-    if given.type == LITERAL:
-        return {"jobInputType": LITERAL, "value": given.value}
-    type = "models" if given.type in MODEL_TYPES else "data"
-    path = assets.long_uri(call, given.path)
+def _input(call: Call, job_input: Input) -> dict[str, Any]:
+    if job_input.type == LITERAL:
+        return {"jobInputType": LITERAL, "value": job_input.value}
+    type = "models" if job_input.type in MODEL_TYPES else "data"
+    path = assets.long_uri(call, job_input.path)
     if path.startswith("azureml:") and not path.startswith("azureml:/"):
         path = f"azureml:{_by_id(call, type, path)}"
-    return {"jobInputType": given.type, "uri": path, "mode": _MODES[given.mode]}
+    return {"jobInputType": job_input.type, "uri": path, "mode": _MODES[job_input.mode]}
 
 
-def _output(call: Call, given: Output) -> dict[str, Any]:
+def _output(call: Call, job_output: Output) -> dict[str, Any]:
     return {
-        "jobOutputType": given.type,
-        "uri": assets.long_uri(call, given.path) or None,
-        "mode": _MODES[given.mode],
-        "assetName": given.name or None,
-        "assetVersion": given.version or None,
+        "jobOutputType": job_output.type,
+        "uri": assets.long_uri(call, job_output.path) or None,
+        "mode": _MODES[job_output.mode],
+        "assetName": job_output.name or None,
+        "assetVersion": job_output.version or None,
     }
 
 
@@ -185,22 +185,26 @@ def _distribution(read: JobSpec) -> dict[str, Any] | None:
     kind = _DISTRIBUTIONS.get(read.distribution)
     if kind is None:
         return None
-    found: dict[str, Any] = {"distributionType": kind}
+    distribution: dict[str, Any] = {"distributionType": kind}
     if kind == "TensorFlow":
         tasks = read.instance_count * read.process_count_per_instance
-        found["workerCount"] = tasks - read.parameter_servers
-        found["parameterServerCount"] = read.parameter_servers
-        return found
-    found["processCountPerInstance"] = read.process_count_per_instance
+        distribution["workerCount"] = tasks - read.parameter_servers
+        distribution["parameterServerCount"] = read.parameter_servers
+        return distribution
+    distribution["processCountPerInstance"] = read.process_count_per_instance
     if read.communication_backend:
-        found["communicationBackend"] = read.communication_backend
-    return found
+        distribution["communicationBackend"] = read.communication_backend
+    return distribution
 
 
 def _resources(read: JobSpec, document: Mapping[str, Any]) -> dict[str, Any]:
     written = document.get("resources") or {}
-    said = {key: written[ours] for ours, key in _RESOURCES.items() if written.get(ours)}
-    return {"instanceCount": read.instance_count, **said, "properties": {}}
+    fields = {
+        key: written[field_name]
+        for field_name, key in _RESOURCES.items()
+        if written.get(field_name)
+    }
+    return {"instanceCount": read.instance_count, **fields, "properties": {}}
 
 
 def _limits(read: JobSpec) -> dict[str, Any] | None:

@@ -294,7 +294,7 @@ def _variables(services: Services, call: Call, job: Job, token: str) -> dict[str
     for_clients = services.client_door.variables(job, token)
     signed = for_clients.get("AZUREML_RUN_TOKEN", token)
     return {
-        **planner.whereabouts(workspace, job, call.base),
+        **planner.run_variables(workspace, job, call.base),
         "AZUREML_RUN_TOKEN": signed,
         "AZUREML_RUN_TOKEN_EXPIRY": for_clients.get("AZUREML_RUN_TOKEN_EXPIRY", "4102444800"),
         "AZUREML_FRAMEWORK": "Python",

@@ -37,7 +37,7 @@ def definition_of(services: Environments, job: Job) -> dict[str, Any] | None:
     if job.type != "command":
         return None
     spec = job.spec
-    # As it was written: MPI with one process is started without mpirun, and is told as MPI.
+    # As written in the job: MPI with one process is started without mpirun, but is still MPI.
     distribution = job.document.get("distribution") or {}
     kind = distribution.get("type", "")
     script, arguments = script_of(spec.command)

@@ -24,7 +24,7 @@ from torchyard.models import registry as models
 from torchyard.workspaces import actions as workspaces
 
 
-def furnish(services: Services, workspace: str) -> None:
+def provision(services: Services, workspace: str) -> None:
     """The compute `local`; the default datastores are there by themselves."""
     computes.ensure_local(services.db, services.clock, workspace)
 

@@ -16,7 +16,7 @@ from torchyard.compute import actions as computes
 from torchyard.data.datastores import Datastores
 from torchyard.environments.types import EnvironmentSpec
 from torchyard.jobs import actions
-from torchyard.jobs.attempts import worker_reports
+from torchyard.jobs.attempts import report_fields, worker_reports
 from torchyard.jobs.history.history import History
 from torchyard.jobs.records import attempt_store, store
 from torchyard.jobs.records.logs import Logs
@@ -77,7 +77,7 @@ class FakeEnvironments:
         return self.folder / "build.log"
 
 
-def make(home: Path, db: Database, clock: FakeClock) -> Services:
+def make_services(home: Path, db: Database, clock: FakeClock) -> Services:
     workspaces.ensure_default(db, clock)
     computes.ensure_local(db, clock, WORKSPACE)
     return Services(
@@ -90,7 +90,7 @@ def make(home: Path, db: Database, clock: FakeClock) -> Services:
         history=History(db, store.merge_tags),
         logs=Logs(home / "logs"),
         signals=Signals(),
-        bell=threading.Event(),
+        wakeup=threading.Event(),
     )
 
 
@@ -124,7 +124,8 @@ class Worker:
             "kind": kind,
             "body": body,
         }
-        worker_reports.report(self.services, self.attempt.id, self.node, [event])
+        events = report_fields.read_events(self.node, [event])
+        worker_reports.report(self.services, self.attempt.id, self.node, events)
         self.seq += 1
 
     def whole_life(self) -> None:
