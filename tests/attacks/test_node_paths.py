@@ -37,7 +37,9 @@ class LyingLink:
     def call(self, method: str, path: str, *rest: Any) -> Any:
         return {"single": True, "files": [{"path": self.name, "size_bytes": 6, "mode": "777"}]}
 
-    def download(self, path: str, write: Callable[[bytes], object]) -> None:
+    def download(
+        self, path: str, write: Callable[[bytes], object], timeout_s: float = 60.0
+    ) -> None:
         write(b"ATTACK")
 
 
