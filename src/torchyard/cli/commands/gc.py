@@ -52,10 +52,10 @@ class _Time(click.ParamType):  # type: ignore[type-arg]
     name = "time"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)([mhdw])", str(value))
-        if found is None:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)([mhdw])", str(value))
+        if match is None:
             self.fail(f"`{value}` is no time: write `14d`, `12h` or `30m`", param, ctx)
-        return float(found[1]) * _TIMES_S[found[2]]
+        return float(match[1]) * _TIMES_S[match[2]]
 
 
 @click.command("gc", cls=Verb)
@@ -110,25 +110,25 @@ def gc(
 
     Example: yard gc --explain --dry-run
     """
-    given = {
+    limits = {
         "older_than_s": older_than,
         "budget_bytes": budget,
         "logs_bytes": logs,
         "caches_bytes": caches,
     }
-    wishes = {
+    options = {
         name: None if value == _NONE else value
-        for name, value in given.items()
+        for name, value in limits.items()
         if value is not None
     }
     transport = session.client().transport
     if save:
         if dry_run or explain:
             raise click.UsageError("'--save' removes nothing: leave '--dry-run' and '--explain'.")
-        kept: dict[str, Any] = transport.call("PATCH", "/v1/gc/settings", wishes)
+        kept: dict[str, Any] = transport.call("PATCH", "/v1/gc/settings", options)
         tables.one(session.form, kept, lambda: _kept(kept))
         return
-    done: dict[str, Any] = transport.post("/v1/gc", {"dry_run": dry_run, **wishes})
+    done: dict[str, Any] = transport.post("/v1/gc", {"dry_run": dry_run, **options})
     things = [row for row in done["things"] if explain or row["action"] != "kept"]
     tables.one(session.form, {**done, "things": things}, lambda: _page(done, things))
 
@@ -147,8 +147,8 @@ def _kept(settings: dict[str, Any]) -> str:
 
 def _page(done: dict[str, Any], things: list[dict[str, Any]]) -> str:
     freed = _megabytes(done["freed_bytes"])
-    said = f"{freed} would be freed." if done["dry_run"] else f"{freed} freed."
-    return f"{tables.table_text(things, _COLUMNS)}\n\n{said}" if things else said
+    summary = f"{freed} would be freed." if done["dry_run"] else f"{freed} freed."
+    return f"{tables.table_text(things, _COLUMNS)}\n\n{summary}" if things else summary
 
 
 def _megabytes(size_bytes: int) -> str:

@@ -91,10 +91,12 @@ def front_end(place: Place) -> Path:
     hint = "name its Python: `yard jupyterlab --python FILE`; `pip install azureml-widgets` if none"
     if place.widgets is None:
         raise NotFound(f"the Python of `{place.data}` has no azureml-widgets", hint)
-    found = sorted((place.widgets / "static" / "packages" / "labextension").glob(f"{NAME}-*.tgz"))
-    if not found:
+    archives = sorted(
+        (place.widgets / "static" / "packages" / "labextension").glob(f"{NAME}-*.tgz")
+    )
+    if not archives:
         raise NotFound(f"`{place.widgets}` has no front end for JupyterLab", hint)
-    return found[-1]
+    return archives[-1]
 
 
 def install(archive: Path, folder: Path) -> str:
@@ -151,14 +153,14 @@ def _plugin(archive: Path) -> bytes:
         ) from error
 
 
-def _python(given: str, environ: Mapping[str, str]) -> str:
-    wanted = given or "python"
-    found = shutil.which(os.path.expanduser(wanted), path=environ.get("PATH"))
-    if found is None and not given:
-        found = shutil.which("python3", path=environ.get("PATH"))
-    if found is None:
+def _python(name: str, environ: Mapping[str, str]) -> str:
+    wanted = name or "python"
+    program = shutil.which(os.path.expanduser(wanted), path=environ.get("PATH"))
+    if program is None and not name:
+        program = shutil.which("python3", path=environ.get("PATH"))
+    if program is None:
         raise InvalidInput(f"there is no Python `{wanted}`", "see its spelling, and PATH")
-    return found
+    return program
 
 
 def _place(python: str) -> Place:
@@ -167,12 +169,12 @@ def _place(python: str) -> Place:
         InvalidInput: it is no Python that answers.
     """
     try:
-        asked = subprocess.run(
+        completed = subprocess.run(
             [python, "-c", _ASKED], capture_output=True, text=True, timeout=_ASKS_S, check=True
         )
-        told = json.loads(asked.stdout)
-        widgets = [Path(one) for one in told["widgets"]]
-        return Place(Path(told["data"]), widgets[0] if widgets else None)
+        paths = json.loads(completed.stdout)
+        widgets = [Path(path) for path in paths["widgets"]]
+        return Place(Path(paths["data"]), widgets[0] if widgets else None)
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
         raise InvalidInput(
             f"`{python}` can't be asked where its packages are",
@@ -183,6 +185,6 @@ def _place(python: str) -> Place:
 def _folder(data: Path, user: bool, environ: Mapping[str, str]) -> Path:
     if not user:
         return data / "share" / "jupyter" / "labextensions" / NAME
-    own = environ.get("JUPYTER_DATA_DIR")
-    top = Path(own) if own else Path.home() / ".local" / "share" / "jupyter"
+    data_dir = environ.get("JUPYTER_DATA_DIR")
+    top = Path(data_dir) if data_dir else Path.home() / ".local" / "share" / "jupyter"
     return top / "labextensions" / NAME

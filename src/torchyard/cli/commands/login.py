@@ -48,31 +48,31 @@ def login(session: Session, url: str | None, token_file: str, ca_cert: str) -> N
              yard login https://gpu-box:8766 --token-file - < token.txt
     """
     home = session.settings.home
-    known = logins.read(home)
+    saved = logins.read(home)
     if not url:
-        _list(session, known)
+        _list(session, saved)
         return
     address = logins.url_of(url)
-    before = known.servers.get(address, logins.Login(address))
+    before = saved.servers.get(address, logins.Login(address))
     trusted = str(Path(ca_cert).absolute()) if ca_cert else before.ca_cert
     token = before.token if before.token and not token_file else _asked(address, token_file)
-    made = logins.Login(address, token, trusted)
+    attempt = logins.Login(address, token, trusted)
     try:
-        found = _tried(session, made)
+        identity = _tried(session, attempt)
     except NotAuthenticated:
         if token != before.token or token_file:
             raise
-        made = dataclasses.replace(made, token=_asked(address, ""))
-        found = _tried(session, made)
-    logins.write(home, known.with_login(dataclasses.replace(made, user=found["user"])))
+        attempt = dataclasses.replace(attempt, token=_asked(address, ""))
+        identity = _tried(session, attempt)
+    logins.write(home, saved.with_login(dataclasses.replace(attempt, user=identity["user"])))
     if not address.startswith(("https://", *_LOOPBACK)):
         warn(f"`{address}` has no TLS: the token goes over the network in the clear")
     for name in ("TORCHYARD_URL", "TORCHYARD_TOKEN"):
         if _is_set(name):
             warn(f"{name} is set and counts before this login; unset it")
-    body = {**found, "server": address}
-    role = found["role"] or "nobody yet"
-    text = f"Logged in to {address} as {found['user']}: {role} in `{found['workspace']}`."
+    body = {**identity, "server": address}
+    role = identity["role"] or "nobody yet"
+    text = f"Logged in to {address} as {identity['user']}: {role} in `{identity['workspace']}`."
     tables.one(session.form, body, lambda: text)
 
 
@@ -86,9 +86,9 @@ def logout(session: Session, url: str | None, revoke: bool) -> None:
     Example: yard logout --revoke
     """
     home = session.settings.home
-    known = logins.read(home)
-    address = logins.url_of(url) if url else known.current
-    login = known.servers.get(address)
+    saved = logins.read(home)
+    address = logins.url_of(url) if url else saved.current
+    login = saved.servers.get(address)
     if login is None:
         raise InvalidInput(
             f"there is no login to `{address}`" if address else "you are logged in to no server",
@@ -96,7 +96,7 @@ def logout(session: Session, url: str | None, revoke: bool) -> None:
         )
     if revoke:
         _revoke(login)
-    logins.write(home, known.without(address))
+    logins.write(home, saved.without(address))
     body = {"server": address, "revoked": revoke}
     tables.done(session.form, body, f"Logged out of {address}.")
 
@@ -109,24 +109,24 @@ def whoami(session: Session) -> None:
     Example: yard whoami
     """
     client = session.client()
-    found = {**client.users.me().raw, "server": client.transport.url}
-    ends = tables.moment(found["expires_at"]) or "never"
+    identity = {**client.users.me().raw, "server": client.transport.url}
+    ends = tables.moment(identity["expires_at"]) or "never"
     rows = [
-        ("Name", found["user"]),
-        ("Server", found["server"]),
-        ("Workspace", found["workspace"]),
-        ("Role", found["role"] or "none: ask an owner, see `yard user list`"),
-        ("Job", found["job"]),
-        ("Token", found["token"]),
+        ("Name", identity["user"]),
+        ("Server", identity["server"]),
+        ("Workspace", identity["workspace"]),
+        ("Role", identity["role"] or "none: ask an owner, see `yard user list`"),
+        ("Job", identity["job"]),
+        ("Token", identity["token"]),
         ("Token ends", ends),
     ]
-    tables.one(session.form, found, lambda: tables.fields(rows))
+    tables.one(session.form, identity, lambda: tables.fields(rows))
 
 
-def _list(session: Session, known: logins.Logins) -> None:
+def _list(session: Session, saved: logins.Logins) -> None:
     rows = [
-        {"server": url, "user": one.user, "current": url == known.current}
-        for url, one in known.servers.items()
+        {"server": url, "user": login.user, "current": url == saved.current}
+        for url, login in saved.servers.items()
     ]
     columns: list[tables.Column] = [
         ("SERVER", lambda row: row["server"]),
@@ -158,19 +158,19 @@ def _asked(address: str, token_file: str) -> str:
     return token
 
 
-def _tried(session: Session, made: logins.Login) -> dict[str, Any]:
+def _tried(session: Session, login: logins.Login) -> dict[str, Any]:
     """What the server says of who one is."""
     from torchyard.client.connection import default_workspace
 
-    transport = Transport(made.url, made.token, ca_cert=made.ca_cert)
+    transport = Transport(login.url, login.token, ca_cert=login.ca_cert)
     try:
-        meant = session.workspace or default_workspace(session.settings, Path.cwd())
-        found: dict[str, Any] = transport.get("/v1/whoami", {"workspace": meant})
-        if not isinstance(found, dict) or "user" not in found:
+        workspace = session.workspace or default_workspace(session.settings, Path.cwd())
+        identity: dict[str, Any] = transport.get("/v1/whoami", {"workspace": workspace})
+        if not isinstance(identity, dict) or "user" not in identity:
             raise Unreachable(
-                f"what answers at `{made.url}` is no torchyard server", "check the address"
+                f"what answers at `{login.url}` is no torchyard server", "check the address"
             )
-        return found
+        return identity
     finally:
         transport.close()
 

@@ -76,15 +76,15 @@ def set_limits(session: Session, limits: tuple[str, ...], user: str, each_user: 
              yard quota set nodes=none --user anna
     """
     if user and each_user:
-        raise click.UsageError("'--user' and '--each-user' exclude each other.")
+        raise click.UsageError("'--user' and '--each-user' can't be combined.")
     wanted = dict(_limit(text) for text in limits)
     client = session.client()
-    found = client.quotas.set(wanted, "*" if each_user else user)
+    remaining = client.quotas.set(wanted, "*" if each_user else user)
     columns = [column for column in _COLUMNS if column[0] != "USED"]
-    if not found and session.form.kind == "table":
+    if not remaining and session.form.kind == "table":
         click.echo("No limit is left there.", err=True)
         return
-    tables.rows(session.form, found.raw, columns)
+    tables.rows(session.form, remaining.raw, columns)
 
 
 @group.command("request")
@@ -117,7 +117,7 @@ def requests(session: Session) -> None:
 
 @group.command("approve")
 @click.argument("request_id", metavar="ID")
-@click.option("--answer", default="", help="In your words.")
+@click.option("--answer", default="", help="Description.")
 @common
 def approve(session: Session, request_id: str, answer: str) -> None:
     """Give the person what they asked for.
@@ -129,7 +129,7 @@ def approve(session: Session, request_id: str, answer: str) -> None:
 
 @group.command("deny")
 @click.argument("request_id", metavar="ID")
-@click.option("--answer", default="", help="In your words.")
+@click.option("--answer", default="", help="Description.")
 @common
 def deny(session: Session, request_id: str, answer: str) -> None:
     """Refuse it.
@@ -140,10 +140,10 @@ def deny(session: Session, request_id: str, answer: str) -> None:
 
 
 def _answer(session: Session, request_id: str, approve: bool, words: str) -> None:
-    found = session.client().quotas.answer(request_id, approve, words)
-    amount = _amount(found.name, found.most)
-    text = f"{found.state.capitalize()}: `{found.name}` {amount} for `{found.user}`."
-    tables.done(session.form, found.raw, text)
+    answered = session.client().quotas.answer(request_id, approve, words)
+    amount = _amount(answered.name, answered.most)
+    text = f"{answered.state.capitalize()}: `{answered.name}` {amount} for `{answered.user}`."
+    tables.done(session.form, answered.raw, text)
 
 
 def _limit(text: str) -> tuple[str, int | None]:
@@ -157,8 +157,8 @@ def _limit(text: str) -> tuple[str, int | None]:
             f"there is no quota `{name}`",
             f"did you mean `{near}`?" if near else f"one of: {_SHOWN}",
         )
-    known, read = _READ[key]
-    return known, None if value.lower() == "none" else read(value)
+    quota, read = _READ[key]
+    return quota, None if value.lower() == "none" else read(value)
 
 
 def _who(user: str) -> str:

@@ -61,12 +61,16 @@ def stop(session: Session) -> None:
     _warn_of_url(session)
     ended = embedded.stop_all(session.settings)
     left = list(embedded.living(session.settings))
-    lines = [f"The server (pid {one.pid}) is stopped." for one in ended]
-    lines += [f"The server at {one.url} runs on, on {host_of(one.machine)}." for one in left]
+    lines = [f"The server (pid {server.pid}) is stopped." for server in ended]
+    lines += [
+        f"The server at {server.url} runs on, on {host_of(server.machine)}." for server in left
+    ]
     body: dict[str, Any] = {"status": "stopped", "pid": ended[0].pid if ended else None}
     if len(ended) + len(left) > 1:
-        body["servers"] = [{"pid": one.pid, "url": one.url} for one in ended]
-        body["elsewhere"] = [{"url": one.url, "host": host_of(one.machine)} for one in left]
+        body["servers"] = [{"pid": server.pid, "url": server.url} for server in ended]
+        body["elsewhere"] = [
+            {"url": server.url, "host": host_of(server.machine)} for server in left
+        ]
     tables.one(session.form, body, lambda: "\n".join(lines or ["No server runs."]))
 
 
@@ -91,18 +95,18 @@ def status(session: Session) -> int:
     }
     shown = [
         {**body, **_health(url, settings.ca_cert)}
-        for url in [settings.url, *(one.url for one in running)]
+        for url in [settings.url, *(server.url for server in running)]
         if url
     ]
     body |= shown[0] if shown else {}
     if len(shown) > 1:
-        hosts = [host_of(one.machine) for one in running]
+        hosts = [host_of(server.machine) for server in running]
         body["status"] = next(
-            (one["status"] for one in shown if one["status"] != "running"), "running"
+            (server["status"] for server in shown if server["status"] != "running"), "running"
         )
         body["servers"] = [
-            {"host": host, **{key: one[key] for key in ("url", "pid", "status")}}
-            for host, one in zip(hosts, shown, strict=True)
+            {"host": host, **{key: server[key] for key in ("url", "pid", "status")}}
+            for host, server in zip(hosts, shown, strict=True)
         ]
     tables.one(session.form, body, lambda: _status_text(body))
     return 0 if body["status"] == "running" else 1
@@ -113,7 +117,8 @@ def _status_text(body: dict[str, Any]) -> str:
     servers = body.get("servers", ())
     text = tables.fields(tables.titled({k: v for k, v in body.items() if k != "servers"}))
     lines = [
-        f"  {one['url']} on {one['host']} (pid {one['pid']}): {one['status']}" for one in servers
+        f"  {server['url']} on {server['host']} (pid {server['pid']}): {server['status']}"
+        for server in servers
     ]
     return "\n".join([text, "Servers:", *lines]) if lines else text
 
@@ -132,10 +137,10 @@ def _health(url: str, ca_cert: str) -> dict[str, Any]:
         transport.close()
     if not isinstance(health, dict) or not {"pid", "version"} <= set(health):
         return {"url": url, "status": "no torchyard server"}
-    found = {"url": url, "status": "running", "pid": health["pid"], "version": health["version"]}
+    result = {"url": url, "status": "running", "pid": health["pid"], "version": health["version"]}
     if health.get("trouble"):
-        found |= {"status": "in trouble", "trouble": health["trouble"]}
-    return found
+        result |= {"status": "in trouble", "trouble": health["trouble"]}
+    return result
 
 
 @group.command("logs")

@@ -71,8 +71,8 @@ def create(
         with suppress(TorchyardError):
             client.users.remove(name)
         raise
-    found = {**made.raw, "token": token.token, "expires_at": token.raw["expires_at"]}
-    tables.one(session.form, found, lambda: f"{_page(made.raw)}\n\n{_told(client, token.raw)}")
+    result = {**made.raw, "token": token.token, "expires_at": token.raw["expires_at"]}
+    tables.one(session.form, result, lambda: f"{_page(made.raw)}\n\n{_told(client, token.raw)}")
 
 
 @group.command("list")
@@ -93,8 +93,8 @@ def show(session: Session, name: str) -> None:
 
     Example: yard user show anna
     """
-    found = session.client().users.get(name)
-    tables.one(session.form, found.raw, lambda: _page(found.raw))
+    person = session.client().users.get(name)
+    tables.one(session.form, person.raw, lambda: _page(person.raw))
 
 
 @group.command("role")
@@ -115,14 +115,14 @@ def set_role(session: Session, name: str, role: str, all_workspaces: bool) -> No
     """
     client = session.client()
     place = "" if all_workspaces else client.workspace
-    found = client.users.set_role(name, _role(role), place)
-    tables.one(session.form, found.raw, lambda: _page(found.raw))
+    person = client.users.set_role(name, _role(role), place)
+    tables.one(session.form, person.raw, lambda: _page(person.raw))
 
 
 @group.command("remove")
 @named("person")
 @click.option("--cancel-jobs", is_flag=True, help="Cancel their jobs; else they run on.")
-@click.option("-y", "--yes", is_flag=True, help="Don't ask.")
+@click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
 @common
 def remove(session: Session, name: str, cancel_jobs: bool, yes: bool) -> None:
     """Take every role and token of a person away; what they made stays.
@@ -132,10 +132,10 @@ def remove(session: Session, name: str, cancel_jobs: bool, yes: bool) -> None:
     client = session.client()
     client.users.get(name)
     confirm(f"Remove `{name}`?", yes)
-    found = client.users.remove(name, cancel_jobs)
-    jobs = len(found.canceled)
+    result = client.users.remove(name, cancel_jobs)
+    jobs = len(result.canceled)
     text = f"`{name}` is removed" + (f", and {jobs} of their jobs canceled." if jobs else ".")
-    tables.done(session.form, found.raw, text)
+    tables.done(session.form, result.raw, text)
 
 
 @token_group.command("create")
@@ -178,8 +178,8 @@ def revoke(session: Session, name: str, token: str) -> None:
     Example: yard user token revoke anna laptop
     """
     session.client().users.revoke_token(name, token)
-    found = {"user": name, "token": token, "revoked": True}
-    tables.done(session.form, found, f"The token `{token}` of `{name}` is good no more.")
+    result = {"user": name, "token": token, "revoked": True}
+    tables.done(session.form, result, f"The token `{token}` of `{name}` is good no more.")
 
 
 def _role(text: str) -> str | None:

@@ -35,17 +35,17 @@ _COLUMNS: list[tables.Column] = [
     ("SUBSCRIPTION", lambda workspace: workspace.get("subscription_id")),
 ]
 _MAP_COLUMNS: list[tables.Column] = [
-    ("PREFIX", lambda found: found["prefix"]),
-    ("TARGET", lambda found: found["target"]),
+    ("PREFIX", lambda mapping_row: mapping_row["prefix"]),
+    ("TARGET", lambda mapping_row: mapping_row["target"]),
 ]
 
 
 @group.command("create")
-@click.option("-n", "--name", default=None, help="The workspace's name.")
+@click.option("-n", "--name", default=None, help="Workspace name.")
 @click.option("-l", "--location", default=None, help="Where it is, in your words.")
-@click.option("--display-name", default=None, help="How it is called in lists.")
-@click.option("--description", default=None, help="In your words.")
-@click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags.")
+@click.option("--display-name", default=None, help="Display name.")
+@click.option("--description", default=None, help="Description.")
+@click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags to set.")
 @click.option(
     "-g", "--resource-group", default=None, metavar="NAME", help="Azure resource group to report."
 )
@@ -75,22 +75,22 @@ def create(
     if not document.value.get("name"):
         raise InvalidInput("a workspace needs a name", "give one with `--name`")
     try:
-        found = session.client().workspaces.create(document.value)
+        workspace = session.client().workspaces.create(document.value)
     except TorchyardError as error:
         raise document.locate(error) from error.__cause__
-    _print(session, found)
+    _print(session, workspace)
 
 
 @group.command("show")
-@click.argument("given", metavar="[NAME]", required=False)
+@click.argument("argument", metavar="[NAME]", required=False)
 @click.option("-n", "--name", default="", help="The workspace; the one meant here when absent.")
 @common
-def show(session: Session, given: str | None, name: str) -> None:
+def show(session: Session, argument: str | None, name: str) -> None:
     """Show the workspace.
 
     Example: yard workspace show
     """
-    wanted = _one_name(name, given)
+    wanted = _one_name(name, argument)
     client = session.client()
     _print(session, client.workspaces.get(wanted or client.workspace))
 
@@ -106,7 +106,7 @@ def list_workspaces(session: Session) -> None:
 
 
 @group.command("update")
-@click.argument("given", metavar="[NAME]", required=False)
+@click.argument("argument", metavar="[NAME]", required=False)
 @click.option("-n", "--name", default="", help="The workspace; the one meant here when absent.")
 @click.option(
     "--set",
@@ -115,7 +115,7 @@ def list_workspaces(session: Session) -> None:
     metavar="A.B=VALUE",
     help="description, retention_days, rehearse_on_cpu, allow_substitutes.",
 )
-@click.option("--description", default=None, help="In your words.")
+@click.option("--description", default=None, help="Description.")
 @click.option(
     "--retention-days",
     type=click.IntRange(min=0),
@@ -141,7 +141,7 @@ def list_workspaces(session: Session) -> None:
 @common
 def update(
     session: Session,
-    given: str | None,
+    argument: str | None,
     name: str,
     assignments: tuple[str, ...],
     yes: bool,
@@ -156,7 +156,7 @@ def update(
     """
     keys = ("description", "retention_days", "rehearse_on_cpu", "allow_substitutes")
     changes = changes_from(assignments, options, keys)
-    wanted = _one_name(name, given)
+    wanted = _one_name(name, argument)
     client = session.client()
     workspace = wanted or client.workspace
     days = changes.get("retention_days")
@@ -181,11 +181,11 @@ def config(session: Session, path: Path) -> None:
     Example: yard workspace config -w vision
     """
     client = session.client()
-    found = client.workspaces.get(client.workspace)
+    workspace = client.workspaces.get(client.workspace)
     body = {
-        "subscription_id": found.subscription_id,
-        "resource_group": found.resource_group,
-        "workspace_name": found.name,
+        "subscription_id": workspace.subscription_id,
+        "resource_group": workspace.resource_group,
+        "workspace_name": workspace.name,
     }
     file = path / ".azureml" / "config.json"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -212,9 +212,9 @@ def map_url(session: Session, prefix: str | None, target: str | None) -> None:
             "The target is missing: write 'PREFIX TARGET', the target as "
             "'azureml://datastores/<datastore>/paths/<path>'."
         )
-    found = client.workspaces.map_url(client.workspace, prefix, target)
+    mapping = client.workspaces.map_url(client.workspace, prefix, target)
     tables.done(
-        session.form, found.raw, f"URLs that begin with `{prefix}` are read from `{target}`."
+        session.form, mapping.raw, f"URLs that begin with `{prefix}` are read from `{target}`."
     )
 
 
@@ -231,10 +231,10 @@ def unmap_url(session: Session, prefix: str) -> None:
     tables.done(session.form, {"prefix": prefix}, f"`{prefix}` is mapped no more.")
 
 
-def _one_name(name: str, given: str | None) -> str:
-    if name and given and name != given:
-        raise click.UsageError(f"Two names are given, '{name}' and '{given}'.")
-    return name or given or ""
+def _one_name(name: str, argument: str | None) -> str:
+    if name and argument and name != argument:
+        raise click.UsageError(f"Two names were given, '{name}' and '{argument}'.")
+    return name or argument or ""
 
 
 def _print(session: Session, workspace: Workspace) -> None:

@@ -21,8 +21,8 @@ class Finding:
     """`verdict`: ok; note, something works in a lesser way; wrong, jobs can't run."""
 
     check: str
-    verdict: str
-    found: str
+    status: str
+    result: str
     remedy: str = ""
 
 

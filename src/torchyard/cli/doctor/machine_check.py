@@ -76,10 +76,10 @@ def disk(folder: Path) -> Finding:
 
 def links(folder: Path) -> Finding:
     """Environments are hard links into uv's cache: quick and small, on one file system."""
-    found = uv_program()
-    if found is None:
+    uv = uv_program()
+    if uv is None:
         return Finding("links", "note", "not looked at: no uv")
-    cache = Path(run(found, "cache", "dir").stdout.strip() or ".")
+    cache = Path(run(uv, "cache", "dir").stdout.strip() or ".")
     here, there = _nearest(folder), _nearest(cache)
     try:
         return _linked(here, there, cache, folder)
@@ -148,20 +148,20 @@ def ports() -> Finding:
 
 def gpu() -> Finding:
     tools = ("nvidia-smi", "rocm-smi", "xpu-smi")
-    found = [tool for tool in tools if shutil.which(tool)]
-    if not found:
+    available = [tool for tool in tools if shutil.which(tool)]
+    if not available:
         if os.path.exists("/proc/driver/nvidia/version"):
             remedy = "install nvidia-smi (the driver's tools), so that GPUs are counted"
             return Finding("gpu", "wrong", "a driver without its tools", remedy)
         return ok("gpu", "none: jobs run on the CPU")
-    tool = found[0]
+    tool = available[0]
     arguments = ("--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
     ran = run(tool, *(arguments if tool == "nvidia-smi" else ()))
     lines = ran.stdout.strip().splitlines()
     if ran.returncode or not lines:
-        said = last_line(ran.stderr or ran.stdout)
+        message = last_line(ran.stderr or ran.stdout)
         return Finding(
-            "gpu", "wrong", f"`{tool}` fails: {said}", "mend the driver: reboot after an update"
+            "gpu", "wrong", f"`{tool}` fails: {message}", "mend the driver: reboot after an update"
         )
     if tool != "nvidia-smi":
         return ok("gpu", f"{tool} answers")

@@ -27,23 +27,23 @@ def python() -> Finding:
 
 def uv() -> Finding:
     """uv comes with torchyard; without it no environment is built."""
-    found = uv_program()
-    if found is None:
+    program = uv_program()
+    if program is None:
         return Finding(
             "uv", "wrong", "not found", "install torchyard again with `pip install torchyard`"
         )
-    ran = run(found, "--version")
+    ran = run(program, "--version")
     if ran.returncode:
         return Finding(
-            "uv", "wrong", f"`{found}` fails: {last_line(ran.stderr)}", "install uv again"
+            "uv", "wrong", f"`{program}` fails: {last_line(ran.stderr)}", "install uv again"
         )
-    return Finding("uv", "ok", f"{ran.stdout.strip()} at {found}")
+    return Finding("uv", "ok", f"{ran.stdout.strip()} at {program}")
 
 
 def packages() -> Finding:
     """Where packages come from, and whether that answers."""
-    found = uv_program()
-    if found is None:
+    program = uv_program()
+    if program is None:
         return Finding("packages", "note", "not looked at: no uv")
     pip = run(sys.executable, "-m", "pip", "config", "list")
     names = [line.split("=", 1)[0] for line in pip.stdout.splitlines()]
@@ -53,7 +53,7 @@ def packages() -> Finding:
         wanted = Path(folder) / "wanted.txt"
         wanted.write_text("pip\n")
         if pip.returncode:
-            ran = run(found, "pip", "compile", "--quiet", "--no-deps", str(wanted))
+            ran = run(program, "pip", "compile", "--quiet", "--no-deps", str(wanted))
         else:
             ran = run(
                 sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-input",
@@ -73,22 +73,22 @@ def packages() -> Finding:
 
 def containers() -> Finding:
     """Only images and Dockerfiles need an engine; a client without one counts for nothing."""
-    told = []
+    problems = []
     for name, words in (
         ("podman", ("info", "--format", "{{.Version.Version}}")),
         ("docker", ("version", "--format", "{{.Server.Version}}")),
     ):
-        found = shutil.which(name)
-        if found is None:
+        program = shutil.which(name)
+        if program is None:
             continue
-        ran = run(found, *words)
+        ran = run(program, *words)
         if ran.returncode == 0:
-            return ok("containers", f"{name} {ran.stdout.strip()} at {found}")
-        told.append(f"{found} does not work ({last_line(ran.stderr)[:200]})")
+            return ok("containers", f"{name} {ran.stdout.strip()} at {program}")
+        problems.append(f"{program} does not work ({last_line(ran.stderr)[:200]})")
     return Finding(
         "containers",
         "note",
-        "; ".join(told) or "neither podman nor docker",
+        "; ".join(problems) or "neither podman nor docker",
         "`apt-get install podman`, if environments are to be images or Dockerfiles",
     )
 

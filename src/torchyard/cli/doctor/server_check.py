@@ -56,13 +56,13 @@ def clock(settings: Settings) -> Finding:
         transport = Transport(settings.url, "", timeout_s=PATIENCE_S, ca_cert=settings.ca_cert)
         try:
             with transport.stream("/health") as answer:
-                said = answer.headers.get("Date")
+                date = answer.headers.get("Date")
         except TorchyardError:
-            said = None
+            date = None
         finally:
             transport.close()
-        if said:
-            off_s = time.time() - parsedate_to_datetime(said).timestamp()
+        if date:
+            off_s = time.time() - parsedate_to_datetime(date).timestamp()
             if abs(off_s) > _CLOCK_S:
                 what = f"{abs(off_s):.0f} s {'before' if off_s > 0 else 'behind'} the server's"
                 return Finding("clock", "note", what, "set both by NTP")
@@ -72,7 +72,7 @@ def clock(settings: Settings) -> Finding:
 def _health(url: str) -> dict[str, str]:
     transport = Transport(url, "", timeout_s=PATIENCE_S)
     try:
-        found: dict[str, str] = transport.get("/health")
-        return found
+        health: dict[str, str] = transport.get("/health")
+        return health
     finally:
         transport.close()

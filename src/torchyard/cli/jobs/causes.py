@@ -10,7 +10,7 @@ import click
 _MARK = "Traceback (most recent call last)"
 
 
-def evidence(error: Mapping[str, Any]) -> str:
+def context(error: Mapping[str, Any]) -> str:
     """Lines below an error; empty when it tells of no rank."""
     details = error.get("details") or {}
     lines = [str(line) for line in details.get("log_lines") or []]

@@ -49,7 +49,7 @@ _CHANGEABLE = ("display_name", "description", "tags")
 
 
 @group.command("create")
-@click.argument("given", metavar="[FILE]", required=False)
+@click.argument("argument", metavar="[FILE]", required=False)
 @click.option("-f", "--file", default="", metavar="FILE", help="The job file (YAML).")
 @click.option(
     "--set",
@@ -70,7 +70,7 @@ _CHANGEABLE = ("display_name", "description", "tags")
 @common
 def create(
     session: Session,
-    given: str | None,
+    argument: str | None,
     file: str,
     assignments: tuple[str, ...],
     name: str,
@@ -84,14 +84,14 @@ def create(
     """
     from torchyard.cli.jobs import creation
 
-    if given and file:
-        raise click.UsageError(f"Two job files are given, '{file}' and '{given}'.")
-    if not (given or file):
+    if argument and file:
+        raise click.UsageError(f"Two job files are given, '{file}' and '{argument}'.")
+    if not (argument or file):
         raise click.UsageError("The job file is missing: write '-f FILE'.")
     if save_as and (not Path(save_as).absolute().parent.is_dir() or Path(save_as).is_dir()):
         # Before there is a job, not after.
         raise InvalidInput(f"nothing can be written to `{save_as}`", "name a file in a folder")
-    job = creation.create(session, file or given or "", assignments, name, rehearse_on_cpu)
+    job = creation.create(session, file or argument or "", assignments, name, rehearse_on_cpu)
     if save_as:
         import json
 
@@ -165,7 +165,7 @@ def list_jobs(
 
     Example: yard job list --experiment-name digits -o json
     """
-    found = session.client().jobs.list(
+    jobs = session.client().jobs.list(
         experiment_name=experiment_name,
         status=status,
         parent_job_name=parent_job_name,
@@ -173,7 +173,7 @@ def list_jobs(
         archived=archived == "too",
         only_archived=archived == "only",
     )
-    tables.rows(session.form, found.raw, _COLUMNS)
+    tables.rows(session.form, jobs.raw, _COLUMNS)
 
 
 @group.command("show")
@@ -294,9 +294,9 @@ def download(
     from torchyard.cli.terminal import progress
 
     if output_name and everything:
-        raise click.UsageError("'--output-name' and '--all' exclude each other.")
+        raise click.UsageError("'--output-name' and '--all' can't be combined.")
     client = session.client()
-    with progress.shown("Downloading") as count:
+    with progress.bar("Downloading") as count:
         written = client.jobs.download(
             name, download_path, output_name=output_name, everything=everything, count=count
         )
@@ -338,19 +338,19 @@ def restore(session: Session, name: str) -> None:
     metavar="A.B=VALUE",
     help="display_name, description, tags.<tag>.",
 )
-@click.option("--display-name", default=None, help="How it is called in lists.")
-@click.option("--description", default=None, help="In your words.")
+@click.option("--display-name", default=None, help="Display name.")
+@click.option("--description", default=None, help="Description.")
 @click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags to add or change.")
 @accepts("--web")
 @common
 def update(
-    session: Session, name: str, assignments: tuple[str, ...], tags: tuple[str, ...], **given: Any
+    session: Session, name: str, assignments: tuple[str, ...], tags: tuple[str, ...], **options: Any
 ) -> None:
     """Change how a job is called and described.
 
     Example: yard job update -n brave-otter --set tags.kept=yes display_name="best so far"
     """
-    changes = changes_from(assignments, {"tags": tagged(tags), **given}, _CHANGEABLE)
+    changes = changes_from(assignments, {"tags": tagged(tags), **options}, _CHANGEABLE)
     _print(session, session.client().jobs.update(name, **changes))
 
 

@@ -51,8 +51,8 @@ def compare(session: Session, names: tuple[str, ...], diff: bool) -> None:
 
 def _for_programs(what: str, names: Sequence[str], values: list[Any]) -> dict[str, Any]:
     """A key for each job; a job that is called `what` is not told from the row's own key."""
-    own = {"what": what, "different": _differ(values)}
-    return own | dict(zip(names, tables.for_json(values), strict=True)) | own
+    row = {"what": what, "different": _differ(values)}
+    return row | dict(zip(names, tables.for_json(values), strict=True)) | row
 
 
 def _differ(values: list[Any]) -> bool:

@@ -52,7 +52,7 @@ def validate(session: Session, files: list[str], assignments: tuple[str, ...]) -
     from torchyard.cli.parsing.group import say
 
     client = session.client()
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for file in files:
         row: dict[str, Any] = {"file": file, "valid": True, "notices": [], "error": None}
         try:
@@ -66,16 +66,16 @@ def validate(session: Session, files: list[str], assignments: tuple[str, ...]) -
         except TorchyardError as error:
             row |= {"valid": False, "error": error.to_json()["error"]}
             say(error.message, error.hint)
-        found.append(row)
+        rows.append(row)
         if row["valid"]:
             for notice in row["notices"]:
                 click.echo(f"Notice: {file}: {notice}", err=True)
     tables.rows(
         session.form,
-        found,
+        rows,
         [("FILE", lambda row: row["file"]), ("VALID", lambda row: row["valid"])],
     )
-    return 0 if all(row["valid"] for row in found) else 2
+    return 0 if all(row["valid"] for row in rows) else 2
 
 
 def clone(session: Session, name: str, new_name: str | None, assignments: tuple[str, ...]) -> Job:

@@ -40,7 +40,7 @@ _COLUMNS: list[tables.Column] = [
 @click.option("--status", default="", metavar="STATUS", help="With this status.")
 @click.option("--older-than", default="", metavar="AGE", help="Ended longer ago: 30d, 12h, 2w.")
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
-@click.option("-y", "--yes", is_flag=True, help="Don't ask.")
+@click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
 @common
 def delete(
     session: Session,

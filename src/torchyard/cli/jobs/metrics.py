@@ -40,14 +40,14 @@ class _WithPlot(Verb):
     """`--plot loss acc` is `--plot --key loss --key acc`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        found: list[str] = []
+        spread: list[str] = []
         plotting = False
         for place, argument in enumerate(args):
             if argument == "--":
-                return super().parse_args(ctx, found + args[place:])
+                return super().parse_args(ctx, spread + args[place:])
             plotting = argument == "--plot" or (plotting and not argument.startswith("-"))
-            found += ["--key", argument] if plotting and argument != "--plot" else [argument]
-        return super().parse_args(ctx, found)
+            spread += ["--key", argument] if plotting and argument != "--plot" else [argument]
+        return super().parse_args(ctx, spread)
 
 
 @click.command("metrics", cls=_WithPlot)
@@ -104,17 +104,17 @@ def metrics(
     client = session.client()
     if export:
         return _export(session, client, names, keys, export, x, start, end)
-    asked = _Asked(names, keys, x, start, end)
+    selection = _Selection(names, keys, x, start, end)
     if for_programs:
-        _answer(session, client, asked, plot)
+        _answer(session, client, selection, plot)
         return 0
     if not follow:
-        click.echo(_page(client, asked, plot), color=_colour())
+        click.echo(_page(client, selection, plot), color=_colour())
         return 0
-    return _follow(client, asked, plot)
+    return _follow(client, selection, plot)
 
 
-class _Asked:
+class _Selection:
     """What is to be shown, and how far the axis goes."""
 
     def __init__(
@@ -147,19 +147,19 @@ def _export(
     return 0
 
 
-def _answer(session: Session, client: Client, asked: _Asked, plot: bool) -> None:
+def _answer(session: Session, client: Client, selection: _Selection, plot: bool) -> None:
     """For programs: the rows of the table, or what a chart is drawn from."""
-    rows = _rows(client, asked)
+    rows = _rows(client, selection)
     if plot:
-        keys = asked.keys or sorted({row["key"] for row in rows})
-        lines = client.jobs.chart(asked.names, keys, **asked.axis).raw if keys else []
+        keys = selection.keys or sorted({row["key"] for row in rows})
+        lines = client.jobs.chart(selection.names, keys, **selection.axis).raw if keys else []
         tables.rows(session.form, tables.for_json(lines), [("JOB", lambda line: line["job"])])
     else:
         # A program gets every digit, `-o tsv` too.
-        tables.rows(session.form, tables.for_json(rows), _columns(asked, lambda value: value))
+        tables.rows(session.form, tables.for_json(rows), _columns(selection, lambda value: value))
 
 
-def _columns(asked: _Asked, number: Callable[[Any], Any]) -> list[tables.Column]:
+def _columns(selection: _Selection, number: Callable[[Any], Any]) -> list[tables.Column]:
     columns: list[tables.Column] = [
         ("KEY", lambda row: row["key"]),
         ("LAST", lambda row: number(row["value"])),
@@ -168,47 +168,49 @@ def _columns(asked: _Asked, number: Callable[[Any], Any]) -> list[tables.Column]
         ("MAX", lambda row: number(row["max"])),
         ("COUNT", lambda row: row["count"]),
     ]
-    return columns if len(asked.names) == 1 else [("JOB", lambda row: row["job"]), *columns]
+    return columns if len(selection.names) == 1 else [("JOB", lambda row: row["job"]), *columns]
 
 
-def _rows(client: Client, asked: _Asked) -> list[dict[str, Any]]:
+def _rows(client: Client, selection: _Selection) -> list[dict[str, Any]]:
     """The summaries of the keys asked for, by job.
 
     Raises:
         NotFound: no job has such a key.
     """
-    found = [
-        {"job": name, **row} for name in asked.names for row in client.jobs.metric_keys(name).raw
+    summaries = [
+        {"job": name, **row}
+        for name in selection.names
+        for row in client.jobs.metric_keys(name).raw
     ]
-    known = sorted({row["key"] for row in found})
-    for key in asked.keys:
-        if key not in known:
-            near = nearest(key, known)
-            shown = ", ".join(f"`{one}`" for one in known[:20])
+    logged_keys = sorted({row["key"] for row in summaries})
+    for key in selection.keys:
+        if key not in logged_keys:
+            near = nearest(key, logged_keys)
+            shown = ", ".join(f"`{logged_key}`" for logged_key in logged_keys[:20])
             raise NotFound(
-                f"no metric `{key}` was logged by {' or '.join(f'`{n}`' for n in asked.names)}",
+                f"no metric `{key}` was logged by {' or '.join(f'`{n}`' for n in selection.names)}",
                 f"did you mean `{near}`?" if near else f"there are: {shown or 'none yet'}",
             )
-    rows = [row for row in found if not asked.keys or row["key"] in asked.keys]
-    if len(asked.names) == 1:
+    rows = [row for row in summaries if not selection.keys or row["key"] in selection.keys]
+    if len(selection.names) == 1:
         for row in rows:
             del row["job"]
     return rows
 
 
-def _page(client: Client, asked: _Asked, plot: bool, most_lines: int = 0) -> str:
+def _page(client: Client, selection: _Selection, plot: bool, most_lines: int = 0) -> str:
     """For people."""
-    rows = _rows(client, asked)
+    rows = _rows(client, selection)
     if not rows:
         return "There are no metrics yet."
     if not plot:
-        return tables.table_text(rows, _columns(asked, tables.number))
-    if asked.keys:
-        return _chart(client, asked, list(asked.keys), _height(most_lines, 1))
+        return tables.table_text(rows, _columns(selection, tables.number))
+    if selection.keys:
+        return _chart(client, selection, list(selection.keys), _height(most_lines, 1))
     keys = list(dict.fromkeys(row["key"] for row in rows))
     shown = keys[:_MOST_CHARTS]
     height = _height(most_lines, len(shown)) if len(shown) == 1 else _SMALL_HEIGHT
-    charts = [_chart(client, asked, [key], height) for key in shown]
+    charts = [_chart(client, selection, [key], height) for key in shown]
     if len(keys) > len(shown):
         charts.append(f"{len(keys) - len(shown)} more: name them, as `--plot {keys[-1]}`")
     return "\n\n".join(charts)
@@ -218,26 +220,26 @@ def _height(most_lines: int, charts: int) -> int:
     return max(min(_HEIGHT, most_lines or _HEIGHT), 8)
 
 
-def _chart(client: Client, asked: _Asked, keys: list[str], height: int) -> str:
+def _chart(client: Client, selection: _Selection, keys: list[str], height: int) -> str:
     from torchyard.cli.terminal import plots
 
-    if len(keys) * len(asked.names) > _MOST_LINES:
+    if len(keys) * len(selection.names) > _MOST_LINES:
         raise InvalidInput(
-            f"{len(keys) * len(asked.names)} lines are too many for one chart",
+            f"{len(keys) * len(selection.names)} lines are too many for one chart",
             f"name fewer jobs or keys: up to {_MOST_LINES} lines",
         )
     width = shutil.get_terminal_size((_PLAIN_WIDTH, 24)).columns
     width = min(width, 200) if sys.stdout.isatty() else _PLAIN_WIDTH
-    found = client.jobs.chart(list(asked.names), keys, width=2 * width, **asked.axis)
+    chart_lines = client.jobs.chart(list(selection.names), keys, width=2 * width, **selection.axis)
     lines = [
         plots.Line(
-            _label(line.job, line.key, asked, keys),
-            [(one[0], one[1], one[-1]) for one in line.columns or line.points],
+            _label(line.job, line.key, selection, keys),
+            [(point[0], point[1], point[-1]) for point in line.columns or line.points],
         )
-        for line in found
+        for line in chart_lines
     ]
     unit = ""
-    if asked.by_time:
+    if selection.by_time:
         span = max(
             (line.columns[-1][0] - line.columns[0][0] for line in lines if line.columns), default=0
         )
@@ -257,29 +259,29 @@ def _since_start(line: Line, unit_ms: float) -> Line:
     )
 
 
-def _label(job: str, key: str, asked: _Asked, keys: list[str]) -> str:
-    if len(asked.names) == 1:
+def _label(job: str, key: str, selection: _Selection, keys: list[str]) -> str:
+    if len(selection.names) == 1:
         return key
     return job if len(keys) == 1 else f"{job} {key}"
 
 
-def _follow(client: Client, asked: _Asked, plot: bool) -> int:
+def _follow(client: Client, selection: _Selection, plot: bool) -> int:
     """Draw again every other second, over what was drawn before."""
     live = sys.stdout.isatty()
     drawn = 0
     try:
         while True:
             try:
-                states = {name: client.jobs.get(name).status for name in asked.names}
+                states = {name: client.jobs.get(name).status for name in selection.names}
                 rows = shutil.get_terminal_size((_PLAIN_WIDTH, 24)).lines
-                page = _watched(client, asked, plot, rows - 3)
+                page = _watched(client, selection, plot, rows - 3)
             except Unreachable:
                 time.sleep(_EVERY_S)  # the jobs go on without it
                 continue
             over = all(status in _ENDED for status in states.values())
             if live or over:
-                said = "  ".join(f"{name} {tables.status(s)}" for name, s in states.items())
-                text = f"{page}\n{said}"
+                statuses = "  ".join(f"{name} {tables.status(s)}" for name, s in states.items())
+                text = f"{page}\n{statuses}"
                 if live and drawn:
                     click.echo(f"\x1b[{drawn}F\x1b[J", nl=False)
                 click.echo(text, color=_colour())
@@ -292,9 +294,9 @@ def _follow(client: Client, asked: _Asked, plot: bool) -> int:
         return 130
 
 
-def _watched(client: Client, asked: _Asked, plot: bool, most_lines: int) -> str:
+def _watched(client: Client, selection: _Selection, plot: bool, most_lines: int) -> str:
     try:
-        text = _page(client, asked, plot, most_lines)
+        text = _page(client, selection, plot, most_lines)
     except NotFound:
         # A key that is asked for may be logged later; a job that is not there will not come.
         text = "There are no such metrics yet."

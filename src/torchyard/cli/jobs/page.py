@@ -33,7 +33,7 @@ def page(job: Mapping[str, Any]) -> str:
     ]
     sections: list[tuple[str, str]] = [
         ("Stages", _stages(job)),
-        ("Notices", "\n".join(f"  {tables.plain(one)}" for one in job.get("notices") or [])),
+        ("Notices", "\n".join(f"  {tables.plain(notice)}" for notice in job.get("notices") or [])),
         ("Tags", _pairs(job.get("tags"), str)),
         ("Parameters", _pairs(job.get("params"), str)),
         ("Metrics", _pairs(job.get("metrics"), tables.number)),

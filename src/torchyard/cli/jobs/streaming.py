@@ -43,8 +43,8 @@ def stream(client: Client, name: str, rank: int | None = None) -> dict[str, Any]
     frames = client.jobs.follow(name, on_lost=on_lost)
     job = print_frames(frames, printer)
     if rank is not None and rank not in printer.seen_ranks:
-        known = ", ".join(str(seen) for seen in sorted(printer.seen_ranks)) or "none"
-        printer.line(f"Rank {rank} wrote nothing; ranks that did: {known}")
+        seen = ", ".join(str(number) for number in sorted(printer.seen_ranks)) or "none"
+        printer.line(f"Rank {rank} wrote nothing; ranks that did: {seen}")
     say(f"\n{summary(job)}")
     return job
 
@@ -95,8 +95,8 @@ def error_text(job: Mapping[str, Any]) -> str:
     text = click.style("error:", fg="red", bold=True) + f" {error['message']}"
     if error.get("hint"):
         text += "\n" + click.style("hint:", fg="yellow", bold=True) + f" {error['hint']}"
-    found = causes.evidence(error)
-    return f"{text}\n\n{found}" if found else text
+    log_text = causes.context(error)
+    return f"{text}\n\n{log_text}" if log_text else text
 
 
 def exit_code(job: Mapping[str, Any]) -> int:

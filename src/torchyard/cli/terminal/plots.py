@@ -19,7 +19,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 # The dot of column x and row y of a cell, in the order of Unicode's braille patterns.
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 _BRAILLE = 0x2800
-_LABEL_ROOM = 10
+_LABEL_WIDTH = 10
 _NARROWEST, _LOWEST = 20, 4
 
 
@@ -62,20 +62,20 @@ def draw(lines: Sequence[Line], look: Look, title: str = "", unit: str = "") -> 
     x_axis, y_axis = _Axis(min(xs), max(xs)), _Axis(*_padded(min(ys), max(ys)))
     height = max(look.height - 2 - (len(lines) > 1), _LOWEST)
     rows = _labels(y_axis, height)
-    services = max(len(label) for label in rows.values())
-    width = max(look.width - services - 2, _NARROWEST)
+    label_width = max(len(label) for label in rows.values())
+    width = max(look.width - label_width - 2, _NARROWEST)
     letters = not look.braille or (len(lines) > 1 and not look.colour)
     canvas = _Canvas(width, height, letters)
     for number, line in kept:
         canvas.add(number, line, x_axis, y_axis)
     for row, cells in enumerate(canvas.rows(look.colour)):
         label = rows.get(row, "")
-        text.append(f"{label:>{services}} {'┤' if label else '│'}{cells}".rstrip())
-    text += _x_axis(x_axis, width, services, unit)
+        text.append(f"{label:>{label_width}} {'┤' if label else '│'}{cells}".rstrip())
+    text += _x_axis(x_axis, width, label_width, unit)
     if len(lines) > 1:
-        text += _legend(lines, look, letters, services)
+        text += _legend(lines, look, letters, label_width)
     if any(not math.isfinite(y) for line in lines for column in line.columns for y in column[1:]):
-        text.append(" " * (services + 2) + "some values are NaN or infinite and are not drawn")
+        text.append(" " * (label_width + 2) + "some values are NaN or infinite and are not drawn")
     return "\n".join(text)
 
 
@@ -174,19 +174,19 @@ def _colour(owner: int) -> str:
     return COLOURS[owner % len(COLOURS)]
 
 
-def _legend(lines: Sequence[Line], look: Look, letters: bool, services: int) -> list[str]:
-    margin = " " * (services + 2)
-    found, width = [margin], services + 2
+def _legend(lines: Sequence[Line], look: Look, letters: bool, label_width: int) -> list[str]:
+    margin = " " * (label_width + 2)
+    rows, width = [margin], label_width + 2
     for number, line in enumerate(lines):
         mark = _LETTERS[number % len(_LETTERS)] if letters else "━━"
         shown = _plain(line.label) + ("" if _finite(line) else " (nothing)")
         size = len(mark) + len(shown) + 4
-        if width + size > look.width and found[-1].strip():
-            found.append(margin)
-            width = services + 2
-        found[-1] += click.style(mark, fg=_colour(number)) + f" {shown}   "
+        if width + size > look.width and rows[-1].strip():
+            rows.append(margin)
+            width = label_width + 2
+        rows[-1] += click.style(mark, fg=_colour(number)) + f" {shown}   "
         width += size
-    return [line.rstrip() for line in found]
+    return [line.rstrip() for line in rows]
 
 
 def _plain(name: str) -> str:
@@ -206,10 +206,10 @@ def _labels(axis: _Axis, height: int) -> dict[int, str]:
     return rows or {height - 1: _number(axis.start), 0: _number(axis.end)}
 
 
-def _x_axis(axis: _Axis, width: int, services: int, unit: str) -> list[str]:
+def _x_axis(axis: _Axis, width: int, label_width: int, unit: str) -> list[str]:
     rule, text = ["─"] * width, [" "] * width
     free = 0
-    for tick in axis.ticks(max(width // (_LABEL_ROOM + 4), 1)):
+    for tick in axis.ticks(max(width // (_LABEL_WIDTH + 4), 1)):
         at = round(axis.place(tick) * (width - 1))
         label = f"{_number(tick)} {unit}".rstrip()
         start = min(max(at - len(label) // 2, 0), width - len(label))
@@ -218,20 +218,22 @@ def _x_axis(axis: _Axis, width: int, services: int, unit: str) -> list[str]:
         rule[at] = "┬"
         text[start : start + len(label)] = label
         free = start + len(label) + 2
-    margin = " " * (services + 1)
+    margin = " " * (label_width + 1)
     return [f"{margin}└{''.join(rule)}", f"{margin} {''.join(text)}".rstrip()]
 
 
 def _finite(line: Line) -> list[tuple[float, float, float]]:
-    return [one for one in line.columns if math.isfinite(one[1]) and math.isfinite(one[2])]
+    return [
+        column for column in line.columns if math.isfinite(column[1]) and math.isfinite(column[2])
+    ]
 
 
 def _padded(low: float, high: float) -> tuple[float, float]:
     """A flat line runs through the middle."""
     if low < high:
         return low, high
-    services = abs(low) / 10 or 1.0
-    return low - services, high + services
+    padding = abs(low) / 10 or 1.0
+    return low - padding, high + padding
 
 
 def _number(value: float, decimals: int | None = None) -> str:

@@ -85,7 +85,7 @@ class Progress:
 
 
 @contextmanager
-def shown(title: str) -> Iterator[Progress | None]:
+def bar(title: str) -> Iterator[Progress | None]:
     """A bar until the end of the block; None when there is nobody to see it."""
     if not sys.stderr.isatty():
         yield None
@@ -100,5 +100,5 @@ def shown(title: str) -> Iterator[Progress | None]:
 @contextmanager
 def uploading() -> Iterator[Callable[[int, int], None] | None]:
     """A bar for an upload."""
-    with shown("Uploading") as progress:
+    with bar("Uploading") as progress:
         yield None if progress is None else progress.sent

@@ -54,47 +54,47 @@ class Form:
         return self.output or ("json" if self.query else "table")
 
 
-def rows(form: Form, found: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:
+def rows(form: Form, items: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:
     """Print a list."""
     if form.query:
-        _queried(form, found)
+        _queried(form, items)
     elif form.kind == "table":
-        _table(found, columns)
+        _table(items, columns)
     elif form.kind == "tsv":
-        for row in found:
+        for row in items:
             click.echo("\t".join(_flat(value(row)) for _, value in columns))
     else:
-        _whole(form.kind, found)
+        _whole(form.kind, items)
 
 
-def one(form: Form, found: Mapping[str, Any], page: Callable[[], str]) -> None:
+def one(form: Form, item: Mapping[str, Any], page: Callable[[], str]) -> None:
     """Print one thing; `page` makes the text for people."""
     if form.query:
-        _queried(form, found)
+        _queried(form, item)
     elif form.kind == "table":
         click.echo(page())
     elif form.kind == "tsv":
-        click.echo("\t".join(_flat(value) for value in found.values()))
+        click.echo("\t".join(_flat(value) for value in item.values()))
     else:
-        _whole(form.kind, found)
+        _whole(form.kind, item)
 
 
 def files(form: Form, written: Sequence[Path]) -> None:
     """Print the files that a download has written."""
-    found = [{"path": str(path), "size_bytes": path.stat().st_size} for path in written]
+    items = [{"path": str(path), "size_bytes": path.stat().st_size} for path in written]
     rows(
         form,
-        found,
+        items,
         [("FILE", lambda row: row["path"]), ("BYTES", lambda row: row["size_bytes"])],
     )
 
 
-def done(form: Form, found: Mapping[str, Any], text: str) -> None:
+def done(form: Form, item: Mapping[str, Any], text: str) -> None:
     """Say that something is done: to people on stderr, to programs as an answer."""
     if form.kind == "table":
         click.echo(text, err=True)
     else:
-        one(form, found, lambda: text)
+        one(form, item, lambda: text)
 
 
 def fields(pairs: Iterable[tuple[str, Any]]) -> str:
@@ -104,10 +104,10 @@ def fields(pairs: Iterable[tuple[str, Any]]) -> str:
     return "\n".join(f"{name}{' ' * (width - _width(name))}  {value}" for name, value in kept)
 
 
-def titled(found: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def titled(item: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Every field of `found` under its name in words, the name first, times in this zone."""
-    keys = sorted(found, key=lambda key: key != "name")
-    return [(key.replace("_", " ").capitalize(), _worded(key, found[key])) for key in keys]
+    keys = sorted(item, key=lambda key: key != "name")
+    return [(key.replace("_", " ").capitalize(), _worded(key, item[key])) for key in keys]
 
 
 def _worded(key: str, value: Any) -> Any:
@@ -152,30 +152,30 @@ def number(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def for_json(found: Any) -> Any:
+def for_json(value: Any) -> Any:
     """JSON has no NaN and no infinity: as the server says them, in text."""
-    if isinstance(found, dict):
-        return {key: for_json(value) for key, value in found.items()}
-    if isinstance(found, (list, tuple)):
-        return [for_json(value) for value in found]
-    if isinstance(found, float) and not math.isfinite(found):
-        return "NaN" if found != found else "Infinity" if found > 0 else "-Infinity"
-    return found
+    if isinstance(value, dict):
+        return {key: for_json(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [for_json(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    return value
 
 
-def _whole(kind: str, found: Any) -> None:
+def _whole(kind: str, value: Any) -> None:
     if kind in ("json", "jsonc"):
-        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(value, indent=2, ensure_ascii=False))
     elif kind in ("yaml", "yamlc"):
         import yaml
 
-        text = yaml.safe_dump(_plain(found), sort_keys=False, allow_unicode=True)
+        text = yaml.safe_dump(_plain(value), sort_keys=False, allow_unicode=True)
         click.echo(text.removesuffix("...\n"), nl=False)
 
 
-def _queried(form: Form, found: Any) -> None:
+def _queried(form: Form, value: Any) -> None:
     """As `az` prints the answers to queries: in TSV a line a thing, in a table a row a thing."""
-    answer = _search(form.query, _plain(found))
+    answer = _search(form.query, _plain(value))
     things = answer if isinstance(answer, list) else [answer]
     if form.kind == "tsv":
         for thing in things:
@@ -196,8 +196,8 @@ def _row(thing: Any) -> dict[str, Any]:
     return {"result": thing}
 
 
-def _columns_of(found: Sequence[Mapping[str, Any]]) -> list[Column]:
-    keys = dict.fromkeys(key for row in found for key in row)
+def _columns_of(items: Sequence[Mapping[str, Any]]) -> list[Column]:
+    keys = dict.fromkeys(key for row in items for key in row)
     return [(key.upper().replace("_", " "), partial(_cell, key)) for key in keys]
 
 
@@ -205,12 +205,12 @@ def _cell(key: str, row: Mapping[str, Any]) -> Any:
     return row.get(key)
 
 
-def _search(query: str, found: Any) -> Any:
+def _search(query: str, value: Any) -> Any:
     import jmespath
     from jmespath.exceptions import JMESPathError
 
     try:
-        return jmespath.search(query, found)
+        return jmespath.search(query, value)
     except (JMESPathError, ValueError) as error:
         reason = str(error).splitlines()[0].rstrip(":")
         raise InvalidInput(
@@ -219,16 +219,16 @@ def _search(query: str, found: Any) -> Any:
         ) from error
 
 
-def _plain(found: Any) -> Any:
+def _plain(value: Any) -> Any:
     """Dicts and lists that are nothing but that, which YAML and JMESPath want."""
-    if isinstance(found, dict):
-        return {key: _plain(value) for key, value in found.items()}
-    return [_plain(value) for value in found] if isinstance(found, list) else found
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, list) else value
 
 
-def table_text(found: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> str:
+def table_text(items: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> str:
     """At least one row, below its headings; no wider than the terminal."""
-    cells = [[_flat(value(row)) for _, value in columns] for row in found]
+    cells = [[_flat(value(row)) for _, value in columns] for row in items]
     widths = [
         max(_width(heading), *(_width(row[n]) for row in cells))
         for n, (heading, _) in enumerate(columns)
@@ -243,9 +243,9 @@ def table_text(found: Sequence[Mapping[str, Any]], columns: Sequence[Column]) ->
     return "\n".join([click.style(texts[0], bold=True), *texts[1:]])
 
 
-def _table(found: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:
-    if found:
-        click.echo(table_text(found, columns))
+def _table(items: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:
+    if items:
+        click.echo(table_text(items, columns))
     elif sys.stderr.isatty():
         click.echo("There is nothing to list.", err=True)
 
