@@ -18,22 +18,22 @@ from torchyard.cli.doctor.findings import Finding
 
 
 def test_the_whole_page(server: FakeServer, yard: Yard) -> None:
-    said = yard("doctor", "-o", "json")
-    found = {row["check"]: row for row in json.loads(said.out)}
+    answer = yard("doctor", "-o", "json")
+    finding = {row["check"]: row for row in json.loads(answer.out)}
     assert {"python", "uv", "home", "disk", "links", "memory", "ports", "gpu", "namespaces",
             "packages", "containers", "git", "server", "clock",
-            "certificate"} == set(found)  # fmt: skip
-    assert found["server"]["status"] == found["uv"]["status"] == "ok"
-    assert said.code == (1 if any(row["status"] == "wrong" for row in found.values()) else 0)
-    assert all(row["remedy"] for row in found.values() if row["status"] == "wrong")
+            "certificate"} == set(finding)  # fmt: skip
+    assert finding["server"]["status"] == finding["uv"]["status"] == "ok"
+    assert answer.code == (1 if any(row["status"] == "wrong" for row in finding.values()) else 0)
+    assert all(row["remedy"] for row in finding.values() if row["status"] == "wrong")
     assert not Path("../home").exists(), "looking makes nothing"
 
 
 def test_a_server_that_does_not_answer(
     yard: Yard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    found = server_check.server(Settings(tmp_path, "http://127.0.0.1:9", "x"))
-    assert found.status == "wrong" and "TORCHYARD_URL" in found.remedy
+    finding = server_check.server(Settings(tmp_path, "http://127.0.0.1:9", "x"))
+    assert finding.status == "wrong" and "TORCHYARD_URL" in finding.remedy
     assert server_check.server(Settings(tmp_path)).status == "ok"
 
 
@@ -43,11 +43,11 @@ def test_the_certificate_for_azures_clients(tmp_path: Path) -> None:
     assert "none is made yet" in certificate(settings, {}).result
     made = certificates.ensure(tmp_path, [], now)
     (tmp_path / "tls-port").write_text("8766")
-    found = certificate(settings, {"ARM_CLOUD_METADATA_URL": "https://127.0.0.1:8766/x"})
-    assert found.status == "ok" and f"{made.ends_at:%Y-%m-%d}" in found.result
-    found = certificate(settings, {"ARM_CLOUD_METADATA_URL": "https://localhost:9/x"})
-    assert found.status == "note" and "lead to port 9" in found.result
-    assert "eval" in found.remedy
+    finding = certificate(settings, {"ARM_CLOUD_METADATA_URL": "https://127.0.0.1:8766/x"})
+    assert finding.status == "ok" and f"{made.ends_at:%Y-%m-%d}" in finding.result
+    finding = certificate(settings, {"ARM_CLOUD_METADATA_URL": "https://localhost:9/x"})
+    assert finding.status == "note" and "lead to port 9" in finding.result
+    assert "eval" in finding.remedy
     made.file.write_text("nothing")
     assert "can't be read" in certificate(settings, {}).result
     certificates.ensure(tmp_path / "old", [], now - timedelta(days=500))
@@ -70,8 +70,8 @@ def test_a_machine_that_lacks_things(tmp_path: Path, monkeypatch: pytest.MonkeyP
     smi = bin_folder / "nvidia-smi"
     smi.write_text("#!/bin/sh\necho 'Driver/library version mismatch' >&2\nexit 18\n")
     smi.chmod(0o755)
-    found = machine_check.gpu()
-    assert found.status == "wrong" and "mismatch" in found.result
+    finding = machine_check.gpu()
+    assert finding.status == "wrong" and "mismatch" in finding.result
     smi.write_text("#!/bin/sh\necho 'H200, 570.1, 143771 MiB'\necho 'H200, 570.1, 143771 MiB'\n")
     assert machine_check.gpu().result == "2 x H200, 570.1, 143771 MiB"
     monkeypatch.setattr(programs_check.sys, "executable", str(bin_folder / "python"))
@@ -86,13 +86,13 @@ def test_a_home_that_is_no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_links_where_nothing_can_be_written() -> None:
-    found = machine_check.links(Path("/proc/nowhere"))
-    assert found.status == "note" and found.result.startswith("not looked at: `/proc/")
+    finding = machine_check.links(Path("/proc/nowhere"))
+    assert finding.status == "note" and finding.result.startswith("not looked at: `/proc/")
 
 
 def test_a_check_that_breaks_spoils_no_other() -> None:
     def broken() -> Finding:
         raise RuntimeError("odd machine")
 
-    found = checks._guarded("memory", broken)
-    assert found.status == "note" and "odd machine" in found.result
+    finding = checks._guarded("memory", broken)
+    assert finding.status == "note" and "odd machine" in finding.result

@@ -52,7 +52,7 @@ asset_verbs.add(
     "assignments",
     multiple=True,
     metavar="A.B=VALUE",
-    help="description, tags.<tag>, properties.<key>.",
+    help="Set description, tags.<tag> or properties.<key>.",
 )
 @click.option("--description", default=None, help="Description.")
 @click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags to add or change.")
@@ -66,7 +66,7 @@ def update(
     tags: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Change how a version of a model is described.
+    """Change a model version's description, tags or properties.
 
     Example: yard model update -n digits -v 1 --set tags.stage=production
     """

@@ -35,14 +35,14 @@ _COLUMNS: list[tables.Column] = [
     ("SUBSCRIPTION", lambda workspace: workspace.get("subscription_id")),
 ]
 _MAP_COLUMNS: list[tables.Column] = [
-    ("PREFIX", lambda mapping_row: mapping_row["prefix"]),
-    ("TARGET", lambda mapping_row: mapping_row["target"]),
+    ("PREFIX", lambda mapping: mapping["prefix"]),
+    ("TARGET", lambda mapping: mapping["target"]),
 ]
 
 
 @group.command("create")
 @click.option("-n", "--name", default=None, help="Workspace name.")
-@click.option("-l", "--location", default=None, help="Where it is, in your words.")
+@click.option("-l", "--location", default=None, help="Location, any text.")
 @click.option("--display-name", default=None, help="Display name.")
 @click.option("--description", default=None, help="Description.")
 @click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags to set.")
@@ -83,10 +83,10 @@ def create(
 
 @group.command("show")
 @click.argument("argument", metavar="[NAME]", required=False)
-@click.option("-n", "--name", default="", help="The workspace; the one meant here when absent.")
+@click.option("-n", "--name", default="", help="Workspace name. Default: the current one.")
 @common
 def show(session: Session, argument: str | None, name: str) -> None:
-    """Show the workspace.
+    """Show a workspace, by default the current one.
 
     Example: yard workspace show
     """
@@ -107,13 +107,13 @@ def list_workspaces(session: Session) -> None:
 
 @group.command("update")
 @click.argument("argument", metavar="[NAME]", required=False)
-@click.option("-n", "--name", default="", help="The workspace; the one meant here when absent.")
+@click.option("-n", "--name", default="", help="Workspace name. Default: the current one.")
 @click.option(
     "--set",
     "assignments",
     multiple=True,
     metavar="A.B=VALUE",
-    help="description, retention_days, rehearse_on_cpu, allow_substitutes.",
+    help="Set description, retention_days, rehearse_on_cpu or allow_substitutes.",
 )
 @click.option("--description", default=None, help="Description.")
 @click.option(
@@ -121,20 +121,20 @@ def list_workspaces(session: Session) -> None:
     type=click.IntRange(min=0),
     default=None,
     metavar="DAYS",
-    help="Delete jobs that ended longer ago; 0 keeps them for ever.",
+    help="Delete jobs so many days after their end; 0 keeps them forever.",
 )
 @click.option(
     "--rehearse-on-cpu/--no-rehearse-on-cpu",
     default=None,
-    help="Rehearse jobs on the CPU unless they say otherwise.",
+    help="Rehearse jobs on the CPU by default.",
 )
 @click.option(
     "--allow-substitutes",
     type=click.Choice(("true", "false"), case_sensitive=False),
     default=None,
     callback=lambda context, parameter, value: None if value is None else value == "true",
-    help="Whether torchyard's own may take the place of Azure ML's published environments and "
-    "images. Default: unless the server is shared.",
+    help="Replace Azure ML's published environments and images by torchyard's own. Default: true "
+    "unless the server is shared.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
 @accepts("--no-wait")
@@ -147,10 +147,9 @@ def update(
     yes: bool,
     **options: Any,
 ) -> None:
-    """Change a workspace's description, how long it keeps jobs, whether it rehearses them, or
-    whether torchyard's environments may take the place of published ones (owners only).
+    """Change a workspace's settings; for owners.
 
-    Jobs that models or data were registered from stay; so do those that run.
+    Retention never deletes running jobs, nor jobs that models or data were registered from.
 
     Example: yard workspace update --retention-days 90
     """
@@ -161,7 +160,7 @@ def update(
     workspace = wanted or client.workspace
     days = changes.get("retention_days")
     if isinstance(days, int) and days:
-        confirm(f"Delete jobs of workspace `{workspace}` {days} days after their end?", yes)
+        confirm(f"Delete the jobs of workspace `{workspace}` {days} days after they end?", yes)
     _print(session, client.workspaces.update(workspace, changes))
 
 
@@ -172,7 +171,7 @@ def update(
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("."),
     metavar="DIR",
-    help="Where `.azureml/config.json` is written. Default: here.",
+    help="Write `.azureml/config.json` in DIR. Default: the current folder.",
 )
 @common
 def config(session: Session, path: Path) -> None:
@@ -198,7 +197,7 @@ def config(session: Session, path: Path) -> None:
 @click.argument("target", required=False)
 @common
 def map_url(session: Session, prefix: str | None, target: str | None) -> None:
-    """Read URLs that begin with PREFIX from TARGET instead; without both, list what is mapped.
+    """Read URLs that begin with PREFIX from TARGET instead; without arguments, list mappings.
 
     Example: yard workspace map-url https://data.example.org/mnist
     azureml://datastores/nas/paths/mnist
@@ -209,7 +208,7 @@ def map_url(session: Session, prefix: str | None, target: str | None) -> None:
         return
     if target is None:
         raise click.UsageError(
-            "The target is missing: write 'PREFIX TARGET', the target as "
+            "The target is missing: use 'PREFIX TARGET', the target as "
             "'azureml://datastores/<datastore>/paths/<path>'."
         )
     mapping = client.workspaces.map_url(client.workspace, prefix, target)
@@ -222,13 +221,13 @@ def map_url(session: Session, prefix: str | None, target: str | None) -> None:
 @click.argument("prefix")
 @common
 def unmap_url(session: Session, prefix: str) -> None:
-    """Read URLs that begin with PREFIX from where they say again.
+    """Remove a mapping, so that URLs that begin with PREFIX are read as they are.
 
     Example: yard workspace unmap-url https://data.example.org/mnist
     """
     client = session.client()
     client.workspaces.unmap_url(client.workspace, prefix)
-    tables.done(session.form, {"prefix": prefix}, f"`{prefix}` is mapped no more.")
+    tables.done(session.form, {"prefix": prefix}, f"`{prefix}` is no longer mapped.")
 
 
 def _one_name(name: str, argument: str | None) -> str:

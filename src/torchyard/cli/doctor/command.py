@@ -1,8 +1,8 @@
-"""`yard doctor`: what is wrong with this machine, and what to do.
+"""`yard doctor`: diagnose this machine.
 
-Owns: the verb, its page, its exit code.
+Owns: the verb, its report, its exit code.
 Leaves: each check to checks.py.
-Always: nothing is started, changed or left behind; one check that breaks spoils no other.
+Always: nothing is started, changed or left behind.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _COLOURS = {"ok": "green", "note": "yellow", "wrong": "red"}
 @click.command("doctor", cls=Verb)
 @common
 def doctor(session: Session) -> int:
-    """Say what is wrong with this machine, and what to do; exit code 1 when something is.
+    """Diagnose this machine; the exit code is 1 if a check is `wrong`.
 
-    `ok` is well, `note` works in a lesser way, `wrong` keeps jobs from running.
+    `ok` needs nothing, `note` limits something, `wrong` keeps jobs from running.
 
     Example: yard doctor
     """

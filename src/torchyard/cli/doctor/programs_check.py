@@ -1,6 +1,6 @@
-"""Look at the programs that jobs are prepared with: Python, uv, an index of packages, podman, git.
+"""Check the programs that prepare jobs: Python, uv, the package index, podman, git.
 
-Owns: one function a check, each with what it found and what to do.
+Owns: one function per check, which returns its result and a remedy.
 Leaves: the machine itself to machine_check.py, printing to command.py.
 Always: standard library only; no program outlives its check.
 """
@@ -26,7 +26,7 @@ def python() -> Finding:
 
 
 def uv() -> Finding:
-    """uv comes with torchyard; without it no environment is built."""
+    """uv comes with torchyard; without it, no environment can be built."""
     program = uv_program()
     if program is None:
         return Finding(
@@ -41,10 +41,10 @@ def uv() -> Finding:
 
 
 def packages() -> Finding:
-    """Where packages come from, and whether that answers."""
+    """Where packages come from, and whether that index answers."""
     program = uv_program()
     if program is None:
-        return Finding("packages", "note", "not looked at: no uv")
+        return Finding("packages", "note", "not checked: no uv")
     pip = run(sys.executable, "-m", "pip", "config", "list")
     names = [line.split("=", 1)[0] for line in pip.stdout.splitlines()]
     configured = " ".join(name for name in names if "index" in name or "find" in name)
@@ -64,15 +64,15 @@ def packages() -> Finding:
         return Finding(
             "packages",
             "wrong",
-            f"{where}; no package could be had: {last_line(ran.stderr)[:200]}",
+            f"{where}; no package could be downloaded: {last_line(ran.stderr)[:200]}",
             "set an index that answers, with `pip config set global.index-url URL` or "
-            "UV_DEFAULT_INDEX; environments that are built already go on working",
+            "UV_DEFAULT_INDEX; environments that are already built keep working",
         )
     return ok("packages", f"{where}; it answers")
 
 
 def containers() -> Finding:
-    """Only images and Dockerfiles need an engine; a client without one counts for nothing."""
+    """Only images and Dockerfiles need an engine; a client without an engine doesn't count."""
     problems = []
     for name, words in (
         ("podman", ("info", "--format", "{{.Version.Version}}")),
@@ -89,7 +89,7 @@ def containers() -> Finding:
         "containers",
         "note",
         "; ".join(problems) or "neither podman nor docker",
-        "`apt-get install podman`, if environments are to be images or Dockerfiles",
+        "`apt-get install podman` if environments use images or Dockerfiles",
     )
 
 
