@@ -24,7 +24,7 @@ def test_bounds_are_read_in_the_units_they_are_counted_in(tmp_path: Path) -> Non
         ("nodes: true", "1 or more, not `True`", "for example"),
         ("cores: many", "not `many`", "for example `cores: 4`"),
         ("- nodes", "no mapping", "write `nodes: 4`"),
-        ("nodes: [", "is no YAML", "write `nodes: 4`"),
+        ("nodes: [", "is not valid YAML", "write `nodes: 4`"),
     ],
 )
 def test_a_file_that_is_wrong_is_refused(tmp_path: Path, text: str, says: str, hint: str) -> None:

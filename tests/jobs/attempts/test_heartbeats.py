@@ -70,7 +70,7 @@ def test_one_that_stays_away_fails_the_job_and_is_stopped(
     failed = support.again(services, job)
     assert failed.status is Status.FAILED and failed.error is not None
     assert failed.error.code == "not_responding"
-    assert failed.error.message == "the worker of node 0 was not heard of for 600 s"
+    assert failed.error.message == "the worker of node 0 has not reported for 600 s"
 
 
 def test_a_server_that_was_away_itself_blames_nobody(services: Services, clock: FakeClock) -> None:

@@ -1,8 +1,8 @@
-"""What a worker may say: its words checked, before anything acts on them.
+"""Check what a worker sends, before anything acts on it.
 
-Owns: the form of events and records, how many may come at once.
+Owns: the form of events and records, how many one request may hold.
 Leaves: acting on them to worker_reports.py and history/history.py.
-Always: whatever a worker sends, the answer is a sentence about it and never our own failure.
+Always: whatever a worker sends, the response explains it; it is never an internal error.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _SEQUENCE = range(2**53)
 def check_node(node: int, port: int | None = None) -> None:
     """
     Raises:
-        InvalidInput: no such number can be a node's, or a port's.
+        InvalidInput: not a number of a node, or of a port.
     """
     if node not in range(2**31):
-        raise InvalidInput(f"`{node}` is no node's number")
+        raise InvalidInput(f"`{node}` is not a node number")
     if port is not None and port not in range(1, 2**16):
-        raise InvalidInput(f"`{port}` is no port")
+        raise InvalidInput(f"`{port}` is not a port number")
 
 
 def check_facts(facts: Mapping[str, Any]) -> None:
     """
     Raises:
-        LimitExceeded: a node tells more of itself than others can be asked to read.
+        LimitExceeded: the facts are larger than other nodes can be expected to read.
     """
     size_bytes = len(json.dumps(facts))
     if size_bytes > MOST_FACTS_BYTES:
@@ -47,13 +47,13 @@ def check_facts(facts: Mapping[str, Any]) -> None:
 def check_events(node: int, events: Sequence[Mapping[str, Any]]) -> None:
     """
     Raises:
-        InvalidInput: one is no event.
+        InvalidInput: one of them is not a valid event.
         LimitExceeded: there are too many.
     """
     check_node(node)
     if len(events) > MOST_EVENTS:
         raise LimitExceeded(
-            f"{len(events)} events are too many at once", f"send {MOST_EVENTS} at the most"
+            f"{len(events)} events are too many for one request", f"send at most {MOST_EVENTS}"
         )
     for event in events:
         _check_event(event)
@@ -62,26 +62,28 @@ def check_events(node: int, events: Sequence[Mapping[str, Any]]) -> None:
 def check_records(node: int, seq: int, records: Sequence[Any]) -> None:
     """
     Raises:
-        InvalidInput: the first one's number is none.
+        InvalidInput: the first record's number is not valid.
         LimitExceeded: there are too many.
     """
     check_node(node)
     if seq not in _SEQUENCE:
-        raise InvalidInput(f"`{seq}` is no record's number")
+        raise InvalidInput(f"`{seq}` is not a record number")
     if len(records) > MOST_RECORDS:
         raise LimitExceeded(
-            f"{len(records)} records are too many at once", f"send {MOST_RECORDS} at the most"
+            f"{len(records)} records are too many for one request", f"send at most {MOST_RECORDS}"
         )
 
 
 def _check_event(event: Mapping[str, Any]) -> None:
     seq, kind, body = event.get("seq"), event.get("kind"), event.get("body")
     if not _is_whole(seq, _SEQUENCE) or not isinstance(kind, str):
-        raise InvalidInput("an event has `seq`, a number, and `kind`, a text")
+        raise InvalidInput("an event needs `seq`, a number, and `kind`, a string")
     try:
         from_text(str(event.get("at")))
     except (ValueError, OverflowError) as error:
-        raise InvalidInput(f"event {seq} has no time `at`", "ISO 8601 with a zone") from error
+        raise InvalidInput(
+            f"event {seq} has no valid time `at`", "use ISO 8601 with a time zone"
+        ) from error
     if body is None:
         return
     if not isinstance(body, Mapping):
@@ -89,11 +91,11 @@ def _check_event(event: Mapping[str, Any]) -> None:
     for key in ("exit_code", "signal"):
         if body.get(key) is not None and not _is_whole(body[key], _NUMBERS):
             raise InvalidInput(f"`{key}` of event {seq} must be a number")
-    told = body.get("error")
-    if told is None:
+    failure = body.get("error")
+    if failure is None:
         return
-    if not isinstance(told, Mapping) or not all(
-        isinstance(told.get(key), str) for key in ("code", "message")
+    if not isinstance(failure, Mapping) or not all(
+        isinstance(failure.get(key), str) for key in ("code", "message")
     ):
         raise InvalidInput(f"the error of event {seq} needs `code` and `message`")
 
