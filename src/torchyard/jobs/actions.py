@@ -133,7 +133,7 @@ def read_changes(document: Mapping[str, Any]) -> JobChanges:
         if key not in _CHANGES:
             near = nearest(str(key), _CHANGES)
             raise InvalidSpec(
-                f"`{key}` of a job cannot be changed",
+                f"`{key}` of a job can't be changed",
                 f"did you mean `{near}`?"
                 if near
                 else f"you can change {', '.join(_CHANGES)}; for anything else, clone the job",
@@ -180,7 +180,7 @@ def _new_values(job: Job, changes: JobChanges) -> dict[str, Any]:
     if changes.archived is not None:
         if changes.archived and not job.status.ended:
             raise Conflict(
-                f"job `{job.name}` is {job.status.value} and cannot be archived",
+                f"job `{job.name}` is {job.status.value} and can't be archived",
                 f"wait until it ends, or run `yard job cancel -n {job.name}`",
                 code="job_not_ended",
             )
@@ -194,7 +194,7 @@ def _check_properties(job: Job, properties: Mapping[str, str]) -> None:
             continue
         if key in job.properties or key.startswith(own_properties.PREFIX):
             raise Conflict(
-                f"property `{key}` of job `{job.name}` cannot be changed",
+                f"property `{key}` of job `{job.name}` can't be changed",
                 "properties are fixed when the job is created; use a tag",
                 at=("properties", key),
             )

@@ -92,7 +92,7 @@ def test_what_can_never_be_met_is_refused_at_once(services: Services) -> None:
     limit(services, EACH, gpus=None, cores=11)
     assert "needs 12 cores; quota `cores`" in of_size(services, 2)
     long = refusal(services, ANNA, limits={"timeout": 7200})
-    assert "asks for 7200 s of run time" in long and "request run_time_s=7200" in long
+    assert "requests 7200 s of run time" in long and "request run_time_s=7200" in long
     limit(services, ALL, jobs=0)
     assert "quota `jobs` of everyone together" in refusal(services, ANNA)
 
@@ -162,7 +162,7 @@ def test_what_counts_as_stored(services: Services) -> None:
     assert quota_checks.use_of(services, WORKSPACE, "anna")["storage_bytes"] == 110
     assert quota_checks.use_of(services, WORKSPACE, "ben")["storage_bytes"] == 0
     reason = refusal(services, ANNA)
-    assert "110 bytes of jobs are kept already; quota `storage_bytes` of `anna`" in reason
+    assert "110 bytes of jobs are stored already; quota `storage_bytes` of `anna`" in reason
     assert "yard job delete" in reason
     submit(services, BEN)
 

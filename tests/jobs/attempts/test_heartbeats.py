@@ -119,7 +119,7 @@ def test_output_and_metrics_of_any_node_end_a_silence(services: Services) -> Non
     services.history.receive(lambda _: job.id, attempt.id, 1, 0, [record])
     assert after(1) == 0
     services.logs.append(job.workspace, job.name, 1, "user_logs/stacks_rank_0.txt", 0, b"stack")
-    assert after(9) == 9, "stacks that the watch writes are no output of the job"
+    assert after(9) == 9, "stacks that the watch writes are not output of the job"
 
 
 # Whose failure it is
@@ -176,5 +176,5 @@ def test_properties_that_are_refused(
 
 def test_properties_that_are_read() -> None:
     assert watch_properties.read({}) == watch_properties.Watched()
-    asked = {"torchyard.hang_after_s": "60", "torchyard.hang_action": "fail"}
-    assert watch_properties.read(asked) == watch_properties.Watched(0.0, 60.0, "fail")
+    properties = {"torchyard.hang_after_s": "60", "torchyard.hang_action": "fail"}
+    assert watch_properties.read(properties) == watch_properties.Watched(0.0, 60.0, "fail")

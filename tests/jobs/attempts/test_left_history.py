@@ -64,7 +64,7 @@ def test_a_killed_workers_history_is_there_when_its_job_has_failed(
     scheduler.run_round()
     ended = again(services, job)
     assert ended.error is not None and ended.error.code == "worker_lost"
-    stored = [one.step for one in services.history.series(job.id, "loss")]
+    stored = [point.step for point in services.history.series(job.id, "loss")]
     assert stored == [*range(1_000), 5_000]
     assert notices(services, job) == [
         "run history: run `nobody` does not exist",
@@ -84,7 +84,7 @@ def test_what_an_ended_job_left_is_taken_before_its_folder_goes(
     executor.finish(attempt.id)
 
     scheduler.run_round()
-    assert [one.step for one in services.history.series(job.id, "loss")] == list(range(10))
+    assert [point.step for point in services.history.series(job.id, "loss")] == list(range(10))
     assert not scratch.folder(services, attempt.id).exists()
 
 
@@ -105,7 +105,7 @@ def test_a_spool_that_can_not_be_read_ends_the_job_and_stays(
 
     (folder / "history-torn.ndjson").unlink()
     Scheduler(services, executor, "http://127.0.0.1:1").run_round()
-    assert [one.step for one in services.history.series(job.id, "loss")] == [1]
+    assert [point.step for point in services.history.series(job.id, "loss")] == [1]
     assert not folder.exists()
 
 

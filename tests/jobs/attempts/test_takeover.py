@@ -91,24 +91,24 @@ def owner(home: Home, job: Job) -> str | None:
     return attempt_of(home.first, job).server
 
 
-def test_whoever_claims_a_job_looks_after_it(home: Home) -> None:
+def test_the_server_that_claims_a_job_owns_it(home: Home) -> None:
     first, second = home.server("one"), home.server("other")
-    mine = submit(first.services)
+    first_job = submit(first.services)
     first.scheduler.run_round()
-    theirs = submit(first.services)
+    second_job = submit(first.services)
     second.scheduler.run_round()
-    assert (owner(home, mine), owner(home, theirs)) == (first.lease.id, second.lease.id)
+    assert (owner(home, first_job), owner(home, second_job)) == (first.lease.id, second.lease.id)
     home.passes(10, first, second)
-    assert (owner(home, mine), owner(home, theirs)) == (first.lease.id, second.lease.id)
+    assert (owner(home, first_job), owner(home, second_job)) == (first.lease.id, second.lease.id)
     assert len(home.executor.launches) == 2
     # A report is taken by either; what is left of it goes by whom it belongs to.
-    for job in (mine, theirs):
+    for job in (first_job, second_job):
         Worker(second.services, attempt_of(home.first, job)).whole_life()
         home.executor.finish(attempt_of(home.first, job).id)
     second.scheduler.run_round()
-    assert not attempt_of(home.first, mine).clean and attempt_of(home.first, theirs).clean
+    assert not attempt_of(home.first, first_job).clean and attempt_of(home.first, second_job).clean
     first.scheduler.run_round()
-    assert attempt_of(home.first, mine).clean
+    assert attempt_of(home.first, first_job).clean
 
 
 def test_what_a_dead_server_did_is_taken_over(home: Home) -> None:

@@ -63,7 +63,7 @@ def test_a_job_goes_its_way(services: Services, scheduler: Scheduler, clock: Fak
 def test_a_round_that_takes_long_leaves_the_rest_to_the_next(
     services: Services, clock: FakeClock
 ) -> None:
-    """By the room's own clock: one that stands ends no round, however slow the machine is."""
+    """By the services' own clock: one that stands ends no round, however slow the machine is."""
 
     class Slow(FakeExecutor):
         def launch(self, plan: LaunchPlan) -> Handle:
@@ -96,7 +96,7 @@ def test_all_nodes_or_none_in_the_order_of_submission(
     )
     assert waiting_reasons.describe(services, again(services, third)) == (
         "needs 1 node; 1 of 4 nodes of `local` is free; it is 2nd in the queue, behind job "
-        f"`{second.name}`, for which it is kept"
+        f"`{second.name}`, for which it is reserved"
     )
     for node in range(3):
         Worker(services, attempt_of(services, first), node).whole_life()

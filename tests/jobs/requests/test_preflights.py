@@ -1,4 +1,4 @@
-"""What nodes tell of themselves at the meeting, and what they found out, at the server."""
+"""Preflight facts and findings of nodes, at the server."""
 
 from __future__ import annotations
 

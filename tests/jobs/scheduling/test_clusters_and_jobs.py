@@ -179,7 +179,7 @@ def test_a_job_waits_for_devices_that_others_hold(
     scheduler.run_round()
     assert again(services, job).status is Status.QUEUED
     assert waiting_reasons.describe(services, again(services, job)).startswith(
-        "needs 1 GPU; 2 of 2 of this machine are taken by job x of workspace y"
+        "needs 1 GPU; 2 of 2 of this machine are in use by job x of workspace y"
     )
     give_back(others)
     scheduler.run_round()

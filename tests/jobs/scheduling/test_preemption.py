@@ -63,7 +63,7 @@ def order_of(services: Services, job: Job) -> str:
 SPARE = {"compute": "spare"}
 
 
-def test_a_dedicated_job_takes_the_room_of_a_low_priority_one(
+def test_a_dedicated_job_preempts_a_low_priority_job(
     services: Services, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
 ) -> None:
     low = running(services, scheduler, clock, **SPARE, resources={"instance_count": 3})

@@ -1,4 +1,4 @@
-"""The walk through the tables says what the pure look at the whole queue says."""
+"""The walk through the tables says what the pure decision at the whole queue says."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def random_job(services: Services, chance: random.Random) -> None:
     queued(services, job)
 
 
-def look_at_all(services: Services) -> queue.Decision:
+def decide_at_once(services: Services) -> queue.Decision:
     """What `queue.decide` says of the tables as they are."""
     now = services.clock.now()
     with services.db.read() as connection:
@@ -86,7 +86,7 @@ def look_at_all(services: Services) -> queue.Decision:
         for row in rows
         if row.retry_at is None or row.retry_at <= now
     ]
-    running = [every.running(one, now.timestamp()) for one in held]
+    running = [every.running(attempt, now.timestamp()) for attempt in held]
     return queue.decide(waiting, every.capacity, running)
 
 
@@ -100,7 +100,7 @@ def walked(services: Services) -> tuple[list[int], set[int]]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_walk_starts_whom_a_look_at_the_whole_queue_starts(
+def test_a_walk_starts_the_jobs_that_a_decision_on_the_whole_queue_starts(
     services: Services, clock: FakeClock, seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -110,20 +110,22 @@ def test_a_walk_starts_whom_a_look_at_the_whole_queue_starts(
     for _ in range(4):
         for _ in range(chance.randint(1, 6)):
             random_job(services, chance)
-        look = look_at_all(services)
-        assert walked(services) == ([job.id for job in look.starts], {h.job.id for h in look.heads})
+        decision = decide_at_once(services)
+        assert walked(services) == (
+            [job.id for job in decision.starts],
+            {h.job.id for h in decision.heads},
+        )
         scheduler.claimer.claim()
-        while (
-            services.wakeup.is_set()
-        ):  # A round that took long on a slow machine goes on in the next.
+        # A round that took long on a slow machine continues in the next.
+        while services.wakeup.is_set():
             services.wakeup.clear()
             scheduler.claimer.claim()
-        assert look_at_all(services).starts == (), "nothing idles while a job that may run fits"
+        assert decide_at_once(services).starts == (), "nothing idles while a job that may run fits"
         with services.db.read() as connection:
             going = queue_store.held(connection)
-        for one in going:
-            if one.order_reason or chance.random() < 0.4:
-                end(services, one.job_name)
+        for attempt in going:
+            if attempt.order_reason or chance.random() < 0.4:
+                end(services, attempt.job_name)
         clock.advance(chance.choice([1, 100, 1000]))
 
 

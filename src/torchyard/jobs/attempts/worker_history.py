@@ -62,7 +62,7 @@ def take_left(services: Services, attempt: Attempt, node: int) -> None:
         spool.close()
     messages = list(dict.fromkeys(refused))[:_MOST_NOTICES]
     if len(refused) > len(messages):
-        messages.append(f"{len(refused):,} records were rejected in all")
+        messages.append(f"{len(refused):,} records were refused in all")
     with services.db.write() as connection:
         job = store.job_by_id(connection, attempt.job_id)
         for message in messages:
