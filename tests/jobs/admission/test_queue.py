@@ -99,7 +99,7 @@ def test_whatever_the_run_times_the_head_starts_no_later_than_without_backfill(
 
 @settings(max_examples=100, deadline=None)
 @given(sites(limits=True, to_the_end=True))
-def test_jobs_that_use_up_their_limits_don_t_delay_it_either(site: BusySite) -> None:
+def test_jobs_that_use_up_their_limits_do_not_delay_the_head(site: BusySite) -> None:
     capacity, running, waiting = site
     head = waiting[0].id
     filled = played(capacity, running, waiting, backfill=True)[head]
@@ -139,7 +139,7 @@ def test_nothing_idles_while_a_job_that_may_run_fits(site: BusySite) -> None:
     st.integers(-5, 40),
     st.lists(st.integers(1, 12), max_size=9),
 )
-def test_what_is_over_equals_a_search_of_every_set(missing: int, amounts: list[int]) -> None:
+def test_spare_amounts_equal_a_search_of_every_set(missing: int, amounts: list[int]) -> None:
     sums = [
         sum(some)
         for length in range(len(amounts) + 1)
@@ -184,17 +184,17 @@ def test_a_job_passes_that_is_bound_to_end_in_time() -> None:
     assert _ids(queue.decide([head, _waiting(2, 1, limit_s=1)], {NODES: 4}, unknown)) == []
 
 
-def test_one_that_has_passed_its_limit_promises_nothing() -> None:
+def test_a_job_past_its_limit_promises_nothing() -> None:
     assert queue.ends_in_s(100, 30) == 70 + MARGIN_S
     assert queue.ends_in_s(100, 100 + MARGIN_S) is None
     assert queue.ends_in_s(0, 5) is None
 
 
-def test_a_head_that_can_never_start_holds_nobody_up() -> None:
+def test_a_head_that_can_never_start_delays_nobody() -> None:
     assert _ids(queue.decide([_waiting(1, 5), _waiting(2, 4)], {NODES: 4}, [])) == [2]
 
 
-def test_clusters_that_share_nothing_don_t_wait_for_each_other() -> None:
+def test_clusters_that_share_nothing_do_not_wait_for_each_other() -> None:
     other = replace(_waiting(2, 1), line="w/d", needs={"nodes of w/d": 1})
     capacity = {NODES: 1, "nodes of w/d": 1}
     assert _ids(queue.decide([_waiting(1, 2), other], capacity, [])) == [2]

@@ -84,7 +84,7 @@ def test_nothing_is_limited_from_the_start(services: Services) -> None:
     assert why_not(services, job) == ""
 
 
-def test_what_can_never_be_met_is_refused_at_once(services: Services) -> None:
+def test_a_job_over_a_limit_is_refused_at_once(services: Services) -> None:
     limit(services, EACH, nodes=2, gpus=1, cores=12, run_time_s=3600)
     reason = refusal(services, ANNA, 3)
     assert "needs 3 nodes; quota `nodes` of `anna`" in reason and "request nodes=3" in reason
@@ -97,7 +97,7 @@ def test_what_can_never_be_met_is_refused_at_once(services: Services) -> None:
     assert "quota `jobs` of everyone together" in refusal(services, ANNA)
 
 
-def test_ones_own_limit_stands_instead_of_each_ones(services: Services) -> None:
+def test_a_users_own_limit_replaces_the_common_one(services: Services) -> None:
     limit(services, EACH, nodes=1)
     limit(services, "anna", nodes=3)
     submit(services, ANNA, 3)
@@ -106,7 +106,7 @@ def test_ones_own_limit_stands_instead_of_each_ones(services: Services) -> None:
     assert "of everyone together in workspace `default` is 2" in refusal(services, ANNA, 3)
 
 
-def test_what_can_be_met_later_waits(services: Services) -> None:
+def test_a_job_that_fits_later_waits(services: Services) -> None:
     limit(services, EACH, nodes=2)
     scheduler = Scheduler(services, FakeExecutor(), "http://127.0.0.1:1")
     first, second, other = submit(services, ANNA, 2), submit(services, ANNA), submit(services, BEN)
@@ -127,7 +127,7 @@ def test_what_can_be_met_later_waits(services: Services) -> None:
     assert support.again(services, second).status is Status.STARTING
 
 
-def test_a_limit_lowered_later_says_how_to_ask(services: Services) -> None:
+def test_a_limit_lowered_later_hints_how_to_ask_for_more(services: Services) -> None:
     job = submit(services, ANNA, 4)
     limit(services, ALL, nodes=3)
     assert "ask for more with `yard quota request nodes=4`" in why_not(services, job)
@@ -148,7 +148,7 @@ def test_run_time_is_limited_where_a_job_does_not_limit_it(services: Services) -
     assert any("it is ended after 60 s" in str(notice) for notice in notices)
 
 
-def test_what_counts_as_stored(services: Services) -> None:
+def test_files_and_snapshots_count_as_stored(services: Services) -> None:
     limit(services, EACH, storage_bytes=100)
     job = submit(services, ANNA)
     with artifacts.writing(services, job, "outputs/model.bin") as writing:
@@ -167,7 +167,7 @@ def test_what_counts_as_stored(services: Services) -> None:
     submit(services, BEN)
 
 
-def test_a_snapshot_counts_once_a_person(services: Services) -> None:
+def test_a_snapshot_counts_once_per_user(services: Services) -> None:
     limit(services, EACH, storage_bytes=1000)
     content = b"print()" * 10
     sha256 = services.blobs.put_bytes(content)

@@ -73,7 +73,7 @@ def test_a_killed_workers_history_is_there_when_its_job_has_failed(
     assert not scratch.folder(services, attempt.id).exists()
 
 
-def test_what_an_ended_job_left_is_taken_before_its_folder_goes(
+def test_history_of_an_ended_job_is_stored_before_its_folder_is_removed(
     services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
     job = submit(services)
@@ -88,7 +88,7 @@ def test_what_an_ended_job_left_is_taken_before_its_folder_goes(
     assert not scratch.folder(services, attempt.id).exists()
 
 
-def test_a_spool_that_can_not_be_read_ends_the_job_and_stays(
+def test_an_unreadable_spool_does_not_block_the_end_of_its_job(
     services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
     job = submit(services)
@@ -109,7 +109,7 @@ def test_a_spool_that_can_not_be_read_ends_the_job_and_stays(
     assert not folder.exists()
 
 
-def test_a_deleted_jobs_cursors_go(services: Services, scheduler: Scheduler) -> None:
+def test_a_deleted_jobs_cursors_are_removed(services: Services, scheduler: Scheduler) -> None:
     job = submit(services)
     scheduler.run_round()
     attempt = attempt_of(services, job)

@@ -111,7 +111,7 @@ def test_the_server_that_claims_a_job_owns_it(home: Home) -> None:
     assert attempt_of(home.first, first_job).clean
 
 
-def test_what_a_dead_server_did_is_taken_over(home: Home) -> None:
+def test_attempts_of_a_dead_server_are_taken_over(home: Home) -> None:
     dead, second = home.server("dead"), home.server("other")
     home.passes(10, dead, second)
     running, lost, ended = (submit(dead.services) for _ in range(3))
@@ -130,7 +130,7 @@ def test_what_a_dead_server_did_is_taken_over(home: Home) -> None:
     assert len(home.executor.launches) == 3, "nothing ran twice"
 
 
-def test_what_was_claimed_and_not_launched_starts_once(home: Home) -> None:
+def test_a_claimed_but_unlaunched_attempt_starts_once(home: Home) -> None:
     still, second = home.server("still"), home.server("other")
     home.passes(10, still, second)
     job, attempt = claimed(home, still)
@@ -150,7 +150,7 @@ def test_what_was_claimed_and_not_launched_starts_once(home: Home) -> None:
     assert again(home.first, job).status.value == "Completed"
 
 
-def test_one_that_stood_still_right_before_the_launch(home: Home) -> None:
+def test_a_server_suspended_before_the_launch_starts_nothing(home: Home) -> None:
     still, second = home.server("still"), home.server("other")
     home.passes(10, still, second)
     _, attempt = claimed(home, still)
@@ -162,7 +162,7 @@ def test_one_that_stood_still_right_before_the_launch(home: Home) -> None:
     assert not home.executor.launches
 
 
-def test_who_has_no_lease_claims_nothing(home: Home) -> None:
+def test_a_server_without_a_lease_claims_nothing(home: Home) -> None:
     still, second = home.server("still"), home.server("other")
     home.passes(10, still, second)
     home.passes(TERM_S + 1, second)
@@ -174,7 +174,7 @@ def test_who_has_no_lease_claims_nothing(home: Home) -> None:
     assert owner(home, job) == still.lease.id
 
 
-def test_two_take_over_at_once_and_one_has_it(home: Home) -> None:
+def test_when_two_servers_take_over_at_once_one_succeeds(home: Home) -> None:
     dead, first, second = (home.server(url) for url in ("dead", "one", "other"))
     job = submit(dead.services)
     dead.scheduler.run_round()
@@ -186,7 +186,7 @@ def test_two_take_over_at_once_and_one_has_it(home: Home) -> None:
         assert not attempt_store.hand_over(connection, stale, second.lease.id)
 
 
-def test_attempts_of_one_that_was_alone_are_taken_over(home: Home) -> None:
+def test_attempts_of_a_former_single_server_are_taken_over(home: Home) -> None:
     alone = Scheduler(home.first, home.executor, "alone")
     job = submit(home.first)
     alone.run_round()
@@ -198,7 +198,7 @@ def test_attempts_of_one_that_was_alone_are_taken_over(home: Home) -> None:
     assert takeover.owned(home.first, [attempt_of(home.first, job)])
 
 
-def test_whoever_sees_the_processes_looks_after_them(home: Home) -> None:
+def test_the_server_that_sees_the_processes_owns_the_attempt(home: Home) -> None:
     near, far = home.server("near"), home.server("far", THERE)
     job = submit(far.services)
     far.scheduler.run_round()
@@ -227,7 +227,7 @@ class Elsewhere(FakeExecutor):
         return Status((running,) * int(handle.body["nodes"]), seen=False)
 
 
-def test_of_processes_that_are_not_seen_only_the_heartbeats_tell(home: Home) -> None:
+def test_unseen_processes_are_judged_by_heartbeats_alone(home: Home) -> None:
     home.executor = Elsewhere()
     server = home.server("one")
     job = submit(server.services)

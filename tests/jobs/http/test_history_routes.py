@@ -141,7 +141,7 @@ def test_exact_history_page_by_page(client: Served) -> None:
     assert client.refused(path, key="nope")["code"] == "metric_not_found"
 
 
-def test_exports(client: Served) -> None:
+def test_metrics_are_exported_as_csv(client: Served) -> None:
     name = client.run({"loss": [float(step) for step in range(900)], ODD: [math.nan]})
     answer = client.get(f"{WORKSPACE}/jobs/{name}/metrics/export")
     assert answer.headers["content-type"].startswith("text/csv")
@@ -154,7 +154,7 @@ def test_exports(client: Served) -> None:
     client.refused(f"/jobs/{name}/metrics/export", key="nope")
 
 
-def test_parquet_or_what_is_missing_for_it(client: Served) -> None:
+def test_parquet_export_needs_the_extra(client: Served) -> None:
     name = client.run({"loss": [1.0, 2.0]})
     answer = client.get(f"{WORKSPACE}/jobs/{name}/metrics/export", params={"format": "parquet"})
     try:
@@ -166,7 +166,7 @@ def test_parquet_or_what_is_missing_for_it(client: Served) -> None:
         assert answer.content[:4] == answer.content[-4:] == b"PAR1"
 
 
-def test_deleting_over_http(client: Served) -> None:
+def test_runs_are_deleted_over_http(client: Served) -> None:
     first, second = client.run({"a": [1.0]}), client.run({"a": [1.0]})
     open_run = client.run({"a": [1.0]}, over=False)
     path = f"{WORKSPACE}/jobs"

@@ -27,7 +27,9 @@ def _busy(services: Services) -> int:
     return computes.use(services.db, computes.get(services.db, support.WORKSPACE, "local")).busy
 
 
-def test_a_job_goes_its_way(services: Services, scheduler: Scheduler, clock: FakeClock) -> None:
+def test_a_job_runs_from_submission_to_completion(
+    services: Services, scheduler: Scheduler, clock: FakeClock
+) -> None:
     job = submit(services)
     assert job.status is Status.NOT_STARTED
     clock.advance(1)
@@ -60,9 +62,7 @@ def test_a_job_goes_its_way(services: Services, scheduler: Scheduler, clock: Fak
     assert all(span.end is not None and span.start <= span.end for span in spans)
 
 
-def test_a_round_that_takes_long_leaves_the_rest_to_the_next(
-    services: Services, clock: FakeClock
-) -> None:
+def test_a_long_round_leaves_the_rest_to_the_next(services: Services, clock: FakeClock) -> None:
     """By the services' own clock: one that stands ends no round, however slow the machine is."""
 
     class Slow(FakeExecutor):
@@ -198,7 +198,7 @@ def test_a_lost_worker_fails_the_job_and_stops_the_others(
     assert _busy(services) == 0
 
 
-def test_cancel_in_every_state(services: Services, scheduler: Scheduler) -> None:
+def test_a_job_can_be_canceled_in_every_state(services: Services, scheduler: Scheduler) -> None:
     fresh = submit(services)
     assert actions.cancel(services, support.WORKSPACE, fresh.name).status is Status.CANCELED
     running = submit(services)
@@ -259,7 +259,7 @@ def test_tokens_end_with_the_attempt(
             workspaces.authenticate(services.db, services.clock, token)
 
 
-def test_the_same_job_twice_is_one(services: Services) -> None:
+def test_submitting_the_same_job_twice_creates_one(services: Services) -> None:
     job = submit(services, name="mine")
     two, is_new = submission.create(
         services, support.WORKSPACE, {**support.JOB, "name": "mine"}, support.ME
@@ -269,7 +269,7 @@ def test_the_same_job_twice_is_one(services: Services) -> None:
         submit(services, name="mine", command="false")
 
 
-def test_what_can_never_run_is_refused_at_once(services: Services) -> None:
+def test_a_job_that_can_never_run_is_refused_at_once(services: Services) -> None:
     with pytest.raises(InvalidSpec, match="at the most 4") as too_many:
         submit(services, resources={"instance_count": 5})
     assert too_many.value.at == ("resources", "instance_count")
@@ -289,7 +289,7 @@ def test_an_unknown_job_names_the_nearest(services: Services) -> None:
     assert unknown.value.hint == "did you mean `train-resnet`?"
 
 
-def test_listing_pages_and_filters(services: Services) -> None:
+def test_lists_are_paged_and_filtered(services: Services) -> None:
     for number in range(5):
         submit(services, name=f"j{number}", experiment_name="odd" if number % 2 else "even")
     newest = actions.list_in(services, support.WORKSPACE, limit=2)

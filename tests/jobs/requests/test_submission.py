@@ -65,7 +65,7 @@ def register(services: Services, name: str, path: str, kind: str = "custom_model
     )  # fmt: skip
 
 
-def test_outputs_of_a_job_are_pinned_to_where_they_lie(services: Services) -> None:
+def test_outputs_of_a_job_are_pinned_to_their_paths(services: Services) -> None:
     first = done(services)
     for path, keys, stands_for in (
         (f"azureml://jobs/{first.name}/outputs/best", {}, f"azureml/{first.name}/best"),
@@ -158,7 +158,7 @@ BAD_OUTPUTS = [
 ]
 
 
-def test_what_does_not_exist_is_refused_in_its_place(services: Services) -> None:
+def test_a_missing_reference_is_refused_with_its_place(services: Services) -> None:
     done(services, name="done")
     submit(services, name="waits")
     register(services, "net", f"snapshot:{snapshot(services, 'model.pt')}")
@@ -184,7 +184,7 @@ def test_validate_takes_what_is_not_uploaded_yet(services: Services) -> None:
         submission.check(services, WORKSPACE, document)
 
 
-def test_tags_description_and_parent_are_the_jobs(services: Services) -> None:
+def test_tags_description_and_parent_are_stored(services: Services) -> None:
     submit(services, name="parent")
     job = submit(services, parent_job_name="parent", tags={"a": 1}, description="what it is")
     assert (job.parent, job.tags, job.description) == ("parent", {"a": "1"}, "what it is")

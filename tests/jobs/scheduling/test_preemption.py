@@ -103,7 +103,7 @@ def test_a_dedicated_job_preempts_a_low_priority_job(
     assert executor.launches[-2].variables["TORCHYARD_ATTEMPT_NUMBER"] == "2"
 
 
-def test_the_fewest_and_the_latest_started_leave(
+def test_the_fewest_and_latest_started_jobs_are_preempted(
     services: Services, scheduler: Scheduler, clock: FakeClock
 ) -> None:
     low = [running(services, scheduler, clock, **SPARE) for _ in range(4)]
@@ -117,7 +117,7 @@ def test_the_fewest_and_the_latest_started_leave(
     assert [order_of(services, job) for job in low] == ["", "preempted", "preempted", "preempted"]
 
 
-def test_nobody_leaves_where_it_would_not_help(
+def test_nothing_is_preempted_when_it_would_not_help(
     services: Services, scheduler: Scheduler, clock: FakeClock
 ) -> None:
     running(services, scheduler, clock, compute="mine", resources={"instance_count": 3})
@@ -168,7 +168,7 @@ def test_a_preempted_attempt_is_not_counted_by_a_retry_policy(
     assert again(services, job).attempt == 4
 
 
-def test_a_job_that_ends_well_all_the_same_has_ended(
+def test_a_preempted_job_that_succeeds_is_completed(
     services: Services, scheduler: Scheduler, clock: FakeClock
 ) -> None:
     job = running(services, scheduler, clock)
@@ -179,7 +179,7 @@ def test_a_job_that_ends_well_all_the_same_has_ended(
     assert again(services, job).status is Status.COMPLETED
 
 
-def test_a_worker_that_dies_while_it_leaves_is_forgiven(
+def test_a_worker_that_dies_during_preemption_does_not_fail_the_job(
     services: Services, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
 ) -> None:
     job = running(services, scheduler, clock)
@@ -200,7 +200,7 @@ def test_a_canceled_job_does_not_come_back(
     assert (ended.status, ended.error) == (Status.CANCELED, None)
 
 
-def test_only_what_runs_can_be_preempted(services: Services, scheduler: Scheduler) -> None:
+def test_only_running_jobs_can_be_preempted(services: Services, scheduler: Scheduler) -> None:
     job = submit(services)
     with pytest.raises(Conflict, match="NotStarted and holds no nodes") as refused:
         preemption.preempt(services, WORKSPACE, job.name, "me")

@@ -151,7 +151,7 @@ def test_priorities_decide_at_a_cluster(services: Services) -> None:
     assert [again(services, job).status.value for job in chosen] == ["Queued", "Queued", "Starting"]
 
 
-def test_who_pauses_holds_nobody_up(services: Services, clock: FakeClock) -> None:
+def test_a_paused_job_delays_nobody(services: Services, clock: FakeClock) -> None:
     paused, other = submit(services, resources={"instance_count": 4}), submit(services)
     for job in (paused, other):
         queued(services, job)
@@ -162,7 +162,7 @@ def test_who_pauses_holds_nobody_up(services: Services, clock: FakeClock) -> Non
     assert walked(services)[0] == [paused.id]
 
 
-def test_a_machine_s_bound_holds_between_clusters(services: Services) -> None:
+def test_a_machine_limit_holds_across_clusters(services: Services) -> None:
     object.__setattr__(services, "machine", {"nodes": 3})
     first, second = (
         submit(services, resources={"instance_count": 2}),

@@ -86,7 +86,7 @@ class Launcher:
         input_plans = {} if recovers else inputs.plans(services, job)
         folder = None if recovers else services.environments.use(environment)
         if folder is not None:
-            services.client_door.expect(folder)
+            services.client_endpoints.expect(folder)
         assert folder is not None or recovers
         with services.db.write() as connection:
             self._check_own(connection, attempt)
