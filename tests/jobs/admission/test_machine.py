@@ -23,7 +23,7 @@ def test_limits_are_read_in_their_counting_units(tmp_path: Path) -> None:
         ("nodes: 0", "1 or more, not `0`", "for example `nodes: 4`"),
         ("nodes: true", "1 or more, not `True`", "for example"),
         ("cores: many", "not `many`", "for example `cores: 4`"),
-        ("- nodes", "no mapping", "write `nodes: 4`"),
+        ("- nodes", "not a mapping", "write `nodes: 4`"),
         ("nodes: [", "is not valid YAML", "write `nodes: 4`"),
     ],
 )

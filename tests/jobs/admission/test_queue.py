@@ -206,7 +206,7 @@ def test_clusters_that_share_devices_wait_for_each_other() -> None:
     head = Waiting(1, "w/c", {NODES: 1, "gpus": 4})
     small = Waiting(2, "w/d", {"nodes of w/d": 1, "gpus": 1})
     assert _ids(queue.decide([head, small], capacity, running)) == []
-    # One without devices takes nothing from the head.
+    # A job without devices takes nothing from the head.
     plain = Waiting(3, "w/d", {"nodes of w/d": 1})
     assert _ids(queue.decide([head, small, plain], capacity, running)) == [3]
     assert _ids(queue.decide([head, plain], capacity, running)) == [3]
@@ -216,7 +216,7 @@ def test_low_priority_jobs_fill_gaps_until_a_dedicated_job_preempts_them() -> No
     head = _waiting(1, 4)
     spot = _waiting(2, 1, low=True, priority_rank=queue.SPOT_RANK)
     assert _ids(queue.decide([head, spot], {NODES: 4}, [Running({NODES: 3})])) == [2]
-    # Two that may be told to leave hold what the head needs: it will have it at once.
+    # Two jobs that may be preempted hold what the head needs: it gets it at once.
     low = [Running({NODES: 3}, low=True)]
     decision = queue.decide([head, spot], {NODES: 4}, low)
     assert _ids(decision) == []

@@ -112,7 +112,7 @@ def test_a_job_that_fits_later_waits(services: Services) -> None:
     first, second, other = submit(services, ANNA, 2), submit(services, ANNA), submit(services, BEN)
     for _ in range(3):
         scheduler.run_round()
-    # Who is held back by a quota holds nobody else back.
+    # A job that a quota holds back delays nobody else.
     states = [support.again(services, job).status for job in (first, second, other)]
     assert states == [Status.STARTING, Status.QUEUED, Status.STARTING]
     reason = why_not(services, second)
@@ -145,7 +145,7 @@ def test_run_time_is_limited_where_a_job_does_not_limit_it(services: Services) -
     from torchyard.jobs import actions
 
     notices = [event.body for event in actions.events(services, silent) if event.kind == "notice"]
-    assert any("it is ended after 60 s" in str(notice) for notice in notices)
+    assert any("the job is stopped after 60 s" in str(notice) for notice in notices)
 
 
 def test_files_and_snapshots_count_as_stored(services: Services) -> None:

@@ -1,4 +1,4 @@
-"""Workers that are not heard of, silences, and whose failure is the job's."""
+"""Silent workers, idle time, and root causes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def running(
 
 
 def passes(clock: FakeClock, heartbeats: Heartbeats, seconds: int) -> None:
-    """Time, with the rounds of a server that runs."""
+    """Advance the clock, with the rounds of a running server."""
     for _ in range(0, seconds, 5):
         clock.advance(5)
         heartbeats.check()
@@ -96,7 +96,7 @@ def test_a_suspended_server_blames_no_worker(services: Services, clock: FakeCloc
     assert support.again(services, job).status is Status.NOT_RESPONDING
 
 
-# How long a job has been quiet
+# Idle time
 
 
 def test_output_and_metrics_of_any_node_reset_the_idle_time(services: Services) -> None:
@@ -122,7 +122,7 @@ def test_output_and_metrics_of_any_node_reset_the_idle_time(services: Services) 
     assert after(9) == 9, "stacks that the watch writes are not output of the job"
 
 
-# Whose failure it is
+# Root causes
 
 
 def node(number: int, at_s: float, code: str = "exception", **details: Any) -> AttemptNode:

@@ -1,4 +1,4 @@
-"""Run history that a worker could not deliver any more."""
+"""Run history that a worker could no longer deliver."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_deleted_jobs_cursors_are_removed(services: Services, scheduler: Sched
     attempt = attempt_of(services, job)
     worker_history.receive(services, attempt.id, 0, 0, [point(job, 1)], 0)
     services.history.delete(job.id)
-    # Nothing is known of the node any more: it is asked to begin anew.
+    # The node's position is unknown: it is asked to start from the beginning.
     received = worker_history.receive(services, attempt.id, 0, 1, [point(job, 2)], 0)
     assert received["next"] == 0
     assert services.history.keys(job.id) == []

@@ -1,4 +1,4 @@
-"""Ends beside the scheduler's rounds."""
+"""Attempts that end outside the scheduler's rounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two servers on one database: who looks after which attempt, and that none starts twice."""
+"""Two servers on one database: which one owns an attempt, and that none starts twice."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HERE, THERE = "here boot-1 1", "there boot-9 9"
 
 @dataclass
 class OneServer:
-    """A server whose rounds come when the test says so."""
+    """A server whose rounds the test runs."""
 
     services: Services
     lease: Lease
@@ -65,7 +65,7 @@ class Home:
         return OneServer(services, lease, Scheduler(services, self.executor, url))
 
     def passes(self, seconds: float, *servers: OneServer, every_s: int = 1) -> None:
-        """Time, with renewals and rounds of those that run."""
+        """Advance the clock, with renewals and rounds of running servers."""
         for _ in range(0, int(seconds), every_s):
             self.clock.advance(every_s)
             for server in servers:
@@ -101,7 +101,7 @@ def test_the_server_that_claims_a_job_owns_it(home: Home) -> None:
     home.passes(10, first, second)
     assert (owner(home, first_job), owner(home, second_job)) == (first.lease.id, second.lease.id)
     assert len(home.executor.launches) == 2
-    # A report is taken by either; what is left of it goes by whom it belongs to.
+    # Either server accepts reports; the owner cleans up.
     for job in (first_job, second_job):
         Worker(second.services, attempt_of(home.first, job)).whole_life()
         home.executor.finish(attempt_of(home.first, job).id)
@@ -136,7 +136,7 @@ def test_a_claimed_but_unlaunched_attempt_starts_once(home: Home) -> None:
     job, attempt = claimed(home, still)
     home.passes(TERM_S + 1, second)
     assert owner(home, job) == second.lease.id and len(home.executor.launches) == 1
-    # It wakes up where it stood: before the launch.
+    # It resumes where it was suspended: before the launch.
     launcher = still.scheduler.watcher._launcher
     with pytest.raises(LeaseLost):
         launcher.launch(attempt)
@@ -194,7 +194,7 @@ def test_attempts_of_a_former_single_server_are_taken_over(home: Home) -> None:
     server = home.server("one of several")
     server.scheduler.run_round()
     assert owner(home, job) == server.lease.id
-    # And back: one that is alone owns whatever there is.
+    # And back: a single server owns everything.
     assert takeover.owned(home.first, [attempt_of(home.first, job)])
 
 
@@ -207,7 +207,7 @@ def test_the_server_that_sees_the_processes_owns_the_attempt(home: Home) -> None
     with home.first.db.write() as connection:
         attempt_store.change_attempt(connection, attempt.id, handle=seen_there)
     assert takeover.take_over(near.services) == 0
-    # Taken over by one that does not see them, and back when there is one that does.
+    # Taken over by a server that does not see them, and back by one that does.
     with home.first.db.write() as connection:
         assert attempt_store.hand_over(connection, attempt_of(home.first, job), "gone")
     assert takeover.take_over(near.services) == 0, "`far` lives and sees them"
@@ -220,7 +220,7 @@ def test_the_server_that_sees_the_processes_owns_the_attempt(home: Home) -> None
 
 
 class Elsewhere(FakeExecutor):
-    """Its nodes are on a machine that is not seen."""
+    """An attempt whose nodes are on an unseen machine."""
 
     def status(self, handle: Handle) -> Status:
         running: State = "running"

@@ -63,7 +63,7 @@ def test_a_job_runs_from_submission_to_completion(
 
 
 def test_a_long_round_leaves_the_rest_to_the_next(services: Services, clock: FakeClock) -> None:
-    """By the services' own clock: one that stands ends no round, however slow the machine is."""
+    """By the services' clock: while it stands still, no round ends, however slow the machine is."""
 
     class Slow(FakeExecutor):
         def launch(self, plan: LaunchPlan) -> Handle:
@@ -158,7 +158,7 @@ def test_the_earliest_failure_is_the_jobs_error(
         "stop", "failed"
     )
     clock.advance(1)
-    # Node 0 dies of the order, and tells first.
+    # Node 0 dies because of the stop request, and reports first.
     late.tell("rank_exited", rank=0, local_rank=0, exit_code=None, signal=15)
     late.tell("node_exited", exit_code=143, error={"code": "stopped", "message": "stopped"})
     assert again(services, job).status is Status.RUNNING
@@ -270,7 +270,7 @@ def test_submitting_the_same_job_twice_creates_one(services: Services) -> None:
 
 
 def test_a_job_that_can_never_run_is_refused_at_once(services: Services) -> None:
-    with pytest.raises(InvalidSpec, match="at the most 4") as too_many:
+    with pytest.raises(InvalidSpec, match="at most 4") as too_many:
         submit(services, resources={"instance_count": 5})
     assert too_many.value.at == ("resources", "instance_count")
     with pytest.raises(InvalidSpec, match="`gpu` does not exist") as no_compute:
@@ -298,5 +298,5 @@ def test_lists_are_paged_and_filtered(services: Services) -> None:
     assert [job.name for job in rest] == ["j2", "j1", "j0"]
     odd = actions.list_in(services, support.WORKSPACE, experiment_name="odd", status="notstarted")
     assert [job.name for job in odd] == ["j3", "j1"]
-    with pytest.raises(InvalidSpec, match="no status"):
+    with pytest.raises(InvalidSpec, match="not a job status"):
         actions.list_in(services, support.WORKSPACE, status="Runing")

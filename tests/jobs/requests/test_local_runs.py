@@ -1,4 +1,4 @@
-"""Runs on their user's own machine: what their program says, and when it says nothing."""
+"""Runs on a user's own machine: what their program reports, and what follows from silence."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def created(services: Services, name: str = "birds_1") -> Job:
 
 
 def passes(clock: FakeClock, ear: LocalRunMonitor, seconds: int) -> None:
-    """Time, with the rounds of a server that runs."""
+    """Advance the clock, with the rounds of a running server."""
     for _ in range(0, seconds, 10):
         clock.advance(10)
         ear.check()

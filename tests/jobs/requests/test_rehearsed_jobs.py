@@ -1,4 +1,4 @@
-"""Who asks for a rehearsal, and what is recorded of it."""
+"""Which jobs are rehearsed, and what is recorded about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a job file to a job: what inputs stand for is fixed, what can't be is refused in place."""
+"""From a job file to a job: references are pinned, mistakes are refused with their place."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_an_asset_is_pinned_to_its_version_and_the_same_body_is_the_same_job(
     assert again == (support.again(services, job), False)
     with pytest.raises(Conflict):
         submit(services, name="mine", inputs={"a": {"path": "azureml:set:2"}})
-    # What would make it again names the version that it had.
+    # The document names the version that was pinned.
     document = actions.document(services, WORKSPACE, "mine")
     assert submit(services, **document).document["inputs"]["a"]["path"] == "azureml:set:1"
 

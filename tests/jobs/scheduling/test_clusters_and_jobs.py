@@ -30,7 +30,7 @@ from torchyard.jobs.services import Services
 
 @pytest.fixture
 def services(tmp_path: Path, db: Database, clock: FakeClock) -> Services:
-    """On a machine with two pretended GPUs."""
+    """Services on a machine with two fake GPUs."""
     environ = {"TORCHYARD_DEVICES": "2", "TORCHYARD_DEVICE_LOCKS": str(tmp_path / "locks")}
     return replace(support.make_services(tmp_path, db, clock), devices=Machine(environ))
 
@@ -60,7 +60,7 @@ def test_nodes_show_their_jobs_and_the_queue(services: Services, scheduler: Sche
     for node in range(2):
         Worker(services, attempt_of(services, first), node).whole_life()
     scheduler.run_round()
-    # One node was taken on, and nobody wants the other.
+    # One node is in use, and the other is not needed.
     assert again(services, second).status is Status.STARTING
     assert states(services) == ["running"]
     Worker(services, attempt_of(services, second)).whole_life()
@@ -108,7 +108,7 @@ def test_put_back_leaves_a_started_attempt_alone(services: Services, scheduler: 
 
 
 @pytest.mark.parametrize(
-    ("compute", "asked", "expected"),
+    ("compute", "document", "expected"),
     [
         ({}, {}, 1),
         ({}, {"resources": {"instance_count": 2}}, 1),
@@ -141,7 +141,7 @@ def test_a_node_gets_gpus_by_size_property_or_processes(
 
 
 @pytest.mark.parametrize(
-    ("compute", "asked", "code"),
+    ("compute", "document", "code"),
     [
         ({"size": "Standard_NC6"}, {"resources": {"instance_count": 3}}, "too_many_gpus"),
         ({"size": "Standard_NC24"}, {}, "too_many_gpus"),

@@ -76,7 +76,7 @@ def test_a_dedicated_job_preempts_a_low_priority_job(
         "needs 4 nodes; 4 of 4 nodes of `mine` are free, and 1 of the 4 nodes of this machine "
         f"that they take together; job `{low.name}` makes room for it"
     )
-    # One node is free, but it is the dedicated job's by now.
+    # One node is free, but it is reserved for the dedicated job by now.
     assert again(services, later).status is Status.QUEUED
     scheduler.run_round()
     leaves(services, executor, low)
@@ -93,7 +93,7 @@ def test_a_dedicated_job_preempts_a_low_priority_job(
     assert any("attempt 1 is preempted" in notice for notice in shown["notices"])
     spans = progress.timeline(actions.events(services, low))
     assert (spans[-1].name.value, spans[-1].waited_for) == ("Scaling", "attempt 1 was preempted")
-    # It comes back once there is room, before those that came later.
+    # It resumes once nodes are free, before jobs that were submitted later.
     for node in range(4):
         Worker(services, attempt_of(services, dedicated), node).whole_life()
     executor.finish(attempt_of(services, dedicated).id)
@@ -208,7 +208,7 @@ def test_only_running_jobs_can_be_preempted(services: Services, scheduler: Sched
 
 
 @pytest.mark.parametrize(
-    "given, at, hint",
+    "settings, at, hint",
     [
         ({"priority": "hihg"}, "priority", "did you mean `high`?"),
         ({"priority": "urgent"}, "priority", "use one of: medium, low, high"),
@@ -218,10 +218,10 @@ def test_only_running_jobs_can_be_preempted(services: Services, scheduler: Sched
     ],
 )
 def test_wrong_queue_settings_are_refused(
-    services: Services, tier: dict[str, Any], at: str, hint: str
+    services: Services, settings: dict[str, Any], at: str, hint: str
 ) -> None:
     with pytest.raises(InvalidSpec) as refused:
-        submit(services, queue_settings=tier)
+        submit(services, queue_settings=settings)
     assert refused.value.at == ("queue_settings", at)
     assert hint in refused.value.hint
 

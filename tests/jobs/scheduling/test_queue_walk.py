@@ -1,4 +1,4 @@
-"""The walk through the tables says what the pure decision at the whole queue says."""
+"""The walk through the tables agrees with the pure decision on the whole queue."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def add_cluster(services: Services, name: str, most: int, tier: str = "dedicated
 
 
 def queued(services: Services, job: Any) -> None:
-    """As after its environment was found to be there."""
+    """Queue a job as if its environment were built."""
     with services.db.write() as connection:
         store.change_job(connection, job.id, status=Status.QUEUED.value)
 
@@ -66,7 +66,7 @@ def random_job(services: Services, chance: random.Random) -> None:
 
 
 def decide_at_once(services: Services) -> queue.Decision:
-    """What `queue.decide` says of the tables as they are."""
+    """The decision of `queue.decide` on the tables as they are."""
     now = services.clock.now()
     with services.db.read() as connection:
         every = shares.read(connection, machine.bounds(services))

@@ -54,7 +54,7 @@ def require_same(services: Services, job: Job, document: Mapping[str, Any]) -> N
         differing.remove("environment")
     if differing:
         raise Conflict(
-            f"job `{job.name}` exists in workspace `{job.workspace}` with other content: "
+            f"job `{job.name}` exists in workspace `{job.workspace}` with another content: "
             + ", ".join(f"`{name}`" for name in differing),
             "only names, descriptions and tags of a job can change: use another name, or none",
             code="job_exists",

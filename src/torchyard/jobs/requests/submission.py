@@ -238,7 +238,7 @@ def _pinned_spec(checked: Checked) -> JobSpec:
 def _require_hash(job: Job, spec_hash: str) -> None:
     if job.spec_hash != spec_hash:
         raise Conflict(
-            f"job `{job.name}` exists in workspace `{job.workspace}` with other content",
+            f"job `{job.name}` exists in workspace `{job.workspace}` with another content",
             "use another `name`, or none",
             code="job_exists",
             at=("name",),
