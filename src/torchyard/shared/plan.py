@@ -153,6 +153,8 @@ def from_json(text: str) -> LaunchPlan:
     body: dict[str, Any] = json.loads(text)
     body["inputs"] = {name: InputPlan(**value) for name, value in body["inputs"].items()}
     body["outputs"] = {name: OutputPlan(**value) for name, value in body["outputs"].items()}
-    body["devices"] = [[DevicePlan(**one) for one in node] for node in body.get("devices", [])]
+    body["devices"] = [
+        [DevicePlan(**device) for device in node] for node in body.get("devices", [])
+    ]
     body["image"] = ImagePlan(**body["image"]) if body.get("image") else None
     return LaunchPlan(**body)

@@ -73,10 +73,10 @@ def test_what_a_record_names_stays(services: Services, seed: int) -> None:
         snapshots[_snapshot(services, *contents)] = None
     jobs = []
     for snapshot in chance.sample(sorted(snapshots), 9):
-        given = {"type": "uri_folder", "path": f"snapshot:{snapshot}"}
+        data_input = {"type": "uri_folder", "path": f"snapshot:{snapshot}"}
         references: list[dict[str, Any]] = [
             {"code": f"snapshot:{snapshot}"},
-            {"inputs": {"data": given}, "command": "ls ${{inputs.data}}"},
+            {"inputs": {"data": data_input}, "command": "ls ${{inputs.data}}"},
             {"properties": {"made_from": f"it was snapshot:{snapshot}, I think"}},
             {"tags": {"note": f"snapshot:{snapshot}"}},
         ]
@@ -246,19 +246,31 @@ def test_what_was_begun_and_never_ended_goes(services: Services, path: str) -> N
     (services.home / "cache/data/locks").mkdir(parents=True)
     (services.home / "environments").mkdir()
     draft = _draft(services, path, old=True)
-    (said,) = [one for one in reclaiming.survey(services, Wishes()) if one.kind == "leftover"]
-    assert said.goes and "broken off" in said.why and said.size_bytes >= 1000
-    assert said.name == path.rstrip("/")
+    (item,) = [
+        candidate
+        for candidate in reclaiming.survey(services, Wishes())
+        if candidate.kind == "leftover"
+    ]
+    assert item.goes and "broken off" in item.why and item.size_bytes >= 1000
+    assert item.name == path.rstrip("/")
     assert draft.exists()
-    (done,) = [one for one in reclaiming.reclaim(services, Wishes()) if one.kind == "leftover"]
+    (done,) = [
+        candidate
+        for candidate in reclaiming.reclaim(services, Wishes())
+        if candidate.kind == "leftover"
+    ]
     assert done.goes and not draft.exists()
 
 
 @pytest.mark.parametrize("path", _DRAFTS)
 def test_what_may_be_under_way_stays(services: Services, path: str) -> None:
     draft = _draft(services, path, old=False)
-    (said,) = [one for one in reclaiming.reclaim(services, Wishes()) if one.kind == "leftover"]
-    assert not said.goes and "may be under way" in said.why
+    (item,) = [
+        candidate
+        for candidate in reclaiming.reclaim(services, Wishes())
+        if candidate.kind == "leftover"
+    ]
+    assert not item.goes and "may be under way" in item.why
     assert draft.exists()
 
 
@@ -275,15 +287,19 @@ def test_a_draft_that_is_worked_on_stays_however_old(services: Services) -> None
     (services.home / "environments").mkdir()
     draft = _draft(services, _DRAFTS[0], old=True)
     with locks.held(services.home / "environments" / f"{'ab' * 32}.lock"):
-        (said,) = [one for one in reclaiming.reclaim(services, Wishes()) if one.kind == "leftover"]
-    assert not said.goes and "in use again" in said.why
+        (item,) = [
+            candidate
+            for candidate in reclaiming.reclaim(services, Wishes())
+            if candidate.kind == "leftover"
+        ]
+    assert not item.goes and "in use again" in item.why
     assert draft.exists()
 
 
 @pytest.mark.parametrize("name", ["weights.part", ".hidden", ".notes.part", ".x.zz3456789abc.part"])
 def test_a_users_own_file_is_no_leftover(services: Services, name: str) -> None:
     kept = _draft(services, f"datastores/default/workspaceartifactstore/job/{name}", old=True)
-    assert not [one for one in reclaiming.reclaim(services, Wishes()) if one.kind == "leftover"]
+    assert not [item for item in reclaiming.reclaim(services, Wishes()) if item.kind == "leftover"]
     assert kept.exists()
 
 
@@ -291,27 +307,29 @@ def test_uvs_cache_goes_by_age_and_by_size(services: Services) -> None:
     uv = _draft(services, "cache/uv/", old=True)
     other = _draft(services, "cache/of-somebody/", old=True)
     _draft(services, "cache/snapshots/", old=True)
-    told = {one.name: one for one in reclaiming.survey(services, Wishes()) if one.kind == "cache"}
-    assert told["uv"].goes and "unused for 40" in told["uv"].why
-    assert not told["of-somebody"].goes and told["of-somebody"].why == "not made by torchyard"
-    assert not told["snapshots"].goes and told["snapshots"].why.startswith("the command's own")
+    items = {
+        item.name: item for item in reclaiming.survey(services, Wishes()) if item.kind == "cache"
+    }
+    assert items["uv"].goes and "unused for 40" in items["uv"].why
+    assert not items["of-somebody"].goes and items["of-somebody"].why == "not made by torchyard"
+    assert not items["snapshots"].goes and items["snapshots"].why.startswith("the command's own")
     with caches.in_use(services.home):
         # Used now, so that only its size speaks against it; and whoever uses it keeps it.
         assert not _cache(reclaiming.survey(services, Wishes())).goes
-        wishes = Wishes(caches_bytes=999)
-        assert _cache(reclaiming.survey(services, wishes)).why.endswith(
+        options = Wishes(caches_bytes=999)
+        assert _cache(reclaiming.survey(services, options)).why.endswith(
             "beyond the budget of caches"
         )
-        assert not _cache(reclaiming.reclaim(services, wishes)).goes
+        assert not _cache(reclaiming.reclaim(services, options)).goes
         assert uv.exists()
     assert not _cache(reclaiming.reclaim(services, Wishes(caches_bytes=1000))).goes
-    assert _cache(reclaiming.reclaim(services, wishes)).goes
+    assert _cache(reclaiming.reclaim(services, options)).goes
     assert not uv.exists() and other.exists()
     assert not list((services.home / "cache").glob(".removing-*"))
 
 
 def _cache(things: list[reclaiming.Thing]) -> reclaiming.Thing:
-    return next(one for one in things if one.kind == "cache" and one.name == "uv")
+    return next(item for item in things if item.kind == "cache" and item.name == "uv")
 
 
 def test_what_is_asked_comes_before_what_is_stored(tmp_path: Path) -> None:
@@ -340,10 +358,10 @@ def test_what_is_asked_comes_before_what_is_stored(tmp_path: Path) -> None:
     ],
 )
 def test_a_wish_that_is_none_is_refused(
-    tmp_path: Path, given: dict[str, object], words: str
+    tmp_path: Path, changes: dict[str, object], words: str
 ) -> None:
     with pytest.raises(InvalidInput) as caught:
-        settings.save(tmp_path, given)
+        settings.save(tmp_path, changes)
     assert words in caught.value.hint
     assert not (tmp_path / "gc.json").exists()
 

@@ -43,9 +43,9 @@ def test_the_job_tells_of_it_once(tmp_path: Path, db: Database, clock: FakeClock
         full = {"size": mega, "full": True}
         assert log_quota.answer(services, job, 1, _PATH, mega, b"y") == (200, full)
     with db.read() as connection:
-        told = [event.body for event in store.events_after(connection, job.id, 0)]
-    said = "logs beyond 1 MB are dropped; raise `torchyard.log_quota_mb`"
-    assert [body["message"] for body in told if "message" in body] == [said]
+        bodies = [event.body for event in store.events_after(connection, job.id, 0)]
+    message = "logs beyond 1 MB are dropped; raise `torchyard.log_quota_mb`"
+    assert [body["message"] for body in bodies if "message" in body] == [message]
 
 
 @pytest.mark.parametrize("value", ["0", "1.5", "many"])

@@ -185,8 +185,8 @@ def _inputs(services: Services, wishes: Wishes) -> Iterator[Thing]:
 
 def _by_age(services: Services, wishes: Wishes, used_at_s: float) -> tuple[bool, str]:
     unused_s = services.clock.now().timestamp() - used_at_s
-    said = f"unused for {max(0.0, unused_s) / DAY_S:.1f} days"
-    return unused_s > wishes.older_than_s, said
+    reason = f"unused for {max(0.0, unused_s) / DAY_S:.1f} days"
+    return unused_s > wishes.older_than_s, reason
 
 
 def _within(wishes: Wishes, things: list[Thing]) -> Iterator[Thing]:
@@ -316,10 +316,10 @@ def _size(folder: Path) -> int:
     for current, _, names in os.walk(folder):
         for name in names:
             try:
-                known = os.lstat(os.path.join(current, name))
+                status = os.lstat(os.path.join(current, name))
             except FileNotFoundError:
                 continue
-            total += known.st_size if known.st_nlink == 1 else 0
+            total += status.st_size if status.st_nlink == 1 else 0
     return total
 
 

@@ -54,16 +54,16 @@ def save(home: Path, changes: Mapping[str, Any]) -> dict[str, Any]:
     return stored
 
 
-def wishes(home: Path, asked: Mapping[str, Any]) -> Wishes:
+def wishes(home: Path, overrides: Mapping[str, Any]) -> Wishes:
     """What holds for one `yard gc`; a budget that is asked to be None bounds nothing."""
-    _check(asked)
-    if asked.get(_AGE, 0) is None:
+    _check(overrides)
+    if overrides.get(_AGE, 0) is None:
         raise InvalidInput(f"`{_AGE}` is no time", "write a number of seconds from 0 on")
-    return Wishes(**{**read(home), **asked})
+    return Wishes(**{**read(home), **overrides})
 
 
-def _check(given: Mapping[str, Any]) -> None:
-    for key, value in given.items():
+def _check(values: Mapping[str, Any]) -> None:
+    for key, value in values.items():
         if key not in KEYS:
             near = nearest(key, KEYS)
             raise InvalidInput(

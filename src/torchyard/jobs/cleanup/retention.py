@@ -34,13 +34,13 @@ def look(services: Services) -> int:
         choice = Choice(
             ended_before=services.clock.now() - timedelta(days=workspace.retention_days)
         )
-        found = deletion.delete(services, workspace.name, choice, ASKED_BY, lineage=True)
-        if found.jobs:
+        deletion_plan = deletion.delete(services, workspace.name, choice, ASKED_BY, lineage=True)
+        if deletion_plan.jobs:
             _log.warning(
                 "workspace %s keeps jobs for %d days: %d are deleted",
                 workspace.name,
                 workspace.retention_days,
-                len(found.jobs),
+                len(deletion_plan.jobs),
             )
-        marked += len(found.jobs)
+        marked += len(deletion_plan.jobs)
     return marked

@@ -54,17 +54,17 @@ def append(logs: Logs, job: Job, attempt: int, path: str, offset: int, content: 
 
 def tell(db: Database, clock: Clock, job: Job) -> None:
     """A notice on the job, once."""
-    said = _said(own_properties.log_quota_mb(job.properties))
+    message = _said(own_properties.log_quota_mb(job.properties))
     with db.read() as connection:
-        if _is_told(store.events_after(connection, job.id, 0), said):
+        if _is_told(store.events_after(connection, job.id, 0), message):
             return
     with db.write() as connection:
-        if not _is_told(store.events_after(connection, job.id, 0), said):
-            progress.notice(connection, job, said, clock.now())
+        if not _is_told(store.events_after(connection, job.id, 0), message):
+            progress.notice(connection, job, message, clock.now())
 
 
-def _is_told(events: list[Event], said: str) -> bool:
-    return any(event.kind == "notice" and event.body.get("message") == said for event in events)
+def _is_told(events: list[Event], message: str) -> bool:
+    return any(event.kind == "notice" and event.body.get("message") == message for event in events)
 
 
 def _said(quota_mb: int) -> str:

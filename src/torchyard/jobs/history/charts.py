@@ -108,12 +108,12 @@ def _exact(
     spans: Sequence[Span], read: Read, tail: Line, start: int, end: int, most: int
 ) -> list[tuple[int, float]] | None:
     """The points of the range by x, those of one x in order of arrival; None when too many."""
-    found: list[tuple[int, float]] = []
+    pairs: list[tuple[int, float]] = []
     for xs, values in _all(spans, read, tail):
-        found += [pair for pair in zip(xs, values, strict=True) if start <= pair[0] <= end]
-        if len(found) > most:
+        pairs += [pair for pair in zip(xs, values, strict=True) if start <= pair[0] <= end]
+        if len(pairs) > most:
             return None
-    return sorted(found, key=_x)
+    return sorted(pairs, key=_x)
 
 
 def _reduced(

@@ -42,9 +42,9 @@ def step_at(moment_us: int) -> int:
     return _FIRST + min(max(moment_us, 0), len(_MOMENTS) - 1)
 
 
-def waits(one: Point) -> bool:
+def waits(point: Point) -> bool:
     """Whether its step is a moment."""
-    return one.step in _MOMENTS
+    return point.step in _MOMENTS
 
 
 def add(tail: Sequence[Point], fresh: Sequence[Point], before: int) -> Laid:
@@ -53,8 +53,8 @@ def add(tail: Sequence[Point], fresh: Sequence[Point], before: int) -> Laid:
     Args:
         before: how many points the key has in blocks.
     """
-    stepped = [one for one in fresh if not waits(one)]
-    waiting = [one for one in fresh if waits(one)]
+    stepped = [point for point in fresh if not waits(point)]
+    waiting = [point for point in fresh if waits(point)]
     finished: list[Point] = []
     kept = list(tail)
     if stepped:
@@ -77,7 +77,7 @@ def shown(tail: Sequence[Point], before: int) -> list[Point]:
     """A tail as readers see it, behind `before` points."""
     if not tail or not waits(tail[0]):
         return list(tail)
-    return [one._replace(step=before + place) for place, one in enumerate(tail)]
+    return [point._replace(step=before + place) for place, point in enumerate(tail)]
 
 
 def shown_steps(steps: array[int], before: int) -> array[int]:
@@ -95,5 +95,5 @@ def _settled(tail: Sequence[Point]) -> int:
     return count if count >= TAIL_POINTS else 0
 
 
-def _moment(one: Point) -> int:
-    return one.step
+def _moment(point: Point) -> int:
+    return point.step

@@ -284,7 +284,7 @@ def queued_at(connection: Connection, workspace: str, compute: str) -> list[Job]
 
 def live_at(connection: Connection, workspace: str, compute: str) -> list[Job]:
     """The jobs of a cluster that have not ended."""
-    return _at(connection, workspace, compute, [one for one in Status if not one.ended])
+    return _at(connection, workspace, compute, [status for status in Status if not status.ended])
 
 
 def _at(
@@ -292,7 +292,7 @@ def _at(
 ) -> list[Job]:
     rows = connection.execute(
         _jobs()
-        .where(jobs.c.type == "command", jobs.c.status.in_([one.value for one in statuses]))
+        .where(jobs.c.type == "command", jobs.c.status.in_([status.value for status in statuses]))
         .where(jobs.c.workspace == workspace, jobs.c.compute == compute)
         .order_by(jobs.c.turn, jobs.c.id)
     )
@@ -301,13 +301,13 @@ def _at(
 
 def queued_since(connection: Connection, job_id: int) -> datetime | None:
     """When a job last came into the queue."""
-    found: datetime | None = connection.execute(
+    queued_at: datetime | None = connection.execute(
         select(events.c.at)
         .where(events.c.job_id == job_id, events.c.kind == "stage")
         .order_by(events.c.seq.desc())
         .limit(1)
     ).scalar()
-    return found
+    return queued_at
 
 
 def environment_hashes(connection: Connection, workspace: str) -> set[str]:

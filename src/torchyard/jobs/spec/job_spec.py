@@ -146,11 +146,11 @@ def _command(
         )
     for expression in _EXPRESSION.findall(command):
         _check_form(expression)
-    known = {"inputs": list(inputs), "outputs": list(outputs)}
+    names = {"inputs": list(inputs), "outputs": list(outputs)}
     for expression in _EXPRESSION.findall(always):
         kind, wanted = _OURS.match(expression).groups()  # type: ignore[union-attr]
-        if wanted not in known[kind]:
-            near = nearest(wanted, known[kind])
+        if wanted not in names[kind]:
+            near = nearest(wanted, names[kind])
             raise InvalidSpec(
                 f"the command uses `${{{{{kind}.{wanted}}}}}`, and the job has no such {kind[:-1]}",
                 f"did you mean `{near}`?" if near else f"add `{wanted}` under `{kind}`",

@@ -202,16 +202,16 @@ def below(parent: str) -> dict[str, Key]:
 
     A key of which only deeper ones or values are in the table counts as honoured.
     """
-    found: dict[str, Key] = {}
+    keys: dict[str, Key] = {}
     start = f"{parent}." if parent else ""
     for key in TABLE:
         if not key.path.startswith(start):
             continue
         name, _, rest = key.path[len(start) :].partition(".")
         whole = not rest and not key.value
-        if whole or name not in found:
-            found[name] = key if whole else Key(f"{start}{name}", _H, "")
-    return found
+        if whole or name not in keys:
+            keys[name] = key if whole else Key(f"{start}{name}", _H, "")
+    return keys
 
 
 def values(path: str) -> list[Key]:
@@ -221,8 +221,8 @@ def values(path: str) -> list[Key]:
 
 def homes(name: str) -> list[str]:
     """Where else a key of that name stands."""
-    found = [key.parent for key in TABLE if key.name == name and key.parent]
-    return list(dict.fromkeys(found))
+    parents = [key.parent for key in TABLE if key.name == name and key.parent]
+    return list(dict.fromkeys(parents))
 
 
 def page() -> str:
