@@ -102,7 +102,7 @@ def publish(
 ) -> None:
     """Give the variables to every job that is launched from now on."""
     job_variables = JobVariables(services, environ, signer, standing, open_tls)
-    services.client_door.open(job_variables.of_job, job_variables.expect)
+    services.client_endpoints.open(job_variables.of_job, job_variables.expect)
 
 
 def _has_client(environment: Path) -> bool:

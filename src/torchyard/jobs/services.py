@@ -21,7 +21,7 @@ from torchyard.executors.machine import Machine
 from torchyard.jobs.history import logged_metrics, logged_properties
 from torchyard.jobs.history.history import History
 from torchyard.jobs.records import store
-from torchyard.jobs.records.client_endpoints import ClientDoor
+from torchyard.jobs.records.client_endpoints import ClientEndpoints
 from torchyard.jobs.records.logs import Logs
 from torchyard.jobs.records.signals import Signals
 from torchyard.servers.lease import Membership, SingleServer
@@ -50,7 +50,7 @@ class Services:
     machine: Mapping[str, int] = field(default_factory=dict)
     devices: Machine = field(default_factory=lambda: Machine({}))
     membership: Membership = field(default_factory=SingleServer)
-    client_door: ClientDoor = field(default_factory=ClientDoor)
+    client_endpoints: ClientEndpoints = field(default_factory=ClientEndpoints)
 
     def lock(self, name: str) -> Path:
         """The file that stands for something only one of all servers does at a time."""

@@ -288,9 +288,9 @@ def test_retention_keeps_what_is_young_running_or_registered(
     for job in (old, trainer, young):
         clean(services, job)
     clock.advance(5 * DAY_S)
-    assert retention.look(services) == 0  # for ever is the default
+    assert retention.delete_expired(services) == 0  # for ever is the default
     workspaces.update(services.db, WORKSPACE, {"retention_days": 7})
-    assert retention.look(services) == 1
+    assert retention.delete_expired(services) == 1
     assert removal.work(services) == ["old"]
     clock.advance(5 * DAY_S)
     # The server looks by itself once an hour.

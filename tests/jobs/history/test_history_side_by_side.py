@@ -136,7 +136,8 @@ def test_tags_merge(services: Services) -> None:
 def test_an_experiment_of_one_name(services: Services) -> None:
     results = at_once(lambda _: runs.create_experiment(services, WORKSPACE, "one", {}).name)
     assert (
-        names.count("one") == 1 and sum(isinstance(name, Conflict) for name in names) == WRITERS - 1
+        results.count("one") == 1
+        and sum(isinstance(result, Conflict) for result in results) == WRITERS - 1
     )
     jobs = at_once(
         lambda n: submit(services, experiment_name="two", name=f"job{n}").experiment_name

@@ -142,5 +142,5 @@ def test_a_clock_that_stands_still_does_not_fill_the_tail() -> None:
         blocks += laid.finished
         tail = laid.tail
     assert len(tail) <= 50_000
-    points = blocks + stepless_points.shown(tail, len(blocks))
+    points = blocks + stepless_points.number_tail(tail, len(blocks))
     assert [point.step for point in points] == list(range(60_000))

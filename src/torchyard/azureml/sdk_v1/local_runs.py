@@ -291,7 +291,7 @@ def _append(services: Services, job: Job, chunk: Mapping[str, Any]) -> JSONRespo
 def _variables(services: Services, call: Call, job: Job, token: str) -> dict[str, str]:
     """The script's environment variables, beside those of its user."""
     workspace = call.workspace
-    for_clients = services.client_door.variables(job, token)
+    for_clients = services.client_endpoints.variables(job, token)
     signed = for_clients.get("AZUREML_RUN_TOKEN", token)
     return {
         **planner.whereabouts(workspace, job, call.base),

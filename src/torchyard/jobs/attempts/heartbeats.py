@@ -52,7 +52,7 @@ class Heartbeats:
             every = attempt_store.open_attempts(connection) if wanted else []
             running = takeover.owned(self._services, [one for one in every if one.id in wanted])
             nodes = {one.id: attempt_store.nodes_of(connection, one.id) for one in running}
-        isolation.each(
+        isolation.isolate_failures(
             (attempt for attempt in running if attempt.handle is not None),
             lambda attempt: self._look_at(attempt, self._silent(nodes[attempt.id], now), now),
         )

@@ -86,7 +86,7 @@ class Launcher:
         input_plans = {} if of_heir else inputs.plans(services, job)
         folder = None if of_heir else services.environments.use(environment)
         if folder is not None:
-            services.client_door.expect(folder)
+            services.client_endpoints.expect(folder)
         assert folder is not None or of_heir
         with services.db.write() as connection:
             self._check_own(connection, attempt)

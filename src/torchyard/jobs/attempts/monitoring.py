@@ -48,7 +48,7 @@ class Watcher:
             running = attempt_store.open_attempts(connection)
             done = set(round_store.all_nodes_exited(connection))
         owned = takeover.owned(self._services, running)
-        isolation.each(owned, lambda attempt: self._watch(attempt, attempt.id in done))
+        isolation.isolate_failures(owned, lambda attempt: self._watch(attempt, attempt.id in done))
 
     def _watch(self, attempt: Attempt, is_done: bool) -> None:
         if attempt.handle is None:
@@ -79,7 +79,7 @@ class Watcher:
         """Remove what ended attempts left on the nodes, once no worker is there any more."""
         with self._services.db.read() as connection:
             left = attempt_store.unclean_attempts(connection)
-        isolation.each(takeover.owned(self._services, left), self._clean)
+        isolation.isolate_failures(takeover.owned(self._services, left), self._clean)
 
     def _clean(self, attempt: Attempt) -> None:
         if not self._is_left(attempt):

@@ -17,9 +17,9 @@ from typing import Any
 
 from torchyard.base import files
 from torchyard.base.errors import InvalidInput, nearest
-from torchyard.jobs.cleanup.reclaiming import Wishes
+from torchyard.jobs.cleanup.reclaiming import GcOptions
 
-KEYS = tuple(field.name for field in fields(Wishes))
+KEYS = tuple(field.name for field in fields(GcOptions))
 _AGE = "older_than_s"
 _MOST = 1 << 60
 
@@ -54,12 +54,12 @@ def save(home: Path, changes: Mapping[str, Any]) -> dict[str, Any]:
     return stored
 
 
-def wishes(home: Path, overrides: Mapping[str, Any]) -> Wishes:
+def options(home: Path, overrides: Mapping[str, Any]) -> GcOptions:
     """What holds for one `yard gc`; a budget that is asked to be None bounds nothing."""
     _check(overrides)
     if overrides.get(_AGE, 0) is None:
         raise InvalidInput(f"`{_AGE}` is no time", "write a number of seconds from 0 on")
-    return Wishes(**{**read(home), **overrides})
+    return GcOptions(**{**read(home), **overrides})
 
 
 def _check(values: Mapping[str, Any]) -> None:

@@ -25,7 +25,7 @@ def is_set(services: Services) -> bool:
     return any(workspace.retention_days for workspace in workspaces.list_all(services.db))
 
 
-def look(services: Services) -> int:
+def delete_expired(services: Services) -> int:
     """Mark the jobs whose time is over, in every workspace; returns how many."""
     marked = 0
     for workspace in workspaces.list_all(services.db):

@@ -24,7 +24,7 @@ _UPLOADS = ".uploads"
 
 
 @dataclass(frozen=True)
-class Leftover:
+class StaleFile:
     """`what` in words for users; `lock` is held by whoever works on it."""
 
     path: Path
@@ -50,37 +50,37 @@ class Leftover:
         return not self.path.exists()
 
 
-def find(home: Path) -> Iterator[Leftover]:
+def find(home: Path) -> Iterator[StaleFile]:
     """Every draft there is, worked on or not."""
     environments, data = home / "environments", home / "cache" / "data"
     for path in _children(environments):
         build = _BUILD.match(path.name)
         if build is not None:
-            yield Leftover(path, "a build", environments / f"{build[1]}.lock")
+            yield StaleFile(path, "a build", environments / f"{build[1]}.lock")
         elif path.name.startswith(".removing-"):
             of = path.name.removeprefix(".removing-")
-            yield Leftover(path, "a removal", environments / f"{of}.lock")
+            yield StaleFile(path, "a removal", environments / f"{of}.lock")
     for path in _children(data):
         if path.name.endswith(".part"):
-            yield Leftover(path, "a fetch", data / "locks" / path.name.removesuffix(".part"))
+            yield StaleFile(path, "a fetch", data / "locks" / path.name.removesuffix(".part"))
     for path in _children(home / "cache"):
         if path.name.startswith(".removing-"):
-            yield Leftover(path, "a removal")
+            yield StaleFile(path, "a removal")
     for path in _children(home / "uploads"):
-        yield Leftover(path, "an upload in blocks")
+        yield StaleFile(path, "an upload in blocks")
     for folder in ("blobs", "datastores", "logs"):
         yield from _drafts(home / folder)
 
 
-def _drafts(top: Path) -> Iterator[Leftover]:
+def _drafts(top: Path) -> Iterator[StaleFile]:
     for current, folders, names in os.walk(top):
         if _UPLOADS in folders:
             folders.remove(_UPLOADS)
             for path in _children(Path(current, _UPLOADS)):
-                yield Leftover(path, "an upload in parts")
+                yield StaleFile(path, "an upload in parts")
         for name in names:
             if files.is_draft(name):
-                yield Leftover(Path(current, name), "an upload")
+                yield StaleFile(Path(current, name), "an upload")
 
 
 def _children(folder: Path) -> list[Path]:

@@ -77,7 +77,7 @@ def head(connection: Connection, job_id: int, key: str) -> Head | None:
     if row is None:
         return None
     timestamps, steps, values = metric_blocks.arrays(row.tail)
-    steps = stepless_points.shown_steps(steps, row.points - len(steps))
+    steps = stepless_points.number_steps(steps, row.points - len(steps))
     return Head(row.blocks, Points(timestamps, steps, values))
 
 

@@ -47,7 +47,7 @@ class RunData:
 
 
 @dataclass
-class _Sheaf:
+class _Batch:
     """The records of one job, on their way into the database."""
 
     points: dict[str, list[Point]] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class History:
         Raises:
             InvalidInput: a parameter has another value already (code `param_changed`).
         """
-        batch = _Sheaf()
+        batch = _Batch()
         for place, record in enumerate(records):
             batch.add(place, record)
         with self._db.write(*_alone([job_id], bool(batch.model_metrics))) as connection:
@@ -140,8 +140,8 @@ class History:
             if seq > expected and first is not None and seq > first:
                 return {"next": expected, "rejected": []}
             stored_count = max(0, expected - seq)
-            sheaves, rejected = _sorted(jobs, records, stored_count)
-            for job_id, batch in sheaves.items():
+            batches, rejected = _sorted(jobs, records, stored_count)
+            for job_id, batch in batches.items():
                 rejected += self._store(connection, job_id, batch, counted=True)
             if seq > expected:
                 rejected.append((0, f"{seq - expected:,} records of node {node} are lost"))
@@ -156,7 +156,7 @@ class History:
         }
 
     def _store(
-        self, connection: Connection, job_id: int, batch: _Sheaf, counted: bool = False
+        self, connection: Connection, job_id: int, batch: _Batch, counted: bool = False
     ) -> list[tuple[int, str]]:
         refused = []
         if batch.params:
@@ -246,13 +246,13 @@ def _jobs_of(
 
 def _sorted(
     jobs: Mapping[str, int | None], records: Sequence[Any], stored_count: int
-) -> tuple[dict[int, _Sheaf], list[tuple[int, str]]]:
+) -> tuple[dict[int, _Batch], list[tuple[int, str]]]:
     """The records by job, and what is wrong with some.
 
     The first `known` of them are stored already. They are judged again, because the answer that
     named the wrong ones may have been lost; only parameters need the database for that.
     """
-    sheaves: dict[int, _Sheaf] = {}
+    batches: dict[int, _Batch] = {}
     rejected: list[tuple[int, str]] = []
     for place, body in enumerate(records):
         try:
@@ -264,8 +264,8 @@ def _sorted(
         if job_id is None:
             rejected.append((place, f"run `{run[:100]}` does not exist"))
         elif place >= stored_count or isinstance(record, Param):
-            sheaves.setdefault(job_id, _Sheaf()).add(place, record)
-    return sheaves, rejected
+            batches.setdefault(job_id, _Batch()).add(place, record)
+    return batches, rejected
 
 
 def _in_pieces(job_ids: list[int], size: int = 500) -> list[list[int]]:

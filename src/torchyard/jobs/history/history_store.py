@@ -138,7 +138,7 @@ def add_points(
         if not fresh:
             continue
         laid = stepless_points.add(tail, fresh, 0 if row is None else row.points - len(tail))
-        values = _grown(row, len(fresh), laid.shown)
+        values = _grown(row, len(fresh), laid.numbered)
         for piece in metric_blocks.cut(laid.finished):
             blocks.append(_block(job_id, key, values["blocks"], piece))
             values["blocks"] += 1
@@ -287,7 +287,7 @@ def _points_from(
     ).one_or_none()
     if row is not None and skip * POINT_BYTES < len(row.tail):
         before = row.points - len(row.tail) // POINT_BYTES
-        yield from stepless_points.shown(metric_blocks.unpack(row.tail), before)[skip:]
+        yield from stepless_points.number_tail(metric_blocks.unpack(row.tail), before)[skip:]
 
 
 def latest_of(connection: Connection, job_ids: Collection[int]) -> list[Latest]:

@@ -29,12 +29,12 @@ _MOST_WAITING = 50_000
 
 class Laid(NamedTuple):
     """A key's points after more were added: `finished` belong into blocks, with their steps;
-    `tail` is to be stored; `shown` are those whose steps are new, as readers see them.
+    `tail` is to be stored; `numbered` are those whose steps are new, as readers see them.
     """
 
     finished: list[Point]
     tail: list[Point]
-    shown: list[Point]
+    number_tail: list[Point]
 
 
 def step_at(moment_us: int) -> int:
@@ -59,7 +59,7 @@ def add(tail: Sequence[Point], fresh: Sequence[Point], before: int) -> Laid:
     kept = list(tail)
     if stepped:
         if kept and waits(kept[0]):
-            finished, kept = shown(kept, before), []
+            finished, kept = number_tail(kept, before), []
         kept += stepped
     if not waiting:
         if len(kept) >= TAIL_POINTS:
@@ -68,19 +68,19 @@ def add(tail: Sequence[Point], fresh: Sequence[Point], before: int) -> Laid:
     if kept and not waits(kept[0]):
         finished, kept = finished + kept, []
     kept = sorted([*kept, *waiting], key=_moment)
-    numbered = shown(kept, before + len(finished))
+    new_points = number_tail(kept, before + len(finished))
     settled = _settled(kept)
-    return Laid(finished + numbered[:settled], kept[settled:], stepped + numbered)
+    return Laid(finished + new_points[:settled], kept[settled:], stepped + new_points)
 
 
-def shown(tail: Sequence[Point], before: int) -> list[Point]:
+def number_tail(tail: Sequence[Point], before: int) -> list[Point]:
     """A tail as readers see it, behind `before` points."""
     if not tail or not waits(tail[0]):
         return list(tail)
     return [point._replace(step=before + place) for place, point in enumerate(tail)]
 
 
-def shown_steps(steps: array[int], before: int) -> array[int]:
+def number_steps(steps: array[int], before: int) -> array[int]:
     """The steps of a tail as readers see them."""
     if not steps or steps[0] not in _MOMENTS:
         return steps

@@ -32,7 +32,7 @@ def gc(services: ServicesOf, identity: Person, asked: Asked) -> dict[str, Any]:
     dry_run = told.pop("dry_run", False)
     if not isinstance(dry_run, bool):
         raise InvalidInput("`dry_run` is true or false")
-    wishes = settings.wishes(services.home, told)
+    wishes = settings.options(services.home, told)
     work = reclaiming.survey if dry_run else reclaiming.reclaim
     things = work(services, wishes)
     shown = [
@@ -40,12 +40,12 @@ def gc(services: ServicesOf, identity: Person, asked: Asked) -> dict[str, Any]:
             "kind": thing.kind,
             "name": thing.name,
             "size_bytes": thing.size_bytes,
-            "action": "kept" if not thing.goes else "would go" if dry_run else "removed",
-            "why": thing.why,
+            "action": "kept" if not thing.remove else "would go" if dry_run else "removed",
+            "why": thing.reason,
         }
         for thing in things
     ]
-    freed = sum(thing.size_bytes for thing in things if thing.goes)
+    freed = sum(thing.size_bytes for thing in things if thing.remove)
     return {"dry_run": dry_run, "freed_bytes": freed, "things": shown}
 
 
@@ -67,7 +67,7 @@ def store(services: ServicesOf, identity: Person, changes: Asked) -> dict[str, A
 def _shown(services: Services) -> dict[str, Any]:
     """What holds when nothing is asked; `stored` names what somebody stored."""
     stored = settings.read(services.home)
-    return {**vars(settings.wishes(services.home, {})), "stored": sorted(stored)}
+    return {**vars(settings.options(services.home, {})), "stored": sorted(stored)}
 
 
 def _only_the_owner(identity: Identity) -> None:

@@ -20,7 +20,7 @@ Expect = Callable[[Path], None]
 """From the folder of an environment to a way in, where it holds a foreign client."""
 
 
-class ClientDoor:
+class ClientEndpoints:
     """Shut until a protocol opens it."""
 
     def __init__(self) -> None:

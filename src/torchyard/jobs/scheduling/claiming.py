@@ -90,11 +90,11 @@ class Claimer:
         try:
             return self.claim_one(job.id)
         except TorchyardError as error:
-            if not isolation.is_own(error):
+            if not isolation.is_job_error(error):
                 raise
             self._fail(job.id, error)
         except Exception as error:
-            if not isolation.is_own(error):
+            if not isolation.is_job_error(error):
                 raise
             _log.exception("job %s could not be looked at; the next round does", job.name)
         return Claim(why_not="gone")

@@ -83,7 +83,7 @@ class Preparer:
 
     def _refuse(self, job: Job, error: Exception) -> None:
         """What can't be said of a job is its end, and holds up no other."""
-        if not isolation.is_own(error):
+        if not isolation.is_job_error(error):
             raise error
         _log.error("job %s can't be prepared", job.name, exc_info=error)
         self._fail(job, JobError("internal", f"the job can't be prepared: {error!r}"))

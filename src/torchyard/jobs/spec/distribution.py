@@ -50,7 +50,7 @@ def read(job: Mapping[str, Any], nodes: int) -> Distribution:
     if not body.get("type"):
         raise InvalidSpec("`distribution` has no `type`", "write `type: pytorch`", at=_AT)
     kind = choice(body, "type", _AT, "distribution.type", "")
-    if kind.verdict == "refused":
+    if kind.support == "refused":
         raise refused(kind, (*_AT, "type"))
     section(job, "distribution")
     for key in body:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from torchyard.jobs.spec import own_properties
 
-Verdict = Literal["honoured", "satisfied", "refused"]
+Support = Literal["honoured", "satisfied", "refused"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Key:
     """
 
     path: str
-    verdict: Verdict
+    support: Support
     note: str
     value: str = ""
 
@@ -39,9 +39,9 @@ class Key:
         return self.path.rpartition(".")[0]
 
 
-_H: Verdict = "honoured"
-_S: Verdict = "satisfied"
-_R: Verdict = "refused"
+_H: Support = "honoured"
+_S: Support = "satisfied"
+_R: Support = "refused"
 
 _READ_ONLY = "it is the server's to write: remove it"
 _RAY = "`type: ray` is not served"
@@ -265,7 +265,7 @@ def _sections() -> list[tuple[str, Sequence[Key]]]:
 def _line(key: Key) -> str:
     path = key.path.replace("*", "<name>")
     shown = f"`{path}: {key.value}`" if key.value else f"`{path}`"
-    return f"| {shown} | {key.verdict} | {key.note.replace('|', chr(92) + '|')} |"
+    return f"| {shown} | {key.support} | {key.note.replace('|', chr(92) + '|')} |"
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ def known_keys(body: Mapping[Any, Any], path: str, at: At) -> None:
         known_key = known_keys.get(key) if isinstance(key, str) else None
         if known_key is None:
             raise _unknown(str(key), list(known_keys), path, at)
-        if known_key.verdict == "refused" and value not in (None, "", [], {}, False):
+        if known_key.support == "refused" and value not in (None, "", [], {}, False):
             shown = ".".join([*map(str, at), str(key)])
             raise InvalidSpec(
                 f"`{shown}` is not served", known_key.note, code="not_served", at=(*at, str(key))
@@ -122,7 +122,7 @@ def choice(body: Mapping[Any, Any], key: str, at: At, path: str, default: str) -
         if plain == _plain(value):
             return known_key
     near = nearest(written, list(choices))
-    served = [value for value, known_key in choices.items() if known_key.verdict != "refused"]
+    served = [value for value, known_key in choices.items() if known_key.support != "refused"]
     raise InvalidSpec(
         f"`{written}` is no value of `{key}`",
         f"did you mean `{near}`?" if near else f"use one of: {', '.join(served)}",
@@ -135,7 +135,7 @@ def served(body: Mapping[Any, Any], key: str, at: At, path: str, default: str) -
     if not body.get(key) and not default:
         return ""
     chosen_key = choice(body, key, at, path, default)
-    if chosen_key.verdict == "refused":
+    if chosen_key.support == "refused":
         raise refused(chosen_key, (*at, key))
     return chosen_key.value
 
