@@ -74,7 +74,7 @@ def test_what_is_still_here_can_be_delivered_again(tmp_path: Path, spool_in: Ope
     spool.read(1, 1)
     assert (spool.first, spool.end, spool.left) == (40, 60, 15)
     spool.go_back(50)
-    assert spool.left == 15, "that is no way back"
+    assert spool.left == 15, "that is not a way back"
     spool.go_back(42)
     assert spool.read(100, 10_000) == (42, lines(42, 18))
     spool.go_back(7)

@@ -1,4 +1,4 @@
-"""A worker whose server is away, while another program has its port."""
+"""A worker whose server is unreachable, while another program has its port."""
 
 from __future__ import annotations
 

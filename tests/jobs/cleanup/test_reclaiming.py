@@ -85,8 +85,8 @@ def test_what_a_record_names_stays(services: Services, seed: int) -> None:
             _end(services, job)
         jobs.append((job, snapshot))
     _age_blobs(services.blobs)
-    # One that is new although nobody names it: an upload that is under way.
-    under_way = services.blobs.put_bytes(b"under way")
+    # One that is new although nobody names it: an upload that is in progress.
+    under_way = services.blobs.put_bytes(b"in progress")
     reclaiming.reclaim(services, GcOptions(older_than_s=0))
     left = {sha256 for sha256, _, _ in services.blobs.all()}
     wanted = {under_way}
@@ -117,7 +117,7 @@ def test_a_snapshot_that_lost_a_file_is_asked_for_again(services: Services) -> N
 
 
 def test_submissions_beside_removals(services: Services) -> None:
-    """Whoever got a job has its code, whenever the removal comes."""
+    """A job that was created keeps its code, whenever the removal runs."""
     snapshots = [_snapshot(services, b"%d" % number, b"shared") for number in range(40)]
     _age_blobs(services.blobs)
     stop = threading.Event()
@@ -252,15 +252,15 @@ def test_what_was_begun_and_never_ended_goes(services: Services, path: str) -> N
     (item,) = [
         candidate
         for candidate in reclaiming.survey(services, GcOptions())
-        if candidate.kind == "leftover"
+        if candidate.kind == "stale_file"
     ]
-    assert item.remove and "broken off" in item.reason and item.size_bytes >= 1000
+    assert item.remove and "interrupted" in item.reason and item.size_bytes >= 1000
     assert item.name == path.rstrip("/")
     assert draft.exists()
     (done,) = [
         candidate
         for candidate in reclaiming.reclaim(services, GcOptions())
-        if candidate.kind == "leftover"
+        if candidate.kind == "stale_file"
     ]
     assert done.remove and not draft.exists()
 
@@ -271,9 +271,9 @@ def test_what_may_be_under_way_stays(services: Services, path: str) -> None:
     (item,) = [
         candidate
         for candidate in reclaiming.reclaim(services, GcOptions())
-        if candidate.kind == "leftover"
+        if candidate.kind == "stale_file"
     ]
-    assert not item.remove and "may be under way" in item.reason
+    assert not item.remove and "may be in progress" in item.reason
     assert draft.exists()
 
 
@@ -293,17 +293,17 @@ def test_a_draft_that_is_worked_on_stays_however_old(services: Services) -> None
         (item,) = [
             candidate
             for candidate in reclaiming.reclaim(services, GcOptions())
-            if candidate.kind == "leftover"
+            if candidate.kind == "stale_file"
         ]
     assert not item.remove and "in use again" in item.reason
     assert draft.exists()
 
 
 @pytest.mark.parametrize("name", ["weights.part", ".hidden", ".notes.part", ".x.zz3456789abc.part"])
-def test_a_users_own_file_is_no_leftover(services: Services, name: str) -> None:
+def test_a_users_own_file_is_not_stale(services: Services, name: str) -> None:
     kept = _draft(services, f"datastores/default/workspaceartifactstore/job/{name}", old=True)
     assert not [
-        item for item in reclaiming.reclaim(services, GcOptions()) if item.kind == "leftover"
+        item for item in reclaiming.reclaim(services, GcOptions()) if item.kind == "stale_file"
     ]
     assert kept.exists()
 
@@ -320,10 +320,10 @@ def test_uvs_cache_goes_by_age_and_by_size(services: Services) -> None:
         not items["of-somebody"].remove and items["of-somebody"].reason == "not made by torchyard"
     )
     assert not items["snapshots"].remove and items["snapshots"].reason.startswith(
-        "the command's own"
+        "used by the `yard` command"
     )
     with caches.in_use(services.home):
-        # Used now, so that only its size speaks against it; and whoever uses it keeps it.
+        # Used now, so that only its size speaks against it; a user's lock keeps it.
         assert not _cache(reclaiming.survey(services, GcOptions())).remove
         options = GcOptions(caches_bytes=999)
         assert _cache(reclaiming.survey(services, options)).reason.endswith(
@@ -366,7 +366,7 @@ def test_what_is_asked_comes_before_what_is_stored(tmp_path: Path) -> None:
         ({"grace_s": 1}, "there are: older_than_s"),
     ],
 )
-def test_a_wish_that_is_none_is_refused(
+def test_an_invalid_option_is_refused(
     tmp_path: Path, changes: dict[str, object], words: str
 ) -> None:
     with pytest.raises(InvalidInput) as caught:

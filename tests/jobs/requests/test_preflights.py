@@ -67,7 +67,7 @@ def test_the_backend_that_a_job_names(
 
 
 def test_words_that_are_none(services: Services) -> None:
-    with pytest.raises(InvalidSpec, match="`mpi` is no `communication_backend`"):
+    with pytest.raises(InvalidSpec, match="`mpi` is not a `communication_backend`"):
         submit(services, distribution={"type": "pytorch", "communication_backend": "mpi"})
     with pytest.raises(InvalidSpec, match=r"`torchyard\.preflight` is `of`") as caught:
         submit(services, properties={"torchyard.preflight": "of"})

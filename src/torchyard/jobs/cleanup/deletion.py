@@ -2,8 +2,8 @@
 
 Owns: choosing jobs by name or by age, status and experiment; what holds a job; the mark.
 Leaves: taking files and rows away to removal.py.
-Always: a job goes with all its descendants or not at all; none that runs, and none whose files a
-data asset, a registered model or a running job needs.
+Always: a job is deleted with all its descendants or not at all; a running job stays, and so does
+one whose files a data asset, a registered model or another running job needs.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def delete(
 
 
 def delete_by(services: Services, workspace: str, choice: Choice, identity: Identity) -> Plan:
-    """As `delete`, for a person: whoever reaches their own jobs only deletes no other's with them.
+    """As `delete`, for a person, who may be limited to their own jobs.
 
     Raises:
         Forbidden: one of the jobs, or of those below them, is another's; nothing was deleted.
@@ -212,7 +212,7 @@ def _held(job: Job, chosen: Job, bonds: _Bonds) -> Kept | None:
 
 
 def _owner_of(path: str, workspace: str) -> str:
-    """The job below whose own folders a path leads; empty when it is no job's."""
+    """The job below whose own folders a path leads; empty when it does not belong to a job."""
     try:
         uri = uris.datastore(path, workspace)
     except TorchyardError:

@@ -1,11 +1,11 @@
 """Garbage collection on the server's disk: remove what nothing needs any more.
 
-Owns: blobs, environments, copies of inputs, caches, scratch and logs: which goes, which stays and
-why.
-Leaves: which records name what to references.py, drafts of the killed to stale_files.py, budgets
-that are stored to reclaiming_settings.py, each folder to its own room.
-Always: what a record names stays; each thing is looked at once more at the moment of its removal,
-under the lock that whoever begins to use it holds, too.
+Owns: which blobs, environments, copies of inputs, caches, scratch folders and logs are removed,
+which stay, and why.
+Leaves: which records name what to references.py, files of interrupted programs to stale_files.py,
+stored budgets to reclaiming_settings.py, each folder to the package that owns it.
+Always: what a record names stays; each item is checked again at the moment of its removal, under
+the lock that its users hold.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from torchyard.jobs.services import Services
 from torchyard.shared import locks
 
 DAY_S = 86_400.0
-# Blobs of an upload that is under way are named by nothing; none takes this long.
+# Nothing names the blobs of an upload in progress; no upload takes this long.
 _UPLOAD_S = DAY_S
 _LEAST_S = 600.0
-_CLIENTS = "the command's own: the hashes of what it has uploaded from here"
+_CLIENTS = "used by the `yard` command: hashes of what it uploaded from here"
 
 
 @dataclass(frozen=True)
 class GcOptions:
-    """What is asked for.
+    """What to remove.
 
     Args:
-        older_than_s: environments and inputs unused for so long go.
-        budget_bytes: environments and inputs together; beyond it the longest unused go first.
-        logs_bytes: logs of jobs that have ended; beyond it the oldest go. None keeps them all.
-        caches_bytes: what uv has downloaded; beyond it, it goes whole. None looks at its age alone.
+        older_than_s: environments and inputs unused for longer are removed.
+        budget_bytes: of environments and inputs together; beyond it the least recently used go.
+        logs_bytes: of the logs of ended jobs; beyond it the oldest go first. None keeps them all.
+        caches_bytes: of uv's downloads; beyond it the whole cache goes. None checks its age only.
     """
 
     older_than_s: float = 14 * DAY_S
@@ -53,13 +53,13 @@ class GcOptions:
 
     @property
     def grace_s(self) -> float:
-        """For blobs, scratch and leftovers, which are not used again."""
+        """For blobs, scratch folders and stale files, which are not used again."""
         return max(_LEAST_S, min(self.older_than_s, _UPLOAD_S))
 
 
 @dataclass(frozen=True)
 class GcItem:
-    """Something on the disk. `goes` says whether it is removed, `why` why so or why not."""
+    """Something on the disk; `reason` says why it is removed, or why it stays."""
 
     kind: str
     name: str
@@ -70,7 +70,7 @@ class GcItem:
 
 
 def survey(services: Services, options: GcOptions) -> list[GcItem]:
-    """Everything there is, and what would become of it; nothing is changed."""
+    """List everything there is and whether it would be removed; change nothing."""
     return [
         *_blobs(services, options),
         *_within(options, [*_environments(services, options), *_inputs(services, options)]),
@@ -82,10 +82,10 @@ def survey(services: Services, options: GcOptions) -> list[GcItem]:
 
 
 def reclaim(services: Services, options: GcOptions) -> list[GcItem]:
-    """Remove what goes; what is meanwhile in use again stays and says so.
+    """Remove what `options` allow; what is in use again by now stays and says so.
 
     Raises:
-        Conflict: another one is at work.
+        Conflict: another run is in progress.
     """
     with _exclusive(services.home):
         return [_removed(services, options, item) for item in survey(services, options)]
@@ -107,7 +107,7 @@ def _removed(services: Services, options: GcOptions, item: GcItem) -> GcItem:
         gone = services.fetcher.remove(item.name, item.used_at_s)
     elif item.kind == "cache":
         gone = caches.remove(services.home)
-    elif item.kind == "leftover":
+    elif item.kind == "stale_file":
         gone = _remove_stale_file(services, item.name, now_s - options.grace_s)
     elif item.kind == "scratch":
         gone = _remove_scratch(services, item.name)
@@ -118,7 +118,7 @@ def _removed(services: Services, options: GcOptions, item: GcItem) -> GcItem:
 
 
 def _stays(item: GcItem) -> GcItem:
-    return replace(item, remove=False, reason="in use again since it was looked at")
+    return replace(item, remove=False, reason="in use again since it was checked")
 
 
 # Blobs
@@ -134,11 +134,11 @@ def _blobs(services: Services, options: GcOptions) -> Iterator[GcItem]:
         if snapshot in sizes:
             more = f" and {len(by) - 1} more" if len(by) > 1 else ""
             size = sum(sizes[sha256][0] for sha256 in parts)
-            yield GcItem("snapshot", snapshot[:12], size, False, f"named by {by[0]}{more}")
+            yield GcItem("snapshot", snapshot[:12], size, False, f"used by {by[0]}{more}")
     before_s = services.clock.now().timestamp() - options.grace_s
     for remove, reason in (
-        (True, "no job, model or data names them"),
-        (False, "new: an upload may be under way"),
+        (True, "no job, model or data asset uses them"),
+        (False, "new: an upload may be in progress"),
     ):
         group = [size for size, at in left.values() if (at < before_s) is remove]
         if group:
@@ -177,7 +177,7 @@ def _inputs(services: Services, options: GcOptions) -> Iterator[GcItem]:
     for name, folder in services.fetcher.copies():
         used_at_s = folder.stat().st_mtime
         remove, reason = _by_age(services, options, used_at_s)
-        # A copy that was not asked for since then is none of that job's, nor of any later one's.
+        # A copy not requested since then belongs neither to that job nor to a later one.
         if oldest is not None and used_at_s >= oldest[0].timestamp():
             remove, reason = False, f"job `{oldest[1]}` or a later one may read it"
         yield GcItem("input", name, _size(folder), remove, reason, used_at_s)
@@ -190,7 +190,7 @@ def _by_age(services: Services, options: GcOptions, used_at_s: float) -> tuple[b
 
 
 def _within(options: GcOptions, items: list[GcItem]) -> Iterator[GcItem]:
-    """The longest unused beyond the budget go as well, unless a job needs them."""
+    """Remove the least recently used beyond the budget as well, unless a job needs them."""
     over = sum(item.size_bytes for item in items if not item.remove)
     over -= over if options.budget_bytes is None else options.budget_bytes
     for item in sorted(items, key=lambda item: item.used_at_s):
@@ -201,15 +201,15 @@ def _within(options: GcOptions, items: list[GcItem]) -> Iterator[GcItem]:
             yield item
 
 
-# Caches and leftovers
+# Caches and stale files
 
 
 def _caches(services: Services, options: GcOptions) -> Iterator[GcItem]:
-    """Only uv's is ours to remove as a whole; it only saves downloads."""
+    """Only uv's cache is removed, as a whole: it only saves downloads."""
     uv = caches.folder(services.home)
     for folder in sorted(uv.parent.iterdir()) if uv.parent.exists() else ():
         if folder.name == "data" or folder.name.startswith(".") or not folder.is_dir():
-            continue  # copies of inputs, and removals: told of elsewhere
+            continue  # copies of inputs, and removals: listed elsewhere
         size, used_at_s = _size(folder), folder.stat().st_mtime
         if folder != uv:
             reason = _CLIENTS if folder.name == "snapshots" else "not made by torchyard"
@@ -226,12 +226,12 @@ def _stale_files(services: Services, options: GcOptions) -> Iterator[GcItem]:
     for draft in stale_files.find(services.home):
         touched_at_s = draft.touched_at_s
         remove = touched_at_s <= before_s
-        reason = f"{draft.what} that was broken off"
+        reason = f"{draft.what} that was interrupted"
         if not remove:
-            reason = f"new: {draft.what} may be under way"
+            reason = f"new: {draft.what} may be in progress"
         name = draft.path.relative_to(services.home).as_posix()
         size = _size(draft.path) if draft.path.is_dir() else _size_of_file(draft.path)
-        yield GcItem("leftover", name, size, remove, reason, touched_at_s)
+        yield GcItem("stale_file", name, size, remove, reason, touched_at_s)
 
 
 def _remove_stale_file(services: Services, name: str, before_s: float) -> bool:
@@ -265,7 +265,7 @@ def _scratch(services: Services, options: GcOptions) -> Iterator[GcItem]:
         if folder.name in owned:
             remove, reason = False, f"job `{owned[folder.name]}` is not cleaned up yet"
         elif used_at_s > now_s - options.grace_s:
-            remove, reason = False, "its attempt is gone, but it is new"
+            remove, reason = False, "its attempt is gone, but the folder is new"
         yield GcItem("scratch", folder.name, _size(folder), remove, reason, used_at_s)
 
 
@@ -274,7 +274,7 @@ def _remove_scratch(services: Services, name: str) -> bool:
     for lock in folder.glob("node-*/lock"):
         with open(lock, "rb") as held:
             if not locks.try_lock(held):
-                return False  # a worker lives there, whatever the records say
+                return False  # a worker still uses it, whatever the records say
     with services.db.read() as connection:
         if name in references.attempts_with_folder(connection):
             return False
@@ -329,7 +329,7 @@ def _exclusive(home: Path) -> Iterator[None]:
     descriptor = os.open(home, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if not locks.try_lock(descriptor):
-            raise Conflict("`yard gc` is at work already", "wait until it is done")
+            raise Conflict("`yard gc` is already running", "wait until it has finished")
         yield
     finally:
         os.close(descriptor)

@@ -1,9 +1,9 @@
-"""What was begun in the server's home and never ended: a killed program's drafts.
+"""Find the unfinished files that killed programs left in the server's home.
 
-Owns: where drafts of builds, fetches, uploads and removals lie, whether one is still worked on.
-Leaves: how long a draft must have been left alone to reclaiming.py.
-Always: a draft is removed only under the lock that whoever makes it holds, where there is one; only
-names that torchyard itself gives are looked at.
+Owns: where drafts of builds, fetches, uploads and removals lie, whether one is still in use.
+Leaves: how old a draft must be to reclaiming.py.
+Always: a draft is removed only under the lock of its writer, where there is one; only names that
+torchyard itself gives are considered.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _UPLOADS = ".uploads"
 
 @dataclass(frozen=True)
 class StaleFile:
-    """`what` in words for users; `lock` is held by whoever works on it."""
+    """`what` is text for users; its writer holds `lock`."""
 
     path: Path
     what: str
@@ -33,11 +33,11 @@ class StaleFile:
 
     @property
     def touched_at_s(self) -> float:
-        """When anything of it was written last."""
+        """When anything in it was last written."""
         return max(_times(self.path), default=0.0)
 
     def remove(self, before_s: float) -> bool:
-        """Remove it, unless it is worked on, or was written after `before_s`."""
+        """Remove it, unless it is in use, or was written after `before_s`."""
         free = nullcontext(True) if self.lock is None else locks.held_if_free(self.lock)
         with free as is_free:
             if not is_free or self.touched_at_s > before_s:
@@ -51,7 +51,7 @@ class StaleFile:
 
 
 def find(home: Path) -> Iterator[StaleFile]:
-    """Every draft there is, worked on or not."""
+    """Every draft there is, in use or not."""
     environments, data = home / "environments", home / "cache" / "data"
     for path in _children(environments):
         build = _BUILD.match(path.name)
@@ -104,6 +104,6 @@ def _times(path: Path) -> Iterator[float]:
 
 
 def _open_up(top: Path) -> None:
-    """Copies of inputs are sealed: nothing could be removed from such a folder."""
+    """Make folders writable: copies of inputs are sealed against changes."""
     for current, _, _ in os.walk(top):
         os.chmod(current, 0o700)

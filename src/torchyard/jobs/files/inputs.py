@@ -35,7 +35,7 @@ def plans(services: Services, job: Job) -> dict[str, InputPlan]:
         if _is_elsewhere(job_input):
             folder = _ready(services, job, job_input)
             if folder is None:
-                raise NotFound(f"what input `{name}` names is not at `{job_input.path}` any more")
+                raise NotFound(f"the data of input `{name}` is no longer at `{job_input.path}`")
             made[name] = InputPlan(job_input.type, mode=_plain(job_input.mode), source=str(folder))
         elif job_input.type != "literal" and not job_input.path.startswith(SNAPSHOT_PREFIX):
             made[name] = InputPlan("literal", value=job_input.path)
@@ -178,4 +178,4 @@ def _leads_out(path: str) -> bool:
 def describe(job: Job) -> str:
     """For the job's timeline: what is waited for."""
     names = [name for name, job_input in job.spec.inputs.items() if _is_elsewhere(job_input)]
-    return f"the inputs {', '.join(f'`{name}`' for name in names)} are fetched"
+    return f"the inputs {', '.join(f'`{name}`' for name in names)} are being fetched"

@@ -41,7 +41,7 @@ def find(services: Services, workspace: str, path: str) -> Iterator[Source]:
         return
     if not uris.protocol_of(path) and not path.startswith("azureml:"):
         raise InvalidSpec(
-            f"`{path}` is no path of a model",
+            f"`{path}` is not a path of a model",
             "name a local file or folder, "
             "`azureml://jobs/<job>/outputs/artifacts/paths/<path>` or `runs:/<job>/<path>`",
             at=["path"],
@@ -78,7 +78,7 @@ def _of_job(services: Services, workspace: str, named: uris.JobUri) -> Source:
     if not model_files:
         raise NotFound(
             f"job `{named.job}` has nothing at `{wanted or named.output}`",
-            f"see what it left: `yard job download -n {named.job} --all`",
+            f"download its files to see what there is: `yard job download -n {named.job} --all`",
             at=["path"],
         )
     single = len(model_files) == 1 and model_files[0][0] == wanted

@@ -44,7 +44,7 @@ def place(workspace: str, job: str, name: str, output: Output) -> OutputPlace:
     """Where an output of that job goes.
 
     Raises:
-        InvalidSpec: its path is no datastore URI, or has an unknown expression.
+        InvalidSpec: its path is not a datastore URI, or has an unknown expression.
     """
     written = output.path
     if not written:
@@ -55,7 +55,7 @@ def place(workspace: str, job: str, name: str, output: Output) -> OutputPlace:
     def value(match: re.Match[str]) -> str:
         if match.group(1) not in values:
             raise InvalidSpec(
-                f"`{match.group(0)}` is no expression of an output's path",
+                f"`{match.group(0)}` is not an expression that an output's path can use",
                 "use `${{name}}`, `${{output_name}}` or `${{default_datastore}}`",
                 at=["outputs", name, "path"],
             )
@@ -65,7 +65,7 @@ def place(workspace: str, job: str, name: str, output: Output) -> OutputPlace:
     uri = uris.datastore(text, workspace)
     if uri is None:
         raise InvalidSpec(
-            f"`{written}` is no place for an output",
+            f"`{written}` is not a path for an output",
             "write `azureml://datastores/<datastore>/paths/<path>`, or leave `path` out",
             at=["outputs", name, "path"],
         )

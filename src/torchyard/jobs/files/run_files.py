@@ -102,7 +102,9 @@ class RunFiles:
     def _refuse_log(self, path: str) -> None:
         if self._log(path) is not None:
             raise Conflict(
-                f"`{path}` is a log, which its job alone writes", "choose another path", at=["path"]
+                f"`{path}` is a log, which its job alone writes",
+                "choose another path",
+                at=["path"],
             )
 
     def _log(self, path: str) -> Path | None:

@@ -49,6 +49,6 @@ def clear(services: Services, attempt: Attempt) -> None:
                 output,
             )
     if not files.remove(scratch):
-        _log.warning("`%s` can't be removed whole", scratch)
+        _log.warning("`%s` can't be removed completely", scratch)
     with services.db.write() as connection:
         attempt_store.change_attempt(connection, attempt.id, clean=True)

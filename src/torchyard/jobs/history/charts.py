@@ -3,7 +3,7 @@
 Owns: smallest and largest value per column, when a chart is exact.
 Leaves: reading blocks to chart_store.py.
 Always: every extreme of the range is in a column; a block that lies in one column is taken by its
-bounds and never unpacked; a NaN is no extreme, and a column of nothing else says so.
+bounds and never unpacked; a NaN is never an extreme, and a column of NaN alone says so.
 """
 
 from __future__ import annotations

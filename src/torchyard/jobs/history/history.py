@@ -1,10 +1,10 @@
-"""What runs tell of themselves: metrics, parameters, tags.
+"""The metrics, parameters and tags that runs log.
 
 Owns: that a parameter keeps its value, repeats from workers, writing and reading them.
 Leaves: what a valid record is to history_records.py; tables to history_store.py; where tags
 are kept to the one who passes `set_tags`.
-Always: the records of one call are stored in one transaction; equal points are stored once; of
-what a worker sends, one bad record never holds up the others.
+Always: the records of one call are stored in one transaction; equal points are stored once; a bad
+record from a worker never holds up the others.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class History:
         What would leave a gap is not stored but asked for, unless the worker has it no more.
 
         Args:
-            job_id_of: from a run's id to its job; None when it is no run of the workspace.
+            job_id_of: from a run's id to its job; None when the workspace has no such run.
             seq: the number of the first of `records`, counted per node of an attempt.
             first: the oldest number that the worker can still send; None for `seq`.
 
@@ -207,8 +207,8 @@ class History:
         values: dict[int, dict[str, str]] = {job_id: {} for job_id in job_ids}
         with self._db.read() as connection:
             for some in _in_pieces(list(job_ids)):
-                for one in store.latest_of(connection, some):
-                    latest[one.job_id].append(Metric(one.key, one.timestamp, one.step, one.value))
+                for metric in store.latest_of(connection, some):
+                    latest[metric.job_id].append(Metric(metric.key, metric.timestamp, metric.step, metric.value))
                 for job_id, key, value in store.params_of(connection, some):
                     values[job_id][key] = value
         return {job_id: RunData(tuple(latest[job_id]), values[job_id]) for job_id in job_ids}

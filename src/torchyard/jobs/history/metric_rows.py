@@ -1,4 +1,4 @@
-"""What runs log that is no number: rows of several columns, texts, names of images and curves.
+"""What runs log that is not a number: rows of several columns, texts, names of images and curves.
 
 Owns: the table of such rows, their SQL.
 Leaves: numbers with a name to history.py, files to files/artifacts.py, protocols to azureml/.

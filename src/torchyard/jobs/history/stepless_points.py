@@ -1,4 +1,4 @@
-"""Points that were logged without a step: each is numbered by its place among those of its key.
+"""Number the points that were logged without a step, by their order within a key.
 
 Owns: how such a point waits in a key's tail, when its number is settled.
 Leaves: tables to history_store.py, which points come without a step to protocols.
@@ -34,7 +34,7 @@ class Laid(NamedTuple):
 
     finished: list[Point]
     tail: list[Point]
-    number_tail: list[Point]
+    numbered: list[Point]
 
 
 def step_at(moment_us: int) -> int:
@@ -74,7 +74,7 @@ def add(tail: Sequence[Point], fresh: Sequence[Point], before: int) -> Laid:
 
 
 def number_tail(tail: Sequence[Point], before: int) -> list[Point]:
-    """A tail as readers see it, behind `before` points."""
+    """A tail as readers see it, after `before` points."""
     if not tail or not waits(tail[0]):
         return list(tail)
     return [point._replace(step=before + place) for place, point in enumerate(tail)]

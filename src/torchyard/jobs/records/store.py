@@ -1,6 +1,6 @@
 """The tables of jobs and their events.
 
-Owns: SQL, and the way between rows and the types of this room.
+Owns: SQL, and the way between rows and the types of this package.
 Leaves: the tries of a job to attempt_store.py, what may happen when to jobs/actions.py.
 Always: events of a job are numbered without gaps, because only a write transaction numbers them.
 """
@@ -348,7 +348,7 @@ def environment_of(connection: Connection, job_id: int) -> dict[str, Any]:
 
 
 def environment_hash_of(connection: Connection, job_id: int) -> str:
-    """Of the environment as it was pinned; empty for a run that is no job."""
+    """Of the environment as it was pinned; empty for a run without one."""
     return str(
         connection.execute(select(jobs.c.environment_hash).where(jobs.c.id == job_id)).scalar_one()
     )

@@ -63,7 +63,7 @@ def recorded(
 
 
 def notices(properties: Mapping[str, str], workspace: Workspace) -> list[str]:
-    """What the user is told at the job's start; nothing when it is no rehearsal."""
+    """What the user is told at the job's start; nothing for an ordinary job."""
     if not is_asked(properties, workspace):
         return []
     whom = "the job" if read(properties) else f"workspace `{workspace.name}`"

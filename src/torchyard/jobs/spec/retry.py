@@ -104,7 +104,7 @@ def read(properties: Mapping[str, str]) -> Policy:
     most = own_properties.count(properties, "torchyard.retry.max_attempts", 1, 1, _MOST_ATTEMPTS)
     if retry_keys and most == 1 and retry_keys != ["torchyard.retry.max_attempts"]:
         raise InvalidSpec(
-            f"`{retry_keys[0]}` says how to try again, and the job is tried once",
+            f"`{retry_keys[0]}` says how to retry, but the job is tried only once",
             "add `torchyard.retry.max_attempts: 3` to the properties",
             at=("properties", retry_keys[0]),
         )

@@ -58,7 +58,7 @@ def text(body: Mapping[Any, Any], key: str, at: At, default: str = "") -> str:
             f"`{key}` must be text, not {_shown(value)}",
             f"put it in quotes: `{key}: '{value}'`"
             if isinstance(value, int | float)
-            else f"write `{key}: …` with a text behind it",
+            else f"write `{key}: …` with a text",
             at=(*at, key),
         )
     return value
@@ -68,7 +68,7 @@ def name(body: Mapping[Any, Any], key: str, at: At = ()) -> str:
     value = text(body, key, at)
     if value and not NAME.match(value):
         raise InvalidSpec(
-            f"`{value[:80]}` is no valid `{key}`",
+            f"`{value[:80]}` is not a valid `{key}`",
             "up to 255 letters, digits, `_` and `-`, beginning with a letter or digit",
             at=(*at, key),
         )
@@ -87,7 +87,7 @@ def texts(body: Mapping[Any, Any], key: str) -> dict[str, str]:
         if not isinstance(value, str | int | float):
             raise InvalidSpec(
                 f"the value of `{key}.{inner}` must be text or a number, not {_kind(value)}",
-                f"write `{inner}: …` with a text or a number behind it",
+                f"write `{inner}: …` with a text or a number",
                 at=(key, str(inner)),
             )
         values[str(inner)] = literal(value)
@@ -124,7 +124,7 @@ def choice(body: Mapping[Any, Any], key: str, at: At, path: str, default: str) -
     near = nearest(written, list(choices))
     served = [value for value, known_key in choices.items() if known_key.support != "refused"]
     raise InvalidSpec(
-        f"`{written}` is no value of `{key}`",
+        f"`{written}` is not a valid `{key}`",
         f"did you mean `{near}`?" if near else f"use one of: {', '.join(served)}",
         at=(*at, key),
     )
@@ -154,7 +154,7 @@ def _unknown(key: str, known_keys: Sequence[str], path: str, at: At) -> InvalidS
     if near and _plain(near) == _plain(key):
         hint = f"did you mean `{near}`?"
     elif path and key in keys.below(""):
-        hint = f"`{key}` stands at the top of the job file, not under `{at[0]}`"
+        hint = f"`{key}` belongs at the top of the job file, not under `{at[0]}`"
     elif homes:
         hint = f"it belongs under `{homes[0]}`"
     elif near:
