@@ -355,7 +355,7 @@ def test_what_is_asked_comes_before_what_is_stored(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("changes", "words"),
     [
         ({"budget": 5}, "did you mean `budget_bytes`"),
         ({"budget_bytes": -1}, "from 0 on"),

@@ -203,7 +203,7 @@ def test_outputs_go_where_they_are_told(yard: Yard, services: Services, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         ("https://x/y", "no place for an output"),
         ("azureml://datastores/nas/paths/${{nam}}", "no expression"),

@@ -228,7 +228,7 @@ def test_what_can_not_be_kept_is_refused(properties: Any, words: str) -> None:
     assert caught.value.at[0] == "properties"
 
 
-@pytest.mark.parametrize("given", ["MY_PHRASE, HF_TOKEN", ["MY_PHRASE", "HF_TOKEN"],
+@pytest.mark.parametrize("value", ["MY_PHRASE, HF_TOKEN", ["MY_PHRASE", "HF_TOKEN"],
                                    '["MY_PHRASE", "HF_TOKEN"]'])  # fmt: skip
 def test_a_list_is_written_in_any_way(value: Any) -> None:
     read = job_spec.read({**JOB, "properties": {"torchyard.secrets": value}})

@@ -208,7 +208,9 @@ class History:
         with self._db.read() as connection:
             for some in _in_pieces(list(job_ids)):
                 for metric in store.latest_of(connection, some):
-                    latest[metric.job_id].append(Metric(metric.key, metric.timestamp, metric.step, metric.value))
+                    latest[metric.job_id].append(
+                        Metric(metric.key, metric.timestamp, metric.step, metric.value)
+                    )
                 for job_id, key, value in store.params_of(connection, some):
                     values[job_id][key] = value
         return {job_id: RunData(tuple(latest[job_id]), values[job_id]) for job_id in job_ids}
