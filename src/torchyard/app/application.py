@@ -37,13 +37,13 @@ from torchyard.base.files import whole
 from torchyard.base.lazy_routes import LazyRoutes, every_route
 from torchyard.compute import actions as computes
 from torchyard.data.datastores import Datastores
-from torchyard.environments.actions import Environments
-from torchyard.environments.requested_builds import Builds
+from torchyard.environments.requested_builds import RequestedBuilds
+from torchyard.environments.services import Environments
 from torchyard.executors.executor import Executor
 from torchyard.executors.local import LocalExecutor
 from torchyard.executors.machine import Machine
 from torchyard.jobs.admission import machine, quota_checks
-from torchyard.jobs.attempts.idle_time import Quiet
+from torchyard.jobs.attempts.idle_time import IdleTime
 from torchyard.jobs.files import data_sources, model_sources, owners
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.logs import Logs
@@ -120,7 +120,7 @@ def build(
         history=open_history(db),
         logs=Logs(home / "logs", shared),
         signals=signals,
-        bell=bell,
+        wakeup=bell,
         server_id=_id_of(home),
         machine=machine.read(home),
         devices=devices,
@@ -146,7 +146,7 @@ def create_app(
         open_tls: see azureml/common/context.py, as `storage_domain`.
     """
     services = parts.services
-    builds = Builds(services.environments, parts.scheduler.preparer.secrets)
+    builds = RequestedBuilds(services.environments, parts.scheduler.preparer.secrets)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -202,7 +202,7 @@ class _App(FastAPI):
 def _fill_state(
     state: State,
     parts: Parts,
-    builds: Builds,
+    builds: RequestedBuilds,
     audit: Audit,
     open_tls: OpenTls | None,
     storage_domain: str,
@@ -222,7 +222,7 @@ def _fill_state(
     state.environments = services.environments
     state.devices = services.devices
     state.fetcher = services.fetcher
-    state.idle_time = Quiet(services)
+    state.idle_time = IdleTime(services)
     state.builds = builds
     state.open_tls = open_tls
     state.storage_domain = storage_domain
@@ -230,7 +230,7 @@ def _fill_state(
     state.find_model = partial(model_sources.find, services)
     state.resolve_data = partial(_resolve_data, services)
     state.environment_hashes_in_use = partial(runs.environment_hashes, services)
-    state.provision_workspace = partial(workspace_lifecycle.furnish, services)
+    state.provision_workspace = partial(workspace_lifecycle.provision, services)
     state.delete_workspace = partial(workspace_lifecycle.delete_empty, services)
     state.quota_use = partial(quota_checks.use_of, services)
     state.cancel_jobs_of = partial(owners.cancel_all, services)

@@ -55,11 +55,13 @@ def answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(OSError)
     def disk_failed(request: Request, error: OSError) -> JSONResponse:
-        found = disk.meaning(error)
-        if found is None:
+        known_failure = disk.meaning(error)
+        if known_failure is None:
             return failed(request, error)
-        _log.warning("%s %s: %s: %r", request.method, request.url.path, found.message, error)
-        return JSONResponse(found.to_json(), found.http_status)
+        _log.warning(
+            "%s %s: %s: %r", request.method, request.url.path, known_failure.message, error
+        )
+        return JSONResponse(known_failure.to_json(), known_failure.http_status)
 
     @app.exception_handler(OverflowError)
     @app.exception_handler(RecursionError)

@@ -103,10 +103,10 @@ class PacedProtocol(HttpToolsProtocol):
         self._in_head, self._in_body = True, False
         self._head_bytes = 0
         self._head_since = self._heard_at = self.loop.time()
-        self._look = self.loop.call_later(_LOOK_EVERY_S, self._look_for_silence)
+        self._timer = self.loop.call_later(_LOOK_EVERY_S, self._hang_up_if_silent)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._look.cancel()
+        self._timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -134,7 +134,7 @@ class PacedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         super().on_message_complete()
 
-    def _look_for_silence(self) -> None:
+    def _hang_up_if_silent(self) -> None:
         now = self.loop.time()
         slow_head = self._in_head and self._head_bytes and now - self._head_since > _HEAD_LIMIT_S
         # A connection that never said anything; one between two requests has uvicorn's own limit.
@@ -143,7 +143,7 @@ class PacedProtocol(HttpToolsProtocol):
         if slow_head or mute or (silent and not self.flow.read_paused):
             self.transport.close()
             return
-        self._look = self.loop.call_later(_LOOK_EVERY_S, self._look_for_silence)
+        self._timer = self.loop.call_later(_LOOK_EVERY_S, self._hang_up_if_silent)
 
 
 class Server(uvicorn.Server):
@@ -192,7 +192,7 @@ class Server(uvicorn.Server):
 
 
 @dataclass(frozen=True)
-class Way:
+class TlsEndpoint:
     """How clients that insist on TLS reach this server.
 
     `host` is the name to be called by, empty for the one that the client calls it by already;
@@ -204,21 +204,23 @@ class Way:
     authority: str = ""
 
 
-class GivenTls:
+class ConfiguredTls:
     """The listener with the certificate that the server was started with."""
 
     def __init__(self, tls: Tls, port: int) -> None:
         self._tls = tls
         self._port = port
 
-    def way(self, name: str) -> Way:
+    def way(self, name: str) -> TlsEndpoint:
         """
         Args:
             name: what the client calls the server by, without TLS; empty when it has TLS.
         """
-        return Way(self._port, certificates.first_name(self._tls.certificate) if name else "")
+        return TlsEndpoint(
+            self._port, certificates.first_name(self._tls.certificate) if name else ""
+        )
 
-    def standing(self) -> Way | None:
+    def current(self) -> TlsEndpoint | None:
         """The way in for jobs on this machine."""
         return self.way("localhost")
 
@@ -263,7 +265,7 @@ class OwnTls:
         self._watch()
         return listener, self._context
 
-    def way(self, name: str) -> Way:
+    def way(self, name: str) -> TlsEndpoint:
         """The way in, opened when it is not yet.
 
         Args:
@@ -285,13 +287,13 @@ class OwnTls:
                     raise
                 self._port = listener.getsockname()[1]
                 self._watch()
-            return Way(self._port, authority=certificates.authority(self._home))
+            return TlsEndpoint(self._port, authority=certificates.authority(self._home))
 
-    def standing(self) -> Way | None:
+    def current(self) -> TlsEndpoint | None:
         """The way in if it is open already."""
         if not self._port:
             return None
-        return Way(self._port, authority=certificates.authority(self._home))
+        return TlsEndpoint(self._port, authority=certificates.authority(self._home))
 
     def close(self) -> None:
         self._ended.set()

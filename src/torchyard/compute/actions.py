@@ -29,8 +29,8 @@ def ensure_local(db: Database, clock: Clock, workspace: str) -> None:
     """The cluster that is there from the start: four nodes on the server's machine."""
     with db.write() as connection:
         if store.get(connection, workspace, LOCAL) is None:
-            made = Compute(LOCAL, workspace, clock.now(), description="this machine")
-            store.put(connection, made)
+            compute = Compute(LOCAL, workspace, clock.now(), description="this machine")
+            store.put(connection, compute)
 
 
 def create(
@@ -52,26 +52,26 @@ def create(
         Conflict: it is being deleted, or jobs run on nodes of another size.
     """
     now = clock.now()
-    made = documents.read(document, workspace, now, sizes.known(home))
-    made = replace(made, owner=owner)
+    wanted = documents.read(document, workspace, now, sizes.all_sizes(home))
+    wanted = replace(wanted, owner=owner)
     with db.write() as connection:
-        before = store.get(connection, workspace, made.name)
+        before = store.get(connection, workspace, wanted.name)
         if before is not None:
-            _can_become(connection, before, made, now)
-        store.put(connection, made)
-        kept = store.get(connection, workspace, made.name)
+            _can_become(connection, before, wanted, now)
+        store.put(connection, wanted)
+        kept = store.get(connection, workspace, wanted.name)
         assert kept is not None
         scaling.settle(connection, kept, now)
     return kept
 
 
-def _can_become(connection: Connection, before: Compute, made: Compute, now: datetime) -> None:
+def _can_become(connection: Connection, before: Compute, wanted: Compute, now: datetime) -> None:
     if before.deleting:
         raise Conflict(
             f"compute `{before.name}` is being deleted",
             "wait until `yard compute list` shows it no more, or take another name",
         )
-    if (before.size.lower(), before.engine) == (made.size.lower(), made.engine):
+    if (before.size.lower(), before.engine) == (wanted.size.lower(), wanted.engine):
         return
     idle, busy = store.numbers(connection, before.workspace, before.name)
     if busy:
@@ -90,9 +90,9 @@ def get(db: Database, workspace: str, name: str) -> Compute:
         NotFound: with the nearest name there is.
     """
     with db.read() as connection:
-        found = store.get(connection, workspace, name)
-        if found is not None:
-            return found
+        compute_row = store.get(connection, workspace, name)
+        if compute_row is not None:
+            return compute_row
         near = nearest(name, [compute.name for compute in store.list_in(connection, workspace)])
     hint = f"did you mean `{near}`?" if near else "list what exists with `yard compute list`"
     raise NotFound(
@@ -153,7 +153,7 @@ def delete(
     name: str,
     *,
     force: bool = False,
-    look: Callable[[Connection], None] = lambda connection: None,
+    check: Callable[[Connection], None] = lambda connection: None,
 ) -> bool:
     """Delete a cluster; with `force` also one that jobs hold nodes of, once they have ended.
 
@@ -176,7 +176,7 @@ def delete(
         compute = store.get(connection, workspace, name)
         if compute is None:
             return True
-        look(connection)
+        check(connection)
         busy = store.count_held(connection, workspace, name)
         if busy and not force:
             raise Conflict(
@@ -184,9 +184,9 @@ def delete(
                 "wait for them, or give `--force`: then they are canceled",
                 code="compute_busy",
             )
-        going = replace(compute, provisioning_state=DELETING)
-        store.put(connection, going)
-        scaling.settle(connection, going, clock.now())
+        deleting = replace(compute, provisioning_state=DELETING)
+        store.put(connection, deleting)
+        scaling.settle(connection, deleting, clock.now())
         return store.get(connection, workspace, name) is None
 
 
@@ -210,9 +210,9 @@ def try_hold(
     return nodes.try_hold(connection, workspace, name, count, attempt_id, now, avoided)
 
 
-def room_for(connection: Connection, workspace: str, name: str) -> int:
+def available_nodes(connection: Connection, workspace: str, name: str) -> int:
     """How many nodes could be held now: the idle ones, and those not made yet."""
-    return nodes.room_for(connection, workspace, name)
+    return nodes.available_nodes(connection, workspace, name)
 
 
 def slots_of(connection: Connection, attempt_id: str) -> list[int]:

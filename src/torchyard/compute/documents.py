@@ -38,7 +38,7 @@ _MOST_NODES = 100_000
 
 
 def read(
-    document: Mapping[str, Any], workspace: str, now: datetime, known: Mapping[str, Size]
+    document: Mapping[str, Any], workspace: str, now: datetime, available_sizes: Mapping[str, Size]
 ) -> Compute:
     """
     Args:
@@ -68,7 +68,7 @@ def read(
             "the maximum is at least 1 and not below the minimum",
             at=["max_instances"] if "max_instances" in document else ["min_instances"],
         )
-    size = sizes.find(document["size"], known) if document.get("size") else None
+    size = sizes.find(document["size"], available_sizes) if document.get("size") else None
     return Compute(
         name=document["name"],
         workspace=workspace,
@@ -92,8 +92,8 @@ def _check_keys(document: Mapping[str, Any]) -> None:
         if key in _KEYS or key == "$schema":
             continue
         if key in _REFUSED or (key in _SATISFIED and document[key] not in (False, None)):
-            why = _REFUSED.get(key) or _SATISFIED[key]
-            raise InvalidSpec(f"`{key}` is not served: {why}", "leave it out", at=[key])
+            reason = _REFUSED.get(key) or _SATISFIED[key]
+            raise InvalidSpec(f"`{key}` is not served: {reason}", "leave it out", at=[key])
         if key not in _SATISFIED:
             raise fields.unknown_key(str(key), _KEYS)
 
@@ -108,25 +108,25 @@ def _check_name(name: str) -> None:
 
 
 def _check_engine(document: Mapping[str, Any]) -> None:
-    written = document.get("engine", LOCAL)
-    if written.lower() == LOCAL:
+    engine = document.get("engine", LOCAL)
+    if engine.lower() == LOCAL:
         return
-    near = nearest(written.lower(), [LOCAL, *_LATER])
+    near = nearest(engine.lower(), [LOCAL, *_LATER])
     if near in _LATER:
         raise InvalidSpec(
-            f"engine `{written}` is not served yet" if written.lower() in _LATER
-            else f"there is no engine `{written}`, and `{near}` is not served yet",
+            f"engine `{engine}` is not served yet" if engine.lower() in _LATER
+            else f"there is no engine `{engine}`, and `{near}` is not served yet",
             "use `engine: local`: nodes on the server's machine",
             at=["engine"],
         )  # fmt: skip
     hint = f"did you mean `{near}`?" if near else "use `engine: local`"
-    raise InvalidSpec(f"there is no engine `{written}`", hint, at=["engine"])
+    raise InvalidSpec(f"there is no engine `{engine}`", hint, at=["engine"])
 
 
 def _choice(
-    document: Mapping[str, Any], key: str, default: str, known: tuple[str, ...], hint: str
+    document: Mapping[str, Any], key: str, default: str, choices: tuple[str, ...], hint: str
 ) -> None:
-    if document.get(key, default).lower() not in known:
+    if document.get(key, default).lower() not in choices:
         raise InvalidSpec(f"compute {key} `{document[key]}` is not served", hint, at=[key])
 
 

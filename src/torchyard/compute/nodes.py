@@ -65,7 +65,7 @@ def try_hold(
     return ""
 
 
-def room_for(connection: Connection, workspace: str, name: str) -> int:
+def available_nodes(connection: Connection, workspace: str, name: str) -> int:
     """How many nodes could be held now: the idle ones, and those not made yet."""
     compute = store.get(connection, workspace, name)
     if compute is None or compute.deleting:
@@ -114,18 +114,18 @@ def choose(
     """Which nodes an attempt of `count` would get: idle ones first, the lowest numbers first."""
     most, taken = compute.max_instances, set(busy)
     free = [number for number in range(most) if number not in taken]
-    services = min(len(free), most - len(busy))
+    available = min(len(free), most - len(busy))
     others = [number for number in free if number not in avoided]
     suitable = most - sum(number < most for number in set(avoided))
-    if services < count or (len(others) < count <= suitable):
+    if available < count or (len(others) < count <= suitable):
         # One that is leaving counts as well: the cluster never has more than its maximum.
         return Choice(
             (),
             f"needs {_nodes(count)}; {len(busy)} of {most} nodes of `{compute.name}` are busy",
         )
-    there = set(idle)
+    idle_numbers = set(idle)
     pool = others if len(others) >= count else free
-    return Choice(tuple(sorted(sorted(pool, key=lambda n: (n not in there, n))[:count])))
+    return Choice(tuple(sorted(sorted(pool, key=lambda n: (n not in idle_numbers, n))[:count])))
 
 
 def _nodes(count: int) -> str:

@@ -27,24 +27,24 @@ def notices(compute: Compute, machine: Machine) -> list[str]:
     """What somebody who makes a cluster has to know about this machine."""
     if compute.cores is None or compute.memory_bytes is None or compute.gpus is None:
         return []
-    said = []
+    texts = []
     count = compute.max_instances
     cores, memory_bytes = count * compute.cores, count * compute.memory_bytes
     if cores > machine.cores or memory_bytes > machine.memory_bytes:
-        said.append(
+        texts.append(
             f"{count} x `{compute.size}` are promised {cores} cores and "
             f"{memory_bytes / _GIB:.0f} GiB; this machine has {machine.cores} and "
             f"{machine.memory_bytes / _GIB:.0f} GiB, which the nodes share"
         )
     gpus, there = count * compute.gpus, machine.most_together()
     if gpus and not there:
-        said.append(
+        texts.append(
             f"`{compute.size}` has {compute.gpus} GPUs a node and this machine none: jobs here "
             "are taken as rehearsals only (`--rehearse-on-cpu`)"
         )
     elif gpus > there:
-        said.append(
+        texts.append(
             f"{count} x `{compute.size}` need {gpus} GPUs; this machine has {there}, which are "
             f"never shared: {there // compute.gpus} of the nodes can run at once"
         )
-    return said
+    return texts

@@ -48,9 +48,9 @@ def create(
     identity: Person,
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
-    asked = fields.named(fields.mapping(document, "the compute's document"), name)
-    made = actions.create(db, clock, workspace, asked, home=home, owner=identity.user)
-    return {**_with_use(db, made), "notices": promises.notices(made, machine)}
+    named = fields.named(fields.mapping(document, "the compute's document"), name)
+    compute = actions.create(db, clock, workspace, named, home=home, owner=identity.user)
+    return {**_with_use(db, compute), "notices": promises.notices(compute, machine)}
 
 
 @router.get("/computes/{name}/history")
@@ -67,7 +67,7 @@ def list_sizes(home: HomeOf, machine: MachineOf, workspace: str) -> dict[str, An
     return {
         "value": [
             {**vars(size), "fits": promises.fits(size, machine)}
-            for size in sizes.known(home).values()
+            for size in sizes.all_sizes(home).values()
         ],
         "machine": {
             "cores": machine.cores,

@@ -23,7 +23,7 @@ KEPT = timedelta(days=30)
 Wanted = Callable[[Connection], Mapping[tuple[str, str], int]]
 
 
-def look(db: Database, clock: Clock, wanted: Wanted) -> None:
+def resize_clusters(db: Database, clock: Clock, wanted: Wanted) -> None:
     """One round over every cluster; written is only where there is something to do.
 
     Args:
@@ -31,19 +31,19 @@ def look(db: Database, clock: Clock, wanted: Wanted) -> None:
     """
     now = clock.now()
     with db.read() as connection:
-        found = store.scaling(connection)
-        asked = wanted(connection) if found else {}
+        scaled = store.scaling(connection)
+        demand = wanted(connection) if scaled else {}
         due = [
             compute
-            for compute in found
+            for compute in scaled
             if compute.deleting
-            or _change(connection, compute, asked.get(_key(compute), 0), now) != ([], [])
+            or _change(connection, compute, demand.get(_key(compute), 0), now) != ([], [])
         ]
     for compute in due:
         with db.write() as connection:
             current = store.get(connection, compute.workspace, compute.name)
             if current is not None:
-                settle(connection, current, now, asked.get(_key(current), 0))
+                settle(connection, current, now, demand.get(_key(current), 0))
 
 
 def settle(connection: Connection, compute: Compute, now: datetime, wanted: int = 0) -> None:
@@ -106,8 +106,8 @@ def _change(
         if left > compute.max_instances or (_is_over(compute, node, now) and not needed):
             leaving.append(node.number)
     missing = min(compute.min_instances, compute.max_instances) - busy - len(idle) + len(leaving)
-    known = {node.number for node in nodes}
-    free = [number for number in range(compute.max_instances) if number not in known]
+    numbers = {node.number for node in nodes}
+    free = [number for number in range(compute.max_instances) if number not in numbers]
     return leaving, free[: max(0, missing)]
 
 

@@ -108,14 +108,14 @@ _FAMILIES: tuple[tuple[str, float, tuple[int, ...]], ...] = (
 )
 
 
-def known(home: Path | None = None) -> dict[str, Size]:
+def all_sizes(home: Path | None = None) -> dict[str, Size]:
     """Every size there is, by its name as `key` writes it: Azure's, and those of `sizes.yml`.
 
     Raises:
         InvalidInput: the file is wrong.
     """
-    own = _own(home / OWN_FILE) if home is not None else {}
-    return {**_azures(), **own}
+    custom = _own(home / OWN_FILE) if home is not None else {}
+    return {**_azures(), **custom}
 
 
 def find(name: str, known_sizes: Mapping[str, Size] | None = None) -> Size:
@@ -127,9 +127,9 @@ def find(name: str, known_sizes: Mapping[str, Size] | None = None) -> Size:
         InvalidSpec: there is none of that name, with the nearest.
     """
     sizes = _azures() if known_sizes is None else known_sizes
-    found = sizes.get(key(name))
-    if found is not None:
-        return found
+    size = sizes.get(key(name))
+    if size is not None:
+        return size
     near = nearest(key(name), list(sizes))
     hint = f"did you mean `{sizes[near].name}`? " if near else ""
     raise InvalidSpec(
@@ -172,16 +172,16 @@ def _own(file: Path) -> dict[str, Size]:
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        said = " ".join(str(error).split())
-        raise InvalidInput(f"the sizes in `{file}` can't be read: {said}", _EXAMPLE) from error
+        detail = " ".join(str(error).split())
+        raise InvalidInput(f"the sizes in `{file}` can't be read: {detail}", _EXAMPLE) from error
     if not isinstance(body, dict):
         raise InvalidInput(f"`{file}` is no mapping of names to sizes", _EXAMPLE)
-    found = {}
+    sizes = {}
     for name, value in body.items():
         if key(str(name)) in _azures():
             raise InvalidInput(f"`{name}` in `{file}` is a size of Azure's", "take another name")
-        found[key(str(name))] = _own_size(file, str(name), value)
-    return found
+        sizes[key(str(name))] = _own_size(file, str(name), value)
+    return sizes
 
 
 _EXAMPLE = "as `workstation: {cores: 16, memory_gb: 64, gpus: 2, gpu_kind: RTX4090}`"
@@ -191,11 +191,11 @@ def _own_size(file: Path, name: str, value: Any) -> Size:
     where = f"size `{name}` in `{file}`"
     if not isinstance(value, dict):
         raise InvalidInput(f"{where} is no mapping", _EXAMPLE)
-    for given in value:
-        if given not in _KEYS:
-            near = nearest(str(given), _KEYS)
+    for part in value:
+        if part not in _KEYS:
+            near = nearest(str(part), _KEYS)
             raise InvalidInput(
-                f"{where} has an unknown key `{given}`",
+                f"{where} has an unknown key `{part}`",
                 f"did you mean `{near}`?" if near else _EXAMPLE,
             )
     numbers = {}

@@ -204,11 +204,11 @@ def nodes_in(connection: Connection, workspace: str, name: str = "") -> dict[str
     )
     if name:
         query = query.where(cluster_nodes.c.compute == name)
-    found: dict[str, list[Node]] = defaultdict(list)
+    by_cluster: dict[str, list[Node]] = defaultdict(list)
     for row in connection.execute(query):
         node = Node(row.number, row.made_at, row.since, row.attempt_id or "", row.preempted)
-        found[row.compute].append(node)
-    return found
+        by_cluster[row.compute].append(node)
+    return by_cluster
 
 
 def make(

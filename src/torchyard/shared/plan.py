@@ -115,7 +115,7 @@ class LaunchPlan:
     blobs: str = ""
     single_host: bool = False
     grace_s: float = 10.0
-    rendezvous_timeout_s: float = 600.0
+    join_timeout_s: float = 600.0
     timeout_s: float = 0.0
     server_id: str = ""
     server_file: str = ""

@@ -60,7 +60,7 @@ class Access:
             Forbidden: the person lacks the permission.
         """
         if permission is Permission.WORKER:
-            identity = self._attempt(request)
+            identity = self._attempt_identity(request)
         else:
             named = request.path_params.get("workspace", "")
             if permission is Permission.SERVER:
@@ -68,7 +68,7 @@ class Access:
             place = "" if permission in permissions.SERVER_WIDE else named or DEFAULT_WORKSPACE
             identity = self._identity(request, place)
             job = request.path_params.get("name", "")
-            identity = self._passed(request, identity, permission, named, place, job)
+            identity = self._authorized(request, identity, permission, named, place, job)
         return identity
 
     def granted(
@@ -94,9 +94,9 @@ class Access:
             identity = actions.holder(self._db, self._clock, token_hash, workspace, self._lookups)
         else:
             identity = self._identity(request, workspace)
-        return self._passed(request, identity, permission, workspace, workspace, job)
+        return self._authorized(request, identity, permission, workspace, workspace, job)
 
-    def _passed(
+    def _authorized(
         self,
         request: Request,
         identity: Identity,
@@ -115,12 +115,12 @@ class Access:
             )
         if named:
             actions.get(self._db, named)
-        identity = self._allowed(identity, permission, place)
+        identity = self._with_role(identity, permission, place)
         if identity.own_only and self._owner_of is not None and job:
             refuse_foreign(identity, self._owner_of(place, job), f"job `{job}`")
         return identity
 
-    def _attempt(self, request: Request) -> Identity:
+    def _attempt_identity(self, request: Request) -> Identity:
         identity = self._identity(request, "")
         wanted = request.path_params["attempt_id"]
         if identity.kind is not TokenKind.ATTEMPT or identity.subject != wanted:
@@ -133,7 +133,7 @@ class Access:
             raise NotAuthenticated(
                 "the request carries no token", "send `Authorization: Bearer <token>`"
             )
-        return self._known(request, token.strip(), place, self._signer)
+        return self._authenticate(request, token.strip(), place, self._signer)
 
     def holder(self, request: Request, token: str) -> Identity:
         """Whose token it is that a request gives elsewhere than in its Authorization header; a
@@ -142,20 +142,22 @@ class Access:
         Raises:
             NotAuthenticated: the token is unknown or its time is over.
         """
-        identity = self._known(request, token, "", None)
+        identity = self._authenticate(request, token, "", None)
         if identity.kind is TokenKind.ATTEMPT:
             raise Forbidden("a worker's token is good for its attempt only")
         return identity
 
-    def _known(self, request: Request, token: str, place: str, signer: Signer | None) -> Identity:
+    def _authenticate(
+        self, request: Request, token: str, place: str, signer: Signer | None
+    ) -> Identity:
         address = request.client.host if request.client else ""
         with self._failures.watched(address, token, self._clock.now()):
             return actions.authenticate(self._db, self._clock, token, place, self._lookups, signer)
 
-    def _allowed(self, identity: Identity, permission: Permission, place: str) -> Identity:
+    def _with_role(self, identity: Identity, permission: Permission, place: str) -> Identity:
         if identity.kind is TokenKind.RUN:
-            identity = self._job_may(identity, permission)
-        least = permissions.LEAST_ROLE.get(permission)
+            identity = self._as_job(identity, permission)
+        least = permissions.MINIMUM_ROLE.get(permission)
         if least is None:
             return identity
         role = identity.role
@@ -164,30 +166,32 @@ class Access:
         own_only = role is Role.DATA_SCIENTIST and permission in permissions.OWN_JOBS_ONLY
         return replace(identity, own_only=True) if own_only else identity
 
-    def _job_may(self, identity: Identity, permission: Permission) -> Identity:
+    def _as_job(self, identity: Identity, permission: Permission) -> Identity:
         """A job has its owner's permissions, but for people, quotas and the server; what it does to
         its own runs it may do to its end, whatever became of its owner.
         """
-        if permission in permissions.NEVER_A_JOB:
+        if permission in permissions.DENIED_TO_JOBS:
             raise Forbidden(
                 f"a job's token may not {permission.value}", "do it with a token of your own"
             )
         role = identity.role
         if role is Role.OWNER:
             return replace(identity, role=Role.CONTRIBUTOR)
-        if (role is None or role is Role.READER) and permission in permissions.ALWAYS_A_JOB:
+        if (
+            role is None or role is Role.READER
+        ) and permission in permissions.ALWAYS_ALLOWED_TO_JOBS:
             return replace(identity, role=Role.DATA_SCIENTIST)
         return identity
 
     def _refusal(self, identity: Identity, permission: Permission, place: str) -> Forbidden:
-        least = permissions.LEAST_ROLE[permission]
+        least = permissions.MINIMUM_ROLE[permission]
         there = f"workspace `{place}`" if place else "this server"
-        has = f"{_a(identity.role)} in" if identity.role is not None else "nobody in"
+        has = f"{_with_article(identity.role)} in" if identity.role is not None else "nobody in"
         whom = self._whom_to_ask(place)
         grant = f"yard user role {identity.user} '{least.value}'"
         grant += f" -w {place}" if place else " --all-workspaces"
         return Forbidden(
-            f"`{identity.user}` is {has} {there}; to {permission.value} needs {_a(least)}",
+            f"`{identity.user}` is {has} {there}; to {permission.value} needs {_with_article(least)}",
             f"ask {whom} to do it, or to give the role: `{grant}`",
         )
 
@@ -208,11 +212,11 @@ def refuse_foreign(identity: Identity, owner: str, what: str) -> None:
         return
     assert identity.role is not None
     raise Forbidden(
-        f"{what} belongs to `{owner}`; `{identity.user}` is {_a(identity.role)}, and to change "
+        f"{what} belongs to `{owner}`; `{identity.user}` is {_with_article(identity.role)}, and to change "
         "what is another's needs a contributor",
         f"ask `{owner}`, or a contributor or owner of the workspace",
     )
 
 
-def _a(role: Role) -> str:
+def _with_article(role: Role) -> str:
     return f"an {role.value}" if role is Role.OWNER else f"a {role.value}"

@@ -39,19 +39,19 @@ _NAME = re.compile(r"[a-zA-Z0-9][\w-]{2,32}", re.ASCII)
 _PART = re.compile(r"[\w.()-]{1,64}", re.ASCII)
 _CHANGES = ("description", "retention_days", "rehearse_on_cpu", "allow_substitutes")
 _LONGEST_DAYS = 36_500
-_USE_TOLD_EVERY = timedelta(minutes=10)
+_USE_INTERVAL = timedelta(minutes=10)
 _KEYS = ("name", "subscription_id", "resource_group", "location", "description", "$schema")
 
 
 def ensure_default(db: Database, clock: Clock) -> Workspace:
     """The workspace that is there from the start."""
     with db.write() as connection:
-        found = store.get_workspace(connection, DEFAULT_WORKSPACE)
-        if found is not None:
-            return found
-        made = Workspace(DEFAULT_WORKSPACE, "local", "torchyard", "local", clock.now())
-        store.add_workspace(connection, made)
-        return made
+        existing = store.get_workspace(connection, DEFAULT_WORKSPACE)
+        if existing is not None:
+            return existing
+        workspace = Workspace(DEFAULT_WORKSPACE, "local", "torchyard", "local", clock.now())
+        store.add_workspace(connection, workspace)
+        return workspace
 
 
 def create(db: Database, clock: Clock, document: Mapping[str, Any]) -> Workspace:
@@ -61,16 +61,16 @@ def create(db: Database, clock: Clock, document: Mapping[str, Any]) -> Workspace
         InvalidSpec: a key or value is wrong.
         Conflict: there is one of this name, in whatever case.
     """
-    made = read_document(document, clock.now())
+    workspace = read_document(document, clock.now())
     with db.write() as connection:
-        for known in store.list_workspaces(connection):
+        for other in store.list_workspaces(connection):
             # Their folders would be one on a disk that ignores case.
-            if known.name.lower() == made.name.lower():
+            if other.name.lower() == workspace.name.lower():
                 raise Conflict(
-                    f"workspace `{known.name}` exists already", "choose another name", at=["name"]
+                    f"workspace `{other.name}` exists already", "choose another name", at=["name"]
                 )
-        store.add_workspace(connection, made)
-    return made
+        store.add_workspace(connection, workspace)
+    return workspace
 
 
 def read_document(document: Mapping[str, Any], now: datetime) -> Workspace:
@@ -158,9 +158,9 @@ def get(db: Database, name: str) -> Workspace:
         NotFound: with the nearest name there is.
     """
     with db.read() as connection:
-        found = store.get_workspace(connection, name)
-        if found is not None:
-            return found
+        workspace_row = store.get_workspace(connection, name)
+        if workspace_row is not None:
+            return workspace_row
         near = nearest(name, [workspace.name for workspace in store.list_workspaces(connection)])
     hint = f"did you mean `{near}`?" if near else "list what exists with `yard workspace list`"
     raise NotFound(f"workspace `{name}` does not exist", hint)
@@ -169,8 +169,8 @@ def get(db: Database, name: str) -> Workspace:
 def allows_substitutes(db: Database, name: str) -> bool | None:
     """Whether something of ours may take the place of what its jobs name; None: not said."""
     with db.read() as connection:
-        found = store.get_workspace(connection, name)
-    return None if found is None else found.allow_substitutes
+        workspace = store.get_workspace(connection, name)
+    return None if workspace is None else workspace.allow_substitutes
 
 
 def list_all(db: Database) -> list[Workspace]:
@@ -212,7 +212,7 @@ def authenticate(
     clock: Clock,
     token: str,
     workspace: str = "",
-    kept: Lookups | None = None,
+    lookups: Lookups | None = None,
     signer: Signer | None = None,
 ) -> Identity:
     """Whose the token is, and what that person is in the workspace.
@@ -226,10 +226,10 @@ def authenticate(
         NotAuthenticated: the token is unknown or its time is over.
     """
     if signer is None or not is_jwt(token):
-        return holder(db, clock, _hash(token), workspace, kept)
-    behind = signer.read(token, clock.now())
+        return holder(db, clock, _hash(token), workspace, lookups)
+    source = signer.read(token, clock.now())
     try:
-        return holder(db, clock, behind.token_hash, workspace, kept)
+        return holder(db, clock, source.token_hash, workspace, lookups)
     except NotAuthenticated as error:
         raise NotAuthenticated(
             f"the token was got with one that is good no more: {error.message}",
@@ -239,7 +239,7 @@ def authenticate(
 
 
 def holder(
-    db: Database, clock: Clock, token_hash: str, workspace: str = "", kept: Lookups | None = None
+    db: Database, clock: Clock, token_hash: str, workspace: str = "", lookups: Lookups | None = None
 ) -> Identity:
     """As `authenticate`, of a token that was shown earlier.
 
@@ -247,43 +247,43 @@ def holder(
         token_hash: an identity's.
     """
     now = clock.now()
-    found = kept.get(token_hash, workspace) if kept is not None else None
-    if found is None or _is_news(found, now):
-        found = _looked_up(db, token_hash, workspace, now, kept)
-    identity = found.identity
+    stored = lookups.get(token_hash, workspace) if lookups is not None else None
+    if stored is None or _is_use_due(stored, now):
+        stored = _read_token(db, token_hash, workspace, now, lookups)
+    identity = stored.identity
     if identity.expires_at is not None and identity.expires_at <= now:
         raise _expired(identity)
     return identity
 
 
-def _looked_up(
-    db: Database, token_hash: str, workspace: str, now: datetime, kept: Lookups | None
-) -> store.Found:
+def _read_token(
+    db: Database, token_hash: str, workspace: str, now: datetime, lookups: Lookups | None
+) -> store.StoredToken:
     count = store.Changes.count
     with db.read() as connection:
-        found = store.find_token(connection, token_hash, workspace)
-    if found is None:
+        stored = store.find_token(connection, token_hash, workspace)
+    if stored is None:
         raise NotAuthenticated(
             "the token is not known to this server, or was revoked",
             "on the server's own machine leave TORCHYARD_TOKEN unset; elsewhere ask its owner for "
             "a token, then `yard login`",
         )
-    expires_at = found.identity.expires_at
-    if (expires_at is None or expires_at > now) and _is_news(found, now):
+    expires_at = stored.identity.expires_at
+    if (expires_at is None or expires_at > now) and _is_use_due(stored, now):
         # A full disk or a database that is away must not keep anybody out.
         with suppress(DatabaseUnreachable), db.write(f"token/{token_hash}") as connection:
-            store.used(connection, token_hash, now)
-        found = replace(found, last_used_at=now)
-    if kept is not None:
-        kept.keep(token_hash, workspace, found, count)
-    return found
+            store.record_use(connection, token_hash, now)
+        stored = replace(stored, last_used_at=now)
+    if lookups is not None:
+        lookups.keep(token_hash, workspace, stored, count)
+    return stored
 
 
-def _is_news(found: store.Found, now: datetime) -> bool:
+def _is_use_due(stored: store.StoredToken, now: datetime) -> bool:
     """Whether a use is worth writing down: told to ten minutes, it costs next to nothing."""
-    if found.identity.kind is not TokenKind.PERSON:
+    if stored.identity.kind is not TokenKind.PERSON:
         return False
-    return found.last_used_at is None or now - found.last_used_at >= _USE_TOLD_EVERY
+    return stored.last_used_at is None or now - stored.last_used_at >= _USE_INTERVAL
 
 
 def _expired(identity: Identity) -> NotAuthenticated:

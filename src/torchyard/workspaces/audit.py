@@ -64,7 +64,7 @@ class Audit:
         Args:
             workspace: only what was done in it; empty for all.
         """
-        found: list[dict[str, Any]] = []
+        selected: list[dict[str, Any]] = []
         for day, files in self._days():
             if since is not None and day < f"{since:%Y-%m-%d}":
                 break
@@ -77,10 +77,10 @@ class Audit:
                     continue
                 if workspace and line.get("workspace") != workspace:
                     continue
-                found.append(line)
-                if len(found) == limit:
-                    return found
-        return found
+                selected.append(line)
+                if len(selected) == limit:
+                    return selected
+        return selected
 
     def close(self) -> None:
         with self._lock:

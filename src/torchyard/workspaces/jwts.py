@@ -44,7 +44,7 @@ HEAD = _encoded(b'{"alg":"HS256","kid":"torchyard","typ":"JWT"}')
 
 
 @dataclass(frozen=True)
-class Behind:
+class SourceToken:
     """What a JWT was got with: the sha256 of a token of ours, as the database knows it."""
 
     token_hash: str
@@ -109,7 +109,7 @@ class Signer:
         assert len(made) <= masking.LONGEST, "it would not be masked in logs"
         return made
 
-    def read(self, jwt: str, now: datetime) -> Behind:
+    def read(self, jwt: str, now: datetime) -> SourceToken:
         """
         Raises:
             NotAuthenticated: its time is over, or this server did not sign it.
@@ -137,7 +137,7 @@ class Signer:
                 "that was copied has to be fetched anew",
                 code="token_expired",
             )
-        return Behind(claims["behind"], ends_at)
+        return SourceToken(claims["behind"], ends_at)
 
     def _signature(self, signed: str) -> str:
         return _encoded(hmac.digest(self._key, signed.encode("utf-8", "surrogateescape"), "sha256"))

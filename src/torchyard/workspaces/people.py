@@ -33,18 +33,18 @@ def home_token(connection: Connection, name: str, now: datetime) -> str:
     """
     ensure_owner(connection, name, now)
     store.drop_token(connection, name, HOME_TOKEN)
-    made = actions.new_token(TokenKind.PERSON)
+    token = actions.new_token(TokenKind.PERSON)
     identity = Identity(name, TokenKind.PERSON, token=HOME_TOKEN)
-    actions.keep_token(connection, made, identity, now)
-    return made
+    actions.keep_token(connection, token, identity, now)
+    return token
 
 
 def ensure_owner(connection: Connection, name: str, now: datetime) -> None:
     """Somebody who is owner of every workspace."""
-    known = store.get(connection, name)
-    if known is None:
+    person = store.get(connection, name)
+    if person is None:
         store.add(connection, name, now)
-    elif known.removed_at is not None:
+    elif person.removed_at is not None:
         store.change(connection, name, removed_at=None)
     store.put_role(connection, name, "", Role.OWNER, name, now)
 
@@ -72,12 +72,12 @@ def create(
         actions.get(db, workspace)
     now = clock.now()
     with db.write() as connection:
-        for known in store.list_all(connection):
-            if known.name.lower() == name.lower():
+        for person in store.list_all(connection):
+            if person.name.lower() == name.lower():
                 raise Conflict(
-                    f"`{known.name}` is known already",
-                    f"give a role with `yard user role {known.name} contributor`, or a token with "
-                    f"`yard user token create {known.name}`",
+                    f"`{person.name}` is known already",
+                    f"give a role with `yard user role {person.name} contributor`, or a token with "
+                    f"`yard user token create {person.name}`",
                     at=["name"],
                 )
         if store.get(connection, name) is None:
@@ -86,7 +86,7 @@ def create(
             store.change(connection, name, removed_at=None)
         if role is not None:
             store.put_role(connection, name, workspace, role, by, now)
-        return _there(connection, name)
+        return _existing(connection, name)
 
 
 def list_all(db: Database) -> list[Person]:
@@ -101,7 +101,7 @@ def get(db: Database, name: str) -> Person:
         NotFound: with the nearest name there is.
     """
     with db.read() as connection:
-        return _there(connection, name)
+        return _existing(connection, name)
 
 
 def set_role(
@@ -114,14 +114,14 @@ def set_role(
         Conflict: nobody would be left who owns the server.
     """
     with db.write() as connection:
-        person = _there(connection, name)
+        person = _existing(connection, name)
         if not workspace and role is not Role.OWNER:
             _keep_an_owner(connection, person)
         if role is None:
             store.drop_role(connection, name, workspace)
         else:
             store.put_role(connection, name, workspace, role, by, clock.now())
-        return _there(connection, name)
+        return _existing(connection, name)
 
 
 def remove(db: Database, clock: Clock, name: str) -> Person:
@@ -132,7 +132,7 @@ def remove(db: Database, clock: Clock, name: str) -> Person:
         Conflict: nobody would be left who owns the server.
     """
     with db.write() as connection:
-        person = _there(connection, name)
+        person = _existing(connection, name)
         _keep_an_owner(connection, person)
         store.drop_roles(connection, name)
         store.drop_all_tokens(connection, name)
@@ -162,11 +162,11 @@ def new_token(
             "give a time within the next ten years, or none",
             at=["expires_at"],
         )
-    made = actions.new_token(TokenKind.PERSON)
+    text = actions.new_token(TokenKind.PERSON)
     with db.write() as connection:
-        _there(connection, name)
-        for known in store.tokens_of(connection, name):
-            if known.name == token and (known.expires_at is None or known.expires_at > now):
+        _existing(connection, name)
+        for other in store.tokens_of(connection, name):
+            if other.name == token and (other.expires_at is None or other.expires_at > now):
                 raise Conflict(
                     f"`{name}` has a token `{token}` already",
                     f"choose another name, or `yard user token revoke {name} {token}` first",
@@ -174,14 +174,14 @@ def new_token(
                 )
         store.drop_token(connection, name, token)
         identity = Identity(name, TokenKind.PERSON, token=token)
-        actions.keep_token(connection, made, identity, now, expires_at)
-    return made
+        actions.keep_token(connection, text, identity, now, expires_at)
+    return text
 
 
 def tokens(db: Database, name: str) -> list[KeptToken]:
     """Oldest first, those whose time is over, too."""
     with db.read() as connection:
-        _there(connection, name)
+        _existing(connection, name)
         return store.tokens_of(connection, name)
 
 
@@ -191,10 +191,10 @@ def revoke(db: Database, name: str, token: str) -> None:
         NotFound: the person has no such token.
     """
     with db.write() as connection:
-        _there(connection, name)
-        known = [each.name for each in store.tokens_of(connection, name)]
-        if token not in known:
-            near = nearest(token, known)
+        _existing(connection, name)
+        names = [each.name for each in store.tokens_of(connection, name)]
+        if token not in names:
+            near = nearest(token, names)
             raise NotFound(
                 f"`{name}` has no token `{token}`",
                 f"did you mean `{near}`?" if near else f"see `yard user token list {name}`",
@@ -218,23 +218,23 @@ def workspaces_of(db: Database, identity: Identity) -> list[Workspace]:
     """Those where one has a role; a job's token is good for its workspace only."""
     roles = roles_of(db, identity.user)
     return [
-        one
-        for one in actions.list_all(db)
-        if identity.workspace in ("", one.name)
-        and (identity.workspace or "" in roles or one.name in roles)
+        workspace
+        for workspace in actions.list_all(db)
+        if identity.workspace in ("", workspace.name)
+        and (identity.workspace or "" in roles or workspace.name in roles)
     ]
 
 
-def _there(connection: Connection, name: str) -> Person:
-    found = store.get(connection, name)
-    if found is None or found.removed_at is not None:
+def _existing(connection: Connection, name: str) -> Person:
+    person_row = store.get(connection, name)
+    if person_row is None or person_row.removed_at is not None:
         near = nearest(name, [person.name for person in store.list_all(connection)])
         raise NotFound(
             f"nobody here is called `{name[:80]}`",
             f"did you mean `{near}`?" if near else "see who is with `yard user list`",
             code="no_such_person",
         )
-    return found
+    return person_row
 
 
 def _keep_an_owner(connection: Connection, person: Person) -> None:

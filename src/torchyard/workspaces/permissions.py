@@ -30,7 +30,7 @@ class Permission(Enum):
     SERVER = "administer the server"
 
 
-LEAST_ROLE: dict[Permission, Role] = {
+MINIMUM_ROLE: dict[Permission, Role] = {
     Permission.READ: Role.READER,
     Permission.LOG: Role.DATA_SCIENTIST,
     Permission.JOB: Role.DATA_SCIENTIST,
@@ -46,8 +46,8 @@ SERVER_WIDE = frozenset({Permission.SELF, Permission.SERVER})
 # With these a data scientist reaches their own jobs and runs; a contributor reaches all.
 OWN_JOBS_ONLY = frozenset({Permission.LOG, Permission.JOB})
 # What a running job may always do, whatever became of its owner's role.
-ALWAYS_A_JOB = frozenset({Permission.READ, Permission.LOG, Permission.JOB})
-NEVER_A_JOB = frozenset({Permission.PEOPLE, Permission.SERVER})
+ALWAYS_ALLOWED_TO_JOBS = frozenset({Permission.READ, Permission.LOG, Permission.JOB})
+DENIED_TO_JOBS = frozenset({Permission.PEOPLE, Permission.SERVER})
 # Too many to write down, and nothing that others would ask about; nor is any GET.
 UNAUDITED = frozenset(
     {Permission.OPEN, Permission.WORKER, Permission.READ, Permission.LOG, Permission.UPLOAD}

@@ -58,8 +58,8 @@ _OF = select(quotas).where(quotas.c.workspace == bindparam("place"))
 
 def limits(connection: Connection, workspace: str) -> list[Limit]:
     rows = connection.execute(_OF, {"place": workspace})
-    found = [Limit(**row._mapping) for row in rows]
-    return sorted(found, key=lambda limit: (limit.user, limit.name))
+    in_workspace = [Limit(**row._mapping) for row in rows]
+    return sorted(in_workspace, key=lambda limit: (limit.user, limit.name))
 
 
 def put_limit(connection: Connection, limit: Limit) -> None:
@@ -75,8 +75,8 @@ def drop_limit(connection: Connection, workspace: str, user: str, name: str) -> 
     )
 
 
-def add_request(connection: Connection, asked: QuotaRequest) -> None:
-    connection.execute(insert(requests).values(vars(asked)))
+def add_request(connection: Connection, quota_request: QuotaRequest) -> None:
+    connection.execute(insert(requests).values(vars(quota_request)))
 
 
 def request(connection: Connection, workspace: str, request_id: str) -> QuotaRequest | None:

@@ -37,15 +37,15 @@ def limits(connection: Connection, workspace: str) -> list[Limit]:
     return store.limits(connection, workspace)
 
 
-def held_by(found: Sequence[Limit], user: str) -> list[Limit]:
+def held_by(limits: Sequence[Limit], user: str) -> list[Limit]:
     """Those of `found` that bind `user`, the person's own before the workspace's."""
-    own = {limit.name for limit in found if limit.user == user}
-    mine = [
+    own_names = {limit.name for limit in limits if limit.user == user}
+    personal = [
         limit
-        for limit in found
-        if limit.user == user or (limit.user == EACH and limit.name not in own)
+        for limit in limits
+        if limit.user == user or (limit.user == EACH and limit.name not in own_names)
     ]
-    return mine + [limit for limit in found if limit.user == ALL]
+    return personal + [limit for limit in limits if limit.user == ALL]
 
 
 def change(
@@ -85,18 +85,18 @@ def ask(
         raise InvalidInput(f"`{name}` needs a number", f"write `{name}=4`")
     if len(reason) > _REASON_LENGTH:
         raise InvalidInput(f"the reason is longer than {_REASON_LENGTH} characters", "shorten it")
-    asked = QuotaRequest(uuid.uuid4().hex[:8], workspace, user, name, value, reason, clock.now())
+    request = QuotaRequest(uuid.uuid4().hex[:8], workspace, user, name, value, reason, clock.now())
     with db.write() as connection:
-        found = held_by(store.limits(connection, workspace), user)
-        tight = [limit for limit in found if limit.name == name]
+        binding = held_by(store.limits(connection, workspace), user)
+        tight = [limit for limit in binding if limit.name == name]
         if not tight or value <= min(limit.most for limit in tight):
             now_is = f"is {min(limit.most for limit in tight)}" if tight else "is not limited"
             raise InvalidInput(
                 f"quota `{name}` of `{user}` in workspace `{workspace}` {now_is} already",
                 "there is nothing to ask for",
             )
-        store.add_request(connection, asked)
-    return asked
+        store.add_request(connection, request)
+    return request
 
 
 def requests(db: Database, workspace: str) -> Sequence[QuotaRequest]:
@@ -123,21 +123,21 @@ def answer(
     """
     now = clock.now()
     with db.write() as connection:
-        asked = store.request(connection, workspace, request_id)
-        if asked is None:
+        request = store.request(connection, workspace, request_id)
+        if request is None:
             raise NotFound(
                 f"quota request `{request_id}` does not exist in workspace `{workspace}`",
                 "list them with `yard quota requests`",
             )
-        if asked.state != "asked":
+        if request.state != "asked":
             raise Conflict(
-                f"quota request `{request_id}` is {asked.state} already",
+                f"quota request `{request_id}` is {request.state} already",
                 "list what is still asked for with `yard quota requests`",
             )
         if approve:
-            _refuse_beyond_workspace(store.limits(connection, workspace), asked)
+            _refuse_beyond_workspace(store.limits(connection, workspace), request)
             store.put_limit(
-                connection, Limit(workspace, asked.user, asked.name, asked.most, by, now)
+                connection, Limit(workspace, request.user, request.name, request.most, by, now)
             )
         store.change_request(
             connection,
@@ -157,13 +157,13 @@ def forget(connection: Connection, workspace: str) -> None:
     store.forget(connection, workspace)
 
 
-def _refuse_beyond_workspace(found: Sequence[Limit], asked: QuotaRequest) -> None:
-    for limit in found:
-        if (limit.user, limit.name) == (ALL, asked.name) and limit.most < asked.most:
+def _refuse_beyond_workspace(limits: Sequence[Limit], request: QuotaRequest) -> None:
+    for limit in limits:
+        if (limit.user, limit.name) == (ALL, request.name) and limit.most < request.most:
             raise Conflict(
-                f"quota `{asked.name}` of the whole workspace `{asked.workspace}` is {limit.most}, "
-                f"less than the {asked.most} asked for",
-                f"raise it first: `yard quota set {asked.name}={asked.most}`, or deny the request",
+                f"quota `{request.name}` of the whole workspace `{request.workspace}` is {limit.most}, "
+                f"less than the {request.most} asked for",
+                f"raise it first: `yard quota set {request.name}={request.most}`, or deny the request",
             )
 
 

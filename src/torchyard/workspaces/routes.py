@@ -27,8 +27,8 @@ router = APIRouter(prefix="/v1", tags=["workspaces"], route_class=GuardedRoute)
 @needs(Permission.SELF)
 def list_workspaces(db: DatabaseOf, identity: Person) -> dict[str, Any]:
     """Those where one has a role; a job's token is good for its workspace only."""
-    found = people.workspaces_of(db, identity)
-    return {"value": [to_json(workspace) for workspace in found]}
+    workspaces = people.workspaces_of(db, identity)
+    return {"value": [to_json(workspace) for workspace in workspaces]}
 
 
 @router.post("/workspaces", status_code=201)
@@ -45,9 +45,9 @@ def create(
             f"this token is good for workspace `{identity.workspace}` only",
             "create workspaces with a person's token",
         )
-    made = actions.create(db, clock, fields.mapping(document, "the workspace's document"))
-    provision(made.name)
-    return to_json(made)
+    workspace = actions.create(db, clock, fields.mapping(document, "the workspace's document"))
+    provision(workspace.name)
+    return to_json(workspace)
 
 
 @router.delete("/workspaces/{workspace}")

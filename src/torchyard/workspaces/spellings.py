@@ -34,7 +34,9 @@ class Spellings:
     def look_up(self, name: str) -> str:
         """The spelling; the name itself when there is no such workspace, or no database answers."""
         try:
-            names = {one.name.lower(): one.name for one in actions.list_all(self._db)}
+            names = {
+                workspace.name.lower(): workspace.name for workspace in actions.list_all(self._db)
+            }
         except DatabaseUnreachable:
             return name
         self._kept = (self._now_s() + KEPT_S, names)

@@ -91,7 +91,7 @@ def _count() -> None:
 
 
 @dataclass(frozen=True)
-class Found:
+class StoredToken:
     """A token as it is kept."""
 
     identity: Identity
@@ -157,7 +157,7 @@ _BY_HASH = (
 )
 
 
-def find_token(connection: Connection, token_hash: str, workspace: str) -> Found | None:
+def find_token(connection: Connection, token_hash: str, workspace: str) -> StoredToken | None:
     """Whoever's it is, good or not, with the highest role held there.
 
     Args:
@@ -178,10 +178,10 @@ def find_token(connection: Connection, token_hash: str, workspace: str) -> Found
         row.expires_at,
         token_hash=token_hash,
     )
-    return Found(identity, row.last_used_at)
+    return StoredToken(identity, row.last_used_at)
 
 
-def used(connection: Connection, token_hash: str, now: datetime) -> None:
+def record_use(connection: Connection, token_hash: str, now: datetime) -> None:
     connection.execute(update(tokens).where(tokens.c.hash == token_hash).values(last_used_at=now))
 
 

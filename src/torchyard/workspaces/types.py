@@ -66,11 +66,11 @@ def role_named(text: str) -> Role:
     for role in Role:
         if role.value.replace(" ", "") == word:
             return role
-    known = [role.value for role in Role]
-    near = nearest(re.sub(r"[\s_-]+", " ", text), known)
+    names = [role.value for role in Role]
+    near = nearest(re.sub(r"[\s_-]+", " ", text), names)
     raise InvalidInput(
         f"there is no role `{text[:50]}`",
-        f"did you mean `{near}`?" if near else f"one of: {', '.join(known)}",
+        f"did you mean `{near}`?" if near else f"one of: {', '.join(names)}",
         code="no_such_role",
         at=["role"],
     )

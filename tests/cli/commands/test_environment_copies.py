@@ -118,4 +118,4 @@ def test_every_form_of_reference_in_a_job(real: RealServer, yard: Yard) -> None:
     other = f"azureml:{azures.format('other', 'named/versions/1')}"
     Path("job.yml").write_text(f"command: x\nenvironment: {other}\n")
     said = yard("job", "create", "-f", "job.yml")
-    assert said.code == 2 and "job.yml:2:1" in said.err and "lies in workspace `other`" in said.err
+    assert said.code == 2 and "job.yml:2:1" in said.err and "is in workspace `other`" in said.err

@@ -32,8 +32,8 @@ class Served(TestClient):
 
     def run(self, metrics: dict[str, list[float]], over: bool = True) -> str:
         services = self.parts.services
-        known = {one.name: one.id for one in runs.experiments(services, "default")}
-        number = known.get("e") or runs.create_experiment(services, "default", "e", {}).id
+        experiment_ids = {one.name: one.id for one in runs.experiments(services, "default")}
+        number = experiment_ids.get("e") or runs.create_experiment(services, "default", "e", {}).id
         job = runs.create_run(
             services, "default", experiment_id=number, owner="me", display_name="",
             started_at=services.clock.now(), parent="", tags={},
@@ -166,8 +166,8 @@ def test_deleting_over_http(client: Served) -> None:
     one, two = client.run({"a": [1.0]}), client.run({"a": [1.0]})
     open_run = client.run({"a": [1.0]}, over=False)
     path = f"{WORKSPACE}/jobs"
-    told = client.post(f"{path}/delete", json={"experiment_name": "e", "dry_run": True}).json()
-    assert [(job["name"], job["points"]) for job in told["jobs"]] == [(two, 1), (one, 1)]
+    plan = client.post(f"{path}/delete", json={"experiment_name": "e", "dry_run": True}).json()
+    assert [(job["name"], job["points"]) for job in plan["jobs"]] == [(two, 1), (one, 1)]
     assert client.delete(f"{path}/{open_run}").json()["error"]["code"] == "job_not_ended"
     assert client.delete(f"{path}/{one}").json() == {"deleted": [one], "pending": [], "kept": []}
     assert client.delete(f"{path}/{one}").status_code == 404

@@ -31,7 +31,7 @@ routes = RouteTable(
 def list_sizes(
     identity: Person, services: ServicesOf, subscription: str, location: str
 ) -> dict[str, Any]:
-    value = [_size(size) for size in sizes.known(services.home).values()]
+    value = [_size(size) for size in sizes.all_sizes(services.home).values()]
     # SDK v1 reads the second.
     return {"value": value, "amlCompute": value}
 

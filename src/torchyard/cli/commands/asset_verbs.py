@@ -17,6 +17,7 @@ import click
 from torchyard.base.errors import TorchyardError
 from torchyard.cli.parsing.options import (
     Session,
+    accepts,
     archivable,
     at_most,
     common,
@@ -27,7 +28,6 @@ from torchyard.cli.parsing.options import (
     tagged,
     version_of,
     versioned,
-    warn,
 )
 from torchyard.cli.terminal import tables
 from torchyard.client.assets import Asset, Assets
@@ -96,8 +96,7 @@ def _create(group: click.Group, kind: Kind) -> None:
     @click.option("-t", "--type", "type_name", default=None, help=f"{kind.types}.")
     @click.option("--description", default=None, help="In your words.")
     @click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags.")
-    @click.option("--datastore", default="", metavar="NAME", help="Taken as `az ml` does.")
-    @click.option("--no-wait", is_flag=True, expose_value=False, help="Taken as `az ml` does.")
+    @accepts("--datastore", "--no-wait", "--skip-validation")
     @common
     @filed(kind.noun)
     def create(
@@ -106,13 +105,10 @@ def _create(group: click.Group, kind: Kind) -> None:
         path: str | None,
         type_name: str | None,
         tags: tuple[str, ...],
-        datastore: str,
         **given: Any,
     ) -> None:
         from torchyard.cli.terminal import progress
 
-        if datastore:
-            warn("`--datastore` is ignored: uploads go to the workspace's own datastore")
         # A path on the command line is relative to where the command is given, not to the file.
         folder = document.folder if path is None else Path.cwd()
         document.fill({"path": path, "type": type_name, "tags": tagged(tags), **given})

@@ -9,7 +9,7 @@ import click
 from torchyard.base.errors import TorchyardError
 from torchyard.cli.commands import asset_verbs
 from torchyard.cli.parsing.group import noun
-from torchyard.cli.parsing.options import Session, common, filed, tagged
+from torchyard.cli.parsing.options import Session, accepts, common, filed, tagged
 from torchyard.cli.terminal import tables
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ asset_verbs.add_without_files(
 @click.option("--display-name", default=None, help="A name for people.")
 @click.option("--description", default=None, help="In your words.")
 @click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags.")
-@click.option("--no-wait", is_flag=True, expose_value=False, help="Taken as `az ml` does.")
+@accepts("--no-wait", "--skip-validation")
 @common
 @filed("component")
 def create(session: Session, document: Document, tags: tuple[str, ...], **given: Any) -> None:

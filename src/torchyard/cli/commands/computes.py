@@ -12,6 +12,7 @@ from torchyard.cli.commands import compute_check
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import (
     Session,
+    accepts,
     at_most,
     common,
     confirm,
@@ -88,7 +89,7 @@ _SIZE_OPTIONS = (
     click.option("--tier", default=None, help="dedicated or low_priority."),
     click.option("--description", default=None, help="In your words."),
     click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags."),
-    click.option("--no-wait", is_flag=True, expose_value=False, help="Taken as `az ml` does."),
+    accepts("--no-wait"),
 )
 
 
@@ -96,7 +97,7 @@ _SIZE_OPTIONS = (
 @click.option("-n", "--name", default=None, help="The compute's name.")
 @click.option("-t", "--type", "kind", default=None, help="amlcompute.")
 @click.option("-s", "--size", default=None, help="The size of a node, as STANDARD_D2_V2.")
-@click.option("-l", "--location", default="", help="Taken as `az ml` does; says nothing here.")
+@accepts("--location")
 @click.option("--engine", default=None, help="What the nodes are: local, the server's machine.")
 @_sized
 @common
@@ -105,7 +106,6 @@ def create(
     session: Session,
     document: Document,
     kind: str | None,
-    location: str,
     tags: tuple[str, ...],
     **given: Any,
 ) -> None:
@@ -183,9 +183,9 @@ def list_nodes(session: Session, name: str) -> None:
 
 @group.command("sizes")
 @click.option("-s", "--search", default="", metavar="TEXT", help="Only names with this in them.")
-@click.option("-l", "--location", default="", help="Taken as `az ml` does; says nothing here.")
+@accepts("--location")
 @common
-def sizes(session: Session, search: str, location: str) -> None:
+def sizes(session: Session, search: str) -> None:
     """List the sizes that a node can have, and how many of each this machine holds.
 
     Example: yard compute sizes --search NC
@@ -204,7 +204,7 @@ group.add_command(sizes, "list-sizes")
 @named("compute", "computes")
 @click.option("--force", is_flag=True, help="Also with jobs on it: they are canceled.")
 @click.option("-y", "--yes", is_flag=True, help="Don't ask.")
-@click.option("--no-wait", is_flag=True, expose_value=False, help="Taken as `az ml` does.")
+@accepts("--no-wait")
 @common
 def delete(session: Session, name: str, force: bool, yes: bool) -> None:
     """Delete a cluster; its nodes must be free, or `--force` cancels the jobs on it.

@@ -12,6 +12,7 @@ from torchyard.cli.commands import environment_copies, environment_shell
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import (
     Session,
+    accepts,
     archivable,
     at_most,
     common,
@@ -50,7 +51,8 @@ _COLUMNS: list[tables.Column] = [
 @click.option("--pip-requirements", default=None, metavar="FILE", help="A requirements.txt.")
 @click.option("--description", default=None, help="In your words.")
 @click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags.")
-@click.option("--os-type", default=None, metavar="OS", help="Taken as `az ml` does: linux.")
+@click.option("--os-type", default=None, metavar="OS", help="Operating system; only linux.")
+@accepts("--datastore", "--no-wait")
 @common
 @filed("environment")
 def create(

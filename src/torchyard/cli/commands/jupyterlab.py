@@ -23,6 +23,7 @@ import click
 
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.cli.parsing.group import Verb
+from torchyard.cli.parsing.options import accepts
 
 NAME = "azureml_widgets"
 _PLUGIN = "package/dist/plugin.js"
@@ -58,7 +59,7 @@ class Place:
     "--user", is_flag=True, help="For every JupyterLab that you start, not only that Python's."
 )
 @click.option("--remove", is_flag=True, help="Take it away again.")
-@click.option("--debug", is_flag=True, expose_value=False, hidden=True)
+@accepts("--debug")
 def jupyterlab(python: str, user: bool, remove: bool) -> int:
     """Have JupyterLab show Azure ML's `RunDetails(run).show()`.
 

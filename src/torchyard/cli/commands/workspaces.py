@@ -10,7 +10,16 @@ import click
 
 from torchyard.base.errors import InvalidInput, TorchyardError
 from torchyard.cli.parsing.group import noun
-from torchyard.cli.parsing.options import Session, changes_from, common, confirm, filed, tagged
+from torchyard.cli.parsing.options import (
+    Session,
+    accepts,
+    changes_from,
+    common,
+    confirm,
+    filed,
+    tagged,
+    with_session,
+)
 from torchyard.cli.terminal import tables
 
 if TYPE_CHECKING:
@@ -37,21 +46,32 @@ _MAP_COLUMNS: list[tables.Column] = [
 @click.option("--display-name", default=None, help="How it is called in lists.")
 @click.option("--description", default=None, help="In your words.")
 @click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags.")
-@click.option("--no-wait", is_flag=True, expose_value=False, help="Taken as `az ml` does.")
-@common
+@click.option(
+    "-g", "--resource-group", default=None, metavar="NAME", help="Azure resource group to report."
+)
+@click.option("--subscription", default=None, metavar="ID", help="Azure subscription ID to report.")
+@accepts("--no-wait")
+@with_session
 @filed("workspace")
-def create(session: Session, document: Document, tags: tuple[str, ...], **given: Any) -> None:
-    """Create a workspace; its jobs, data and models are seen in no other.
+def create(
+    session: Session,
+    document: Document,
+    tags: tuple[str, ...],
+    resource_group: str | None,
+    subscription: str | None,
+    **options: Any,
+) -> None:
+    """Create a workspace, which keeps its jobs, data and models apart from all others.
 
     Example: yard workspace create -n vision
     """
     azure = {
-        "resource_group": session.resource_group or None,
-        "subscription_id": session.subscription or None,
-        "name": session.workspace or None if given["name"] is None else None,
+        "resource_group": resource_group or None,
+        "subscription_id": subscription or None,
+        "name": session.workspace or None if options["name"] is None else None,
     }
     document.fill(azure)
-    document.fill({"tags": tagged(tags), **given})
+    document.fill({"tags": tagged(tags), **options})
     if not document.value.get("name"):
         raise InvalidInput("a workspace needs a name", "give one with `--name`")
     try:
@@ -116,7 +136,8 @@ def list_workspaces(session: Session) -> None:
     help="Whether torchyard's own may take the place of Azure ML's published environments and "
     "images. Default: unless the server is shared.",
 )
-@click.option("-y", "--yes", is_flag=True, help="Don't ask.")
+@click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
+@accepts("--no-wait")
 @common
 def update(
     session: Session,

@@ -18,6 +18,7 @@ from torchyard.cli.jobs import comparison, deletion, metrics
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import (
     Session,
+    accepts,
     archivable,
     changes_from,
     common,
@@ -60,8 +61,7 @@ _CHANGEABLE = ("display_name", "description", "tags")
 @click.option("-n", "--name", default="", help="The job's name; made up when absent.")
 @click.option("-s", "--stream", "streamed", is_flag=True, help="Follow the job to its end.")
 @click.option("-a", "--save-as", default="", metavar="FILE", help="Keep the job's JSON there.")
-@click.option("-e", "--web", is_flag=True, help="Taken as `az ml` does; there is no page yet.")
-@click.option("--skip-validation", is_flag=True, help="Taken as `az ml` does; nothing is skipped.")
+@accepts("--web", "--skip-validation")
 @click.option(
     "--rehearse-on-cpu",
     is_flag=True,
@@ -76,8 +76,6 @@ def create(
     name: str,
     streamed: bool,
     save_as: str,
-    web: bool,
-    skip_validation: bool,
     rehearse_on_cpu: bool,
 ) -> int:
     """Submit a job.
@@ -102,9 +100,6 @@ def create(
             Path(save_as).write_text(text, encoding="utf-8")
         except OSError as error:
             warn(f"the job is submitted, but `{save_as}` can't be written ({error.strerror})")
-    _warn_of_web(web, job.name, streamed)
-    if skip_validation:
-        warn("`--skip-validation` is ignored: the server checks every job before it takes it")
     if not streamed:
         _print(session, job)
         return 0
@@ -184,14 +179,13 @@ def list_jobs(
 @group.command("show")
 @named("job", "jobs")
 @click.option("--code", "show_code", is_flag=True, help="The files of its code instead.")
-@click.option("-e", "--web", is_flag=True, help="Taken as `az ml` does; there is no page yet.")
+@accepts("--web")
 @common
-def show(session: Session, name: str, show_code: bool, web: bool) -> None:
+def show(session: Session, name: str, show_code: bool) -> None:
     """Show one job: where it stands, why it waits, what went wrong, its metrics.
 
     Example: yard job show -n brave-otter --query status -o tsv
     """
-    _warn_of_web(web, name, streamed=True)
     client = session.client()
     if not show_code:
         _print(session, client.jobs.get(name))
@@ -251,7 +245,7 @@ def stream(session: Session, name: str, rank: int | None) -> int:
 
 @group.command("cancel")
 @named("job", "jobs")
-@click.option("--no-wait", is_flag=True, expose_value=False, help="Taken as `az ml` does.")
+@accepts("--no-wait")
 @common
 def cancel(session: Session, name: str) -> None:
     """Ask for a job's end.
@@ -347,6 +341,7 @@ def restore(session: Session, name: str) -> None:
 @click.option("--display-name", default=None, help="How it is called in lists.")
 @click.option("--description", default=None, help="In your words.")
 @click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags to add or change.")
+@accepts("--web")
 @common
 def update(
     session: Session, name: str, assignments: tuple[str, ...], tags: tuple[str, ...], **given: Any
@@ -417,9 +412,3 @@ def _of_its_own(job: Any) -> str | None:
     """The display name, where somebody gave one."""
     shown: str | None = job.get("display_name")
     return None if shown == job["name"] else shown
-
-
-def _warn_of_web(web: bool, name: str, streamed: bool) -> None:
-    if web:
-        instead = f"`yard job show -n {name}`" if streamed else f"`yard job stream -n {name}`"
-        warn(f"`--web` opens nothing: torchyard has no web page yet; see {instead}")

@@ -49,7 +49,7 @@ _MODULES = {
 }
 # az's options that take several values behind one name: `--set a=1 b=2`.
 _GREEDY = ("--set", "--tags")
-_COMMON = ("output", "query", "workspace_name", "resource_group", "subscription")
+_COMMON = ("output", "query", "workspace_name")
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 

@@ -1,9 +1,10 @@
-"""What every command takes: `-o`, `--query`, `-w`, and a name given as `-n` or by its place.
+"""The options that commands share: `-o`, `--query`, `-w`, and names given with or without `-n`.
 
-Owns: the options common to the commands, the session they make, documents from files and options.
+Owns: the shared options, the session built from them, documents from files and options, the list of
+`az` options that do nothing here.
 Leaves: connecting and finding the workspace to client/.
-Always: an option of `az ml` that can't mean anything here is taken, and said so when it asks for
-something.
+Always: an option that `az` knows and that does nothing here is accepted and hidden from help; if
+ignoring it could surprise, a warning says so.
 """
 
 from __future__ import annotations
@@ -36,8 +37,6 @@ class Session:
     settings: Settings
     workspace: str
     form: tables.Form
-    resource_group: str = ""
-    subscription: str = ""
 
     def client(self) -> Client:
         client = Client(workspace=self.workspace, settings=self.settings, on_start=_say_starting)
@@ -45,56 +44,105 @@ class Session:
         return client
 
 
+@dataclass(frozen=True)
+class _Ignored:
+    """An option that `az` knows and that does nothing here."""
+
+    declarations: tuple[str, ...]
+    is_flag: bool = True
+    warning: str = ""
+
+    def warn_when_given(
+        self, context: click.Context, parameter: click.Parameter, value: object
+    ) -> object:
+        if value and self.warning:
+            warn(self.warning)
+        return value
+
+
+IGNORED_HELP = "Accepted for az compatibility; ignored."
+IGNORED = {
+    ignored.declarations[0]: ignored
+    for ignored in (
+        _Ignored(("--resource-group", "-g"), is_flag=False),
+        _Ignored(("--subscription",), is_flag=False),
+        _Ignored(("--debug",)),  # group.run() reads it: it prints the traceback of an error
+        _Ignored(("--verbose",)),
+        _Ignored(("--only-show-errors",)),
+        _Ignored(("--no-wait",)),
+        _Ignored(("--location", "-l"), is_flag=False),
+        _Ignored(
+            ("--datastore",),
+            is_flag=False,
+            warning="`--datastore` is ignored: uploads go to the workspace's own datastore",
+        ),
+        _Ignored(
+            ("--skip-validation",),
+            warning="`--skip-validation` is ignored: the server validates whatever it accepts",
+        ),
+        _Ignored(
+            ("--web", "-e"),
+            warning="`--web` is ignored: torchyard has no web page yet; use `yard job show` or "
+            "`yard job stream`",
+        ),
+    )
+}
+"""By its long name; `accepts` adds them to commands."""
+_EVERYWHERE = ("--debug", "--verbose", "--only-show-errors")
+_AZURE_PLACE = ("--resource-group", "--subscription")
+
+
+def accepts(*names: str) -> Callable[[Command], Command]:
+    """Accept options of `IGNORED`, hidden from help; the command doesn't receive them."""
+
+    def decorate(command: Command) -> Command:
+        for name in names:
+            ignored = IGNORED[name]
+            command = click.option(
+                *ignored.declarations,
+                is_flag=ignored.is_flag,
+                expose_value=False,
+                hidden=True,
+                callback=ignored.warn_when_given,
+                help=IGNORED_HELP,
+            )(command)
+        return command
+
+    return decorate
+
+
 def common(command: Command) -> Command:
     """Give the command its `Session` as first argument."""
+    return accepts(*_AZURE_PLACE)(with_session(command))
+
+
+def with_session(command: Command) -> Command:
+    """Like `common`, for a command with its own `--resource-group` and `--subscription`."""
 
     @click.option(
         "-o",
         "--output",
         type=click.Choice(tables.OUTPUTS, case_sensitive=False),
         default=None,
-        help="How to print: table (for people), json, yaml, tsv or none.",
+        help="Output format.",
     )
     @click.option(
-        "--query", default="", metavar="JMESPATH", help="Print this of the answer, as JSON."
+        "--query", default="", metavar="JMESPATH", help="Filter the output with a JMESPath query."
     )
-    @click.option("-w", "--workspace-name", metavar="NAME", default="", help="The workspace.")
-    @click.option(
-        "-g",
-        "--resource-group",
-        default="",
-        metavar="NAME",
-        help="Taken as `az ml` does; says nothing here.",
-    )
-    @click.option(
-        "--subscription",
-        default="",
-        metavar="ID",
-        help="Taken as `az ml` does; says nothing here.",
-    )
-    @click.option("--debug", is_flag=True, expose_value=False, hidden=True)
-    @click.option("--verbose", is_flag=True, expose_value=False, hidden=True)
-    @click.option("--only-show-errors", is_flag=True, expose_value=False, hidden=True)
+    @click.option("-w", "--workspace-name", metavar="NAME", default="", help="Workspace name.")
+    @accepts(*_EVERYWHERE)
     @functools.wraps(command)
-    def with_session(
+    def call(
         *arguments: Any,
         output: str | None,
         query: str,
         workspace_name: str,
-        resource_group: str,
-        subscription: str,
         **options: Any,
     ) -> Any:
-        session = Session(
-            base_settings.read(),
-            workspace_name,
-            tables.Form(output, query),
-            resource_group,
-            subscription,
-        )
+        session = Session(base_settings.read(), workspace_name, tables.Form(output, query))
         return command(session, *arguments, **options)
 
-    return with_session  # type: ignore[return-value]
+    return call  # type: ignore[return-value]
 
 
 def named(noun: str, complete: str = "") -> Callable[[Command], Command]:

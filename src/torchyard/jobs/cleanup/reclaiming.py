@@ -100,7 +100,7 @@ def _removed(services: Services, options: GcOptions, item: GcItem) -> GcItem:
         removed = services.blobs.remove(_unnamed(services), now_s - options.grace_s)
         return replace(item, name=f"{len(removed)} files") if removed else _stays(item)
     if item.kind == "environment":
-        gone = services.environments.remove(
+        gone = services.environments.folders.remove(
             item.name, lambda connection: item.name in references.environments(connection)
         )
     elif item.kind == "input":
@@ -162,7 +162,7 @@ def _unnamed(services: Services) -> list[str]:
 def _environments(services: Services, options: GcOptions) -> Iterator[GcItem]:
     with services.db.read() as connection:
         needed = references.environments(connection)
-    for hash, folder in services.environments.folders():
+    for hash, folder in services.environments.folders.all():
         job = needed.get(hash)
         used_at_s = folder.stat().st_mtime
         remove, reason = _by_age(services, options, used_at_s)

@@ -82,7 +82,7 @@ def check(services: Services, workspace: str, name: str, output: Output) -> None
         NotFound: there is no such datastore.
     """
     target = place(workspace, "job", name, output)
-    datastores.opened(datastores.get(services.db, services.datastores, workspace, target.store))
+    datastores.open_files(datastores.get(services.db, services.datastores, workspace, target.store))
 
 
 def places(job: Job) -> dict[str, OutputPlace]:
@@ -148,7 +148,9 @@ def writing(services: Services, job: Job, output: str, path: str) -> Iterator[fi
     )
     with at.files.writing(target) as opened:
         yield opened
-    data.record(services.db, job.workspace, output_place.store, at.files, target, opened.stored)
+    data.record_checksum(
+        services.db, job.workspace, output_place.store, at.files, target, opened.stored
+    )
 
 
 def _named(job: Job, output: str) -> OutputPlace:

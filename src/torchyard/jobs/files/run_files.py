@@ -34,7 +34,7 @@ def opened(services: Services, datastore: Datastore) -> Files:
     """The files of a datastore, as Azure ML shows them."""
     if datastore.name == ARTIFACT_STORE:
         return RunFiles(services, datastore.workspace)
-    return datastores.opened(datastore)
+    return datastores.open_files(datastore)
 
 
 class RunFiles:

@@ -26,26 +26,26 @@ router = APIRouter(tags=["server"], route_class=GuardedRoute)
 
 @router.post("/v1/gc")
 @needs(Permission.SERVER)
-def gc(services: ServicesOf, identity: Person, asked: Asked) -> dict[str, Any]:
+def gc(services: ServicesOf, identity: Person, body: Asked) -> dict[str, Any]:
     _only_the_owner(identity)
-    told = dict(asked)
-    dry_run = told.pop("dry_run", False)
+    options = dict(body)
+    dry_run = options.pop("dry_run", False)
     if not isinstance(dry_run, bool):
         raise InvalidInput("`dry_run` is true or false")
-    wishes = settings.options(services.home, told)
+    gc_options = settings.options(services.home, options)
     work = reclaiming.survey if dry_run else reclaiming.reclaim
-    things = work(services, wishes)
+    items = work(services, gc_options)
     shown = [
         {
-            "kind": thing.kind,
-            "name": thing.name,
-            "size_bytes": thing.size_bytes,
-            "action": "kept" if not thing.remove else "would go" if dry_run else "removed",
-            "why": thing.reason,
+            "kind": item.kind,
+            "name": item.name,
+            "size_bytes": item.size_bytes,
+            "action": "kept" if not item.remove else "would go" if dry_run else "removed",
+            "why": item.reason,
         }
-        for thing in things
+        for item in items
     ]
-    freed = sum(thing.size_bytes for thing in things if thing.remove)
+    freed = sum(item.size_bytes for item in items if item.remove)
     return {"dry_run": dry_run, "freed_bytes": freed, "things": shown}
 
 
