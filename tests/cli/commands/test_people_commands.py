@@ -62,7 +62,8 @@ def test_a_data_scientist_may_this_and_not_that(
     assert (me["user"], me["role"], me["server"]) == ("anna", "data scientist", running.url)
     refused = as_("anna", "compute", "create", "-n", "gpu-cluster")
     assert refused.code == 2
-    assert "`anna` is a data scientist" in refused.err and "needs a contributor" in refused.err
+    assert "`anna` is a data scientist" in refused.err
+    assert "the role `contributor` is required" in refused.err
     assert "(owner)" in refused.err and "yard user role anna 'contributor'" in refused.err
     Path("job.yml").write_text(JOB)
     assert as_("anna", "job", "create", "-f", "job.yml", "-n", "of-anna").code == 0
@@ -111,7 +112,7 @@ def test_bad_input(as_: As, running: RealServer, tmp_path: Path) -> None:
         (("user", "create", "cleo"), "`cleo` is known already"),
         (("user", "create", "dora", "--expires", "soon"), "`soon` is not a time in the future"),
         (("user", "create", "dora", "--expires", "2020-01-01"), "a token can't end at 2020-01-01"),
-        (("user", "create", "dora", "--token-name", "a b"), "`a b` is no name for a token"),
+        (("user", "create", "dora", "--token-name", "a b"), "`a b` is not a valid name"),
         (("quota", "set", "nods=1"), "did you mean `nodes`?"),
         (("quota", "set", "nodes"), "`nodes` is not a limit"),
         (("quota", "set", "nodes=many"), "`many` is not a whole number"),
