@@ -72,8 +72,8 @@ def test_export_prints_or_writes(real: RealServer, yard: Yard) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "name an environment"),
-        (("python", "-f", "env.yml"), "name an environment"),
+        ((), "name either an environment"),
+        (("python", "-f", "env.yml"), "name either an environment"),
         (("pyton",), "did you mean `python`"),
         (("-f", "no.yml"), "no.yml"),
         (("python", "true"), "unexpected extra argument"),
