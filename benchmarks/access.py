@@ -12,12 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
+from fastapi import Request
 from sqlalchemy import bindparam, select
 
 import torchyard.app.application  # noqa: F401  (the tables of every package)
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
-from torchyard.workspaces import actions, audit, lookups, people, rights
+from torchyard.workspaces import actions, audit, lookups, people
+from torchyard.workspaces.access import Access
+from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.store import tokens
 
 ROUNDS, CALLS, PEOPLE = 15, 300, 200
@@ -48,6 +51,17 @@ def main() -> None:
                 connection.execute(by_hash, {"of": of}).one()
 
         kept = lookups.Lookups()
+        access = Access(db, clock)
+        request = Request(
+            {
+                "type": "http",
+                "method": "POST",
+                "path": METRIC,
+                "headers": [(b"authorization", f"Bearer {token}".encode())],
+                "path_params": {"workspace": "default"},
+                "client": ("127.0.0.1", 1),
+            }
+        )
         lines = audit.Audit(Path(folder), clock)
         line = {"user": "olga", "method": "POST", "path": METRIC, "status": 200}
         acts: dict[str, Callable[[], object]] = {
@@ -56,7 +70,7 @@ def main() -> None:
             "the same within a second": lambda: actions.authenticate(
                 db, clock, token, "default", kept
             ),
-            "the right of a route": lambda: rights.of("POST", METRIC),
+            "what a route enforces": lambda: access.enforce(request, Permission.LOG),
             "a line of the audit": lambda: lines.write(line),
         }
         times_of: dict[str, list[float]] = {name: [] for name in acts}

@@ -66,7 +66,8 @@ print(json.dumps({"create, s": created - began, "first line, s": seen.first - be
 def by_azure(
     client: str, script: Path, code: Path, variables: Mapping[str, str]
 ) -> dict[str, float]:
-    command = [YARD, "client-env", "--run", "--", client, "-W", "ignore", script, code]
+    command: list[str | Path] = [YARD, "client-env", "--run", "--", client]
+    command += ["-W", "ignore", script, code]
     done = subprocess.run(command, env=dict(variables), capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     figures: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
@@ -74,7 +75,7 @@ def by_azure(
 
 
 def by_yard(job: Path, variables: Mapping[str, str]) -> dict[str, float]:
-    command = [YARD, "job", "create", "-f", job, "--stream"]
+    command = [str(YARD), "job", "create", "-f", str(job), "--stream"]
     began, first, last = time.time(), 0.0, 0.0
     with subprocess.Popen(
         command, env=dict(variables), stdout=subprocess.PIPE, text=True, bufsize=1
@@ -149,7 +150,7 @@ def main() -> None:
         home = Path(variables["TORCHYARD_HOME"])
         server = json.loads((home / "server.json").read_text())
         token = (home / "token").read_text().strip()
-        command = [YARD, "job", "list", "-o", "json"]
+        command = [str(YARD), "job", "list", "-o", "json"]
         name = json.loads(subprocess.check_output(command, env=variables))[0]["name"]
         print(f"one job of {os.cpu_count()} cores' server, by plain HTTP")
         compare(

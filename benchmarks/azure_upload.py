@@ -113,7 +113,7 @@ def main() -> None:
                     with open(file, "r+b") as opened:
                         opened.write(os.urandom(16))
                 started = time.monotonic()
-                asset = ["-n", f"bench-{name}-{number}", "--path", folder, "-o", "none"]
+                asset = ["-n", f"bench-{name}-{number}", "--path", str(folder), "-o", "none"]
                 run([YARD, "data", "create", *asset], variables)
                 figures.setdefault(f"{name}: yard data create", []).append(
                     time.monotonic() - started

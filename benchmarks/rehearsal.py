@@ -105,7 +105,7 @@ def _train(torch: Any, name: str, steps: int, device: str) -> dict[str, float]:
     assert loss is not None
     return {
         name: (time.process_time() - before) / steps * 1e3,
-        f"{name} loss": float(loss.item()),  # type: ignore[unreachable]
+        f"{name} loss": float(loss.item()),
     }
 
 
@@ -123,7 +123,7 @@ def _model(torch: Any, name: str) -> Any:
 
 
 def _function_mode(torch: Any) -> Any:
-    from torch.overrides import TorchFunctionMode  # type: ignore[import-not-found]
+    from torch.overrides import TorchFunctionMode
 
     class OnCpu(TorchFunctionMode):  # type: ignore[misc]
         def __torch_function__(

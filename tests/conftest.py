@@ -34,13 +34,17 @@ def pytest_configure(config: pytest.Config) -> None:
     folder.chmod(0o1777)  # tests have programs of other users, too
     os.environ["TMPDIR"] = str(folder)
     tempfile.tempdir = None
-    config.add_cleanup(lambda: files.remove(folder))
+
+    def remove_folder() -> None:
+        files.remove(folder)
+
+    config.add_cleanup(remove_folder)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    left_out = [one for one in items if _is_sqlites(one) and _is_on_postgres(one)]
+    left_out = [item for item in items if _is_sqlites(item) and _is_on_postgres(item)]
     config.hook.pytest_deselected(items=left_out)
-    items[:] = [one for one in items if one not in left_out]
+    items[:] = [item for item in items if item not in left_out]
 
 
 def _is_sqlites(item: pytest.Item) -> bool:

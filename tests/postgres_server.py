@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,9 +25,11 @@ _MUST = os.environ.get("TORCHYARD_TEST_SERVICES") == "required"
 
 def need() -> Path:
     """The folder of PostgreSQL's programs; the test is skipped where there are none."""
-    found = [path for path in os.environ["PATH"].split(os.pathsep) if Path(path, "initdb").exists()]
-    found += [str(path.parent) for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
-    missing = "" if found else "PostgreSQL is not installed"
+    folders = [
+        path for path in os.environ["PATH"].split(os.pathsep) if Path(path, "initdb").exists()
+    ]
+    folders += [str(path.parent) for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
+    missing = "" if folders else "PostgreSQL is not installed"
     try:
         import psycopg  # noqa: F401
     except ImportError:
@@ -35,7 +38,7 @@ def need() -> Path:
         pytest.fail(missing)
     if missing:
         pytest.skip(missing)
-    return Path(found[0])
+    return Path(folders[0])
 
 
 class PostgresServer:
@@ -57,7 +60,7 @@ class PostgresServer:
         self._durable = durable
         self._process: subprocess.Popen[bytes] | None = None
         self._made = 0
-        setup = [programs / "initdb", "--no-sync", "--auth=trust", f"--username={USER}"]
+        setup = [str(programs / "initdb"), "--no-sync", "--auth=trust", f"--username={USER}"]
         setup += ["--encoding=UTF8", "--locale=C.UTF-8", f"--pgdata={self.data}"]
         subprocess.run(setup, check=True, stdout=subprocess.DEVNULL, **self._as_owner())
         self.start()
@@ -108,7 +111,7 @@ class PostgresServer:
     def kill_a_backend(self, chance: random.Random) -> None:
         """End one that serves a connection; the postmaster ends the others and recovers."""
         assert self._process is not None
-        serving = [one for one in _descendants(self.data) if _serves(one)]
+        serving = [pid for pid in _descendants(self.data) if _serves(pid)]
         if serving:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(chance.choice(sorted(serving)), signal.SIGKILL)
@@ -157,7 +160,7 @@ class PostgresServer:
             return False
         return True
 
-    def _as_owner(self) -> dict[str, object]:
+    def _as_owner(self) -> dict[str, Any]:
         if self._owner is None:
             return {"cwd": self.folder}
         return {
@@ -172,8 +175,8 @@ def _unprivileged() -> pwd.struct_passwd | None:
     """Whom the server runs as when the tests run as root, which it refuses."""
     if os.geteuid() != 0:
         return None
-    known = {user.pw_name: user for user in pwd.getpwall()}
-    return known.get("postgres") or known["nobody"]
+    users = {user.pw_name: user for user in pwd.getpwall()}
+    return users.get("postgres") or users["nobody"]
 
 
 def _serves(pid: int) -> bool:
@@ -191,9 +194,9 @@ def _descendants(data: Path) -> list[int]:
     Known by their folder: one that was forked this moment has no name of its own yet, and one that
     is ending has none any more, but still its memory.
     """
-    found = []
+    pids = []
     for folder in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             if folder.name.isdigit() and os.readlink(folder / "cwd") == str(data):
-                found.append(int(folder.name))
-    return found
+                pids.append(int(folder.name))
+    return pids

@@ -105,7 +105,7 @@ class Writer:
                 text = error.read().decode()
                 code = json.loads(text).get("error_code") or json.loads(text)["error"]["code"]
                 self.refusals.add((error.code, code))
-                # Only a database that is away may be the reason.
+                # The only reason may be that the database is unreachable.
                 if error.code != 503:
                     raise AssertionError(f"{method} {path}: {error.code} {text}") from error
             except (urllib.error.URLError, OSError, http.client.HTTPException):
@@ -165,7 +165,9 @@ class Writing:
     def until(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + _GIVE_UP_S
         while not condition():
-            assert [one.failure for one in self.writers if one.failure] == [], self.server.log()
+            assert [writer.failure for writer in self.writers if writer.failure] == [], (
+                self.server.log()
+            )
             assert time.monotonic() < deadline, f"{what}: never\n{self.server.log()}"
             time.sleep(0.01)
 
@@ -173,7 +175,7 @@ class Writing:
         self.stop.set()
         for thread in self.threads:
             thread.join(_GIVE_UP_S)
-        assert [one.failure for one in self.writers] == [""] * len(self.writers)
+        assert [writer.failure for writer in self.writers] == [""] * len(self.writers)
 
     def check(self) -> None:
         """Everything acknowledged is there, once."""
@@ -184,16 +186,16 @@ class Writing:
             steps = list(range(writer.acknowledged))
             assert len(steps) > 0
             run = self.server.ask("GET", f"/api/2.0/mlflow/runs/get?run_id={run_id}")["run"]
-            params = {one["key"]: one["value"] for one in run["data"]["params"]}
+            params = {param["key"]: param["value"] for param in run["data"]["params"]}
             assert params == {f"p{step}": str(step) for step in steps}
-            tags = {one["key"]: one["value"] for one in run["data"]["tags"]}
+            tags = {tag["key"]: tag["value"] for tag in run["data"]["tags"]}
             assert {key: value for key, value in tags.items() if key[1:].isdigit()} == {
                 f"t{step}": str(step) for step in steps
             }
             assert self.history(run_id, "loss") == [(step, step + 0.5) for step in steps]
             for rest in range(7):
-                mine = [(step, step + 0.5) for step in steps if step % 7 == rest]
-                assert self.history(run_id, f"key%20{rest}") == mine
+                points = [(step, step + 0.5) for step in steps if step % 7 == rest]
+                assert self.history(run_id, f"key%20{rest}") == points
             assert {f"job-{writer.number}-{step}" for step in steps if step % 20 == 0} <= set(names)
         for name in names:
             job = self.ended(name)
@@ -214,8 +216,8 @@ class Writing:
 
     def history(self, run_id: str, key: str) -> list[tuple[int, float]]:
         path = f"/api/2.0/mlflow/metrics/get-history?run_id={run_id}&metric_key={key}"
-        found = self.server.ask("GET", path).get("metrics", [])
-        return [(int(one["step"]), one["value"]) for one in found]
+        metrics = self.server.ask("GET", path).get("metrics", [])
+        return [(int(metric["step"]), metric["value"]) for metric in metrics]
 
 
 def begin(server: Server) -> Writing:
@@ -225,7 +227,7 @@ def begin(server: Server) -> Writing:
         server.ask("POST", "/api/2.0/mlflow/runs/create", {"experiment_id": "0", "start_time": 1})
         for _ in writers
     ]
-    runs = [one["run"]["info"]["run_id"] for one in made]
+    runs = [answer["run"]["info"]["run_id"] for answer in made]
     threads = [
         threading.Thread(target=writer.write, args=(run_id, stop))
         for writer, run_id in zip(writers, runs, strict=True)
@@ -280,7 +282,7 @@ def test_postgresql_is_killed(server: Server, durable: PostgresServer) -> None:
             for writer in writing.writers:
                 writer.refusals.clear()
             durable.kill()
-            writing.until(lambda: all(one.refusals for one in writing.writers), "refused")
+            writing.until(lambda: all(writer.refusals for writer in writing.writers), "refused")
             health = server.ask("GET", "/health")
             writing.until(lambda: server.ask("GET", "/health")["status"] == "degraded", "degraded")
             assert health["pid"]
@@ -289,7 +291,7 @@ def test_postgresql_is_killed(server: Server, durable: PostgresServer) -> None:
         writing.until(lambda: server.ask("GET", "/health")["status"] == "ok", "well again")
     finally:
         writing.end()
-    refusals = set[tuple[int, str]]().union(*(one.refusals for one in writing.writers))
+    refusals = set[tuple[int, str]]().union(*(writer.refusals for writer in writing.writers))
     assert refusals <= {(503, "TEMPORARILY_UNAVAILABLE"), (503, "database_unreachable")}
     writing.check()
     assert "Traceback" not in server.log()

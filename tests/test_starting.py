@@ -34,9 +34,9 @@ def test_a_server_outlives_the_command_that_started_it_and_was_killed(tmp_path: 
         while not (home / "server.json").exists():
             assert server.poll() is None and time.monotonic() < deadline
             time.sleep(0.05)
-        told = json.loads((home / "server.json").read_text())
-        transport = Transport(told["url"], "")
-        assert transport.get("/health")["pid"] == server.pid == told["pid"]
+        server_file = json.loads((home / "server.json").read_text())
+        transport = Transport(server_file["url"], "")
+        assert transport.get("/health")["pid"] == server.pid == server_file["pid"]
         transport.close()
     finally:
         server.send_signal(signal.SIGTERM)

@@ -62,7 +62,7 @@ GOOD = {
     "job's environment": "python",
 }
 # These name what must exist, or lie elsewhere; the good name is not looked for here.
-ONLY_REFUSED = ("data", "data's version", "model", "model's version", "datastore")
+ONLY_REFUSED: tuple[str, ...] = ("data", "data's version", "model", "model's version", "datastore")
 ONLY_REFUSED += ("job's environment",)
 
 
@@ -71,10 +71,10 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     home = tmp_path_factory.mktemp("home")
     made = application.build(home, "http://127.0.0.1:1", os.environ, executor=FakeExecutor())
     server.ensure_token(made, Settings(home).token_file)
-    asked = TestClient(application.create_app(made), raise_server_exceptions=False)
-    asked.headers["Authorization"] = "Bearer " + Settings(home).token_file.read_text().strip()
-    yield asked
-    asked.close()
+    test_client = TestClient(application.create_app(made), raise_server_exceptions=False)
+    test_client.headers["Authorization"] = "Bearer " + Settings(home).token_file.read_text().strip()
+    yield test_client
+    test_client.close()
     made.services.db.close()
 
 
@@ -85,13 +85,13 @@ def _filled(body: Any, name: str) -> Any:
 
 
 def _ask(client: TestClient, method: str, path: str, body: Any, name: str) -> Any:
-    told = {} if body is None else {"json": _filled(body, name)}
-    return client.request(method, path.replace("{}", quote(name, safe="")), **told)
+    options = {} if body is None else {"json": _filled(body, name)}
+    return client.request(method, path.replace("{}", quote(name, safe="")), **options)
 
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\u2028"])
 @pytest.mark.parametrize(("what", "method", "path", "body"), NAMED, ids=[row[0] for row in NAMED])
-def test_a_line_end_is_no_part_of_a_name(
+def test_a_name_may_not_end_with_a_line_end(
     client: TestClient, what: str, method: str, path: str, body: Any, end: str
 ) -> None:
     name = GOOD.get(what, "good")
@@ -105,7 +105,7 @@ def test_a_line_end_is_no_part_of_a_name(
     [row for row in NAMED if row[0] not in ONLY_REFUSED],
     ids=[row[0] for row in NAMED if row[0] not in ONLY_REFUSED],
 )
-def test_the_same_name_without_it_is_taken(
+def test_the_same_name_without_a_line_end_is_accepted(
     client: TestClient, what: str, method: str, path: str, body: Any
 ) -> None:
     answer = _ask(client, method, path, body, GOOD.get(what, "good"))

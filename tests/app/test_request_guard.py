@@ -16,7 +16,7 @@ from torchyard.app import application
 from torchyard.app.request_guard import LOOPBACK_NAMES, RequestGuard
 from torchyard.base.clock import FakeClock
 from torchyard.jobs import actions
-from torchyard.jobs.attempts import worker_reports
+from torchyard.jobs.attempts import report_fields, worker_reports
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.failures import MOST_FAILURES, WINDOW
 from torchyard.workspaces.types import Identity, TokenKind
@@ -50,13 +50,13 @@ def test_bodies_are_bounded(client: TestClient, api: Api) -> None:
     _refused(client.post(f"{W}/jobs", content=large), 413, "larger than 16384 KiB")
     _refused(client.post(f"{W}/jobs", content=iter([large])), 413, "larger than 16384 KiB")
     stranger = client.post(f"{W}/jobs", content=large[:100_000], headers={"Authorization": ""})
-    _refused(stranger, 401, "carries no token")
+    _refused(stranger, 401, "has no token")
     secret = client.post("/msi/token", content=large[:100_000], headers={"Authorization": ""})
     _refused(secret, 413, "larger than 64 KiB")
     mlflow = client.post("/api/2.0/mlflow/runs/log-batch", content=large)
     assert mlflow.status_code == 413 and mlflow.json()["error_code"]
     worker = {"Authorization": f"Bearer {api.worker}"}
-    logs = f"/v1/attempts/{api.known['attempt_id']}/logs?path=a&offset=0"
+    logs = f"/v1/attempts/{api.names['attempt_id']}/logs?path=a&offset=0"
     assert client.put(logs, content=b"x" * (1 << 20), headers=worker).json() == {"size": 1 << 20}
     _refused(client.put(logs, content=b"x" * (5 << 20), headers=worker), 413, "4096 KiB")
 
@@ -64,7 +64,7 @@ def test_bodies_are_bounded(client: TestClient, api: Api) -> None:
 def test_uploads_are_of_any_size(client: TestClient, api: Api) -> None:
     worker = {"Authorization": f"Bearer {api.worker}"}
     content = (b"x" * (1 << 20) for _ in range(20))
-    path = f"/v1/attempts/{api.known['attempt_id']}/files/outputs/large"
+    path = f"/v1/attempts/{api.names['attempt_id']}/files/outputs/large"
     assert client.put(path, content=content, headers=worker).json()["size_bytes"] == 20 << 20
 
 
@@ -75,7 +75,7 @@ def test_a_file_of_a_bundle_is_bounded(client: TestClient) -> None:
 
 def test_records_and_events_are_bounded(client: TestClient, api: Api) -> None:
     worker = {"Authorization": f"Bearer {api.worker}"}
-    base = f"/v1/attempts/{api.known['attempt_id']}"
+    base = f"/v1/attempts/{api.names['attempt_id']}"
     event = {"seq": 0, "at": "2026-01-01T00:00:00Z", "kind": "notice", "body": {"message": "x"}}
     many = {"node": 0, "events": [event] * 1001}
     _refused(client.post(f"{base}/report", json=many, headers=worker), 413, "1001 events")
@@ -89,17 +89,17 @@ def test_records_and_events_are_bounded(client: TestClient, api: Api) -> None:
      {"body": {"error": "x"}}, {"body": {"error": {"code": 1}}}, {"body": {"exit_code": "x"}},
      {"body": {"exit_code": 2**40}}, {"at": "0001-01-01T00:00:00+14:00"}],
 )  # fmt: skip
-def test_what_is_no_event_is_refused(event: Any, client: TestClient, api: Api) -> None:
+def test_invalid_events_are_refused(event: Any, client: TestClient, api: Api) -> None:
     whole = {"seq": 0, "at": "2026-01-01T00:00:00Z", "kind": "node_exited", **event}
     body = {"node": 0, "events": [whole if event else {}]}
     worker = {"Authorization": f"Bearer {api.worker}"}
-    url = f"/v1/attempts/{api.known['attempt_id']}/report"
+    url = f"/v1/attempts/{api.names['attempt_id']}/report"
     answer = client.post(url, json=body, headers=worker)
     assert answer.status_code == (200 if event == {"kind": "notice"} else 400), answer.text
 
 
 @pytest.mark.parametrize("depth", [200, 5_000, 100_000])
-def test_nesting_is_no_failure(depth: int, client: TestClient) -> None:
+def test_deep_nesting_is_not_a_server_error(depth: int, client: TestClient) -> None:
     deep = "[" * depth + "]" * depth
     job = f'{{"name": "deep", "command": "x", "environment": {{"conda_file": {deep}}}}}'
     for method, path, body in (
@@ -116,12 +116,12 @@ def test_nesting_is_no_failure(depth: int, client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("text", ["\\ud800", "a\\udfffb", "\\u0000", "x\\\\\\u0000"])
-def test_half_characters_and_nul_are_refused(text: str, client: TestClient) -> None:
+def test_lone_surrogates_and_nul_are_refused(text: str, client: TestClient) -> None:
     job = f'{{"command": "x", "environment": "python", "description": "{text}"}}'
     _refused(client.post(f"{W}/jobs", content=job.encode()), 400, "the request's body holds")
 
 
-def test_whole_characters_and_written_escapes_pass(client: TestClient) -> None:
+def test_whole_characters_and_escaped_text_pass(client: TestClient) -> None:
     job = {"command": "x", "environment": "python", "description": "🔑 \\u0000 \\ud800"}
     answer = client.post(f"{W}/jobs", json=job)
     assert answer.json()["description"] == job["description"]
@@ -135,7 +135,7 @@ def test_numbers_that_no_database_keeps_are_refused(client: TestClient) -> None:
     assert client.put(f"{W}/datastores/a", json=document).status_code == 400
 
 
-def test_a_file_is_no_snapshot(client: TestClient) -> None:
+def test_a_blob_is_not_accepted_as_a_snapshot(client: TestClient) -> None:
     assert client.get(f"{W}/snapshots/{SHA256}").status_code == 400
     job = {"command": "x", "environment": "python", "code": f"snapshot:{SHA256}"}
     assert client.post(f"{W}/jobs", json=job).status_code == 400
@@ -170,14 +170,14 @@ def test_a_web_page_can_not_borrow_the_server(host: str, status: int, api: Api) 
     client.close()
 
 
-def test_a_page_of_another_origin_gets_no_leave(client: TestClient) -> None:
-    asked = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
-    answer = client.options(f"{W}/jobs", headers=asked)
+def test_a_page_of_another_origin_is_not_allowed(client: TestClient) -> None:
+    headers = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
+    answer = client.options(f"{W}/jobs", headers=headers)
     assert answer.status_code >= 400
     assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
-def test_other_scopes_pass() -> None:
+def test_scopes_other_than_http_pass() -> None:
     import asyncio
 
     seen = []
@@ -194,14 +194,14 @@ def test_other_scopes_pass() -> None:
 
 def _worker_routes(api: Api) -> list[tuple[str, str]]:
     """Every route of workers, with names that exist."""
-    found = []
+    routes = []
     for path, methods in api.app.openapi()["paths"].items():
         if path.startswith("/v1/attempts/"):
-            for key, value in {**api.known, "name": "data"}.items():
+            for key, value in {**api.names, "name": "data"}.items():
                 path = path.replace(f"{{{key}}}", value)
-            found += [(method.upper(), path) for method in methods]
-    assert len(found) >= 10
-    return found
+            routes += [(method.upper(), path) for method in methods]
+    assert len(routes) >= 10
+    return routes
 
 
 def _ask(client: TestClient, method: str, path: str, token: str) -> int:
@@ -213,13 +213,13 @@ def _ask(client: TestClient, method: str, path: str, token: str) -> int:
 
 
 def test_workers_know_their_server_by_every_answer(client: TestClient, api: Api) -> None:
-    own = api.parts.services.server_id
+    server_id = api.parts.services.server_id
     for path, token in (("orders", api.worker), ("blobs/none", api.worker), ("orders", "wrong")):
         answer = client.get(
-            f"/v1/attempts/{api.known['attempt_id']}/{path}",
+            f"/v1/attempts/{api.names['attempt_id']}/{path}",
             headers={"Authorization": f"Bearer {token}"},
         )
-        assert answer.headers["X-Torchyard-Server"] == own, answer.text
+        assert answer.headers["X-Torchyard-Server"] == server_id, answer.text
     assert "X-Torchyard-Server" not in client.get(f"{W}/jobs").headers
 
 
@@ -239,14 +239,15 @@ def test_an_attempts_token_is_good_for_it_alone_and_until_its_end(tmp_path: Path
         for name, token in strangers.items():
             assert _ask(client, method, path, token) == 401, (name, method, path)
         assert _ask(client, method, path, api.worker) not in (401, 403), (method, path)
-    attempt_id = api.known["attempt_id"]
+    attempt_id = api.names["attempt_id"]
     actions.cancel(services, "default", "running")
     error = {"code": "canceled", "message": "canceled"}
     events = [
         {"seq": 0, "at": "2026-01-01T00:00:00Z", "kind": "node_exited",
          "body": {"exit_code": 143, "error": error}},
     ]  # fmt: skip
-    worker_reports.report(services, attempt_id, 0, events)
+    node_events = report_fields.read_events(0, events)
+    worker_reports.report(services, attempt_id, 0, node_events)
     assert actions.get(services, "default", "running").status.ended
     for method, path in _worker_routes(api):
         assert _ask(client, method, path, api.worker) == 401, (method, path)
@@ -271,7 +272,7 @@ def test_a_runs_token_opens_its_workspace_alone(client: TestClient, api: Api) ->
     assert _ask(client, "POST", "/v1/workspaces", token) == 403
     assert _ask(client, "DELETE", "/v1/workspaces/default", token) == 403
     listed = client.get("/v1/workspaces", headers={"Authorization": f"Bearer {token}"}).json()
-    assert [one["name"] for one in listed["value"]] == ["default"]
+    assert [workspace["name"] for workspace in listed["value"]] == ["default"]
 
 
 def test_tokens_end_and_are_kept_as_hashes(tmp_path: Path, clock: FakeClock) -> None:
@@ -313,15 +314,15 @@ def test_wrong_tokens_are_bounded_and_harm_nobody_else(tmp_path: Path, clock: Fa
     parts.services.db.close()
 
 
-def test_a_file_and_a_folder_of_one_path_are_no_failure(client: TestClient, api: Api) -> None:
+def test_a_file_and_a_folder_of_one_path_are_a_conflict(client: TestClient, api: Api) -> None:
     worker = {"Authorization": f"Bearer {api.worker}"}
-    mine = f"/v1/attempts/{api.known['attempt_id']}/files/way"
+    output = f"/v1/attempts/{api.names['attempt_id']}/files/way"
     run = "/api/2.0/mlflow-artifacts/artifacts/1/running/artifacts/way"
-    logs = f"/v1/attempts/{api.known['attempt_id']}/logs?offset=0&path=way"
-    assert client.put(f"{mine}/a", content=b"x", headers=worker).status_code == 200
+    logs = f"/v1/attempts/{api.names['attempt_id']}/logs?offset=0&path=way"
+    assert client.put(f"{output}/a", content=b"x", headers=worker).status_code == 200
     assert client.put(f"{run}/a", content=b"x").status_code == 200
     assert client.put(f"{logs}/a", content=b"x", headers=worker).status_code == 200
-    for path in (f"{mine}/a/b", mine, f"{logs}/a/b"):
+    for path in (f"{output}/a/b", output, f"{logs}/a/b"):
         assert client.put(path, content=b"x", headers=worker).status_code == 409, path
     for path in (f"{run}/a/b", run):
         assert client.put(path, content=b"x").status_code == 409, path

@@ -28,7 +28,7 @@ NAMES = [
 
 def tree(folder: Path, but: Path) -> dict[str, tuple[str, bytes]]:
     """Everything below `folder` that is not below `but`."""
-    found = {}
+    entries = {}
     for root, folders, names in os.walk(folder):
         if Path(root) == but:
             folders.clear()
@@ -38,5 +38,5 @@ def tree(folder: Path, but: Path) -> dict[str, tuple[str, bytes]]:
             if path == but:
                 continue
             kind = "link" if path.is_symlink() else "folder" if path.is_dir() else "file"
-            found[str(path)] = (kind, path.read_bytes() if kind == "file" else b"")
-    return found
+            entries[str(path)] = (kind, path.read_bytes() if kind == "file" else b"")
+    return entries

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +37,10 @@ class LyingLink:
     def call(self, method: str, path: str, *rest: Any) -> Any:
         return {"single": True, "files": [{"path": self.name, "size_bytes": 6, "mode": "777"}]}
 
-    def open(self, path: str) -> Any:
-        return io.BytesIO(b"ATTACK")
+    def download(
+        self, path: str, write: Callable[[bytes], object], timeout_s: float = 60.0
+    ) -> None:
+        write(b"ATTACK")
 
 
 class LyingPlace:
@@ -142,7 +143,7 @@ def test_nothing_here_unpacks_an_archive() -> None:
         r"|unpack_archive|"
         r"\.extract(?:all)?\(|ZipFile\([^)]*\"r\"|is_zipfile"
     )
-    found = [
+    unpackers = [
         file.relative_to(source).as_posix()
         for file in sorted(source.rglob("*.py"))
         if unpacks.search(file.read_text())
@@ -150,10 +151,10 @@ def test_nothing_here_unpacks_an_archive() -> None:
     # They unpack what this server packed itself: points in its database, and backups, whose
     # members are read one by one and written by names that are checked. Of zlib the blob service
     # takes checksums only, of a package's own archive `yard jupyterlab` one member, into memory.
-    assert set(found) <= {
+    assert set(unpackers) <= {
         "azureml/blob/service.py",
         "backups/archive.py",
         "base/postgres.py",
         "cli/commands/jupyterlab.py",
         "jobs/history/metric_blocks.py",
-    }, found
+    }, unpackers

@@ -124,7 +124,7 @@ def ask(api: Api, method: str, target: str, content: bytes = b"") -> tuple[int, 
         elif message["type"] == "http.response.body":
             body += message.get("body", b"")
 
-    asyncio.run(api.app(scope, receive, send))  # type: ignore[arg-type]
+    asyncio.run(api.app(scope, receive, send))
     return status, body
 
 
@@ -181,7 +181,7 @@ def test_no_name_leads_out(names: list[str], services: tuple[Api, Path]) -> None
 
     for name in names:
         for method, template in IN_PATH:
-            target = template.replace("ATTEMPT", api.known["attempt_id"])
+            target = template.replace("ATTEMPT", api.names["attempt_id"])
             content = b"ATTACK" if method == "PUT" else b""
             text = name.encode("utf-8", "surrogatepass")
             for written in {
@@ -200,7 +200,7 @@ def test_no_name_leads_out(names: list[str], services: tuple[Api, Path]) -> None
     assert sum(statuses.values()) > 80 * len(names)
 
 
-def test_listings_leave_out_what_is_no_file(services: tuple[Api, Path]) -> None:
+def test_listings_leave_out_what_is_not_a_file(services: tuple[Api, Path]) -> None:
     api, _ = services
     for listing in ("files", "outputs"):
         status, body = ask(api, "GET", f"{W}/jobs/running/{listing}")

@@ -1,4 +1,4 @@
-"""A server without a scheduler, asked as Azure ML's clients ask it."""
+"""A server without a scheduler, and requests as Azure ML's clients send them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Azure:
     """`who` asks."""
 
     site: Served
-    who: str = "dan"
+    user: str = "dan"
 
     def ask(self, method: str, path: str, body: Any = None, **query: str) -> Any:
-        """The answer's JSON; None without any.
+        """The response's JSON; None if it is empty.
 
         Args:
             path: below the workspace, or from the root when it begins with `/subscriptions`.
@@ -32,7 +32,7 @@ class Azure:
     def answer(self, method: str, path: str, body: Any = None, **query: str) -> Any:
         where = path if path.startswith("/subscriptions") else f"{WORKSPACE}/{path}"
         params = {"api-version": "2025-12-01", **query}
-        return self.site.ask(self.who, method, where, body, params=params)
+        return self.site.ask(self.user, method, where, body, params=params)
 
     def refused(self, status: int, method: str, path: str, body: Any = None, **query: str) -> Any:
         """The error of Azure's envelope, as clients read it."""
@@ -46,4 +46,4 @@ class Azure:
         return self.ask("PUT", path, {"properties": dict(properties), **beside})
 
     def names(self, path: str, **query: str) -> list[str]:
-        return [one["name"] for one in self.ask("GET", path, **query)["value"]]
+        return [item["name"] for item in self.ask("GET", path, **query)["value"]]

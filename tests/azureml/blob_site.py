@@ -1,4 +1,4 @@
-"""A server that is asked as Azure's storage clients ask: by signed addresses, in the app itself."""
+"""A server, and requests as Azure's storage clients send them: by signed URLs, in the app."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ BLOCK_BLOB = {"x-ms-blob-type": "BlockBlob"}
 
 
 def emptied(site: Served) -> None:
-    """A server takes longer to make than a test takes: the next one finds no files."""
+    """Creating a server takes longer than a test: it is shared, and its files are deleted."""
     for folder in ("datastores", "uploads"):
         shutil.rmtree(site.parts.services.home / folder, ignore_errors=True)
 
 
-def sas(site: Served, who: str = "dan", datastore: str = "workspaceblobstore") -> str:
-    """What listSecrets gives that person for a datastore."""
-    made = site.ok(who, "POST", f"{ARM}/datastores/{datastore}/listSecrets", {})
-    assert made["secretsType"] == "Sas"
-    return str(made["sasToken"])
+def sas(site: Served, user: str = "dan", datastore: str = "workspaceblobstore") -> str:
+    """The signature that listSecrets returns to that person for a datastore."""
+    created = site.ok(user, "POST", f"{ARM}/datastores/{datastore}/listSecrets", {})
+    assert created["secretsType"] == "Sas"
+    return str(created["sasToken"])
 
 
 def send(
@@ -45,7 +45,7 @@ def send(
     headers: Mapping[str, str] | None = None,
     container: str = STORE,
 ) -> httpx2.Response:
-    """One request for a blob, or for the container when `name` is empty; no token in it."""
+    """One request for a blob, or for the container if `name` is empty; without a token."""
     path = f"/{container}/{_quoted(name)}" if name else f"/{container}"
     answer: Any = site.client.request(
         method, f"{path}?{query}", content=content, headers=dict(headers or {})
@@ -54,7 +54,7 @@ def send(
 
 
 def _quoted(name: str) -> str:
-    """So that the client does not tidy the path up."""
+    """So that the client does not normalize the path."""
     parts = (quote(part) for part in name.split("/"))
     return "/".join(part.replace(".", "%2E") if part in (".", "..") else part for part in parts)
 
@@ -74,7 +74,7 @@ def _header(key: str) -> str:
 
 
 def code(answer: httpx2.Response) -> tuple[int, str]:
-    """The status, and Azure's code, which header and body say alike."""
+    """The status, and Azure's code, which is the same in header and body."""
     named = str(answer.headers.get("x-ms-error-code", ""))
     if answer.request.method != "HEAD" and answer.content:
         root = ElementTree.fromstring(answer.content)
@@ -87,8 +87,8 @@ def listed(answer: httpx2.Response) -> tuple[list[str], list[str], str]:
     """(blobs, prefixes, next marker) of a page."""
     assert answer.status_code == 200, answer.text
     root = ElementTree.fromstring(answer.content)
-    blobs = [str(one.findtext("Name")) for one in root.iterfind("Blobs/Blob")]
-    prefixes = [str(one.findtext("Name")) for one in root.iterfind("Blobs/BlobPrefix")]
+    blobs = [str(item.findtext("Name")) for item in root.iterfind("Blobs/Blob")]
+    prefixes = [str(item.findtext("Name")) for item in root.iterfind("Blobs/BlobPrefix")]
     return blobs, prefixes, root.findtext("NextMarker") or ""
 
 
@@ -97,5 +97,5 @@ def block_id(number: int) -> str:
 
 
 def block_list(*ids: str, where: str = "Latest") -> bytes:
-    inside = "".join(f"<{where}>{one}</{where}>" for one in ids)
+    inside = "".join(f"<{where}>{item}</{where}>" for item in ids)
     return f'<?xml version="1.0" encoding="utf-8"?><BlockList>{inside}</BlockList>'.encode()

@@ -1,4 +1,4 @@
-"""What a job is given for Azure's clients, once there is a way in for them."""
+"""The variables of a job for Azure's clients, when there is a TLS endpoint."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ PEM = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 
 def given(site: Served, way: Way | None, environ: dict[str, str]) -> dict[str, str]:
     services = site.parts.services
-    job_variables.open_door(services, environ, site.parts.signer, lambda: way)
-    made: Any = site.ok("dan", "POST", f"{HERE}/jobs", {**JOB, "name": "asks"})
-    job = actions.get(services, "default", made["name"])
+    job_variables.publish(services, environ, site.parts.signer, lambda: way)
+    created: Any = site.ok("dan", "POST", f"{HERE}/jobs", {**JOB, "name": "asks"})
+    job = actions.get(services, "default", created["name"])
     token = site.job_token(job.name, "dan")
     return services.client_door.variables(job, token)
 
 
-def test_none_while_there_is_no_way_in(tmp_path: Path, database_url: str) -> None:
+def test_there_are_no_variables_without_a_tls_endpoint(tmp_path: Path, database_url: str) -> None:
     with served(tmp_path, database_url) as site:
         assert given(site, None, {}) == {}
 
@@ -41,46 +41,46 @@ def test_the_run_token_is_the_secret(tmp_path: Path, database_url: str) -> None:
     trusted = tmp_path / "site.pem"
     trusted.write_text(PEM.replace("AAAA", "BBBB"))
     with served(tmp_path / "home", database_url) as site:
-        found = given(site, Way(18443, authority=PEM), {"SSL_CERT_FILE": str(trusted)})
+        result = given(site, Way(18443, authority=PEM), {"SSL_CERT_FILE": str(trusted)})
         token = site.tokens["job of dan"]
-        assert found["IDENTITY_HEADER"] == found["MSI_SECRET"] == token
-        assert found["ARM_CLOUD_METADATA_URL"].startswith("https://127.0.0.1:18443/")
-        assert found["AZUREML_SERVICE_ENDPOINT"] == "https://127.0.0.1:18443"
-        bundle = Path(found["REQUESTS_CA_BUNDLE"]).read_text()
+        assert result["IDENTITY_HEADER"] == result["MSI_SECRET"] == token
+        assert result["ARM_CLOUD_METADATA_URL"].startswith("https://127.0.0.1:18443/")
+        assert result["AZUREML_SERVICE_ENDPOINT"] == "https://127.0.0.1:18443"
+        bundle = Path(result["REQUESTS_CA_BUNDLE"]).read_text()
         assert "AAAA" in bundle and "BBBB" in bundle, "what was trusted before is trusted still"
-        site.tokens["jwt"] = found["AZUREML_RUN_TOKEN"]
+        site.tokens["jwt"] = result["AZUREML_RUN_TOKEN"]
         assert site.ok("jwt", "GET", "/v1/whoami")["user"] == "dan"
 
 
 @pytest.mark.parametrize("environ", [{}, {"SSL_CERT_FILE": "/no/such/file"}])
-def test_a_certificate_that_all_trust_needs_no_bundle(
+def test_a_trusted_certificate_needs_no_bundle(
     tmp_path: Path, database_url: str, environ: dict[str, str]
 ) -> None:
     with served(tmp_path, database_url) as site:
-        found = given(site, Way(443, "yard.example.org"), environ)
-        assert "SSL_CERT_FILE" not in found
-        assert found["IDENTITY_ENDPOINT"] == "https://yard.example.org:443/msi/token"
+        result = given(site, Way(443, "yard.example.org"), environ)
+        assert "SSL_CERT_FILE" not in result
+        assert result["IDENTITY_ENDPOINT"] == "https://yard.example.org:443/msi/token"
 
 
 @pytest.mark.parametrize(
     ("package", "opened"),
     [("azureml_core-1.61.0.dist-info", ["localhost"]), ("torch-2.13.0.dist-info", [])],
 )
-def test_a_job_that_holds_a_client_opens_the_way(
+def test_a_job_with_a_client_opens_the_tls_endpoint(
     tmp_path: Path, database_url: str, package: str, opened: list[str]
 ) -> None:
     folder = tmp_path / "environment"
     (folder / "lib" / "python3.11" / "site-packages" / package).mkdir(parents=True)
-    asked: list[str] = []
+    request: list[str] = []
 
     def open_tls(name: str) -> Way:
-        asked.append(name)
+        request.append(name)
         raise OSError("no port is free")
 
     with served(tmp_path / "home", database_url) as site:
         services = site.parts.services
-        job_variables.open_door(services, {}, site.parts.signer, lambda: None, open_tls)
+        job_variables.publish(services, {}, site.parts.signer, lambda: None, open_tls)
         services.client_door.expect(folder)
-        job_variables.open_door(services, {}, site.parts.signer, lambda: Way(1), open_tls)
+        job_variables.publish(services, {}, site.parts.signer, lambda: Way(1), open_tls)
         services.client_door.expect(folder)
-    assert asked == opened
+    assert request == opened

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-import torchyard.server  # noqa: F401  (every room's tables)
-from jobs import rooms
-from jobs.rooms import WORKSPACE, Worker, attempt_of
+import torchyard.server  # noqa: F401  (the tables of every package)
+from jobs import support
+from jobs.support import WORKSPACE, Worker, attempt_of
 from postgres_server import NewDatabase, PostgresServer
 from torchyard.backups import actions, archive, records
 from torchyard.base import home_database
@@ -38,14 +38,14 @@ Open = Callable[[Path, str], Services]
 
 
 @pytest.fixture
-def open_room(clock: FakeClock) -> Iterator[Open]:
+def open_home(clock: FakeClock) -> Iterator[Open]:
     """Opens a home, and closes its database at the end."""
     opened: list[Services] = []
 
     def opening(home: Path, database: str = "") -> Services:
         home.mkdir(exist_ok=True)
         db = home_database.open_for(home, home_database.chosen(home, database))
-        opened.append(rooms.make(home, db, clock))
+        opened.append(support.make_services(home, db, clock))
         return opened[-1]
 
     yield opening
@@ -54,17 +54,17 @@ def open_room(clock: FakeClock) -> Iterator[Open]:
 
 
 @pytest.fixture
-def services(open_room: Open, tmp_path: Path, new_database: NewDatabase) -> Services:
+def services(open_home: Open, tmp_path: Path, new_database: NewDatabase) -> Services:
     """A home with a job that has ended, one that runs and one that waits."""
-    services = open_room(tmp_path / "home", new_database(tmp_path))
+    services = open_home(tmp_path / "home", new_database(tmp_path))
     scheduler = Scheduler(services, FakeExecutor(), "http://127.0.0.1:1")
-    jobs = {name: rooms.submit(services, name=name) for name in ("ended", "running")}
-    scheduler.look()
+    jobs = {name: support.submit(services, name=name) for name in ("ended", "running")}
+    scheduler.run_round()
     Worker(services, attempt_of(services, jobs["ended"])).whole_life()
     worker = Worker(services, attempt_of(services, jobs["running"]))
     worker.tell("node_started", hostname="h", pid=1, addresses=[])
     worker.tell("ranks_started", ranks=[])
-    rooms.submit(services, name="waits")
+    support.submit(services, name="waits")
     for job in jobs.values():
         points = [Metric("loss", step, step, step / 7) for step in range(3000)]
         bad = [Metric("odd", 0, 0, float("nan")), Metric("odd", 1, 1, float("inf"))]
@@ -82,16 +82,16 @@ def rows(services: Services, scratch: Path) -> dict[str, list[Any]]:
     """Every row of every table."""
     file = scratch / f"rows-{len(list(scratch.iterdir()))}.db"
     records.save(services.db, file)
-    found = {}
+    table_rows = {}
     with closing(sqlite3.connect(file)) as saved:
         tables = saved.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         for (table,) in tables:
             if table != "installation":
-                found[table] = sorted(
+                table_rows[table] = sorted(
                     saved.execute(f'SELECT * FROM "{table}"').fetchall(), key=repr
                 )
-    assert sum(map(len, found.values())) > 20
-    return found
+    assert sum(map(len, table_rows.values())) > 20
+    return table_rows
 
 
 def contents(home: Path) -> dict[str, tuple[bytes, int]]:
@@ -107,31 +107,31 @@ def same(services: Services, restored: Services, scratch: Path) -> None:
     assert rows(restored, scratch) == rows(services, scratch)
     assert contents(restored.home) == contents(services.home) != {}
     before = [job.id for job in job_actions.list_in(restored, WORKSPACE)]
-    assert rooms.submit(restored, name=f"after{len(before)}").id > max(before)
+    assert support.submit(restored, name=f"after{len(before)}").id > max(before)
 
 
 @pytest.mark.parametrize("name", ["b.tar", "b.tar.gz", "folder"])
 def test_a_home_comes_back_as_it_was(
-    services: Services, open_room: Open, tmp_path: Path, name: str
+    services: Services, open_home: Open, tmp_path: Path, name: str
 ) -> None:
     done = actions.backup(services.home, "", tmp_path / name)
     assert done.schema == SCHEMA_VERSION and done.files == len(contents(services.home)) + 1
     again = tmp_path / "again"
     assert actions.restore(again, "", tmp_path / name).files == done.files
-    same(services, open_room(again, ""), tmp_path)
+    same(services, open_home(again, ""), tmp_path)
     names = {path.name for path in tmp_path.iterdir() if path.name.startswith(".")}
     assert names == set()
 
 
 def test_records_go_into_an_empty_database(
-    services: Services, open_room: Open, tmp_path: Path, new_empty_database: NewDatabase
+    services: Services, open_home: Open, tmp_path: Path, new_empty_database: NewDatabase
 ) -> None:
     actions.backup(services.home, "", tmp_path / "b.tar")
     (tmp_path / "elsewhere").mkdir()
     url = new_empty_database(tmp_path / "elsewhere")
     again = tmp_path / "again"
     actions.restore(again, url, tmp_path / "b.tar")
-    same(services, open_room(again, ""), tmp_path)
+    same(services, open_home(again, ""), tmp_path)
     assert not (again / "torchyard.db").exists()
     with pytest.raises(TorchyardError) as caught:
         actions.restore(tmp_path / "third", url, tmp_path / "b.tar")
@@ -141,26 +141,26 @@ def test_records_go_into_an_empty_database(
 
 @pytest.mark.postgres
 def test_from_sqlite_to_postgresql_and_back(
-    open_room: Open, tmp_path: Path, postgres: PostgresServer, services: Services
+    open_home: Open, tmp_path: Path, postgres: PostgresServer, services: Services
 ) -> None:
     actions.backup(services.home, "", tmp_path / "b.tar")
     first = tmp_path / "first"
     actions.restore(first, "", tmp_path / "b.tar")
-    on_sqlite = open_room(first, "")
+    on_sqlite = open_home(first, "")
     same(services, on_sqlite, tmp_path)
     actions.backup(first, "", tmp_path / "c.tar")
     second = tmp_path / "second"
     actions.restore(second, postgres.new_database(), tmp_path / "c.tar")
-    same(on_sqlite, open_room(second, ""), tmp_path)
+    same(on_sqlite, open_home(second, ""), tmp_path)
 
 
 def test_restored_jobs_go_on_or_say_what_became_of_them(
-    services: Services, open_room: Open, tmp_path: Path
+    services: Services, open_home: Open, tmp_path: Path
 ) -> None:
     actions.backup(services.home, "", tmp_path / "b.tar")
     again = tmp_path / "again"
     actions.restore(again, "", tmp_path / "b.tar")
-    restored = open_room(again, "")
+    restored = open_home(again, "")
 
     def status(name: str) -> Status:
         return job_actions.get(restored, WORKSPACE, name).status
@@ -170,7 +170,7 @@ def test_restored_jobs_go_on_or_say_what_became_of_them(
         Status.RUNNING,
         Status.NOT_STARTED,
     ]
-    Scheduler(restored, FakeExecutor(), "http://127.0.0.1:1").look()
+    Scheduler(restored, FakeExecutor(), "http://127.0.0.1:1").run_round()
     assert [status(name) for name in ("ended", "running", "waits")] == [
         Status.COMPLETED,
         Status.FAILED,
@@ -181,9 +181,9 @@ def test_restored_jobs_go_on_or_say_what_became_of_them(
 
 
 def test_a_backup_is_one_instant_of_a_server_that_writes(
-    services: Services, open_room: Open, tmp_path: Path
+    services: Services, open_home: Open, tmp_path: Path
 ) -> None:
-    job = rooms.submit(services, name="busy")
+    job = support.submit(services, name="busy")
     stop = threading.Event()
     written = 0
 
@@ -209,7 +209,7 @@ def test_a_backup_is_one_instant_of_a_server_that_writes(
         stop.set()
         thread.join()
     actions.restore(tmp_path / "again", "", tmp_path / "b.tar")
-    restored = open_room(tmp_path / "again", "")
+    restored = open_home(tmp_path / "again", "")
     a, b = (restored.history.series(job.id, key) for key in "ab")
     assert before <= len(a) == len(b) <= written
     assert [point.step for point in a] == [point.step for point in b] == list(range(len(a)))
@@ -239,7 +239,7 @@ def refused(home: Path, source: Path, code: str) -> str:
     return caught.value.message
 
 
-def test_an_archive_that_is_cut_off_anywhere(
+def test_a_truncated_archive_is_refused(
     services: Services, backed_up: Path, tmp_path: Path
 ) -> None:
     content = backed_up.read_bytes()
@@ -262,7 +262,7 @@ def test_an_archive_that_is_cut_off_anywhere(
     refused(tmp_path / "new", compressed, "broken_backup")
 
 
-def test_a_byte_that_changed(backed_up: Path, tmp_path: Path) -> None:
+def test_a_changed_byte_is_detected(backed_up: Path, tmp_path: Path) -> None:
     content = bytearray(backed_up.read_bytes())
     with tarfile.open(backed_up) as tar:
         place = tar.getmember("torchyard.db").offset_data + 5000
@@ -272,7 +272,9 @@ def test_a_byte_that_changed(backed_up: Path, tmp_path: Path) -> None:
     assert "`torchyard.db` is not what was backed up" in message
 
 
-def test_a_folder_that_lacks_a_file_or_has_one_too_many(services: Services, tmp_path: Path) -> None:
+def test_a_folder_with_a_missing_or_an_extra_file_is_refused(
+    services: Services, tmp_path: Path
+) -> None:
     folder = tmp_path / "folder"
     actions.backup(services.home, "", folder)
     (folder / "extra").write_text("x")
@@ -284,7 +286,7 @@ def test_a_folder_that_lacks_a_file_or_has_one_too_many(services: Services, tmp_
     assert "cut off" in refused(tmp_path / "new", folder, "broken_backup")
 
 
-def test_what_is_no_backup(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_backup_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "other.tar"
     with tarfile.open(other, "w") as tar:
         tar.add(__file__, "x.py")
@@ -294,7 +296,7 @@ def test_what_is_no_backup(tmp_path: Path) -> None:
     assert "does not exist" in refused(tmp_path / "new", tmp_path / "nothing", "invalid_input")
 
 
-def test_a_member_that_leads_out(backed_up: Path, tmp_path: Path) -> None:
+def test_a_member_outside_the_folder_is_refused(backed_up: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.tar"
     with tarfile.open(backed_up) as good, tarfile.open(bad, "w") as tar:
         tar.addfile(good.getmember(archive.ABOUT), good.extractfile(archive.ABOUT))
@@ -303,7 +305,7 @@ def test_a_member_that_leads_out(backed_up: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "outside").exists()
 
 
-def test_a_newer_schema(backed_up: Path, tmp_path: Path) -> None:
+def test_a_backup_of_a_newer_schema_is_refused(backed_up: Path, tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     with tarfile.open(backed_up) as tar:
         tar.extractall(folder, filter="data")
@@ -312,7 +314,7 @@ def test_a_newer_schema(backed_up: Path, tmp_path: Path) -> None:
     refused(tmp_path / "new", folder, "newer_schema")
 
 
-def test_a_home_that_is_not_empty_or_served(
+def test_a_home_in_use_is_not_restored_over(
     services: Services, backed_up: Path, tmp_path: Path
 ) -> None:
     refused(services.home, backed_up, "not_empty")
@@ -321,7 +323,7 @@ def test_a_home_that_is_not_empty_or_served(
     held.close()
 
 
-def test_a_place_that_is_taken(services: Services, backed_up: Path, tmp_path: Path) -> None:
+def test_a_backup_overwrites_nothing(services: Services, backed_up: Path, tmp_path: Path) -> None:
     for target in (backed_up, services.home, services.home / "inside.tar", tmp_path):
         with pytest.raises(TorchyardError):
             actions.backup(services.home, "", target)
@@ -330,7 +332,7 @@ def test_a_place_that_is_taken(services: Services, backed_up: Path, tmp_path: Pa
     assert not (tmp_path / "nothing").exists() and not (tmp_path / "c.tar").exists()
 
 
-def test_by_the_command(services: Services, tmp_path: Path) -> None:
+def test_the_command_backs_up_and_restores(services: Services, tmp_path: Path) -> None:
     def yard(home: Path, *arguments: str, expect: int = 0) -> str:
         kept = {name: value for name, value in os.environ.items() if "TORCHYARD" not in name}
         ended = subprocess.run(
@@ -349,8 +351,8 @@ def test_by_the_command(services: Services, tmp_path: Path) -> None:
     assert "`.zip` file" in yard(services.home, "backup", str(tmp_path / "b.zip"), expect=2)
     assert not (tmp_path / "b.zip").exists()
     assert "yard server start" in yard(tmp_path / "again", "restore", str(file))
-    said = yard(tmp_path / "again", "restore", str(file), expect=2)
-    assert said.startswith("error: ") and "hint: " in said
+    output = yard(tmp_path / "again", "restore", str(file), expect=2)
+    assert output.startswith("error: ") and "hint: " in output
     shutil.rmtree(tmp_path / "again")
     secret = yard(
         tmp_path / "again", "restore", str(file), "--database", "postgresql://a:b@h/d", expect=2

@@ -47,7 +47,7 @@ def foreign() -> Iterator[Transport]:
 
 @pytest.mark.parametrize("path", ["/page", "/missing", "/other-json"])
 def test_another_program(foreign: Transport, path: str) -> None:
-    with pytest.raises(Unreachable, match="is no torchyard server") as error:
+    with pytest.raises(Unreachable, match="is not a torchyard server") as error:
         foreign.get(path)
     assert error.value.code == "foreign_server" and foreign.url in error.value.message
     assert "TORCHYARD_URL" in error.value.hint

@@ -18,8 +18,8 @@ import sqlalchemy as sa
 import torchyard.server  # noqa: F401  (every room's tables)
 from base import next_migration
 from base.schema_dump import Schema, describe, rows
-from jobs import rooms
-from jobs.rooms import Worker, attempt_of
+from jobs import support
+from jobs.support import Worker, attempt_of
 from postgres_server import NewDatabase, PostgresServer
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import SCHEMA_VERSION, Database
@@ -160,11 +160,12 @@ def test_the_rooms_read_what_the_first_schema_held(
 ) -> None:
     filled(old, bring_to(old, FIRST))
     old.upgrade(NEXT, migrations)
-    services = rooms.make(tmp_path / "home", old, clock)
+    services = support.make_services(tmp_path / "home", old, clock)
     jobs = actions.list_in(services, "workspace 1 ☃")
     assert [job.name for job in jobs] == ["name 1 ☃"]
     job = jobs[0]
-    assert job.tags == {"ä": [1, None, 1.5]} and job.status is Status.COMPLETED
+    tags: dict[str, Any] = dict(job.tags)
+    assert tags == {"ä": [1, None, 1.5]} and job.status is Status.COMPLETED
     assert services.history.series(1, "key 1 ☃") == [Point(1, 2, 0.5), Point(1, 2, 0.5)]
     assert services.history.params(1) == {"key 1 ☃": "value 1 ☃"}
     assert len(actions.events(services, job)) == 1
@@ -247,10 +248,10 @@ def test_a_job_runs_on_over_an_upgrade(
     (tmp_path / "new").mkdir()
     new = Database(new_database(tmp_path / "new"))
     new.upgrade()
-    services = rooms.make(tmp_path / "home", new, clock)
+    services = support.make_services(tmp_path / "home", new, clock)
     executor = FakeExecutor()
-    job = rooms.submit(services)
-    Scheduler(services, executor, "http://127.0.0.1:1").look()
+    job = support.submit(services)
+    Scheduler(services, executor, "http://127.0.0.1:1").run_round()
     worker = Worker(services, attempt_of(services, job))
     worker.tell("node_started", hostname="h", pid=1, addresses=[])
     worker.tell("ranks_started", ranks=[])
@@ -269,9 +270,9 @@ def test_a_job_runs_on_over_an_upgrade(
     new.close()
 
     old.upgrade(NEXT, migrations)
-    later = rooms.make(tmp_path / "home", old, clock)
-    Scheduler(later, executor, "http://127.0.0.1:1").look()
-    assert rooms.again(later, job).status is Status.RUNNING
+    later = support.make_services(tmp_path / "home", old, clock)
+    Scheduler(later, executor, "http://127.0.0.1:1").run_round()
+    assert support.again(later, job).status is Status.RUNNING
     worker.services = later
     # What was acknowledged is sent again, as after an answer that was lost, and more.
     second = [*first, {**first[0], "value": 2, "timestamp": 2, "step": 1}]
@@ -280,7 +281,7 @@ def test_a_job_runs_on_over_an_upgrade(
     worker.tell("rank_exited", rank=0, local_rank=0, exit_code=0, signal=None)
     worker.tell("node_finalizing")
     worker.tell("node_exited", exit_code=0, error=None)
-    done = rooms.again(later, job)
+    done = support.again(later, job)
     assert (done.status, done.exit_code) == (Status.COMPLETED, 0)
     events = actions.events(later, done)
     assert [event.seq for event in events] == list(range(1, len(events) + 1))

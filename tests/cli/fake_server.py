@@ -423,7 +423,7 @@ class _Handler(BaseHTTPRequestHandler):
         return {"value": [{"name": name} for name in names]}
 
     def _environments(self, rest: list[str], query: dict[str, str], body: bytes) -> Any:
-        assets = [
+        assets: list[dict[str, Any]] = [
             {"name": "python", "version": version, "description": "plain", "packages": []}
             for version in ("3.11", "3.12")
         ]

@@ -115,11 +115,12 @@ def test_a_log_that_is_cut_short_is_followed_on(tmp_path: Path) -> None:
         env={**os.environ, "TORCHYARD_HOME": str(tmp_path)},
         stdout=subprocess.PIPE,
     )
-    assert following.stdout is not None
+    stdout = following.stdout
+    assert stdout is not None
     read: list[bytes] = []
-    reader = threading.Thread(target=lambda: read.append(following.stdout.readline()))
+    reader = threading.Thread(target=lambda: read.append(stdout.readline()))
     try:
-        assert following.stdout.readline().endswith(b"yesterday \n")
+        assert stdout.readline().endswith(b"yesterday \n")
         log.write_text("")
         reader.start()
         # Again and again: whether it has looked at the file's end yet can't be seen.
@@ -134,4 +135,4 @@ def test_a_log_that_is_cut_short_is_followed_on(tmp_path: Path) -> None:
         following.wait()
         if reader.ident:
             reader.join()
-        following.stdout.close()
+        stdout.close()

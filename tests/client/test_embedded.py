@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from torchyard.base.errors import InvalidInput, Unreachable
+from torchyard.base.machine import is_alive
 from torchyard.base.settings import Settings
 from torchyard.client import embedded
 
@@ -35,7 +36,7 @@ def kill(running: embedded.Running) -> None:
     """End its process, and see it gone: a signal is on its way for a moment."""
     os.kill(running.pid, signal.SIGKILL)
     deadline = time.monotonic() + 60
-    while embedded.is_alive(running.pid, running.start_time):
+    while is_alive(running.pid, running.start_time):
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -80,7 +81,7 @@ def test_a_killed_server_is_replaced(settings: Settings) -> None:
 def test_a_server_deaf_to_sigterm_is_killed(settings: Settings) -> None:
     running = embedded.ensure(settings, command=(*FAKE, "--deaf"))
     assert embedded.stop(settings, limit_s=0.3) == running
-    assert not embedded.is_alive(running.pid, running.start_time)
+    assert not is_alive(running.pid, running.start_time)
 
 
 def test_another_process_with_the_same_number_is_left_alone(settings: Settings) -> None:

@@ -110,18 +110,25 @@ def test_wait_outlives_a_server_that_is_unreachable(
     with pytest.raises(Unreachable):
         job.wait()
     server.start()
-    timer = soon(lambda: (server.stop(), time.sleep(0.3), restart())[-1])
+
+    def stop_for_a_moment() -> None:
+        server.stop()
+        time.sleep(0.3)
+        restart()
+
+    timer = soon(stop_for_a_moment)
     assert job.wait(timeout_s=60).status == "Completed"
     timer.join()
 
 
 def test_a_timeout_leaves_the_job_running(client: Client, running: FakeJob) -> None:
     job = client.jobs.get("a")
-    for wait in (
+    waits: tuple[Callable[[], object], ...] = (
         lambda: job.wait(timeout_s=0.2),
         lambda: job.stream(timeout_s=0.2, out=io.BytesIO()),
         lambda: client.jobs.stream("a", timeout_s=0.2, out=io.BytesIO()),
-    ):
+    )
+    for wait in waits:
         start = time.monotonic()
         with pytest.raises(Timeout, match=r"job `a` has not ended after 0.2 s") as caught:
             wait()

@@ -25,9 +25,9 @@ def test_a_listed_torch_ort_becomes_the_layer_and_says_so(line: str) -> None:
 
 def test_it_lies_there_as_a_package(tmp_path: Path) -> None:
     layers.put(["torch-ort"], tmp_path)
-    (found,) = distributions(path=[str(tmp_path)])
-    assert (found.metadata["Name"], found.version) == ("torch-ort", "1.19.2+torchyard")
-    assert "torch_ort/__init__.py" in {str(file) for file in found.files or ()}
+    (package,) = distributions(path=[str(tmp_path)])
+    assert (package.metadata["Name"], package.version) == ("torch-ort", "1.19.2+torchyard")
+    assert "torch_ort/__init__.py" in {str(file) for file in package.files or ()}
     (tmp_path / "torch.py").write_text("class nn:\n    Module = object\n")
     configure = [sys.executable, "-m", "torch_ort.configure"]
     done = subprocess.run(configure, cwd=tmp_path, capture_output=True, text=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import Connection
 
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
@@ -34,13 +36,19 @@ def release(db: Database, clock: FakeClock, attempt: str) -> None:
         actions.release(connection, attempt, clock.now())
 
 
-def look(db: Database, clock: FakeClock, wanted: int = 0) -> None:
-    scaling.look(db, clock, lambda connection: {(HERE, "cpu"): wanted})
+def demand_of(
+    nodes: dict[tuple[str, str], int], connection: Connection
+) -> dict[tuple[str, str], int]:
+    return nodes
+
+
+def scale(db: Database, clock: FakeClock, wanted: int = 0) -> None:
+    scaling.resize_clusters(db, clock, lambda connection: {(HERE, "cpu"): wanted})
 
 
 def counts(db: Database) -> dict[str, int]:
-    found = actions.use(db, actions.get(db, HERE, "cpu")).counts
-    return {state: count for state, count in found.items() if count}
+    node_counts = actions.use(db, actions.get(db, HERE, "cpu")).counts
+    return {state: count for state, count in node_counts.items() if count}
 
 
 def test_from_zero_to_two_and_back(db: Database, clock: FakeClock) -> None:
@@ -52,10 +60,10 @@ def test_from_zero_to_two_and_back(db: Database, clock: FakeClock) -> None:
     release(db, clock, "one")
     assert counts(db) == {"idle": 2}
     clock.advance(59)
-    look(db, clock)
+    scale(db, clock)
     assert counts(db) == {"idle": 2}
     clock.advance(1)
-    look(db, clock)
+    scale(db, clock)
     assert counts(db) == {}
     seen = [(sample.current, sample.running) for sample in actions.samples(db, made)]
     assert seen == [(2, 2), (2, 0), (0, 0)]
@@ -72,11 +80,11 @@ def test_idle_nodes_come_before_new_ones(db: Database, clock: FakeClock) -> None
     assert hold(db, clock, "three", 1) == ""
     with db.read() as connection:
         assert actions.slots_of(connection, "three") == [1]
-        assert actions.room_for(connection, HERE, "cpu") == 2
+        assert actions.available_nodes(connection, HERE, "cpu") == 2
     assert counts(db) == {"running": 2}
 
 
-def test_all_or_none(db: Database, clock: FakeClock) -> None:
+def test_a_job_gets_all_its_nodes_or_none(db: Database, clock: FakeClock) -> None:
     cluster(db, clock, max_instances=3)
     assert hold(db, clock, "one", 2) == ""
     assert hold(db, clock, "two", 2) == "needs 2 nodes; 2 of 3 nodes of `cpu` are busy"
@@ -89,11 +97,11 @@ def test_the_minimum_is_made_at_once_and_stays(db: Database, clock: FakeClock) -
     hold(db, clock, "one", 3)
     release(db, clock, "one")
     clock.advance(1000)
-    look(db, clock)
+    scale(db, clock)
     assert counts(db) == {"idle": 2}
     cluster(db, clock, min_instances=1, max_instances=3, idle_time_before_scale_down=10)
     clock.advance(10)
-    look(db, clock)
+    scale(db, clock)
     assert counts(db) == {"idle": 1}
 
 
@@ -102,9 +110,9 @@ def test_nodes_that_a_waiting_job_could_use_stay(db: Database, clock: FakeClock)
     hold(db, clock, "one", 3)
     release(db, clock, "one")
     clock.advance(100)
-    look(db, clock, wanted=2)
+    scale(db, clock, wanted=2)
     assert counts(db) == {"idle": 2}
-    look(db, clock)
+    scale(db, clock)
     assert counts(db) == {}
 
 
@@ -160,10 +168,10 @@ def test_deleting_waits_for_the_last_node(db: Database, clock: FakeClock) -> Non
     with pytest.raises(Conflict, match="being deleted"):
         cluster(db, clock)
     clock.advance(3600)
-    look(db, clock)
+    scale(db, clock)
     assert counts(db) == {"running": 2}
     release(db, clock, "one")
-    look(db, clock)
+    scale(db, clock)
     with pytest.raises(NotFound):
         actions.get(db, HERE, "cpu")
     # What it has cost is kept.
@@ -183,7 +191,7 @@ def test_the_size_stays_while_jobs_run(db: Database, clock: FakeClock) -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "said"),
+    ("keys", "message"),
     [
         ({"min_instances": 5}, "`min_instances` is 5"),
         ({"max_instances": 0}, "`max_instances` is 0"),
@@ -197,7 +205,7 @@ def test_the_size_stays_while_jobs_run(db: Database, clock: FakeClock) -> None:
         ({"size": 5}, "`size` must be text"),
         ({"engine": "slurm"}, "engine `slurm` is not served yet"),
         ({"engine": "lokal"}, "there is no engine `lokal`"),
-        ({"tier": "spot"}, "`spot` is no tier"),
+        ({"tier": "spot"}, "`spot` is"),
         ({"type": "computeinstance"}, "`computeinstance` is not served"),
         ({"network_settings": {"vnet_name": "v"}}, "`network_settings` is not served"),
         ({"ssh_public_access_enabled": True}, "`ssh_public_access_enabled` is not served"),
@@ -205,12 +213,12 @@ def test_the_size_stays_while_jobs_run(db: Database, clock: FakeClock) -> None:
         ({"tags": [1]}, "`tags` must be a mapping"),
     ],
 )
-def test_what_a_document_may_not_say(
-    db: Database, clock: FakeClock, keys: dict[str, Any], said: str
+def test_wrong_documents_are_refused(
+    db: Database, clock: FakeClock, keys: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidSpec) as raised:
         cluster(db, clock, **keys)
-    assert said in raised.value.message
+    assert message in raised.value.message
     assert raised.value.at and raised.value.at[0] in ({*keys, "max_instances"})
 
 
@@ -225,7 +233,7 @@ def test_hints_name_the_nearest(db: Database, clock: FakeClock) -> None:
         assert hint in raised.value.hint
 
 
-def test_keys_that_hold_anyway(db: Database, clock: FakeClock) -> None:
+def test_keys_that_are_satisfied_anyway(db: Database, clock: FakeClock) -> None:
     made = cluster(
         db, clock, ssh_public_access_enabled=False, enable_node_public_ip=False, location="westus",
         tier="LowPriority", type="AmlCompute", **{"$schema": "https://…"},
@@ -238,31 +246,31 @@ def test_keys_that_hold_anyway(db: Database, clock: FakeClock) -> None:
     ["STANDARD_NC6S_V3", "Standard_NC6s_v3", "nc6s_v3", "NC6sv3", "standard nc6s v3", "Nc6s-V3"],
 )
 def test_sizes_in_any_spelling(written: str) -> None:
-    found = sizes.find(written)
-    assert (found.name, found.cores, found.gpus, found.gpu_kind) == (
+    size = sizes.find(written)
+    assert (size.name, size.cores, size.gpus, size.gpu_kind) == (
         "Standard_NC6s_v3", 6, 1, "V100",
     )  # fmt: skip
 
 
 def test_sizes_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "sizes.yml").write_text("box: {cores: 8, memory_gb: 32, gpus: 2, gpu_kind: X}\n")
-    own = sizes.find("BOX", sizes.known(tmp_path))
-    assert (own.cores, own.memory_bytes, own.gpus, own.own) == (8, 32 << 30, 2, True)
-    for text, said in (
+    size = sizes.find("BOX", sizes.all_sizes(tmp_path))
+    assert (size.cores, size.memory_bytes, size.gpus, size.custom) == (8, 32 << 30, 2, True)
+    for text, message in (
         ("box: {core: 8}", "unknown key `core`"),
         ("box: {cores: 0, memory_gb: 1}", "`cores` of size `box`"),
-        ("box: 3", "is no mapping"),
-        ("- box", "no mapping of names"),
+        ("box: 3", "mapping"),
+        ("- box", "must be a mapping of names"),
         ("Standard_NC6: {cores: 1, memory_gb: 1}", "a size of Azure's"),
         ("box: {", "can't be read"),
     ):
         (tmp_path / "sizes.yml").write_text(text)
         with pytest.raises(InvalidInput) as raised:
-            sizes.known(tmp_path)
-        assert said in raised.value.message
+            sizes.all_sizes(tmp_path)
+        assert message in raised.value.message
 
 
-def test_days_share_what_goes_over_midnight() -> None:
+def test_use_over_midnight_is_split_by_day() -> None:
     start = datetime(2026, 2, 28, 23, 0, tzinfo=timezone.utc)
     assert list(accounts.by_day(start, start + timedelta(hours=26))) == [
         ("2026-02-28", 3600.0), ("2026-03-01", 86400.0), ("2026-03-02", 3600.0),
@@ -317,7 +325,7 @@ def test_scaling_under_a_random_load(db: Database, clock: FakeClock, seed: int) 
         while queue:
             attempt, count, length_s = queue[0]
             with db.write() as connection:
-                services = actions.room_for(connection, HERE, name)
+                services = actions.available_nodes(connection, HERE, name)
                 why = actions.try_hold(connection, HERE, name, count, attempt, clock.now())
             assert bool(why) == (services < count), "a job that fits is never left waiting"
             if why:
@@ -326,14 +334,14 @@ def test_scaling_under_a_random_load(db: Database, clock: FakeClock, seed: int) 
             running.append((attempt, clock.now() + timedelta(seconds=length_s)))
         wanted = sum(count for _, count, _ in queue)
         before = actions.use(db, made).counts["idle"]
-        scaling.look(db, clock, lambda connection, wanted=wanted: {(HERE, name): wanted})
+        scaling.resize_clusters(db, clock, partial(demand_of, {(HERE, name): wanted}))
         use = actions.use(db, made)
         assert use.current <= most
         assert use.current >= least
         assert use.counts["idle"] >= min(before, wanted), "a node was taken from who waits"
         clock.advance(dice.randint(2, 15))
     clock.advance(idle_s)
-    scaling.look(db, clock, lambda connection: {})
+    scaling.resize_clusters(db, clock, lambda connection: {})
     assert actions.use(db, made).current == least
     assert max(sample.current for sample in actions.samples(db, made)) <= most
     with db.write() as connection:

@@ -47,8 +47,8 @@ def _files() -> Iterator[str]:
 
 
 def _listed() -> list[str]:
-    said = _run("dpkg-query", "-W", "-f=${Essential} ${Priority} ${Package}\n")
-    fields = [line.split() for line in said.splitlines()]
+    listing = _run("dpkg-query", "-W", "-f=${Essential} ${Priority} ${Package}\n")
+    fields = [line.split() for line in listing.splitlines()]
     names = {line[-1] for line in fields if line[0] == "yes" or "required" in line[:-1]}
     depends = _run(
         "apt-cache", "depends", "--recurse", "--installed", "--no-recommends", "--no-suggests",
@@ -56,8 +56,8 @@ def _listed() -> list[str]:
         *sorted(names), *_MORE,
     )  # fmt: skip
     names |= {line.strip() for line in depends.splitlines() if re.match(r"[a-z0-9]", line)}
-    known = set(_run("dpkg-query", "-W", "-f=${Package}\n").split())
-    return sorted(_run("dpkg", "-L", *sorted((names | set(_MORE)) & known)).splitlines())
+    installed = set(_run("dpkg-query", "-W", "-f=${Package}\n").split())
+    return sorted(_run("dpkg", "-L", *sorted((names | set(_MORE)) & installed)).splitlines())
 
 
 def _run(*words: str) -> str:

@@ -22,8 +22,8 @@ def test_its_packages_are_in_what_the_dockerfile_makes(
     command = "cat /built; python -c 'import beside, sys; print(beside.WORD, sys.prefix)'"
     file = Path(write_job(command, {"Dockerfile": f"FROM {BASE}\nRUN echo made > /built\n"}))
     job = yaml.safe_load(file.read_text())
-    asked = [f"python={platform_python()}", {"pip": ["beside"]}]
-    job["environment"]["conda_file"] = {"dependencies": asked}
+    packages = [f"python={platform_python()}", {"pip": ["beside"]}]
+    job["environment"]["conda_file"] = {"dependencies": packages}
     file.write_text(yaml.safe_dump(job))
     out = machine.yard("job", "create", "-f", str(file), "--query", "name", "-o", "tsv")
     name = out.strip().splitlines()[-1]

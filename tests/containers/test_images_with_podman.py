@@ -59,7 +59,7 @@ def no_container_is_left(machine: Machine) -> None:
 
 
 def rootfs_of(machine: Machine, name: str) -> Path:
-    hash = machine.yard.job(name)["environment_hash"]
+    hash: str = machine.yard.job(name)["environment_hash"]
     return machine.yard.home / "environments" / hash / "rootfs"
 
 
@@ -90,10 +90,10 @@ def test_a_dockerfile_over_a_named_environment_trains_two_ranks(
     history = machine.podman("history", "--no-trunc", "--format", "{{.CreatedBy}}",
                              f"localhost/torchyard:{root.parent.name[:24]}")  # fmt: skip
     assert str(machine.wheels) not in history
-    log = build_log(machine, name)
-    assert "STEP" in log and "RUN pip install greeting" in log
+    build = build_log(machine, name)
+    assert "STEP" in build and "RUN pip install greeting" in build
     shown = machine.yard("environment", "list", "-o", "json")
-    assert any(one["name"].startswith("inline-") for one in json.loads(shown))
+    assert any(environment["name"].startswith("inline-") for environment in json.loads(shown))
 
 
 def test_what_an_attempt_changed_no_other_sees(machine: Machine, write_job: WriteJob) -> None:
@@ -108,11 +108,11 @@ def test_what_an_attempt_changed_no_other_sees(machine: Machine, write_job: Writ
 def test_four_jobs_with_one_new_image_build_it_once(machine: Machine, write_job: WriteJob) -> None:
     context = {"Dockerfile": f"FROM {BASE}\nRUN date +%N > /when\n"}
     names = [submit(machine, write_job("cat /when", context)) for _ in range(4)]
-    said = set()
+    logs = set()
     for name in names:
         machine.yard.completed(name)
-        said.add(machine.yard.logs(name)["user_logs/std_log.txt"])
-    assert len(said) == 1
+        logs.add(machine.yard.logs(name)["user_logs/std_log.txt"])
+    assert len(logs) == 1
     hash = machine.yard.job(names[0])["environment_hash"]
     log = (machine.yard.home / "environments" / f"{hash}.log").read_text()
     assert log.count("Building environment") == 1
@@ -146,7 +146,7 @@ def test_a_cancelled_build_leaves_nothing(machine: Machine, write_job: WriteJob)
     machine.yard("job", "cancel", "-n", name)
     assert machine.yard.wait(name)["status"] == "Canceled"
     wait_until(lambda: not _runs(sleeping), 60, "nothing of the build runs")
-    hash = machine.yard.job(name)["environment_hash"]
+    hash: str = machine.yard.job(name)["environment_hash"]
     folder = machine.yard.home / "environments"
     wait_until(lambda: not list(folder.glob(f".building-{hash}*")), 60, "nothing is left of it")
     assert not (folder / hash).exists()
@@ -169,7 +169,9 @@ def test_a_server_killed_in_a_build_begins_it_anew(machine: Machine, write_job: 
     no_container_is_left(machine)
 
 
-def test_an_image_that_no_registry_gives(machine: Machine, write_job: WriteJob) -> None:
+def test_an_image_that_cannot_be_pulled_fails_the_job(
+    machine: Machine, write_job: WriteJob
+) -> None:
     image = "registry.invalid/none:1"
     name = submit(machine, write_job("true", environment={"image": image}))
     error = machine.yard.wait(name)["error"]
@@ -189,10 +191,10 @@ def test_without_an_engine_a_job_is_refused_with_what_to_do(
             "job", "create", "-f", write_job("true", context),
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         ) as process:  # fmt: skip
-            said = process.communicate(timeout=60)[1].decode()
+            message = process.communicate(timeout=60)[1].decode()
         assert process.returncode != 0
-        assert "needs podman or docker" in said and "apt-get install podman" in said
-        assert "a Dockerfile" in said and "pip_requirements" in said
+        assert "needs podman or docker" in message and "apt-get install podman" in message
+        assert "a Dockerfile" in message and "pip_requirements" in message
     finally:
         settings.write_text(before)
 
@@ -222,8 +224,8 @@ def test_an_asset_is_shown_built_and_reclaimed(machine: Machine, tmp_path: Path)
 
 def test_the_doctor_names_the_engine(machine: Machine) -> None:
     with machine.yard.start("doctor", stdout=subprocess.PIPE) as process:
-        said = process.communicate(timeout=120)[0].decode()
-    assert "podman" in next(line for line in said.splitlines() if " containers " in line)
+        report = process.communicate(timeout=120)[0].decode()
+    assert "podman" in next(line for line in report.splitlines() if " containers " in line)
 
 
 def _runs(command: str) -> bool:

@@ -73,7 +73,7 @@ class ExecutorContract:
             assert site.executor.status(handle).state == "exited"
         assert site.starts(plan) == 2
 
-    def test_a_handle_is_all_that_a_new_server_needs(self, site: Site) -> None:
+    def test_a_new_server_needs_only_the_handle(self, site: Site) -> None:
         plan = site.plan()
         handle = site.executor.launch(plan)
         read_back = Handle.from_json(json.loads(json.dumps(handle.to_json())))
@@ -92,11 +92,11 @@ class ExecutorContract:
         _wait(lambda: site.executor.status(handle).nodes[1] == "lost")
         assert site.executor.status(handle).state == "lost"
         assert site.executor.status(handle).nodes[0] == "running"
-        heir = site.executor.inherit(plan)
-        _wait(lambda: site.executor.status(heir).nodes[1] != "ending")
+        recovery_worker = site.executor.recover(plan)
+        _wait(lambda: site.executor.status(recovery_worker).nodes[1] != "ending")
         assert site.starts(plan) == 2, "the script does not run again"
-        site.executor.stop(heir, 5.0)
-        _wait(lambda: site.executor.status(heir).over)
+        site.executor.stop(recovery_worker, 5.0)
+        _wait(lambda: site.executor.status(recovery_worker).over)
 
     def test_stop_ends_every_node(self, site: Site) -> None:
         handle = site.executor.launch(site.plan(node_count=2))

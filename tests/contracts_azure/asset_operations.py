@@ -10,11 +10,11 @@ IMAGE = "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04"
 CONDA = "name: of-a-contract\ndependencies:\n  - python=3.11\n  - pip:\n      - tqdm=={version}\n"
 
 
-def _environment(world: World, tqdm: str, **said: Any) -> Any:
+def _environment(world: World, tqdm: str, **options: Any) -> Any:
     from azure.ai.ml.entities import Environment
 
     file = world.write("conda.yml", CONDA.format(version=tqdm))
-    return Environment(name=world.name("training"), image=IMAGE, conda_file=str(file), **said)
+    return Environment(name=world.name("training"), image=IMAGE, conda_file=str(file), **options)
 
 
 @operation("Environments", "`environments.create_or_update`: image and conda file")
@@ -32,10 +32,10 @@ def environment_again(world: World) -> Any:
     same = world.ml.environments.create_or_update(_environment(world, "4.67.1"))
     other = world.ml.environments.create_or_update(_environment(world, "4.66.1"))
     # 1.12 asks for the next version whatever it holds; newer ones try the latest first.
-    found = (same.version, other.version)
-    assert found in (("1", "2"), ("2", "3")), found
+    versions = (same.version, other.version)
+    assert versions in (("1", "2"), ("2", "3")), versions
     world.seen["versions"] = [other.version, same.version] + ["1"] * (same.version != "1")
-    return found
+    return versions
 
 
 @operation("Environments", "`environments.get` by version and by label")
@@ -50,14 +50,14 @@ def environment_get(world: World) -> Any:
 @operation("Environments", "`environments.list`, `archive`, `restore`")
 def environment_list(world: World) -> Any:
     ops, name, versions = world.ml.environments, world.name("training"), world.seen["versions"]
-    assert name in [one.name for one in ops.list()]
+    assert name in [entity.name for entity in ops.list()]
     ops.archive(name, version="1")
-    assert [one.version for one in ops.list(name=name)] == versions[:-1]
-    assert [one.version for one in ops.list(name=name, list_view_type="All")] == versions
+    assert [entity.version for entity in ops.list(name=name)] == versions[:-1]
+    assert [entity.version for entity in ops.list(name=name, list_view_type="All")] == versions
     ops.archive(name)
-    assert name not in [one.name for one in ops.list()]
+    assert name not in [entity.name for entity in ops.list()]
     ops.restore(name)
-    assert [one.version for one in ops.list(name=name)] == versions
+    assert [entity.version for entity in ops.list(name=name)] == versions
 
 
 @operation(
@@ -67,11 +67,11 @@ def environment_list(world: World) -> Any:
 )
 def environment_curated(world: World) -> Any:
     name = "AzureML-sklearn-1.0-ubuntu20.04-py38-cpu"
-    found = world.ml.environments.get(name, version="33")
-    assert (found.name, found.version) == (name, "33")
-    assert "takes its place" in found.description
-    assert "sklearn-1.5" in [one.name for one in world.ml.environments.list()]
-    return found.description
+    curated = world.ml.environments.get(name, version="33")
+    assert (curated.name, curated.version) == (name, "33")
+    assert "takes its place" in curated.description
+    assert "sklearn-1.5" in [entity.name for entity in world.ml.environments.list()]
+    return curated.description
 
 
 @operation("Environments", "`environments.create_or_update`: a reserved name", ERROR, "reserved")
@@ -86,10 +86,10 @@ def environment_absent(world: World) -> Any:
     return world.ml.environments.get(world.name("trainin"), version="1").id
 
 
-def _data(world: World, word: str, **given: Any) -> Any:
+def _data(world: World, word: str, **options: Any) -> Any:
     from azure.ai.ml.entities import Data
 
-    return world.ml.data.create_or_update(Data(name=world.name(word), **given))
+    return world.ml.data.create_or_update(Data(name=world.name(word), **options))
 
 
 @operation("Data", "`data.create_or_update`: local folder, file and MLTable")
@@ -140,14 +140,14 @@ def data_again(world: World) -> Any:
 def data_list(world: World) -> Any:
     ops, name = world.ml.data, world.name("elsewhere")
     assert ops.get(name, label="latest").version == "2"
-    assert name in [one.name for one in ops.list()]
+    assert name in [asset.name for asset in ops.list()]
     ops.archive(name, version="1")
-    assert [one.version for one in ops.list(name=name)] == ["2"]
+    assert [asset.version for asset in ops.list(name=name)] == ["2"]
     ops.restore(name, version="1")
     ops.archive(name)
-    assert name not in [one.name for one in ops.list()]
+    assert name not in [asset.name for asset in ops.list()]
     ops.restore(name)
-    assert [one.version for one in ops.list(name=name)] == ["2", "1"]
+    assert [asset.version for asset in ops.list(name=name)] == ["2", "1"]
 
 
 @operation("Data", "`data.create_or_update`: nothing at the path", ERROR, "there is nothing at")
@@ -163,5 +163,5 @@ def data_import(world: World) -> Any:
 
     source = Database(connection="azureml:sql", query="select 1")
     path = "azureml://datastores/workspaceblobstore/paths/imported"
-    asked = DataImport(name=world.name("imported"), source=source, path=path)
-    return world.ml.data.import_data(asked).name
+    request = DataImport(name=world.name("imported"), source=source, path=path)
+    return world.ml.data.import_data(request).name

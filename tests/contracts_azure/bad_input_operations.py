@@ -37,12 +37,12 @@ def _foreign() -> str:
 
 @operation("Errors", "a token of another issuer", ERROR, "not of this server")
 def foreign_token(world: World) -> Any:
-    return [one.name for one in _client(world, _foreign()).jobs.list()]
+    return [job.name for job in _client(world, _foreign()).jobs.list()]
 
 
 @operation("Errors", "a token whose time is over", ERROR, "ended")
 def expired_token(world: World) -> Any:
-    return [one.name for one in _client(world, os.environ[EXPIRED]).jobs.list()]
+    return [job.name for job in _client(world, os.environ[EXPIRED]).jobs.list()]
 
 
 @operation("Errors", "a workspace that is not there", ERROR, "no-such-workspace")
@@ -52,7 +52,7 @@ def no_workspace(world: World) -> Any:
 
     ml = world.ml
     names = (ml.subscription_id, ml.resource_group_name, "no-such-workspace")
-    return [one.name for one in MLClient(DefaultAzureCredential(), *names).jobs.list()]
+    return [job.name for job in MLClient(DefaultAzureCredential(), *names).jobs.list()]
 
 
 @operation("Errors", "the workspace of another resource group", ERROR, "other-group")
@@ -62,7 +62,7 @@ def other_group(world: World) -> Any:
 
     ml = world.ml
     names = (ml.subscription_id, "other-group", ml.workspace_name)
-    return [one.name for one in MLClient(DefaultAzureCredential(), *names).jobs.list()]
+    return [job.name for job in MLClient(DefaultAzureCredential(), *names).jobs.list()]
 
 
 @operation("Errors", "two clients create one name: one job, and one is told so")
@@ -76,7 +76,7 @@ def two_at_once(world: World) -> Any:
         return "made"
 
     with ThreadPoolExecutor(2) as pool:
-        told = sorted(pool.map(create, ("this", "that")), key=lambda one: one != "made")
-    assert told[0] == "made", told
-    assert "exists" in told[1] and "Hint" in told[1], told
-    return told[1]
+        outcomes = sorted(pool.map(create, ("this", "that")), key=lambda outcome: outcome != "made")
+    assert outcomes[0] == "made", outcomes
+    assert "exists" in outcomes[1] and "Hint" in outcomes[1], outcomes
+    return outcomes[1]

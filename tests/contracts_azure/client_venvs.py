@@ -23,7 +23,7 @@ from torchyard.environments.packages import machine_config
 REPOSITORY = Path(__file__).resolve().parents[2]
 LOCKS = Path(__file__).resolve().parent / "clients"
 FOLDER = REPOSITORY / ".azure-clients"
-CLIENTS = tuple(sorted((one.stem for one in LOCKS.glob("azure-ai-ml-*.in")), reverse=True))
+CLIENTS = tuple(sorted((file.stem for file in LOCKS.glob("azure-ai-ml-*.in")), reverse=True))
 SDK_V1 = "azureml-core-1.61"
 WIDGETS = "azureml-widgets-1.62"
 

@@ -7,11 +7,11 @@ from typing import Any
 from operations import ERROR, REFUSED, World, operation
 
 
-def _cluster(world: World, word: str = "cluster", **given: Any) -> Any:
+def _cluster(world: World, word: str = "cluster", **options: Any) -> Any:
     from azure.ai.ml.entities import AmlCompute
 
-    given = {"size": "STANDARD_DS3_v2", "max_instances": 2, **given}
-    made = AmlCompute(name=world.name(word), **given)
+    options = {"size": "STANDARD_DS3_v2", "max_instances": 2, **options}
+    made = AmlCompute(name=world.name(word), **options)
     return world.ml.compute.begin_create_or_update(made).result()
 
 
@@ -30,11 +30,11 @@ def cluster(world: World) -> Any:
 
 @operation("Compute", "`compute.get`, `list`, `begin_update`, `list_nodes`")
 def cluster_update(world: World) -> Any:
-    found = world.ml.compute.get(world.name("CLUSTER"))
-    found.max_instances, found.idle_time_before_scale_down = 3, 60
-    changed = world.ml.compute.begin_update(found).result()
+    compute = world.ml.compute.get(world.name("CLUSTER"))
+    compute.max_instances, compute.idle_time_before_scale_down = 3, 60
+    changed = world.ml.compute.begin_update(compute).result()
     assert (changed.max_instances, changed.idle_time_before_scale_down) == (3, 60)
-    names = [one.name for one in world.ml.compute.list()]
+    names = [compute.name for compute in world.ml.compute.list()]
     assert {"local", world.name("cluster")} <= set(names), names
     return list(world.ml.compute.list_nodes(world.name("cluster")))
 
@@ -42,14 +42,16 @@ def cluster_update(world: World) -> Any:
 @operation("Compute", "`compute.begin_delete`")
 def cluster_delete(world: World) -> Any:
     world.ml.compute.begin_delete(world.name("cluster")).result()
-    assert world.name("cluster") not in [one.name for one in world.ml.compute.list()]
+    assert world.name("cluster") not in [compute.name for compute in world.ml.compute.list()]
 
 
 @operation("Compute", "`compute.list_sizes`, `list_usage`", how="of the server's machine")
 def sizes(world: World) -> Any:
-    found = {one.name: one for one in world.ml.compute.list_sizes()}
-    assert found["Standard_NC6s_v3"].gpus == 1
-    return [(one.name, one.current_value, one.limit) for one in world.ml.compute.list_usage()]
+    sizes_by_name = {size.name: size for size in world.ml.compute.list_sizes()}
+    assert sizes_by_name["Standard_NC6s_v3"].gpus == 1
+    return [
+        (usage.name, usage.current_value, usage.limit) for usage in world.ml.compute.list_usage()
+    ]
 
 
 @operation("Compute", "`compute.begin_create_or_update`: unknown size", ERROR, "did you mean")

@@ -38,7 +38,7 @@ _LIMIT_S = 1500
 def clients() -> None:
     """The environments of `make azure-clients`; without them there is nothing to test."""
     every = (*client_venvs.CLIENTS, client_venvs.SDK_V1)
-    absent = [one for one in every if not client_venvs.is_whole(one)]
+    absent = [client for client in every if not client_venvs.is_whole(client)]
     if absent and os.environ.get("TORCHYARD_TEST_SERVICES") != "required":
         pytest.skip(f"`make azure-clients` makes {', '.join(absent)}")
     assert not absent, absent
@@ -53,9 +53,9 @@ def yard() -> Iterator[Yard]:
 @pytest.fixture(scope="session")
 def variables(yard: Yard) -> dict[str, str]:
     """What redirects a client to the server; nothing of ours besides."""
-    told: dict[str, str] = json.loads(yard("client-env", "--shell", "json"))
+    redirection: dict[str, str] = json.loads(yard("client-env", "--shell", "json"))
     kept = {name: text for name, text in os.environ.items() if not _is_foreign(name)}
-    return {**kept, **told, EXPIRED: _expired(yard)}
+    return {**kept, **redirection, EXPIRED: _expired(yard)}
 
 
 def _expired(yard: Yard) -> str:
@@ -93,7 +93,8 @@ def results(
                 for client in client_venvs.CLIENTS
             ]
             yield {
-                client: one.result() for client, one in zip(client_venvs.CLIENTS, made, strict=True)
+                client: future.result()
+                for client, future in zip(client_venvs.CLIENTS, made, strict=True)
             }
     finally:
         shutil.rmtree(top, ignore_errors=True)
@@ -112,7 +113,8 @@ def v1_results(yard: Yard, variables: dict[str, str]) -> Iterator[dict[str, Any]
 def _operated(yard: Yard, variables: dict[str, str], client: str, folder: Path) -> dict[str, Any]:
     folder.mkdir()
     yard("workspace", "config", "--path", str(folder))
-    command = [client_venvs.python(client), HERE / "run_operations.py", client, folder]
+    command: list[str | Path] = [client_venvs.python(client), HERE / "run_operations.py"]
+    command += [client, folder]
     log = folder / "client.log"
     with log.open("wb") as opened:
         process = subprocess.Popen(
@@ -131,5 +133,5 @@ def _operated(yard: Yard, variables: dict[str, str], client: str, folder: Path) 
     print(log.read_text(errors="replace"))
     file = folder / "results.json"
     assert file.exists(), log.read_text(errors="replace")
-    found: dict[str, Any] = json.loads(file.read_text())
-    return found
+    operation_results: dict[str, Any] = json.loads(file.read_text())
+    return operation_results

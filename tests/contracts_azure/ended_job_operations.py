@@ -25,16 +25,16 @@ def wait(world: World, name: str, timeout_s: float = 180) -> str:
 
 @operation("Jobs", "`jobs.stream` of a job that failed")
 def stream_failed(world: World) -> Any:
-    said = io.StringIO()
+    output = io.StringIO()
     try:
-        with redirect_stdout(said):
+        with redirect_stdout(output):
             world.ml.jobs.stream(world.name("failing"))
     except Exception as error:
-        told = f"{said.getvalue()}\n{type(error).__name__}: {error}"
-        assert "no such column: age" in told, told
-        assert type(error).__name__ == "JobException", told
-        return told
-    raise AssertionError("it went well: " + said.getvalue())
+        text = f"{output.getvalue()}\n{type(error).__name__}: {error}"
+        assert "no such column: age" in text, text
+        assert type(error).__name__ == "JobException", text
+        return text
+    raise AssertionError("it went well: " + output.getvalue())
 
 
 @operation("Jobs", "every distribution ends well")
@@ -63,46 +63,46 @@ def canceled(world: World) -> Any:
 
 
 def _files(folder: Path) -> list[str]:
-    return sorted(str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file())
+    return sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
 
 
 @operation("Jobs", "`jobs.download` of logs and default outputs")
 def download(world: World) -> Any:
     to = world.folder / "download"
     world.ml.jobs.download(world.name("whole"), download_path=to)
-    found = _files(to)
-    assert "artifacts/outputs/model.txt" in found, found
-    assert "artifacts/user_logs/std_log.txt" in found, found
-    return found
+    files = _files(to)
+    assert "artifacts/outputs/model.txt" in files, files
+    assert "artifacts/user_logs/std_log.txt" in files, files
+    return files
 
 
 @operation("Jobs", "`jobs.download` of one output")
 def download_output(world: World) -> Any:
     to = world.folder / "download-one"
     world.ml.jobs.download(world.name("whole"), download_path=to, output_name="table")
-    found = _files(to)
-    assert found == ["named-outputs/table/table.csv"], found
-    assert (to / found[0]).read_text() == "a,b\n" * 3
-    return found
+    files = _files(to)
+    assert files == ["named-outputs/table/table.csv"], files
+    assert (to / files[0]).read_text() == "a,b\n" * 3
+    return files
 
 
 @operation("Jobs", "`jobs.download` of everything")
 def download_all(world: World) -> Any:
     to = world.folder / "download-all"
     world.ml.jobs.download(world.name("whole"), download_path=to, all=True)
-    found = _files(to)
-    assert "named-outputs/table/table.csv" in found, found
-    assert "artifacts/outputs/model.txt" in found, found
-    return found
+    files = _files(to)
+    assert "named-outputs/table/table.csv" in files, files
+    assert "artifacts/outputs/model.txt" in files, files
+    return files
 
 
 @operation("Jobs", "`jobs.list`, all pages")
 def list_all(world: World) -> Any:
-    found = [one.name for one in world.ml.jobs.list()]
-    assert world.name("whole") in found, found
-    assert len(found) > 50, "more than one page"
-    assert len(found) == len(set(found)), "each once"
-    return len(found)
+    names = [job.name for job in world.ml.jobs.list()]
+    assert world.name("whole") in names, names
+    assert len(names) > 50, "more than one page"
+    assert len(names) == len(set(names)), "each once"
+    return len(names)
 
 
 @operation("Jobs", "`jobs.archive` and `jobs.restore`")
@@ -113,8 +113,8 @@ def archive(world: World) -> Any:
 
     # Few are archived: a client asks once more for each job that it lists.
     def away() -> list[str]:
-        found = world.ml.jobs.list(list_view_type=ListViewType.ARCHIVED_ONLY)
-        return [one.name for one in found]
+        jobs = world.ml.jobs.list(list_view_type=ListViewType.ARCHIVED_ONLY)
+        return [job.name for job in jobs]
 
     world.ml.jobs.archive(name)
     assert name in away()

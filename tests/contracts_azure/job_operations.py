@@ -27,14 +27,14 @@ print("last line", os.environ["MINE"])
 def command_job(world: World, name: str, **options: Any) -> Any:
     from azure.ai.ml import command
 
-    given = {
+    document = {
         "name": world.name(name),
         "experiment_name": world.name("contract"),
         "environment": ENVIRONMENT,
         "compute": world.name("nodes"),
         **options,
     }
-    return command(**given)
+    return command(**document)
 
 
 def create(world: World, name: str, **options: Any) -> Any:
@@ -51,9 +51,9 @@ def cluster(world: World) -> Any:
     made = AmlCompute(
         name=world.name("nodes"), size="STANDARD_DS3_V2", min_instances=0, max_instances=3
     )
-    found = world.ml.compute.begin_create_or_update(made).result()
-    assert (found.provisioning_state, found.max_instances) == ("Succeeded", 3), found
-    return found.size
+    compute = world.ml.compute.begin_create_or_update(made).result()
+    assert (compute.provisioning_state, compute.max_instances) == ("Succeeded", 3), compute
+    return compute.size
 
 
 @operation("Jobs", "`jobs.create_or_update`: command with code, inputs and outputs")
@@ -82,10 +82,10 @@ def stream(world: World) -> Any:
         "import time\nfor n in range(8):\n    print('line', n)\n    time.sleep(0.5)\n",
     )
     create(world, "slow", code=str(world.folder / "slow"), command="python slow.py")
-    said = io.StringIO()
-    with redirect_stdout(said):
+    output = io.StringIO()
+    with redirect_stdout(output):
         world.ml.jobs.stream(world.name("slow"))
-    text = said.getvalue()
+    text = output.getvalue()
     lines = [line for line in text.splitlines() if line.startswith("line ")]
     assert lines == [f"line {number}" for number in range(8)], text
     assert world.ml.jobs.get(world.name("slow")).status == "Completed"
@@ -159,9 +159,9 @@ def limits(world: World) -> Any:
     job = command_job(world, "limits", command="echo limited", shm_size="1g")
     job.limits = CommandJobLimits(timeout=600)
     made = world.ml.jobs.create_or_update(job)
-    found = world.ml.jobs.get(made.name)
-    assert found.limits.timeout == 600, found.limits
-    return {"name": made.name, "shm_size": found.resources.shm_size}
+    received = world.ml.jobs.get(made.name)
+    assert received.limits.timeout == 600, received.limits
+    return {"name": made.name, "shm_size": received.resources.shm_size}
 
 
 @operation("Jobs", "`jobs.create_or_update`: a job that fails")
@@ -214,16 +214,16 @@ def cancel(world: World) -> Any:
 
 @operation("Jobs", "`jobs.get`")
 def get(world: World) -> Any:
-    found = world.ml.jobs.get(world.name("whole"))
-    assert found.display_name == "the whole thing", found.display_name
-    assert found.description == "all that a command job has", found.description
-    assert found.tags == {"kind": "contract"}, found.tags
-    assert found.experiment_name == world.name("contract"), found.experiment_name
-    assert found.environment_variables["MINE"] == "of my own", found.environment_variables
-    found.dump(str(world.folder / "whole.yml"))
+    job = world.ml.jobs.get(world.name("whole"))
+    assert job.display_name == "the whole thing", job.display_name
+    assert job.description == "all that a command job has", job.description
+    assert job.tags == {"kind": "contract"}, job.tags
+    assert job.experiment_name == world.name("contract"), job.experiment_name
+    assert job.environment_variables["MINE"] == "of my own", job.environment_variables
+    job.dump(str(world.folder / "whole.yml"))
     assert "times: '3'" in (world.folder / "whole.yml").read_text().replace('"', "'")
-    assert "${{inputs.times}}" in found.command, found.command
-    return {"compute": str(found.compute), "environment": str(found.environment)}
+    assert "${{inputs.times}}" in job.command, job.command
+    return {"compute": str(job.compute), "environment": str(job.environment)}
 
 
 @operation("Jobs", "`jobs.get` of one that is not there", ERROR, "no-such-job")
@@ -238,10 +238,10 @@ def update(world: World) -> Any:
     job.display_name = "renamed"
     changed = world.ml.jobs.create_or_update(job)
     assert changed.display_name == "renamed", changed.display_name
-    found = world.ml.jobs.get(world.name("whole"))
-    assert found.tags == {"kind": "contract", "added": "later"}, found.tags
-    assert found.display_name == "renamed", found.display_name
-    return found.tags
+    job = world.ml.jobs.get(world.name("whole"))
+    assert job.tags == {"kind": "contract", "added": "later"}, job.tags
+    assert job.display_name == "renamed", job.display_name
+    return job.tags
 
 
 @operation("Jobs", "code that was uploaded before is not uploaded again")

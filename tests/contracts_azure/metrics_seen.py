@@ -12,7 +12,7 @@ keys = sorted(client.get_run(run).data.metrics)
 print(
     json.dumps(
         {
-            key: [[one.step, one.value] for one in client.get_metric_history(run, key)]
+            key: [[metric.step, metric.value] for metric in client.get_metric_history(run, key)]
             for key in keys
         }
     )

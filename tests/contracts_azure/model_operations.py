@@ -26,10 +26,10 @@ command: python step.py --rows ${{{{inputs.rows}}}} $[[--epochs ${{{{inputs.epoc
 """
 
 
-def _model(world: World, word: str, path: str, **said: Any) -> Any:
+def _model(world: World, word: str, path: str, **options: Any) -> Any:
     from azure.ai.ml.entities import Model
 
-    return world.ml.models.create_or_update(Model(name=world.name(word), path=path, **said))
+    return world.ml.models.create_or_update(Model(name=world.name(word), path=path, **options))
 
 
 @operation("Models", "`models.create_or_update`: local folder, file and MLflow model")
@@ -37,23 +37,23 @@ def model(world: World) -> Any:
     world.write("net/weights.bin", WEIGHTS)
     world.write("net/MLmodel", "flavors: {}\n")
     folder = str(world.folder / "net")
-    said = {"description": "d", "tags": {"a": "1"}, "properties": {"p": "1"}, "stage": "Staging"}
-    made = _model(world, "net", folder, type="custom_model", **said)
+    options = {"description": "d", "tags": {"a": "1"}, "properties": {"p": "1"}, "stage": "Staging"}
+    made = _model(world, "net", folder, type="custom_model", **options)
     assert (made.version, made.stage, made.properties) == ("1", "Staging", {"p": "1"})
     assert _model(world, "net", folder, type="mlflow_model").version == "2"
-    one = _model(world, "one", f"{folder}/weights.bin", type="custom_model")
-    assert one.path.endswith("/weights.bin"), one.path
-    return [made.path, one.path]
+    single = _model(world, "one", f"{folder}/weights.bin", type="custom_model")
+    assert single.path.endswith("/weights.bin"), single.path
+    return [made.path, single.path]
 
 
 @operation("Models", "`models.download`: folder and file")
 def model_download(world: World) -> Any:
-    found = []
+    files = []
     for word in ("net", "one"):
         target = world.folder / f"downloaded-{word}"
         world.ml.models.download(world.name(word), version="1", download_path=str(target))
-        found += [file for file in target.rglob("weights.bin") if file.read_text() == WEIGHTS]
-    places = [str(file.relative_to(world.folder)) for file in found]
+        files += [file for file in target.rglob("weights.bin") if file.read_text() == WEIGHTS]
+    places = [str(file.relative_to(world.folder)) for file in files]
     # A folder lies in one of its own name, as with Azure.
     assert places == [
         f"downloaded-net/{world.name('net')}/net/weights.bin",
@@ -64,9 +64,9 @@ def model_download(world: World) -> Any:
 
 @operation("Models", "`models.create_or_update` again: tags, description, stage")
 def model_again(world: World) -> Any:
-    found = world.ml.models.get(world.name("net"), version="1")
-    found.tags, found.description, found.stage = {"b": "2"}, "new", "Production"
-    changed = world.ml.models.create_or_update(found)
+    model = world.ml.models.get(world.name("net"), version="1")
+    model.tags, model.description, model.stage = {"b": "2"}, "new", "Production"
+    changed = world.ml.models.create_or_update(model)
     assert (changed.version, changed.tags, changed.stage) == ("1", {"b": "2"}, "Production")
     return changed.description
 
@@ -75,20 +75,20 @@ def model_again(world: World) -> Any:
 def model_list(world: World) -> Any:
     ops, name = world.ml.models, world.name("net")
     assert ops.get(name, label="latest").version == "2"
-    assert [one.version for one in ops.list(name=name, stage="Production")] == ["1"]
+    assert [model.version for model in ops.list(name=name, stage="Production")] == ["1"]
     ops.archive(name, version="1")
-    assert [one.version for one in ops.list(name=name)] == ["2"]
+    assert [model.version for model in ops.list(name=name)] == ["2"]
     ops.restore(name, version="1")
     assert ops.get(name, version="1").stage == "Production"
     ops.archive(name)
-    assert name not in [one.name for one in ops.list()]
+    assert name not in [model.name for model in ops.list()]
     ops.restore(name)
-    assert name in [one.name for one in ops.list()]
+    assert name in [model.name for model in ops.list()]
 
 
 @operation(
     "Models",
-    "`models.create_or_update`: a version that is no number",
+    "`models.create_or_update`: a version that is not a number",
     REFUSED,
     "whole number",
 )
@@ -101,13 +101,13 @@ def model_absent(world: World) -> Any:
     return world.ml.models.get(world.name("no"), version="1").id
 
 
-def _component(world: World, type: str = "command", **given: Any) -> Any:
+def _component(world: World, type: str = "command", **options: Any) -> Any:
     from azure.ai.ml import load_component
 
     name = world.name("train").replace("-", "_")
     world.write("step/step.py", "print('a step')\n")
     file = world.write("component.yml", COMPONENT.format(name=name, type=type))
-    return world.ml.components.create_or_update(load_component(str(file)), **given)
+    return world.ml.components.create_or_update(load_component(str(file)), **options)
 
 
 @operation("Components", "`components.create_or_update`: command with code")
@@ -124,16 +124,16 @@ def component_list(world: World) -> Any:
     ops, name = world.ml.components, world.name("train").replace("-", "_")
     assert ops.get(name).version == ops.get(name, version="1").version == "1"
     assert _component(world, skip_if_no_change=True).version == "1"
-    assert [one.version for one in ops.list(name=name)] == ["1"]
+    assert [entity.version for entity in ops.list(name=name)] == ["1"]
     ops.archive(name)
-    assert name not in [one.name for one in ops.list()]
+    assert name not in [entity.name for entity in ops.list()]
     ops.restore(name)
-    assert name in [one.name for one in ops.list()]
+    assert name in [entity.name for entity in ops.list()]
 
 
 @operation("Components", "`components.create_or_update(is_anonymous=True)`")
 def component_anonymous(world: World) -> Any:
     first, second = (_component(world, is_anonymous=True) for _ in range(2))
     assert first.id == second.id and "/azureml_anonymous/" in first.id
-    assert "azureml_anonymous" not in [one.name for one in world.ml.components.list()]
+    assert "azureml_anonymous" not in [entity.name for entity in world.ml.components.list()]
     return first.id

@@ -92,7 +92,7 @@ def operation(
 
     def add(run: Callable[[World], Any]) -> Callable[[World], Any]:
         made = Operation(section, call, run, outcome, how, faulty or {})
-        assert made.key not in {one.key for one in into}, made.key
+        assert made.key not in {row.key for row in into}, made.key
         into.append(made)
         return run
 

@@ -49,8 +49,8 @@ def page(results: Results, before: str) -> str:
         results: by client and operation, as run_operations.py writes them, of any clients.
         before: the page as it is.
     """
-    known = _cells(before)
-    sections = dict.fromkeys(one.section for _, there in reversed(_SIDES) for one in there)
+    earlier_cells = _cells(before)
+    sections = dict.fromkeys(row.section for _, there in reversed(_SIDES) for row in there)
     parts = [_HEAD]
     for section in sections:
         parts.append(f"\n## {section}\n")
@@ -58,9 +58,9 @@ def page(results: Results, before: str) -> str:
         parts.append(_row(["---"] * len(_titles())))
         for pair in _pairs(section):
             cells = []
-            for (clients, _), one in zip(_SIDES, pair, strict=True):
-                cells.append(one.call if one else "")
-                cells += [_cell(one, client, results, known) for client in clients]
+            for (clients, _), row in zip(_SIDES, pair, strict=True):
+                cells.append(row.call if row else "")
+                cells += [_cell(row, client, results, earlier_cells) for client in clients]
             parts.append(_row(cells))
     return "\n".join(parts) + "\n"
 
@@ -73,47 +73,50 @@ def write_if_asked(text: str) -> None:
 
 def _pairs(section: str) -> Iterator[tuple[Operation | None, Operation | None]]:
     """Operations of v1 and v2 that are alike; those that have no like after them."""
-    first, second = ([one for one in there if one.section == section] for _, there in _SIDES)
+    first, second = ([row for row in there if row.section == section] for _, there in _SIDES)
     alike = EQUIVALENTS.get(section, {})
     for two in second:
-        own = [one for one in first if alike.get(one.call) == two.call]
-        yield (own[0] if own else None), two
-        yield from ((one, None) for one in own[1:])
-    yield from ((one, None) for one in first if one.call not in alike)
+        same_call = [row for row in first if alike.get(row.call) == two.call]
+        yield (same_call[0] if same_call else None), two
+        yield from ((row, None) for row in same_call[1:])
+    yield from ((row, None) for row in first if row.call not in alike)
 
 
 def _cell(
-    one: Operation | None, client: str, results: Results, known: Mapping[tuple[str, str], str]
+    row: Operation | None,
+    client: str,
+    results: Results,
+    earlier_cells: Mapping[tuple[str, str], str],
 ) -> str:
-    if one is None:
+    if row is None:
         return ""
     if client not in results:
-        return known.get((client, one.key), NOT_TRIED)
-    found = results[client].get(one.key)
-    if found is None:
+        return earlier_cells.get((client, row.key), NOT_TRIED)
+    result = results[client].get(row.key)
+    if result is None:
         return NOT_TRIED
-    if not found["ok"] and client in one.faulty:
-        return f"the client's own fault: {one.faulty[client]}"
-    if not found["ok"]:
-        return one.outcome if one.outcome != WORKS else "**fails**"
-    return f"works: {one.how}" if one.how else "works"
+    if not result["ok"] and client in row.faulty:
+        return f"the client's own fault: {row.faulty[client]}"
+    if not result["ok"]:
+        return row.outcome if row.outcome != WORKS else "**fails**"
+    return f"works: {row.how}" if row.how else "works"
 
 
 def _cells(text: str) -> dict[tuple[str, str], str]:
     """By client and operation, what a page says."""
-    found = {}
+    cell_of = {}
     section = ""
     for line in text.splitlines():
         if line.startswith("## "):
             section = line[3:]
-        cells = [one.strip() for one in line.split("|")[1:-1]]
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
         if len(cells) != len(_titles()):
             continue
         for clients, _ in _SIDES:
-            call, told, cells = cells[0], cells[1 : 1 + len(clients)], cells[1 + len(clients) :]
+            call, texts, cells = cells[0], cells[1 : 1 + len(clients)], cells[1 + len(clients) :]
             key = f"{section}: {call}"
-            found.update({(who, key): cell for who, cell in zip(clients, told, strict=True)})
-    return found
+            cell_of.update({(who, key): cell for who, cell in zip(clients, texts, strict=True)})
+    return cell_of
 
 
 def _titles() -> list[str]:

@@ -24,7 +24,7 @@ def mlflow_in(world: World) -> Any:
 @operation("MLflow, `azureml://`", "`set_experiment`, `search_experiments`")
 def experiment(world: World) -> Any:
     mlflow = mlflow_in(world)
-    names = [one.name for one in mlflow.search_experiments()]
+    names = [experiment.name for experiment in mlflow.search_experiments()]
     assert world.name("plugin") in names, names
     return names
 
@@ -40,14 +40,14 @@ def run(world: World) -> Any:
             mlflow.log_metric("loss", 1.0 / (step + 1), step=step)
         mlflow.log_metrics({"accuracy": 0.5, "recall": 0.25}, step=1)
     world.seen["run"] = run.info.run_id
-    found = mlflow.get_run(run.info.run_id)
-    assert found.info.status == "FINISHED", found.info.status
-    assert found.data.params == {"rate": "0.1", "depth": "3", "kind": "tree"}, found.data.params
-    assert found.data.tags["team"] == "vision", found.data.tags
-    assert found.data.metrics == {"loss": 0.2, "accuracy": 0.5, "recall": 0.25}
-    assert found.info.artifact_uri.startswith("azureml://"), found.info.artifact_uri
+    stored = mlflow.get_run(run.info.run_id)
+    assert stored.info.status == "FINISHED", stored.info.status
+    assert stored.data.params == {"rate": "0.1", "depth": "3", "kind": "tree"}, stored.data.params
+    assert stored.data.tags["team"] == "vision", stored.data.tags
+    assert stored.data.metrics == {"loss": 0.2, "accuracy": 0.5, "recall": 0.25}
+    assert stored.info.artifact_uri.startswith("azureml://"), stored.info.artifact_uri
     history = mlflow.MlflowClient().get_metric_history(run.info.run_id, "loss")
-    return {"run": run.info.run_id, "loss": [(one.step, one.value) for one in history]}
+    return {"run": run.info.run_id, "loss": [(point.step, point.value) for point in history]}
 
 
 @operation("MLflow, `azureml://`", "`MlflowClient.log_batch`")
@@ -60,7 +60,7 @@ def log_batch(world: World) -> Any:
     client = mlflow.MlflowClient()
     client.log_batch(run_id, points, [Param("late", "1")], [RunTag("state", "done")])
     history = client.get_metric_history(run_id, "many")
-    assert [one.step for one in history] == list(range(900))
+    assert [point.step for point in history] == list(range(900))
     return len(history)
 
 
@@ -70,20 +70,20 @@ def log_async(world: World) -> Any:
     with mlflow.start_run(run_id=world.seen["run"]):
         mlflow.log_metric("slow", 1.5, synchronous=False).wait()
         mlflow.log_params({"waited": "yes"}, synchronous=False).wait()
-    found = mlflow.get_run(world.seen["run"]).data
-    assert (found.metrics["slow"], found.params["waited"]) == (1.5, "yes"), found
-    return found.metrics["slow"]
+    stored = mlflow.get_run(world.seen["run"]).data
+    assert (stored.metrics["slow"], stored.params["waited"]) == (1.5, "yes"), stored
+    return stored.metrics["slow"]
 
 
 @operation("MLflow, `azureml://`", "`search_runs`")
 def search(world: World) -> Any:
     mlflow = mlflow_in(world)
-    found = mlflow.MlflowClient().search_runs(
+    runs = mlflow.MlflowClient().search_runs(
         [mlflow.get_experiment_by_name(world.name("plugin")).experiment_id],
         "params.kind = 'tree' and metrics.accuracy > 0.4",
     )
-    assert world.seen["run"] in [one.info.run_id for one in found], found
-    return len(found)
+    assert world.seen["run"] in [run.info.run_id for run in runs], runs
+    return len(runs)
 
 
 @operation("MLflow, `azureml://`", "`MlflowClient.create_run`, `search_runs`, all pages")
@@ -95,11 +95,11 @@ def many(world: World) -> Any:
     seen, token = set(), None
     while token != "":
         page = client.search_runs([place], max_results=25, page_token=token)
-        seen |= {one.info.run_id for one in page}
+        seen |= {run.info.run_id for run in page}
         token = page.token or ""
     assert seen == made, len(seen)
-    for one in made:
-        client.set_terminated(one)
+    for run_id in made:
+        client.set_terminated(run_id)
     return len(seen)
 
 
@@ -108,9 +108,9 @@ def nested(world: World) -> Any:
     mlflow = mlflow_in(world)
     with mlflow.start_run() as outer, mlflow.start_run(nested=True) as inner:
         mlflow.log_metric("inside", 1)
-    found = mlflow.get_run(inner.info.run_id)
-    assert found.data.tags["mlflow.parentRunId"] == outer.info.run_id, found.data.tags
-    return found.info.run_id
+    stored = mlflow.get_run(inner.info.run_id)
+    assert stored.data.tags["mlflow.parentRunId"] == outer.info.run_id, stored.data.tags
+    return stored.info.run_id
 
 
 @operation("MLflow, `azureml://`", "`log_artifact`, `log_artifacts`, `log_text`, `log_dict`")
@@ -134,13 +134,13 @@ def list_artifacts(world: World) -> Any:
     client = mlflow_in(world).MlflowClient()
 
     def walk(path: str | None) -> list[str]:
-        found = []
-        for one in client.list_artifacts(world.seen["run"], path):
-            found += walk(one.path) if one.is_dir else [one.path]
-        return found
+        files: list[str] = []
+        for entry in client.list_artifacts(world.seen["run"], path):
+            files += walk(entry.path) if entry.is_dir else [entry.path]
+        return files
 
-    found = sorted(walk(None))
-    assert found == [
+    paths = sorted(walk(None))
+    assert paths == [
         "below/it/one.txt",
         "folder/deep/two.txt",
         "folder/empty.txt",
@@ -149,8 +149,8 @@ def list_artifacts(world: World) -> Any:
         "notes/a b ü.json",
         "notes/said.txt",
         "one.txt",
-    ], found
-    return found
+    ], paths
+    return paths
 
 
 @operation("MLflow, `azureml://`", "`download_artifacts`")
@@ -159,8 +159,8 @@ def download(world: World) -> Any:
     to = world.folder / "plugin-down"
     to.mkdir(exist_ok=True)
     folder = Path(client.download_artifacts(world.seen["run"], "folder", str(to)))
-    for one in ("deep/two.txt", "one.txt", "large.bin", "empty.txt"):
-        assert (folder / one).read_bytes() == (world.folder / "art" / one).read_bytes(), one
+    for path in ("deep/two.txt", "one.txt", "large.bin", "empty.txt"):
+        assert (folder / path).read_bytes() == (world.folder / "art" / path).read_bytes(), path
     odd = Path(client.download_artifacts(world.seen["run"], "notes/a b ü.json", str(to)))
     assert '"a": 1' in odd.read_text(), odd.read_text()
     everything = Path(client.download_artifacts(world.seen["run"], "", str(to / "all")))
@@ -180,9 +180,9 @@ def register(world: World) -> Any:
     uri = mlflow.get_run(world.seen["run"]).info.artifact_uri + "/model"
     made = client.create_model_version(world.name("tree"), uri, world.seen["run"])
     assert str(made.version) == "1", made
-    found = client.get_model_version(world.name("tree"), "1")
-    assert (found.status, found.run_id) == ("READY", world.seen["run"]), found
-    return {"source": found.source}
+    version = client.get_model_version(world.name("tree"), "1")
+    assert (version.status, version.run_id) == ("READY", world.seen["run"]), version
+    return {"source": version.source}
 
 
 @operation("MLflow, `azureml://`", "`register_model` of a local folder")
@@ -217,12 +217,12 @@ def versions(world: World) -> Any:
     client.set_model_version_tag(name, "1", "checked", "yes")
     client.set_registered_model_alias(name, "best", "1")
     client.update_model_version(name, "1", description="the first")
-    found = client.get_model_version_by_alias(name, "best")
-    assert (found.tags, found.description) == ({"checked": "yes"}, "the first"), found
+    version = client.get_model_version_by_alias(name, "best")
+    assert (version.tags, version.description) == ({"checked": "yes"}, "the first"), version
     listed = client.search_model_versions(f"name = '{name}'")
-    assert [str(one.version) for one in listed] == ["1"], listed
-    assert name in [one.name for one in client.search_registered_models()]
-    return [one.name for one in client.search_registered_models()]
+    assert [str(match.version) for match in listed] == ["1"], listed
+    assert name in [model.name for model in client.search_registered_models()]
+    return [model.name for model in client.search_registered_models()]
 
 
 @operation("MLflow, `azureml://`", "logged models, `register_model`")
@@ -245,6 +245,6 @@ def logged(world: World) -> Any:
 
 @operation("MLflow, `azureml://`", "`jobs.get` of a run by hand")
 def same_run(world: World) -> Any:
-    found = world.ml.jobs.get(world.seen["run"])
-    assert found.status == "Completed", found.status
-    return found.display_name
+    job = world.ml.jobs.get(world.seen["run"])
+    assert job.status == "Completed", job.status
+    return job.display_name

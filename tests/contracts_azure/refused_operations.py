@@ -26,11 +26,10 @@ def _steps(world: World) -> Any:
 
     step = command(name="step", command="echo step", environment=ENVIRONMENT)
 
-    @dsl.pipeline(default_compute=world.name("nodes"))
     def steps() -> None:
         step()
 
-    return steps()
+    return dsl.pipeline(default_compute=world.name("nodes"))(steps)()
 
 
 @operation("Pipelines", "`jobs.create_or_update`: pipeline", REFUSED, "pipeline")
@@ -40,7 +39,7 @@ def pipeline(world: World) -> Any:
 
 @operation("Endpoints", "`online_endpoints.list`", REFUSED, "online endpoints")
 def online_endpoints(world: World) -> Any:
-    return [one.name for one in world.ml.online_endpoints.list()]
+    return [endpoint.name for endpoint in world.ml.online_endpoints.list()]
 
 
 @operation("Endpoints", "`online_endpoints.begin_create_or_update`", REFUSED, "online endpoints")
@@ -53,12 +52,12 @@ def online_endpoint(world: World) -> Any:
 
 @operation("Endpoints", "`batch_endpoints.list`", REFUSED, "batch endpoints")
 def batch_endpoints(world: World) -> Any:
-    return [one.name for one in world.ml.batch_endpoints.list()]
+    return [endpoint.name for endpoint in world.ml.batch_endpoints.list()]
 
 
 @operation("Schedules", "`schedules.list`", REFUSED, "schedules")
 def schedules(world: World) -> Any:
-    return [one.name for one in world.ml.schedules.list()]
+    return [entity.name for entity in world.ml.schedules.list()]
 
 
 @operation("Schedules", "`schedules.begin_create_or_update`", REFUSED, "schedules")
@@ -75,4 +74,4 @@ def schedule(world: World) -> Any:
 
 @operation("Connections", "`connections.list`", REFUSED, "connections")
 def connections(world: World) -> Any:
-    return [one.name for one in world.ml.connections.list()]
+    return [connection.name for connection in world.ml.connections.list()]

@@ -27,20 +27,23 @@ def main(client: str, folder: Path, word: str = "") -> None:
     # The modules of one interface need nothing of the other's packages.
     listed = "v1_operations" if client.startswith("azureml-core") else "all_operations"
     results = {}
-    for one in importlib.import_module(listed).OPERATIONS:
-        if word and word not in one.key:
+    for operation in importlib.import_module(listed).OPERATIONS:
+        if word and word not in operation.key:
             continue
         started = time.monotonic()
         try:
-            found = {"ok": True, "value": one.run(world)}
+            result = {"ok": True, "value": operation.run(world)}
         except (Exception, SystemExit) as error:
             trace = traceback.format_exc()[-_TRACE_LIMIT:]
-            found = {"ok": False, "error": f"{type(error).__name__}: {error}", "trace": trace}
-        found["took_s"] = round(time.monotonic() - started, 2)
-        results[one.key] = found
-        print(f"{found['took_s']:6.2f} s {'ok ' if found['ok'] else 'NO '} {one.key}", flush=True)
-        if not found["ok"]:
-            print(f"         {found['error'][:300]}", flush=True)
+            result = {"ok": False, "error": f"{type(error).__name__}: {error}", "trace": trace}
+        result["took_s"] = round(time.monotonic() - started, 2)
+        results[operation.key] = result
+        print(
+            f"{result['took_s']:6.2f} s {'ok ' if result['ok'] else 'NO '} {operation.key}",
+            flush=True,
+        )
+        if not result["ok"]:
+            print(f"         {result['error'][:300]}", flush=True)
         whole = folder / "results.json.part"
         whole.write_text(json.dumps(results, default=str, indent=1))
         whole.replace(folder / "results.json")

@@ -60,12 +60,12 @@ def test_a_create_whose_answer_was_lost_makes_one_job(
     assert proxy.lost == 1
     assert process.returncode == 0
     assert json.loads(out.splitlines()[-1])["name"] == name
-    assert [one["name"] for one in yard.get("jobs")["value"]].count(name) == 1
+    assert [job["name"] for job in yard.get("jobs")["value"]].count(name) == 1
     log = yard.completed(name) and yard.logs(name)["user_logs/std_log.txt"]
     assert log == b"once\n"
 
 
-def _asked(yard: Yard, variables: dict[str, str], path: str, body: Any) -> Any:
+def _answer_of(yard: Yard, variables: dict[str, str], path: str, body: Any) -> Any:
     base = variables["ARM_CLOUD_METADATA_URL"].partition("/metadata")[0]
     token = (yard.home / "token").read_text().strip()
     request = urllib.request.Request(
@@ -83,8 +83,8 @@ def _trusting(variables: dict[str, str]) -> ssl.SSLContext:
 
 def test_an_upload_that_is_cut_off_leaves_nothing(yard: Yard, variables: dict[str, str]) -> None:
     path = "/codes/cut/versions/1/startPendingUpload"
-    told = _asked(yard, variables, path, {"pendingUploadType": "TemporaryBlobReference"})
-    address = urlsplit(told["blobReferenceForConsumption"]["credential"]["sasUri"])
+    upload = _answer_of(yard, variables, path, {"pendingUploadType": "TemporaryBlobReference"})
+    address = urlsplit(upload["blobReferenceForConsumption"]["credential"]["sasUri"])
     target = f"{address.path}/src/half.py?{address.query}"
     with (
         socket.create_connection((str(address.hostname), address.port or 443)) as plain,

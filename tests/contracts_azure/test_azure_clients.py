@@ -16,20 +16,20 @@ Results = dict[str, dict[str, Any]]
 
 
 @pytest.mark.parametrize("client", client_venvs.CLIENTS)
-@pytest.mark.parametrize("one", OPERATIONS, ids=lambda one: one.key)
-def test_operation(results: Results, client: str, one: Operation) -> None:
-    found = results[client].get(one.key)
-    assert found is not None, "the client's process ended before"
-    if client in one.faulty:
-        assert not found["ok"], "it works now: take it out of `faulty`"
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.key)
+def test_operation(results: Results, client: str, operation: Operation) -> None:
+    result = results[client].get(operation.key)
+    assert result is not None, "the client's process ended before"
+    if client in operation.faulty:
+        assert not result["ok"], "it works now: take it out of `faulty`"
         return
-    if one.outcome == WORKS:
-        assert found["ok"], found["trace"]
+    if operation.outcome == WORKS:
+        assert result["ok"], result["trace"]
         return
-    assert not found["ok"], f"it was not refused: {found['value']}"
-    said = found["error"].lower()
-    assert one.how.lower() in said, said
-    assert "hint" in said, said
+    assert not result["ok"], f"it was not refused: {result['value']}"
+    message = result["error"].lower()
+    assert operation.how.lower() in message, message
+    assert "hint" in message, message
 
 
 def test_the_page_tells_what_was_seen(results: Results) -> None:

@@ -17,15 +17,15 @@ from yard_under_test import Yard
 pytestmark = [pytest.mark.azure, pytest.mark.timeout(1800)]
 
 
-@pytest.mark.parametrize("one", OPERATIONS, ids=lambda one: one.key)
-def test_v1_operation(v1_results: dict[str, Any], one: Operation) -> None:
-    found = v1_results.get(one.key)
-    assert found is not None, "the client's process ended before"
-    if one.outcome == WORKS:
-        assert found["ok"], found["trace"]
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.key)
+def test_v1_operation(v1_results: dict[str, Any], operation: Operation) -> None:
+    result = v1_results.get(operation.key)
+    assert result is not None, "the client's process ended before"
+    if operation.outcome == WORKS:
+        assert result["ok"], result["trace"]
         return
-    assert not found["ok"], f"it was not refused: {found['value']}"
-    assert one.how.lower() in found["error"].lower(), found["error"]
+    assert not result["ok"], f"it was not refused: {result['value']}"
+    assert operation.how.lower() in result["error"].lower(), result["error"]
 
 
 def test_numbers_are_those_of_yard(yard: Yard, v1_results: dict[str, Any]) -> None:
@@ -42,9 +42,9 @@ def test_v1_has_the_page_tell_what_was_seen(v1_results: dict[str, Any]) -> None:
     assert text == operations_page.PAGE.read_text(), "make it anew with `make azure-page`"
 
 
-def test_what_is_told_to_be_alike_is_tried() -> None:
-    ours = {one.key for one in OPERATIONS}
-    theirs = {one.key for one in all_operations.OPERATIONS}
+def test_every_equivalent_names_existing_operations() -> None:
+    v1_keys = {operation.key for operation in OPERATIONS}
+    v2_keys = {operation.key for operation in all_operations.OPERATIONS}
     for section, pairs in EQUIVALENTS.items():
-        assert {f"{section}: {one}" for one in pairs} <= ours
-        assert {f"{section}: {one}" for one in pairs.values()} <= theirs
+        assert {f"{section}: {call}" for call in pairs} <= v1_keys
+        assert {f"{section}: {call}" for call in pairs.values()} <= v2_keys

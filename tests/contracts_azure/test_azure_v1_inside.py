@@ -35,33 +35,33 @@ def own_yard() -> Iterator[Yard]:
 @pytest.fixture(scope="module")
 def job(own_yard: Yard, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A job of two ranks, while which the server is killed."""
-    meeting = tmp_path_factory.mktemp("away")
+    shared_folder = tmp_path_factory.mktemp("away")
     packages = 'export PYTHONPATH=$(echo "$VIRTUAL_ENV"/lib/python3*/site-packages)'
     document = {
         "name": "away",
-        "command": f'{packages}; {PYTHON} -W ignore -c "{HOOKED}" train.py {meeting}',
+        "command": f'{packages}; {PYTHON} -W ignore -c "{HOOKED}" train.py {shared_folder}',
         "code": str(HERE / "in_job_v1_away"),
         "environment": "python",
         "distribution": {"type": "pytorch", "process_count_per_instance": 2},
         # The client does without torch.
         "properties": {"torchyard.preflight": "off"},
     }
-    file = meeting / "job.yml"
+    file = shared_folder / "job.yml"
     file.write_text(yaml.safe_dump(document))
     own_yard("job", "create", "-f", str(file))
     began = {"began-0", "began-1"}
     wait_until(lambda: began <= set(own_yard.job("away")["metrics"]), 120, "both ranks log")
     own_yard.kill_server()
-    (meeting / "away").touch()
-    logged = [meeting / f"logged-{rank}" for rank in (0, 1)]
-    wait_until(lambda: all(one.exists() for one in logged), 60, "both have logged without it")
+    (shared_folder / "away").touch()
+    logged = [shared_folder / f"logged-{rank}" for rank in (0, 1)]
+    wait_until(lambda: all(file.exists() for file in logged), 60, "both have logged without it")
     own_yard("server", "start")
     return own_yard.completed("away")
 
 
 def history(yard: Yard, key: str) -> list[tuple[int, float]]:
-    found = yard.get(f"jobs/away/metrics/history?key={key}")
-    return [(step, value) for step, _, value in found["points"]]
+    series = yard.get(f"jobs/away/metrics/history?key={key}")
+    return [(step, value) for step, _, value in series["points"]]
 
 
 def test_points_are_in_order_and_numbered(own_yard: Yard, job: dict[str, Any]) -> None:
@@ -70,13 +70,13 @@ def test_points_are_in_order_and_numbered(own_yard: Yard, job: dict[str, Any]) -
         assert history(own_yard, f"down-{rank}") == down
         assert history(own_yard, f"stepped-{rank}") == [(70, 0.5)]
         # What was logged last of all was not flushed.
-        assert history(own_yard, f"last-{rank}") == [(one, float(one)) for one in range(60)]
+        assert history(own_yard, f"last-{rank}") == [(step, float(step)) for step in range(60)]
 
 
 def test_both_ranks_log_to_one_key(own_yard: Yard, job: dict[str, Any]) -> None:
     both = history(own_yard, "both")
     assert [step for step, _ in both] == list(range(1000))
-    assert sorted(value for _, value in both) == sorted(2 * [float(one) for one in range(500)])
+    assert sorted(value for _, value in both) == sorted(2 * [float(value) for value in range(500)])
 
 
 def test_tags_and_properties_are_there(job: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 CLIENT = client_venvs.CLIENTS[0]
 
 
-def asked(client: str, environ: dict[str, str], *arguments: str) -> Any:
+def printed_by(client: str, environ: dict[str, str], *arguments: str) -> Any:
     """What a script prints in a client's environment, read as JSON."""
     command = [str(client_venvs.python(client)), *arguments]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120)
@@ -43,7 +43,7 @@ def job(yard: Yard, variables: dict[str, str], tmp_path_factory: pytest.TempPath
     return "inside"
 
 
-def test_a_script_has_its_jobs_right(yard: Yard, job: str) -> None:
+def test_a_script_has_its_jobs_permissions(yard: Yard, job: str) -> None:
     assert b"all is well" in yard.logs(job)["user_logs/std_log.txt"]
     assert yard.read(f"jobs/{job}/files/notes/seen.txt") == b"by the plug-in"
 
@@ -53,11 +53,11 @@ def test_metrics_are_the_same_by_every_way(yard: Yard, job: str, variables: dict
     token = (yard.home / "token").read_text().strip()
     script = str(HERE / "metrics_seen.py")
     plain = {"MLFLOW_TRACKING_TOKEN": token, "PATH": variables["PATH"]}
-    by_plain = asked(CLIENT, plain, script, f"{server['url']}/mlflow/default", job)
+    by_plain = printed_by(CLIENT, plain, script, f"{server['url']}/mlflow/default", job)
     scope = "/subscriptions/local/resourceGroups/torchyard/providers"
     scope += "/Microsoft.MachineLearningServices/workspaces/default"
     host = variables["ARM_CLOUD_METADATA_URL"].split("/")[2]
-    by_plugin = asked(CLIENT, variables, script, f"azureml://{host}/mlflow/v1.0{scope}", job)
+    by_plugin = printed_by(CLIENT, variables, script, f"azureml://{host}/mlflow/v1.0{scope}", job)
     assert by_plain == {"plain": [[1, 1.5]], "plugin": [[0, 0.0], [1, 0.5], [2, 1.0]]}
     assert by_plugin == by_plain
     shown = json.loads(yard("job", "show", "-n", job, "-o", "json"))

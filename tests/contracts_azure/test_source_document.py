@@ -59,7 +59,7 @@ ml.jobs.create_or_update(job)
 """
 
 
-def test_it_ends_alike_by_the_sdk_and_by_yard(
+def test_a_document_ends_alike_by_the_sdk_and_by_yard(
     yard: Yard, variables: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "src").mkdir()
@@ -81,11 +81,11 @@ def test_it_ends_alike_by_the_sdk_and_by_yard(
     seen = {}
     for name in names:
         job = yard.completed(name)
-        files = sorted(one["path"] for one in yard.get(f"jobs/{name}/files")["value"])
+        files = sorted(file["path"] for file in yard.get(f"jobs/{name}/files")["value"])
         seen[name] = (job["status"], job["exit_code"], files, yard.logs(name))
     first = seen["by-yard"]
-    said = first[3]["user_logs/std_log.txt"].decode().splitlines()
-    assert [line for line in said if not line.startswith("[torchyard]")] == [
+    lines = first[3]["user_logs/std_log.txt"].decode().splitlines()
+    assert [line for line in lines if not line.startswith("[torchyard]")] == [
         "CUDA_DEVICE_ORDER PCI_BUS_ID",
         "NCCL_DEBUG WARN",
         "NCCL_DEBUG_SUBSYS WARN",

@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(yard: Yard, variables: dict[str, str], folder: Path) -> Iterator[dict[str, Any]]:
+def results(yard: Yard, variables: dict[str, str], folder: Path) -> Iterator[dict[str, Any]]:
     """What the notebooks left, on a machine without a GPU."""
     yard("workspace", "config", "--path", str(folder))
     yard("workspace", "update", "--rehearse-on-cpu")
@@ -46,8 +46,8 @@ def found(yard: Yard, variables: dict[str, str], folder: Path) -> Iterator[dict[
         yard("workspace", "update", "--no-rehearse-on-cpu")
 
 
-def completed(found: dict[str, Any], key: str) -> dict[str, Any]:
-    run: dict[str, Any] = found["runs"][key]
+def completed(results: dict[str, Any], key: str) -> dict[str, Any]:
+    run: dict[str, Any] = results["runs"][key]
     assert run["status"] == "Completed", run["error"]
     return run
 
@@ -58,60 +58,60 @@ def logs(folder: Path, key: str) -> list[str]:
     return [file.read_text().strip().splitlines()[-1] for file in files]
 
 
-def test_compute_and_environments(found: dict[str, Any]) -> None:
-    assert found["compute"]["vmSize"].upper() == "STANDARD_NC6", found["compute"]
-    assert found["saved"] == ["azureml_environment.json", "conda_dependencies.yml"]
-    assert found["clone"] == "pytorch-1.6-gpu"
+def test_compute_and_environments(results: dict[str, Any]) -> None:
+    assert results["compute"]["vmSize"].upper() == "STANDARD_NC6", results["compute"]
+    assert results["saved"] == ["azureml_environment.json", "conda_dependencies.yml"]
+    assert results["clone"] == "pytorch-1.6-gpu"
 
 
 def test_one_process_trains_registers_and_is_downloaded(
-    found: dict[str, Any], folder: Path
+    results: dict[str, Any], folder: Path
 ) -> None:
-    run = completed(found, "train")
+    run = completed(results, "train")
     assert logs(folder, "train") == ["epoch 2 on cuda"]
-    assert found["model"][:2] == ["pytorch-birds", 1] and found["model"][2] > 0
-    assert found["of the model"]
-    assert "epoch 2 on cuda" in found["output"] and "Execution Summary" in found["output"]
+    assert results["model"][:2] == ["pytorch-birds", 1] and results["model"][2] > 0
+    assert results["of the model"]
+    assert "epoch 2 on cuda" in results["output"] and "Execution Summary" in results["output"]
     definition = run["definition"]
     assert definition["script"] == "pytorch_train.py"
     assert definition["arguments"] == ["--num_epochs", "3", "--output_dir", "./outputs"]
 
 
-def test_an_environment_of_ones_own_with_a_published_name_is_ones_own(
-    found: dict[str, Any],
+def test_a_registered_environment_with_a_published_name_wins(
+    results: dict[str, Any],
 ) -> None:
-    run = completed(found, "train")
+    run = completed(results, "train")
     assert run["environment"] == "pytorch-1.6-gpu"
     conda = run["definition"]["environment"]["python"]["condaDependencies"]
     assert "horovod==0.19.5" in str(conda), conda
 
 
 @pytest.mark.skipif(shutil.which("mpirun") is None, reason="Open MPI is not here")
-def test_horovod_on_two_nodes(found: dict[str, Any], folder: Path) -> None:
-    run = completed(found, "horovod")
-    said = [f"rank {rank} of 2, local 0, sum 3.0" for rank in (0, 1)]
-    assert logs(folder, "horovod") == said
+def test_horovod_on_two_nodes(results: dict[str, Any], folder: Path) -> None:
+    run = completed(results, "horovod")
+    lines = [f"rank {rank} of 2, local 0, sum 3.0" for rank in (0, 1)]
+    assert logs(folder, "horovod") == lines
     assert run["definition"]["communicator"] == "OpenMpi"
 
 
 @pytest.mark.skipif(shutil.which("mpirun") is not None, reason="Open MPI is here")
-def test_horovod_without_mpirun_says_what_is_missing(found: dict[str, Any]) -> None:
-    assert "mpi_missing" in json.dumps(found["runs"]["horovod"]["error"])
+def test_horovod_without_mpirun_says_what_is_missing(results: dict[str, Any]) -> None:
+    assert "mpi_missing" in json.dumps(results["runs"]["horovod"]["error"])
 
 
 @pytest.mark.parametrize("backend", ["Nccl", "Gloo"])
-def test_a_process_group_by_arguments(found: dict[str, Any], folder: Path, backend: str) -> None:
-    completed(found, backend)
+def test_a_process_group_by_arguments(results: dict[str, Any], folder: Path, backend: str) -> None:
+    completed(results, backend)
     assert logs(folder, backend) == [f"rank {n} of 2, file://, sum 3.0" for n in (0, 1)]
 
 
 def test_both_launches_give_the_same_losses_and_weights(
-    found: dict[str, Any], folder: Path
+    results: dict[str, Any], folder: Path
 ) -> None:
-    results = {}
+    losses = {}
     for key in ("per process", "per node"):
-        completed(found, key)
-        results[key] = [(folder / key / f"outputs/rank-{n}.txt").read_text() for n in (0, 1)]
-    assert results["per process"] == results["per node"]
-    first, second = (text.splitlines() for text in results["per node"])
+        completed(results, key)
+        losses[key] = [(folder / key / f"outputs/rank-{n}.txt").read_text() for n in (0, 1)]
+    assert losses["per process"] == losses["per node"]
+    first, second = (text.splitlines() for text in losses["per node"])
     assert first[1] == second[1] and first[0] != second[0]

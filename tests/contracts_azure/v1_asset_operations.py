@@ -29,14 +29,14 @@ LIST = "import os, sys\nprint(sorted(os.listdir(sys.argv[1])))\n"
 def published(world: World) -> Any:
     from azureml.core import Environment
 
-    found = Environment.get(workspace=workspace(world), name=PUBLISHED)
-    assert (found.name, bool(found.version)) == (PUBLISHED, True), found
-    assert "torch" in found.python.conda_dependencies.serialize_to_string()
+    environment = Environment.get(workspace=workspace(world), name=PUBLISHED)
+    assert (environment.name, bool(environment.version)) == (PUBLISHED, True), environment
+    assert "torch" in environment.python.conda_dependencies.serialize_to_string()
     folder = world.folder / "environment"
-    found.save_to_directory(path=str(folder))
+    environment.save_to_directory(path=str(folder))
     again = Environment.load_from_directory(str(folder))
     assert again.name == PUBLISHED and (folder / "conda_dependencies.yml").exists()
-    return sorted(one.name for one in folder.iterdir())
+    return sorted(file.name for file in folder.iterdir())
 
 
 @operation("Environments", "`clone`, `register`, `Environment.get` of a version")
@@ -47,10 +47,10 @@ def clone(world: World) -> Any:
     made = Environment.get(ws, PUBLISHED).clone("pytorch-1.6-gpu").register(ws)
     assert made.version == "1", made.version
     assert Environment.get(ws, "pytorch-1.6-gpu").register(ws).version == "1", "the same again"
-    found = Environment.get(ws, "pytorch-1.6-gpu", version="1")
-    found.python.conda_dependencies.add_pip_package("six")
-    found.version = None
-    assert found.register(ws).version == "2"
+    environment = Environment.get(ws, "pytorch-1.6-gpu", version="1")
+    environment.python.conda_dependencies.add_pip_package("six")
+    environment.version = None
+    assert environment.register(ws).version == "2"
     return True
 
 
@@ -71,10 +71,10 @@ def from_conda(world: World) -> Any:
     made.docker.enabled = True
     made.docker.base_image = "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu20.04"
     made.register(ws)
-    found = Environment.get(ws, "v1-conda")
-    assert found.docker.base_image == made.docker.base_image, found.docker.base_image
-    assert "six" in found.python.conda_dependencies.serialize_to_string()
-    return found.version
+    environment = Environment.get(ws, "v1-conda")
+    assert environment.docker.base_image == made.docker.base_image, environment.docker.base_image
+    assert "six" in environment.python.conda_dependencies.serialize_to_string()
+    return environment.version
 
 
 @operation("Environments", "`from_pip_requirements`, `from_docker_image`")
@@ -94,10 +94,10 @@ def list_environments(world: World) -> Any:
     from azureml.core import Environment
 
     ws = workspace(world)
-    found = set(Environment.list(ws))
-    assert {"v1-conda", "v1-pip", "v1-image", "pytorch-1.6-gpu"} <= found, found
-    assert found == set(ws.environments)
-    return len(found)
+    names = set(Environment.list(ws))
+    assert {"v1-conda", "v1-pip", "v1-image", "pytorch-1.6-gpu"} <= names, names
+    assert names == set(ws.environments)
+    return len(names)
 
 
 @operation("Environments", "`Environment.get` of one that is not there", ERROR, "no-such-one")
@@ -129,29 +129,29 @@ def register(world: World) -> Any:
     made = world.seen["dataset"].register(ws, "v1-data", description="d", tags={"a": "b"})
     assert (made.name, made.version) == ("v1-data", 1), made
     world.seen["dataset"] = made
-    found = Dataset.get_by_name(ws, "v1-data")
-    assert (found.version, found.description, found.tags) == (1, "d", {"a": "b"}), found
-    assert Dataset.get_by_id(ws, found.id).to_path() == found.to_path()
+    asset = Dataset.get_by_name(ws, "v1-data")
+    assert (asset.version, asset.description, asset.tags) == (1, "d", {"a": "b"}), asset
+    assert Dataset.get_by_id(ws, asset.id).to_path() == asset.to_path()
     assert "v1-data" in ws.datasets
-    return found.id
+    return asset.id
 
 
 @operation("Data", "`download`")
 def download(world: World) -> Any:
     target = world.folder / "downloaded"
     world.seen["dataset"].download(str(target), overwrite=True)
-    found = {str(one.relative_to(target)) for one in target.rglob("*") if one.is_file()}
-    assert found == {"a.txt", "deep/b.txt"}, found
-    return sorted(found)
+    files = {str(file.relative_to(target)) for file in target.rglob("*") if file.is_file()}
+    assert files == {"a.txt", "deep/b.txt"}, files
+    return sorted(files)
 
 
 @operation("Data", "`as_mount`, `as_download`, `as_named_input` as arguments of a run")
 def data_of_a_run(world: World) -> Any:
     from azureml.core import Dataset
 
-    ws, own = workspace(world), world.seen["dataset"]
+    ws, asset = workspace(world), world.seen["dataset"]
     one_file = Dataset.File.from_files((ws.get_default_datastore(), "datasets/v1/a.txt"))
-    arguments = [own.as_mount(), one_file.as_download(), own.as_named_input("named").as_mount()]
+    arguments = [asset.as_mount(), one_file.as_download(), asset.as_named_input("named").as_mount()]
     return submit(world, "data", source(world, "data-read", READ), arguments=arguments).id
 
 
@@ -172,15 +172,15 @@ def reference(world: World) -> Any:
 
     ws = workspace(world)
     place = ws.get_default_datastore().path("datasets/v1").as_mount()
-    asked = ScriptRunConfig(
+    config = ScriptRunConfig(
         source_directory=str(source(world, "listing", LIST)),
         script="train.py",
         arguments=[str(place)],
         compute_target=CLUSTER,
         environment=plain_environment(world),
     )
-    asked.run_config.data_references = {place.data_reference_name: place.to_config()}
-    world.seen["reference"] = Experiment(ws, EXPERIMENT).submit(asked)
+    config.run_config.data_references = {place.data_reference_name: place.to_config()}
+    world.seen["reference"] = Experiment(ws, EXPERIMENT).submit(config)
     return world.seen["reference"].id
 
 
@@ -192,9 +192,9 @@ def change_dataset(world: World) -> Any:
     store = ws.get_default_datastore()
     made = Dataset.File.from_files((store, "datasets/v1/a.txt")).register(ws, "v1-short")
     made.add_tags({"a": "b"}).update(description="changed")
-    found = Dataset.get_by_name(ws, "v1-short")
-    assert (found.tags, found.description) == ({"a": "b"}, "changed"), found
-    found.unregister_all_versions()
+    asset = Dataset.get_by_name(ws, "v1-short")
+    assert (asset.tags, asset.description) == ({"a": "b"}, "changed"), asset
+    asset.unregister_all_versions()
     assert "v1-short" not in ws.datasets
     again = Dataset.File.from_files((store, "datasets/v1/deep")).register(ws, "v1-short")
     more = Dataset.File.from_files((store, "datasets/v1")).register(
@@ -218,7 +218,7 @@ def tabular(world: World) -> Any:
     assert Dataset.get_by_name(ws, "v1-table").id == made.id
     rows = Dataset.get_by_name(ws, "v1-table").take(1).to_csv_files()
     rows.download(str(world.folder / "rows"), overwrite=True)
-    (file,) = (one for one in (world.folder / "rows").rglob("*") if one.is_file())
+    (file,) = (path for path in (world.folder / "rows").rglob("*") if path.is_file())
     assert file.read_text().split() in (["x,y", "1,2"], ['"x","y"', "1,2"]), file.read_text()
     return made.id
 
@@ -243,14 +243,14 @@ def register_store(world: World) -> Any:
     from azureml.core import Datastore
 
     ws = workspace(world)
-    asked = {"container_name": "cats", "account_name": "pictures", "account_key": "a2V5"}
+    options = {"container_name": "cats", "account_name": "pictures", "account_key": "a2V5"}
     try:
-        made = Datastore.register_azure_blob_container(ws, "v1store", **asked)
+        made = Datastore.register_azure_blob_container(ws, "v1store", **options)
     except Exception as error:
         assert "torchyard[azure]" in str(error), error
         return str(error)
     assert made.name in ws.datastores
-    assert Datastore.register_azure_blob_container(ws, "v1store", overwrite=True, **asked)
+    assert Datastore.register_azure_blob_container(ws, "v1store", overwrite=True, **options)
     made.unregister()
     assert "v1store" not in ws.datastores
     return made.name
@@ -297,13 +297,13 @@ def list_models(world: World) -> Any:
     from azureml.core import Model
 
     ws = workspace(world)
-    assert [one.version for one in Model.list(ws, name="v1-local")] == [2, 1]
+    assert [model.version for model in Model.list(ws, name="v1-local")] == [2, 1]
     latest = Model(ws, "v1-local")
     latest.add_tags({"x": "y"})
     assert Model(ws, "v1-local").tags == {"a": "b", "x": "y"}
     assert ws.models["v1-local"].version == 2
     latest.delete()
-    assert [one.version for one in Model.list(ws, name="v1-local")] == [1]
+    assert [model.version for model in Model.list(ws, name="v1-local")] == [1]
     return True
 
 
@@ -323,11 +323,11 @@ def change_model(world: World) -> Any:
     )
     made.update(tags={"kind": "dog"}, description="changed")
     made.add_properties({"rate": "0.1"})
-    found = Model(ws, "v1-changed")
-    assert (found.tags, found.description) == ({"kind": "dog"}, "changed"), found
-    assert (found.properties, found.model_framework) == ({"rate": "0.1"}, "PyTorch"), found
-    for asked in ({"tags": [["kind", "dog"]]}, {"tags": ["kind"]}, {"properties": ["rate"]}):
-        assert [one.id for one in Model.list(ws, **asked)] == ["v1-changed:1"], asked
+    model = Model(ws, "v1-changed")
+    assert (model.tags, model.description) == ({"kind": "dog"}, "changed"), model
+    assert (model.properties, model.model_framework) == ({"rate": "0.1"}, "PyTorch"), model
+    for filters in ({"tags": [["kind", "dog"]]}, {"tags": ["kind"]}, {"properties": ["rate"]}):
+        assert [match.id for match in Model.list(ws, **filters)] == ["v1-changed:1"], filters
     assert Model.list(ws, tags=[["kind", "cat"]]) == []
     made.remove_tags(["kind"])
     assert Model(ws, "v1-changed").tags == {}
@@ -346,14 +346,14 @@ def lineage(world: World) -> Any:
     store = ws.get_default_datastore()
     other = Dataset.File.from_files((store, "datasets/v1/a.txt"))
     made.add_dataset_references([("validation", other)])
-    found = Model(ws, "v1-lineage").datasets
-    assert {key: [one.to_path() for one in there] for key, there in found.items()} == {
+    datasets = Model(ws, "v1-lineage").datasets
+    assert {key: [asset.to_path() for asset in there] for key, there in datasets.items()} == {
         "training": [data.to_path()],
         "validation": [other.to_path()],
-    }, found
-    id = found["validation"][0].id
-    assert [one.name for one in Model.list(ws, dataset_id=id)] == ["v1-lineage"]
-    return sorted(found)
+    }, datasets
+    id = datasets["validation"][0].id
+    assert [model.name for model in Model.list(ws, dataset_id=id)] == ["v1-lineage"]
+    return sorted(datasets)
 
 
 @operation("Models", "`Model` of a name that is not there", ERROR, "no-such-model")

@@ -10,11 +10,11 @@ from v1_run_operations import RANKS
 from v1_world import operation, source, submit, workspace
 
 
-def _distributed(world: World, **asked: Any) -> Any:
+def _distributed(world: World, **options: Any) -> Any:
     from azureml.core.runconfig import PyTorchConfiguration
 
     folder = source(world, "ranks", RANKS)
-    return submit(world, "wrong", folder, distributed_job_config=PyTorchConfiguration(**asked)).id
+    return submit(world, "wrong", folder, distributed_job_config=PyTorchConfiguration(**options)).id
 
 
 @operation("Jobs", "`submit`: `node_count=-1`", ERROR, "-1")
@@ -167,6 +167,6 @@ def expired(world: World) -> Any:
     from azureml.core.authentication import ArmTokenAuthentication
 
     ws = workspace(world)
-    known = ArmTokenAuthentication(os.environ[EXPIRED])
-    other = Workspace(ws.subscription_id, ws.resource_group, ws.name, auth=known)
+    authentication = ArmTokenAuthentication(os.environ[EXPIRED])
+    other = Workspace(ws.subscription_id, ws.resource_group, ws.name, auth=authentication)
     return Experiment(other, "v1-contract").name

@@ -23,12 +23,16 @@ def arguments(world: World) -> Any:
 @operation("Jobs", "`get_details`, `get_status`, `ws.get_run`")
 def details(world: World) -> Any:
     run = ended(world, "script")
-    found = workspace(world).get_run(run.id)
-    assert (found.id, found.get_status()) == (run.id, "Completed"), found
-    told = found.get_details()
-    assert (told["runId"], told["status"], told["target"]) == (run.id, "Completed", "v1-cluster")
-    assert {"startTimeUtc", "endTimeUtc", "properties", "logFiles"} <= set(told), told
-    return sorted(told)
+    same_run = workspace(world).get_run(run.id)
+    assert (same_run.id, same_run.get_status()) == (run.id, "Completed"), same_run
+    details = same_run.get_details()
+    assert (details["runId"], details["status"], details["target"]) == (
+        run.id,
+        "Completed",
+        "v1-cluster",
+    )
+    assert {"startTimeUtc", "endTimeUtc", "properties", "logFiles"} <= set(details), details
+    return sorted(details)
 
 
 @operation("Jobs", "`get_file_names`, `download_file`, `download_files`")
@@ -63,10 +67,10 @@ def tags(world: World) -> Any:
 
 @operation("Jobs", "`Experiment.get_runs`, `ws.experiments`: newest first")
 def list_runs(world: World) -> Any:
-    found = [one.id for one in workspace(world).experiments[EXPERIMENT].get_runs()]
-    ours = [world.seen[key].id for key in ("slow", "failing", "command", "script")]
-    assert [one for one in found if one in ours] == ours, found
-    return len(found)
+    run_ids = [run.id for run in workspace(world).experiments[EXPERIMENT].get_runs()]
+    expected = [world.seen[key].id for key in ("slow", "failing", "command", "script")]
+    assert [run_id for run_id in run_ids if run_id in expected] == expected, run_ids
+    return len(run_ids)
 
 
 @operation("Jobs", "`get_snapshot_id`, `restore_snapshot`")
@@ -103,8 +107,8 @@ def ranks(world: World) -> Any:
 @operation("Jobs", "`PyTorchConfiguration` with a command: once a node")
 def nodes(world: World) -> Any:
     run = ended(world, "per-node")
-    logs = [one for one in run.get_file_names() if one.startswith("user_logs/std_log")]
-    lines = [text_of(world, run, one).splitlines()[-1] for one in sorted(logs)]
+    logs = [path for path in run.get_file_names() if path.startswith("user_logs/std_log")]
+    lines = [text_of(world, run, path).splitlines()[-1] for path in sorted(logs)]
     assert lines == ["node 0 at a port", "node 1 at a port"], (logs, lines)
     return logs
 
@@ -116,8 +120,8 @@ def mpi(world: World) -> Any:
         assert run.get_details()["error"]["error"]["code"] == "mpi_missing"
         return "this machine has no MPI"
     run = ended(world, "mpi")
-    logs = [one for one in run.get_file_names() if one.startswith("user_logs/std_log")]
-    text = "".join(text_of(world, run, one) for one in logs)
+    logs = [path for path in run.get_file_names() if path.startswith("user_logs/std_log")]
+    text = "".join(text_of(world, run, path) for path in logs)
     assert "OMPI_COMM_WORLD_RANK=0" in text and "OMPI_COMM_WORLD_RANK=1" in text, text
     return logs
 
@@ -159,10 +163,10 @@ def register_model(world: World) -> Any:
     assert (parts.tags, parts.properties["p"]) == ({"a": "b"}, "q"), parts.properties
     parts.download(target_dir=str(world.folder / "parts"), exist_ok=True)
     assert (world.folder / "parts" / "parts" / "a.txt").read_text() == "weights"
-    found = {one.name for one in Model.list(ws, run_id=run.id)}
-    assert found == {"v1-birds", "v1-parts"}, found
+    names = {model.name for model in Model.list(ws, run_id=run.id)}
+    assert names == {"v1-birds", "v1-parts"}, names
     assert made.run.id == run.id
-    return sorted(found)
+    return sorted(names)
 
 
 @operation("Models", "`run.register_model` of what the run did not write", ERROR, "nothing.pt")
@@ -176,18 +180,18 @@ def in_job(world: World) -> Any:
     text = text_of(world, run, LOG)
     assert "all is well" in text and f"model v1-in-job:1 in {EXPERIMENT} default" in text, text
     wanted = {"other/other.txt", "folder/model.pt", "outputs/model.pt", "image.png"}
-    found = run.get_file_names()
-    assert wanted <= {*found, *(one.rpartition("/")[2] for one in found)}, found
+    paths = run.get_file_names()
+    assert wanted <= {*paths, *(path.rpartition("/")[2] for path in paths)}, paths
     assert run.get_tags() == {"from": "the job", "more": "yes"}, run.get_tags()
-    return found
+    return paths
 
 
 @operation("Inside a job", "`get_metrics` of a run that logged by SDK v1")
 def metrics(world: World) -> Any:
-    found = ended(world, "in-job").get_metrics()
-    assert found["loss"] == [1.0, 0.5, 1 / 3], found
-    assert (found["accuracy"], found["word"], found["several"]) == (0.9, "hello", [1, 2, 3.5])
-    assert found["row"] == {"x": [1, 2], "y": [2.5, 3.5]}, found["row"]
-    assert found["table"] == {"a": [1, 2], "b": [3, 4]}, found["table"]
-    assert {"matrix", "accuracies", "residuals", "predictions", "image"} <= set(found), found
-    return found
+    logged = ended(world, "in-job").get_metrics()
+    assert logged["loss"] == [1.0, 0.5, 1 / 3], logged
+    assert (logged["accuracy"], logged["word"], logged["several"]) == (0.9, "hello", [1, 2, 3.5])
+    assert logged["row"] == {"x": [1, 2], "y": [2.5, 3.5]}, logged["row"]
+    assert logged["table"] == {"a": [1, 2], "b": [3, 4]}, logged["table"]
+    assert {"matrix", "accuracies", "residuals", "predictions", "image"} <= set(logged), logged
+    return logged

@@ -24,25 +24,25 @@ def children(world: World) -> Any:
         for number, child in enumerate(made):
             child.log("loss", number)
             child.complete()
-        found = list(run.get_children())
-        assert sorted(one.id for one in found) == sorted(one.id for one in made), found
-        assert {one.get_status() for one in found} == {"Completed"}
-        parts = [one.id for one in run.get_children(tags={"part": "two"})]
+        listed = list(run.get_children())
+        assert sorted(child.id for child in listed) == sorted(child.id for child in made), listed
+        assert {child.get_status() for child in listed} == {"Completed"}
+        parts = [child.id for child in run.get_children(tags={"part": "two"})]
         assert parts == [made[1].id], parts
-        assert found[0].parent.id == run.id
+        assert listed[0].parent.id == run.id
         metrics = run.get_metrics(recursive=True)
         assert metrics == {made[0].id: {"loss": 0}, made[1].id: {"loss": 1}}, metrics
-    return len(found)
+    return len(listed)
 
 
 @operation("Jobs", "`run.fail(error_details=…)`, `get_details` tells them")
 def failed(world: World) -> Any:
     run = _started(world)
     run.fail(error_details="no such column: age", error_code="BadColumn")
-    told = run.get_details()["error"]["error"]
-    assert (told["code"], told["message"]) == ("BadColumn", "no such column: age"), told
+    error = run.get_details()["error"]["error"]
+    assert (error["code"], error["message"]) == ("BadColumn", "no such column: age"), error
     assert run.get_status() == "Failed"
-    return told
+    return error
 
 
 @operation("Jobs", "`Run.get`, `Run(experiment, id)`, `get_portal_url`, `get_tags` of `get_runs`")
@@ -53,7 +53,7 @@ def get(world: World) -> Any:
     with _started(world) as run:
         run.tag("mark", run.id)
     assert Run.get(ws, run.id).id == Run(Experiment(ws, OWN), run.id).id == run.id
-    assert [one.id for one in Experiment(ws, OWN).get_runs(tags={"mark": run.id})] == [run.id]
+    assert [match.id for match in Experiment(ws, OWN).get_runs(tags={"mark": run.id})] == [run.id]
     assert run.get_portal_url().startswith("https://127.0.0.1")
     return run.get_portal_url()
 
@@ -70,13 +70,13 @@ def list_experiments(world: World) -> Any:
     from azureml.core import Experiment
 
     ws = workspace(world)
-    one = Experiment(ws, OWN)
-    one.set_tags({"team": "birds", "old": "yes"})
-    one.remove_tags(["old"])
-    one.refresh()
-    assert one.tags == {"team": "birds"}, one.tags
-    assert [found.name for found in Experiment.list(ws, tags={"team": "birds"})] == [OWN]
-    assert [found.name for found in Experiment.list(ws, experiment_name=OWN)] == [OWN]
+    experiment = Experiment(ws, OWN)
+    experiment.set_tags({"team": "birds", "old": "yes"})
+    experiment.remove_tags(["old"])
+    experiment.refresh()
+    assert experiment.tags == {"team": "birds"}, experiment.tags
+    assert [match.name for match in Experiment.list(ws, tags={"team": "birds"})] == [OWN]
+    assert [match.name for match in Experiment.list(ws, experiment_name=OWN)] == [OWN]
     assert Experiment.list(ws, experiment_name="no-such-experiment") == []
     return {EXPERIMENT, OWN} <= set(ws.experiments)
 
@@ -86,15 +86,15 @@ def archive(world: World) -> Any:
     from azureml.core import Experiment
 
     ws = workspace(world)
-    one = Experiment(ws, "v1-archived")
-    one.archive()
-    assert one.archived_time is not None
-    assert one.name not in {found.name for found in Experiment.list(ws)}
+    experiment = Experiment(ws, "v1-archived")
+    experiment.archive()
+    assert experiment.archived_time is not None
+    assert experiment.name not in {listed.name for listed in Experiment.list(ws)}
     hidden = Experiment.list(ws, view_type="ArchivedOnly")
-    assert [found.name for found in hidden] == [one.name], hidden
-    one.reactivate()
-    assert one.name in {found.name for found in Experiment.list(ws)}
-    return one.name
+    assert [listed.name for listed in hidden] == [experiment.name], hidden
+    experiment.reactivate()
+    assert experiment.name in {listed.name for listed in Experiment.list(ws)}
+    return experiment.name
 
 
 @operation("Jobs", "`upload_file` of what the run has already", ERROR, "already")

@@ -41,7 +41,7 @@ def local(world: World) -> Any:
 
 
 @operation("Jobs", "`submit`: target `local`, `user_managed_dependencies`; `run.log`")
-def own(world: World) -> Any:
+def local_python(world: World) -> Any:
     folder = source(world, "local-own", LOGGING)
     options = {"compute_target": "local", "environment": own_python()}
     return submit(world, "local-own", folder, **options).id
@@ -51,9 +51,9 @@ def own(world: World) -> Any:
 def docker(world: World) -> Any:
     from azureml.core.runconfig import DockerConfiguration
 
-    asked = DockerConfiguration(use_docker=True)
+    docker = DockerConfiguration(use_docker=True)
     folder = source(world, "local", TRAIN)
-    options = {"compute_target": "local", "docker_runtime_config": asked}
+    options = {"compute_target": "local", "docker_runtime_config": docker}
     return submit(world, "local-docker", folder, **options).id
 
 

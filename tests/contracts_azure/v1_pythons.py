@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from v1_operations import OPERATIONS
 
@@ -32,32 +33,34 @@ def main() -> None:
     parser.add_argument("--core", default="azureml-core==1.61.0.post4")
     parser.add_argument("--limit-s", type=int, default=1800)
     options = parser.parse_args()
-    expected = {one.key: one.outcome == "works" for one in OPERATIONS}
+    expected = {operation.key: operation.outcome == "works" for operation in OPERATIONS}
     for python in options.pythons:
         version = subprocess.check_output([python, "-V"], text=True).split()[1]
         top = options.folder.resolve() / version
         client = _client(top / "client", python, options.core)
-        found = _operated(top / "run", client, options.limit_s)
+        results = _operated(top / "run", client, options.limit_s)
         wrong = [
-            key for key, works in expected.items() if found.get(key, {}).get("ok") is not works
+            key for key, works in expected.items() if results.get(key, {}).get("ok") is not works
         ]
         print(f"Python {version}: {len(expected) - len(wrong)} of {len(expected)} as expected")
         for key in wrong:
-            told = found.get(key, {}).get("error", "not reached")
-            print(f"  {key}\n    {told.splitlines()[0][:200]}", flush=True)
+            error = results.get(key, {}).get("error", "not reached")
+            print(f"  {key}\n    {error.splitlines()[0][:200]}", flush=True)
 
 
 def _client(place: Path, python: Path, core: str) -> Path:
     if not (place / "whole").exists():
         uv = [str(BIN / "uv")]
         subprocess.run([*uv, "venv", "--quiet", "--clear", "--python", python, place], check=True)
-        own = ["--python", str(place / "bin" / "python")]
-        subprocess.run([*uv, "pip", "install", "--quiet", *own, core, *PACKAGES], check=True)
+        interpreter = ["--python", str(place / "bin" / "python")]
+        subprocess.run(
+            [*uv, "pip", "install", "--quiet", *interpreter, core, *PACKAGES], check=True
+        )
         (place / "whole").touch()
     return place / "bin" / "python"
 
 
-def _operated(top: Path, client: Path, limit_s: int) -> dict[str, dict[str, object]]:
+def _operated(top: Path, client: Path, limit_s: int) -> dict[str, dict[str, Any]]:
     shutil.rmtree(top, ignore_errors=True)
     (top / "work").mkdir(parents=True)
     foreign = ("TORCHYARD", "AZURE", "MLFLOW")
@@ -70,13 +73,14 @@ def _operated(top: Path, client: Path, limit_s: int) -> dict[str, dict[str, obje
     say("server", "start")
     try:
         say("workspace", "config", "--path", top / "work")
-        told = json.loads(say("client-env", "--shell", "json"))
-        command = [client, HERE / "run_operations.py", "azureml-core-1.61", top / "work"]
+        redirection = json.loads(say("client-env", "--shell", "json"))
+        command: list[str | Path] = [client, HERE / "run_operations.py"]
+        command += ["azureml-core-1.61", top / "work"]
         with open(top / "log", "wb") as log:
             subprocess.run(
                 command,
                 cwd=top / "work",
-                env={**clean, **told, "TEST_EXPIRED_TOKEN": "ended"},
+                env={**clean, **redirection, "TEST_EXPIRED_TOKEN": "ended"},
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 timeout=limit_s,
@@ -86,8 +90,8 @@ def _operated(top: Path, client: Path, limit_s: int) -> dict[str, dict[str, obje
         print(f"the operations took longer than {limit_s} s: the rest was not reached")
     finally:
         say("server", "stop")
-    found: dict[str, dict[str, object]] = json.loads((top / "work" / "results.json").read_text())
-    return found
+    results: dict[str, dict[str, object]] = json.loads((top / "work" / "results.json").read_text())
+    return results
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ def hyperdrive(world: World) -> Any:
         choice,
     )
 
-    asked = HyperDriveConfig(
+    config = HyperDriveConfig(
         run_config=ScriptRunConfig(
             source_directory=str(source(world, "ranks", RANKS)),
             script="train.py",
@@ -31,7 +31,7 @@ def hyperdrive(world: World) -> Any:
         primary_metric_goal=PrimaryMetricGoal.MINIMIZE,
         max_total_runs=2,
     )
-    return Experiment(workspace(world), EXPERIMENT).submit(asked).id
+    return Experiment(workspace(world), EXPERIMENT).submit(config).id
 
 
 @operation("Endpoints", "`Model.deploy`: a web service", REFUSED, "does not serve web services")
@@ -40,22 +40,22 @@ def deploy(world: World) -> Any:
     from azureml.core.model import InferenceConfig
     from azureml.core.webservice import AciWebservice
 
-    asked = InferenceConfig(
+    config = InferenceConfig(
         entry_script="train.py",
         source_directory=str(source(world, "ranks", RANKS)),
         environment=plain_environment(world),
     )
     ws = workspace(world)
     where = AciWebservice.deploy_configuration(cpu_cores=1, memory_gb=1)
-    return Model.deploy(ws, "v1-service", [Model(ws, "v1-local")], asked, where).name
+    return Model.deploy(ws, "v1-service", [Model(ws, "v1-local")], config, where).name
 
 
 @operation("Endpoints", "`ws.webservices`, `ws.images`: there are none", how="an empty list")
 def webservices(world: World) -> Any:
-    found = workspace(world).webservices
-    assert len(found) == 0, found
+    services = workspace(world).webservices
+    assert len(services) == 0, services
     assert len(workspace(world).images) == 0
-    return found
+    return services
 
 
 @operation("Endpoints", "`Model.package`", REFUSED, "does not serve web services")
@@ -63,29 +63,29 @@ def package(world: World) -> Any:
     from azureml.core import Model
     from azureml.core.model import InferenceConfig
 
-    asked = InferenceConfig(
+    config = InferenceConfig(
         entry_script="train.py",
         source_directory=str(source(world, "ranks", RANKS)),
         environment=plain_environment(world),
     )
     ws = workspace(world)
-    return Model.package(ws, [Model(ws, "v1-local")], asked).location
+    return Model.package(ws, [Model(ws, "v1-local")], config).location
 
 
 @operation("Compute", "compute instances", REFUSED, "compute instances")
 def instance(world: World) -> Any:
     from azureml.core.compute import ComputeInstance, ComputeTarget
 
-    asked = ComputeInstance.provisioning_configuration(vm_size="STANDARD_D2_V2")
-    return ComputeTarget.create(workspace(world), "v1-instance", asked).name
+    config = ComputeInstance.provisioning_configuration(vm_size="STANDARD_D2_V2")
+    return ComputeTarget.create(workspace(world), "v1-instance", config).name
 
 
 @operation("Compute", "`AksCompute`", REFUSED, "kubernetes")
 def kubernetes(world: World) -> Any:
     from azureml.core.compute import AksCompute, ComputeTarget
 
-    asked = AksCompute.provisioning_configuration()
-    return ComputeTarget.create(workspace(world), "v1-aks", asked).name
+    config = AksCompute.provisioning_configuration()
+    return ComputeTarget.create(workspace(world), "v1-aks", config).name
 
 
 @operation("Compute", "`ComputeTarget.attach`: Databricks, virtual machines", REFUSED, "databricks")
@@ -107,8 +107,8 @@ def attach(world: World) -> Any:
         assert "virtual machines" in str(error), error
     else:
         raise AssertionError("it was attached")
-    asked = DatabricksCompute.attach_configuration("g", "w", access_token="t")
-    return ComputeTarget.attach(ws, "v1-bricks", asked).name
+    config = DatabricksCompute.attach_configuration("g", "w", access_token="t")
+    return ComputeTarget.attach(ws, "v1-bricks", config).name
 
 
 @operation("Connections", "`Keyvault`, `run.get_secret`", REFUSED, "no key vault")

@@ -56,14 +56,14 @@ def command(world: World) -> Any:
     from azureml.core import Experiment, ScriptRunConfig
     from v1_world import CLUSTER, plain_environment
 
-    asked = ScriptRunConfig(
+    config = ScriptRunConfig(
         source_directory=str(source(world, "command", RANKS)),
         command=["python", "train.py", "&&", "echo", "$MINE"],
         compute_target=CLUSTER,
         environment=plain_environment(world),
     )
-    asked.run_config.environment_variables["MINE"] = "of my own"
-    world.seen["command"] = Experiment(workspace(world), EXPERIMENT).submit(asked)
+    config.run_config.environment_variables["MINE"] = "of my own"
+    world.seen["command"] = Experiment(workspace(world), EXPERIMENT).submit(config)
     return world.seen["command"].id
 
 
@@ -71,9 +71,9 @@ def command(world: World) -> Any:
 def pytorch(world: World) -> Any:
     from azureml.core.runconfig import PyTorchConfiguration
 
-    asked = PyTorchConfiguration(communication_backend="Gloo", process_count=4, node_count=2)
+    distribution = PyTorchConfiguration(communication_backend="Gloo", process_count=4, node_count=2)
     folder = source(world, "ranks", RANKS)
-    return submit(world, "pytorch", folder, distributed_job_config=asked).id
+    return submit(world, "pytorch", folder, distributed_job_config=distribution).id
 
 
 @operation("Jobs", "`submit`: `PyTorchConfiguration`, a command on each of 2 nodes")
@@ -90,9 +90,9 @@ def per_node(world: World) -> Any:
 def mpi(world: World) -> Any:
     from azureml.core.runconfig import MpiConfiguration
 
-    asked = MpiConfiguration(process_count_per_node=2, node_count=1)
+    distribution = MpiConfiguration(process_count_per_node=2, node_count=1)
     folder = source(world, "ranks", RANKS)
-    return submit(world, "mpi", folder, distributed_job_config=asked).id
+    return submit(world, "mpi", folder, distributed_job_config=distribution).id
 
 
 @operation("Jobs", "`submit`: a run that fails")
@@ -124,18 +124,18 @@ def unknown_compute(world: World) -> Any:
 def uneven(world: World) -> Any:
     from azureml.core.runconfig import PyTorchConfiguration
 
-    asked = PyTorchConfiguration(process_count=3, node_count=2)
+    distribution = PyTorchConfiguration(process_count=3, node_count=2)
     folder = source(world, "ranks", RANKS)
-    return submit(world, "uneven", folder, distributed_job_config=asked).id
+    return submit(world, "uneven", folder, distributed_job_config=distribution).id
 
 
 @operation("Jobs", "a communication backend that does not exist", ERROR, "carrier")
 def unknown_backend(world: World) -> Any:
     from azureml.core.runconfig import PyTorchConfiguration
 
-    asked = PyTorchConfiguration(communication_backend="carrier", node_count=2)
+    distribution = PyTorchConfiguration(communication_backend="carrier", node_count=2)
     folder = source(world, "ranks", RANKS)
-    return submit(world, "backend", folder, distributed_job_config=asked).id
+    return submit(world, "backend", folder, distributed_job_config=distribution).id
 
 
 @operation("Jobs", "`ScriptRunConfig`: a script and a command", ERROR, "command")
@@ -153,18 +153,18 @@ def telemetry(world: World) -> Any:
 
 
 @operation("Jobs", "`wait_for_completion(show_output=True)`")
-def shown(world: World) -> Any:
+def follow(world: World) -> Any:
     import io
     from contextlib import redirect_stdout
 
     run = submit(world, "slow", source(world, "slow", SLOW))
-    said = io.StringIO()
-    with redirect_stdout(said):
-        found = run.wait_for_completion(show_output=True)
-    text = said.getvalue()
+    output = io.StringIO()
+    with redirect_stdout(output):
+        details = run.wait_for_completion(show_output=True)
+    text = output.getvalue()
     lines = [line for line in text.splitlines() if line.startswith("line ")]
     assert lines == [f"line {number}" for number in range(6)], text
-    assert found["status"] == "Completed", found
+    assert details["status"] == "Completed", details
     assert f"RunId: {run.id}" in text and "Execution Summary" in text, text
     return text
 
@@ -185,7 +185,7 @@ def interactive(world: World) -> Any:
     run.complete()
     assert run.get_metrics() == {"loss": [1.5, 0.5, 0.5]}, run.get_metrics()
     assert run.get_status() == "Completed", run.get_status()
-    assert [one.id for one in run.get_children()] == [child.id]
+    assert [child_run.id for child_run in run.get_children()] == [child.id]
     assert "notes/seen.txt" in run.get_file_names()
     return run.get_metrics()
 

@@ -12,9 +12,9 @@ from v1_world import CLUSTER, operation, workspace
 def from_config(world: World) -> Any:
     from azureml.core import Workspace
 
-    found = Workspace.from_config()
-    assert found.name == "default", found.name
-    return [found.name, found.location, found.subscription_id, found.resource_group]
+    default = Workspace.from_config()
+    assert default.name == "default", default.name
+    return [default.name, default.location, default.subscription_id, default.resource_group]
 
 
 @operation("Workspaces", "`Workspace.get`, `Workspace(...)`, `write_config`")
@@ -38,9 +38,9 @@ def list_all(world: World) -> Any:
     from azureml.core import Workspace
 
     ws = workspace(world)
-    found = Workspace.list(ws.subscription_id, resource_group=ws.resource_group)
-    assert [one.name for one in found["default"]] == ["default"], found
-    return list(found)
+    workspaces = Workspace.list(ws.subscription_id, resource_group=ws.resource_group)
+    assert [entry.name for entry in workspaces["default"]] == ["default"], workspaces
+    return list(workspaces)
 
 
 @operation("Workspaces", "`Workspace.get` of one that is not there", ERROR, "workspace not found")
@@ -55,10 +55,10 @@ def get_absent(world: World) -> Any:
 
 @operation("Workspaces", "`get_details`")
 def details(world: World) -> Any:
-    found = workspace(world).get_details()
+    fields = workspace(world).get_details()
     wanted = {"id", "name", "location", "type", "workspaceid", "storageAccount", "sku"}
-    assert wanted <= set(found), found
-    return sorted(found)
+    assert wanted <= set(fields), fields
+    return sorted(fields)
 
 
 @operation("Workspaces", "`datastores`, `get_default_datastore`")
@@ -86,8 +86,8 @@ def absent_compute(world: World) -> Any:
 def create_compute(world: World) -> Any:
     from azureml.core.compute import AmlCompute, ComputeTarget
 
-    asked = AmlCompute.provisioning_configuration(vm_size="STANDARD_D2_V2", max_nodes=4)
-    made = ComputeTarget.create(workspace(world), CLUSTER, asked)
+    config = AmlCompute.provisioning_configuration(vm_size="STANDARD_D2_V2", max_nodes=4)
+    made = ComputeTarget.create(workspace(world), CLUSTER, config)
     made.wait_for_completion(show_output=True, min_node_count=None, timeout_in_minutes=20)
     assert made.provisioning_state == "Succeeded", made.provisioning_state
     again = ComputeTarget(workspace=workspace(world), name=CLUSTER)
@@ -97,7 +97,7 @@ def create_compute(world: World) -> Any:
 
 @operation("Compute", "`get_status().serialize()`")
 def compute_status(world: World) -> Any:
-    found = workspace(world).compute_targets[CLUSTER].get_status().serialize()
+    status = workspace(world).compute_targets[CLUSTER].get_status().serialize()
     assert {
         "currentNodeCount",
         "targetNodeCount",
@@ -112,9 +112,9 @@ def compute_status(world: World) -> Any:
         "scaleSettings",
         "vmPriority",
         "vmSize",
-    } <= set(found), found
-    assert found["scaleSettings"]["maxNodeCount"] == 4, found
-    return found
+    } <= set(status), status
+    assert status["scaleSettings"]["maxNodeCount"] == 4, status
+    return status
 
 
 @operation("Compute", "`update`, `delete`")
@@ -122,8 +122,8 @@ def change_compute(world: World) -> Any:
     from azureml.core.compute import AmlCompute, ComputeTarget
 
     ws = workspace(world)
-    asked = AmlCompute.provisioning_configuration(vm_size="STANDARD_D2_V2", max_nodes=1)
-    made = ComputeTarget.create(ws, "v1-short", asked)
+    config = AmlCompute.provisioning_configuration(vm_size="STANDARD_D2_V2", max_nodes=1)
+    made = ComputeTarget.create(ws, "v1-short", config)
     made.wait_for_completion()
     made.update(max_nodes=2)
     made.wait_for_completion()
@@ -138,10 +138,10 @@ def list_compute(world: World) -> Any:
     from azureml.core.compute import ComputeTarget
 
     ws = workspace(world)
-    listed = {one.name for one in ComputeTarget.list(ws)}
+    listed = {target.name for target in ComputeTarget.list(ws)}
     assert CLUSTER in listed and listed == set(ws.compute_targets), listed
     nodes = ws.compute_targets[CLUSTER].list_nodes()
-    assert all(one["nodeState"] for one in nodes), nodes
+    assert all(node["nodeState"] for node in nodes), nodes
     return sorted(listed)
 
 
@@ -149,9 +149,9 @@ def list_compute(world: World) -> Any:
 def sizes(world: World) -> Any:
     from azureml.core.compute import AmlCompute
 
-    found = {one["name"].lower() for one in AmlCompute.supported_vmsizes(workspace(world))}
-    assert {"standard_nc6", "standard_d2_v2"} <= found, found
-    return len(found)
+    names = {size["name"].lower() for size in AmlCompute.supported_vmsizes(workspace(world))}
+    assert {"standard_nc6", "standard_d2_v2"} <= names, names
+    return len(names)
 
 
 @operation("Compute", "`wait_for_completion`: its time limit passes", how="it returns, and says so")
@@ -159,32 +159,32 @@ def wait_limited(world: World) -> Any:
     import io
     from contextlib import redirect_stdout
 
-    made, said = workspace(world).compute_targets[CLUSTER], io.StringIO()
-    with redirect_stdout(said):
+    made, output = workspace(world).compute_targets[CLUSTER], io.StringIO()
+    with redirect_stdout(output):
         made.wait_for_completion(show_output=True, min_node_count=4, timeout_in_minutes=0.05)
-    assert "Wait timeout has been reached" in said.getvalue(), said.getvalue()
-    return said.getvalue()
+    assert "Wait timeout has been reached" in output.getvalue(), output.getvalue()
+    return output.getvalue()
 
 
 @operation("Compute", "`ComputeTarget.create`: a size that is not there", ERROR, "standard_nope")
 def unknown_size(world: World) -> Any:
     from azureml.core.compute import AmlCompute, ComputeTarget
 
-    asked = AmlCompute.provisioning_configuration(vm_size="STANDARD_NOPE", max_nodes=1)
-    return ComputeTarget.create(workspace(world), "v1-sizeless", asked).name
+    config = AmlCompute.provisioning_configuration(vm_size="STANDARD_NOPE", max_nodes=1)
+    return ComputeTarget.create(workspace(world), "v1-sizeless", config).name
 
 
 @operation("Compute", "`ComputeTarget.create`: `max_nodes=0`", ERROR, "at least 1")
 def no_nodes(world: World) -> Any:
     from azureml.core.compute import AmlCompute, ComputeTarget
 
-    asked = AmlCompute.provisioning_configuration(vm_size="STANDARD_D2_V2", max_nodes=0)
-    return ComputeTarget.create(workspace(world), "v1-empty", asked).name
+    config = AmlCompute.provisioning_configuration(vm_size="STANDARD_D2_V2", max_nodes=0)
+    return ComputeTarget.create(workspace(world), "v1-empty", config).name
 
 
 @operation("Compute", "`ComputeTarget.create`: a name that is none", ERROR, "bad name!")
 def bad_name(world: World) -> Any:
     from azureml.core.compute import AmlCompute, ComputeTarget
 
-    asked = AmlCompute.provisioning_configuration(vm_size="STANDARD_D2_V2", max_nodes=1)
-    return ComputeTarget.create(workspace(world), "bad name!", asked).name
+    config = AmlCompute.provisioning_configuration(vm_size="STANDARD_D2_V2", max_nodes=1)
+    return ComputeTarget.create(workspace(world), "bad name!", config).name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import operations
 from operations import Operation, World
 
 OPERATIONS: list[Operation] = []
-operation: Callable[..., Any] = partial(operations.operation, into=OPERATIONS)
+operation = partial(operations.operation, into=OPERATIONS)
 
 CLUSTER, EXPERIMENT = "v1-cluster", "v1-contract"
 
@@ -41,11 +40,11 @@ def submit(world: World, key: str, folder: Path, **options: Any) -> Any:
     """A run of a folder's script, unless a command is given; later operations find it by `key`."""
     from azureml.core import Experiment, ScriptRunConfig
 
-    given = {"compute_target": CLUSTER, "environment": plain_environment(world), **options}
-    if "command" not in given:
-        given.setdefault("script", "train.py")
-    asked = ScriptRunConfig(source_directory=str(folder), **given)
-    run = Experiment(workspace(world), EXPERIMENT).submit(asked)
+    arguments = {"compute_target": CLUSTER, "environment": plain_environment(world), **options}
+    if "command" not in arguments:
+        arguments.setdefault("script", "train.py")
+    config = ScriptRunConfig(source_directory=str(folder), **arguments)
+    run = Experiment(workspace(world), EXPERIMENT).submit(config)
     world.seen[key] = run
     return run
 
@@ -62,6 +61,6 @@ def ended(world: World, key: str, status: str = "Completed") -> Any:
 
 def text_of(world: World, run: Any, path: str) -> str:
     """A file of a run."""
-    place = world.folder / "read" / run.id / path
+    place: Path = world.folder / "read" / run.id / path
     run.download_file(path, output_file_path=str(place))
     return place.read_text()

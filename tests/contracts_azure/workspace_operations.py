@@ -9,18 +9,22 @@ from operations import World, operation
 
 @operation("Workspaces", "`workspaces.get`")
 def get(world: World) -> Any:
-    found = world.ml.workspaces.get(world.ml.workspace_name)
-    assert found.name == world.ml.workspace_name
-    assert found.mlflow_tracking_uri.startswith("azureml://"), found.mlflow_tracking_uri
-    world.seen["tracking"] = found.mlflow_tracking_uri
-    return {"name": found.name, "location": found.location, "group": found.resource_group}
+    workspace = world.ml.workspaces.get(world.ml.workspace_name)
+    assert workspace.name == world.ml.workspace_name
+    assert workspace.mlflow_tracking_uri.startswith("azureml://"), workspace.mlflow_tracking_uri
+    world.seen["tracking"] = workspace.mlflow_tracking_uri
+    return {
+        "name": workspace.name,
+        "location": workspace.location,
+        "group": workspace.resource_group,
+    }
 
 
 @operation("Workspaces", "`workspaces.list`")
 def list_all(world: World) -> Any:
-    found = [one.name for one in world.ml.workspaces.list()]
-    assert world.ml.workspace_name in found, found
-    return found
+    names = [workspace.name for workspace in world.ml.workspaces.list()]
+    assert world.ml.workspace_name in names, names
+    return names
 
 
 @operation("Workspaces", "`workspaces.get` of one that is not there")

@@ -112,7 +112,7 @@ class Site:
         (self._folder / f"before-{node}.sh").write_text(script)
 
     def drop(self, node: int, first: int, last: int) -> None:
-        """A firewall on that node that says nothing to whoever knocks at these ports."""
+        """A firewall on that node that drops connections to these ports without an answer."""
         self.run(node, "nft", "add", "table", "inet", "torchyard")
         chain = "{ type filter hook input priority 0; }"
         self.run(node, "nft", "add", "chain", "inet", "torchyard", "input", chain)
@@ -168,8 +168,8 @@ class NamespaceExecutor(LocalExecutor):
     def launch(self, plan: LaunchPlan) -> Handle:
         return super().launch(replace(plan, single_host=False))
 
-    def inherit(self, plan: LaunchPlan) -> Handle:
-        return super().inherit(replace(plan, single_host=False))
+    def recover(self, plan: LaunchPlan) -> Handle:
+        return super().recover(replace(plan, single_host=False))
 
 
 @contextlib.contextmanager
@@ -210,18 +210,18 @@ def _remove_left() -> None:
     names = [line.split()[0] for line in listed.splitlines() if line]
     names += [line.split()[1].split("@")[0].rstrip(":") for line in links.splitlines()]
     for name in names:
-        found = _OWN.match(name)
-        if found is None or Path(f"/proc/{found[2] or found[3]}").exists():
+        match = _OWN.match(name)
+        if match is None or Path(f"/proc/{match[2] or match[3]}").exists():
             continue
-        if found[2]:
+        if match[2]:
             _remove_namespace(name)
         else:
             _ip("link", "del", name, check=False)
 
 
 def _remove_namespace(name: str) -> None:
-    found = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True)
-    for pid in found.stdout.split():
+    listing = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True)
+    for pid in listing.stdout.split():
         with contextlib.suppress(OSError):
             os.kill(int(pid), signal.SIGKILL)
     _ip("netns", "del", name, check=False)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from end_to_end.yard_under_test import REPOSITORY
+from end_to_end.yard_under_test import REPOSITORY, Yard
 from public_examples import recorded_runs
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(480)]
@@ -23,30 +25,34 @@ SCRIPTS = REPOSITORY / "tests/end_to_end/autologging"
 STEADY = {"OMP_NUM_THREADS": "1", "MLFLOW_DISABLE_TELEMETRY": "true"}
 FEATURES = "5x64"
 
+Start = Callable[..., subprocess.Popen[str]]
+
 
 @pytest.fixture(scope="module")
-def environment():
+def environment() -> dict[str, str]:
     return {"pip_requirements": str(SCRIPTS / "requirements.txt")}
 
 
 @pytest.fixture(scope="module")
-def python(yard, environment, tmp_path_factory):
+def python(
+    yard: Yard, environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """The interpreter of the jobs' environment, to run the same scripts by hand."""
     file = tmp_path_factory.mktemp("probe") / "job.yml"
     command = 'python -c "import mlflow; print(mlflow.__file__)"'
     file.write_text(json.dumps({"command": command, "environment": environment}))
     printed = yard("job", "create", "-f", str(file), "--stream", timeout_s=420)
-    found = [line for line in printed.splitlines() if line.endswith("mlflow/__init__.py")]
-    assert found, printed
-    return Path(found[-1]).parents[4] / "bin" / "python"
+    paths = [line for line in printed.splitlines() if line.endswith("mlflow/__init__.py")]
+    assert paths, printed
+    return Path(paths[-1]).parents[4] / "bin" / "python"
 
 
 @pytest.fixture
-def start(tmp_path):
+def start(tmp_path: Path) -> Iterator[Start]:
     """Start a program with nothing of MLflow's or ours around it; what still runs is ended."""
-    started = []
+    started: list[subprocess.Popen[str]] = []
 
-    def run(*command, **variables):
+    def run(*command: str | Path, **variables: str) -> subprocess.Popen[str]:
         kept = {
             name: value
             for name, value in os.environ.items()
@@ -69,17 +75,19 @@ def start(tmp_path):
         process.communicate()
 
 
-def said(process):
+def output_of(process: subprocess.Popen[str]) -> str:
     out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     return out
 
 
 @pytest.mark.parametrize("script", ["sklearn_autolog", "lightning_autolog", "plain_torch"])
-def test_a_job_records_what_mlflow_would(yard, start, python, environment, tmp_path, script):
+def test_a_job_records_what_mlflow_would(
+    yard: Yard, start: Start, python: Path, environment: dict[str, str], tmp_path: Path, script: str
+) -> None:
     theirs = {"MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/by-hand.db"}
     by_hand = start(python, SCRIPTS / f"{script}.py", MLFLOW_EXPERIMENT_NAME=script, **theirs)
-    job = {
+    job: dict[str, Any] = {
         "name": script.replace("_", "-"),
         "experiment_name": script,
         "command": f"python {script}.py",
@@ -90,16 +98,16 @@ def test_a_job_records_what_mlflow_would(yard, start, python, environment, tmp_p
     (tmp_path / "job.yml").write_text(json.dumps(job))
     yard("job", "create", "-f", str(tmp_path / "job.yml"))
     yard.completed(job["name"], timeout_s=420)
-    said(by_hand)
+    output_of(by_hand)
 
     server = json.loads((yard.home / "server.json").read_text())
-    ours = {
+    server_store = {
         "MLFLOW_TRACKING_URI": server["url"],
         "MLFLOW_TRACKING_TOKEN": (yard.home / "token").read_text().strip(),
     }
     reader = (python, recorded_runs.__file__, script, FEATURES)
-    readings = [start(*reader, **place) for place in (ours, theirs)]
-    recorded, expected = (json.loads(said(reading)) for reading in readings)
+    readings = [start(*reader, **place) for place in (server_store, theirs)]
+    recorded, expected = (json.loads(output_of(reading)) for reading in readings)
     counts = recorded_runs.counts(expected)
     assert counts["params"] and counts["points"] and counts["files"] and counts["models"]
     assert any(run["logged_models"] for run in expected)

@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from conftest import remove
-from end_to_end.yard_under_test import Yard, wait_until
+from end_to_end.yard_under_test import Yard, remove, wait_until
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(1200)]
 
@@ -36,7 +35,7 @@ def test_from_zero_to_two_and_back(yard: Yard) -> None:
     assert list(stages)[:3] == ["Preparing", "Scaling", "Running"]
     wait_until(lambda: yard.get("computes/pair")["current_node_count"] == 0, 30, "back to zero")
     counts = yard.get("computes/pair/history")["counts"]
-    assert [(one["current"], one["running"]) for one in counts] == [(2, 2), (2, 0), (0, 0)]
+    assert [(count["current"], count["running"]) for count in counts] == [(2, 2), (2, 0), (0, 0)]
     assert "2 of them new" in counts[0]["reason"] and "idle for 1 s" in counts[2]["reason"]
     usage = yard.get("computes/pair/history")["usage"]
     assert sum(day["node_hours"] for day in usage) * 3600 > 2 * 2
@@ -47,9 +46,9 @@ def test_from_zero_to_two_and_back(yard: Yard) -> None:
 def test_a_random_load_of_two_hundred_jobs(yard: Yard) -> None:
     create(yard, "load", "--max-instances", str(MOST), "--idle-time-before-scale-down", str(IDLE_S))
     dice = random.Random(6)
-    asked = {f"load-{n:03}": dice.choice([1, 1, 1, 2, 2, 3, 4]) for n in range(JOBS)}
+    requested_nodes = {f"load-{n:03}": dice.choice([1, 1, 1, 2, 2, 3, 4]) for n in range(JOBS)}
     burst = 0
-    for name, nodes in asked.items():
+    for name, nodes in requested_nodes.items():
         yard.post("jobs", {
             "name": name, "command": f"sleep {dice.choice([0.0, 0.05, 0.2])}",
             "environment": "python", "compute": "load", "resources": {"instance_count": nodes},
@@ -63,12 +62,12 @@ def test_a_random_load_of_two_hundred_jobs(yard: Yard) -> None:
     wait_until(lambda: yard.get("computes/load")["current_node_count"] == 0, 60, "back to zero")
 
     counts = yard.get("computes/load/history")["counts"]
-    assert max(one["current"] for one in counts) == MOST
-    assert all(0 <= one["running"] <= one["current"] <= MOST for one in counts)
+    assert max(count["current"] for count in counts) == MOST
+    assert all(0 <= count["running"] <= count["current"] <= MOST for count in counts)
     assert counts[-1]["current"] == 0
-    jobs = [yard.job(name) for name in asked]
+    jobs = [yard.job(name) for name in requested_nodes]
     assert {job["status"] for job in jobs} == {"Completed"}
-    worst_s, idle_s = waited_beside_room(jobs, counts)
+    worst_s, idle_s = waited_beside_free_nodes(jobs, counts)
     busy_s = sum(day["busy_hours"] for day in yard.get("computes/load/history")["usage"]) * 3600
     print(
         f"\n{len(counts)} changes of the count; {busy_s:.0f} node-seconds with jobs; the head of "
@@ -85,10 +84,10 @@ def create(yard: Yard, name: str, *options: str) -> None:
 def live(yard: Yard) -> list[str]:
     there = yard.get("jobs?limit=1000")["value"]
     ended = ("Completed", "Failed", "Canceled")
-    return [one["name"] for one in there if one["compute"] == "load" and one["status"] not in ended]
+    return [job["name"] for job in there if job["compute"] == "load" and job["status"] not in ended]
 
 
-def waited_beside_room(
+def waited_beside_free_nodes(
     jobs: list[dict[str, Any]], counts: list[dict[str, Any]]
 ) -> tuple[float, float]:
     """How long the head of the queue waited though its nodes were free: at once, and in all."""
@@ -97,10 +96,10 @@ def waited_beside_room(
         scaling = next(stage for stage in job["stages"] if stage["name"] == "Scaling")
         moments.append((at(scaling["start"]), "comes", place))
         moments.append((at(scaling["end"]), "goes", place))
-    moments += [(at(one["at"]), "running", one["running"]) for one in counts]
+    moments += [(at(count["at"]), "running", count["running"]) for count in counts]
     queue: set[int] = set()
     running, since, worst, total = 0, None, 0.0, 0.0
-    for moment, kind, value in sorted(moments, key=lambda one: one[0]):
+    for moment, kind, value in sorted(moments, key=lambda change: change[0]):
         if kind == "running":
             running = value
         elif kind == "comes":
@@ -140,14 +139,14 @@ def pair() -> Iterator[list[OfOneMachine]]:
     extra = {"TORCHYARD_DEVICES": "3", "TORCHYARD_DEVICE_LOCKS": str(folder / "locks")}
     yards = [OfOneMachine(folder / f"home-{n}", "", extra) for n in range(2)]
     try:
-        for one in yards:
-            one("server", "start")
+        for server in yards:
+            server("server", "start")
         yield yards
-        for one in yards:
-            one("server", "stop")
+        for server in yards:
+            server("server", "stop")
     finally:
-        for one in yards:
-            for process in one.processes():
+        for server in yards:
+            for process in server.processes():
                 with contextlib.suppress(OSError):
                     os.kill(int(process.split()[0]), signal.SIGKILL)
         remove(folder)
@@ -174,8 +173,8 @@ def test_two_servers_never_share_a_device(pair: list[OfOneMachine]) -> None:
     dice = random.Random(3)
     names = [f"shared-{n:02}" for n in range(15)]
     for name in names:
-        for one in pair:
-            one.post("jobs", {
+        for server in pair:
+            server.post("jobs", {
                 "name": name, "command": f"python {script} {marks} {dice.choice([0.1, 0.5, 2])}",
                 "environment": "python", "compute": "local",
                 "properties": {"torchyard.gpus": str(dice.choice([1, 1, 2, 3]))},
@@ -183,7 +182,7 @@ def test_two_servers_never_share_a_device(pair: list[OfOneMachine]) -> None:
     pair[0].kill_server()
     pair[0]("server", "start")
     for name in names:
-        for one in pair:
-            # Whoever got a device that another has fails at its mark.
-            one.completed(name)
+        for server in pair:
+            # A job that got a device that another one has fails at its mark.
+            server.completed(name)
     assert list(marks.iterdir()) == []

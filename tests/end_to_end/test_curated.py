@@ -131,9 +131,9 @@ def test_it_is_what_its_label_says(yard: Yard, write_job: Callable[..., str]) ->
     shown = json.loads(yard("environment", "show", "-n", NAME, "-o", "json"))
     listed = json.loads(yard("environment", "list", "-n", NAME, "-o", "json"))
     label = dict(line.split("==") for line in listed[0]["packages"])
-    found = json.loads(yard.read("jobs/curated/files/outputs/packages.json"))
+    installed = json.loads(yard.read("jobs/curated/files/outputs/packages.json"))
     assert shown["build"] == "ready"
     # Pip is the machine's Python's own.
-    assert {**found, "pip": ""} == {**label, "pip": ""}
+    assert {**installed, "pip": ""} == {**label, "pip": ""}
     built = dict(line.split("==") for line in shown["packages"])
     assert {**built, "pip": "", "horovod": label["horovod"]} == {**label, "pip": ""}

@@ -92,21 +92,21 @@ def _run(services: Services, **document: Any) -> Job:
         assert time.monotonic() < deadline, job
         time.sleep(0.05)
         job = actions.get(services, "default", job.name)
-    said = _said(services, job)
-    assert job.status is Status.COMPLETED, (job.error, said)
+    log = _logs_of(services, job)
+    assert job.status is Status.COMPLETED, (job.error, log)
     return job
 
 
-def _said(services: Services, job: Job) -> str:
-    names = [one.path for one in artifacts.list_of(services, job) if "std_log" in one.path]
+def _logs_of(services: Services, job: Job) -> str:
+    names = [file.path for file in artifacts.list_of(services, job) if "std_log" in file.path]
     return "".join(artifacts.file(services, job, name).read_text() for name in names)
 
 
 def test_data_goes_in_and_out(services: Services, document: dict[str, Any]) -> None:
     made = datastores.put(services.db, services.clock, services.datastores, "default", document)
-    lake = datastores.opened(made)
+    lake = datastores.open_files(made)
     put(lake, _FILES, "sets/")
-    asked = {
+    body = {
         "command": _SHOW,
         "resources": {"instance_count": 2},
         "distribution": {"type": "pytorch"},
@@ -122,9 +122,11 @@ def test_data_goes_in_and_out(services: Services, document: dict[str, Any]) -> N
             "made": {"path": "azureml://datastores/lake/paths/out/${{name}}", "name": "made"}
         },
     }
-    job = _run(services, **asked)
+    job = _run(services, **body)
     sum = hashlib.sha256(b"".join(_FILES.values())).hexdigest()
-    assert sorted(_said(services, job).split("\n"))[-2:] == [f"node {k} sum {sum}" for k in (0, 1)]
+    assert sorted(_logs_of(services, job).split("\n"))[-2:] == [
+        f"node {k} sum {sum}" for k in (0, 1)
+    ]
     written = {entry.path: entry.size_bytes for entry in lake.walk(f"out/{job.name}")}
     assert written == {"from-0.txt": 2, "from-1.txt": 2}
     assert {entry.path for entry in lake.walk("sets")} == set(_FILES)
@@ -132,8 +134,8 @@ def test_data_goes_in_and_out(services: Services, document: dict[str, Any]) -> N
     assert (asset.version, asset.job) == ("1", job.name)
 
     before = _cached(services)
-    again = _run(services, **asked)
-    assert _said(services, again).count(sum) == 2
+    again = _run(services, **body)
+    assert _logs_of(services, again).count(sum) == 2
     assert _cached(services) == before, "the second job copied something"
 
     reader = _run(
@@ -141,7 +143,7 @@ def test_data_goes_in_and_out(services: Services, document: dict[str, Any]) -> N
         command="cat ${{inputs.made}}/from-*.txt",
         inputs={"made": {"path": "azureml:made:1"}},
     )
-    assert _said(services, reader) == "b\nb\n"
+    assert _logs_of(services, reader) == "b\nb\n"
 
 
 def _cached(services: Services) -> dict[str, int]:

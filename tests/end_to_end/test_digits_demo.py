@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+from pathlib import Path
 
 import pytest
 
-from end_to_end.yard_under_test import wait_until
+from end_to_end.yard_under_test import Yard, wait_until
 
 pytestmark = [
     pytest.mark.end_to_end,
@@ -19,7 +20,7 @@ EPOCHS = 12
 JOB_FILE = "examples/digits/job.yml"
 
 
-def assert_every_metric(yard, name):
+def assert_every_metric(yard: Yard, name: str) -> None:
     """One point an epoch, in order, of both metrics; as often as torch had it tried."""
     steps = sorted([*range(1, EPOCHS + 1)] * yard.job(name)["attempt"])
     for key in ("loss", "accuracy"):
@@ -28,7 +29,9 @@ def assert_every_metric(yard, name):
     assert points[-1][2] >= 0.95
 
 
-def test_digits_reaches_its_accuracy_and_its_model_is_registered(yard, tmp_path):
+def test_digits_reaches_its_accuracy_and_its_model_is_registered(
+    yard: Yard, tmp_path: Path
+) -> None:
     printed = yard("job", "create", "-f", JOB_FILE, "--set", "name=digits", "--stream")
     assert float(re.findall(r"test accuracy ([\d.]+)", printed)[-1]) >= 0.95
     job = yard.completed("digits")
@@ -43,10 +46,10 @@ def test_digits_reaches_its_accuracy_and_its_model_is_registered(yard, tmp_path)
     assert hashlib.sha256(file.read_bytes()).digest() == hashlib.sha256(artifact).digest()
 
 
-def test_a_job_outlives_its_server(yard):
+def test_a_job_outlives_its_server(yard: Yard) -> None:
     yard("job", "create", "-f", JOB_FILE, "--set", "name=orphan", "--set", "inputs.epochs=12")
     wait_until(
-        lambda: "loss" in [one["key"] for one in yard.get("jobs/orphan/metrics")["value"]],
+        lambda: "loss" in [metric["key"] for metric in yard.get("jobs/orphan/metrics")["value"]],
         420,
         "the first epoch is logged",
     )
@@ -54,5 +57,5 @@ def test_a_job_outlives_its_server(yard):
     yard("server", "start")
     yard.completed("orphan")
     assert_every_metric(yard, "orphan")
-    said = b"".join(yard.logs("orphan").values()).decode()
-    assert said.count("epoch ") == EPOCHS and said.count("test accuracy") == 1
+    log = b"".join(yard.logs("orphan").values()).decode()
+    assert log.count("epoch ") == EPOCHS and log.count("test accuracy") == 1

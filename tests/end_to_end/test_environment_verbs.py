@@ -66,8 +66,8 @@ def inside(
 
 
 def packages(yard: Yard, name: str) -> list[str]:
-    found: list[str] = json.loads(yard("environment", "show", name, "-o", "json"))["packages"]
-    return found
+    lines: list[str] = json.loads(yard("environment", "show", name, "-o", "json"))["packages"]
+    return lines
 
 
 @pytest.mark.parametrize("form", ["requirements", "conda"])
@@ -103,10 +103,10 @@ def test_pip_install_in_a_shell_touches_nobody(
         f"pip install --quiet --no-deps --no-index {wheel} && "
         "python -c 'import six; print(six.__version__)'; exit 7"
     )
-    said = inside(yard, shells, "sh", "-c", script)
-    assert (said.stdout.split(), said.returncode) == (["99.0"], 7), said.stderr
-    said = inside(yard, shells, "python", "-c", "import six; print(six.__version__)")
-    assert said.stdout.startswith("1.16") and said.returncode == 0
+    result = inside(yard, shells, "sh", "-c", script)
+    assert (result.stdout.split(), result.returncode) == (["99.0"], 7), result.stderr
+    result = inside(yard, shells, "python", "-c", "import six; print(six.__version__)")
+    assert result.stdout.startswith("1.16") and result.returncode == 0
 
 
 def test_a_killed_shell_leaves_nothing_to_the_next(yard: Yard, small: str, shells: Path) -> None:
@@ -122,17 +122,16 @@ def test_a_killed_shell_leaves_nothing_to_the_next(yard: Yard, small: str, shell
 
 def test_ones_own_shell_at_a_terminal(yard: Yard, small: str, shells: Path) -> None:
     terminal, other = pty.openpty()
-    ends = {"stdin": other, "stdout": other, "stderr": other}
-    shell = start(yard, shells, start_new_session=True, **ends)
+    shell = start(yard, shells, start_new_session=True, stdin=other, stdout=other, stderr=other)
     os.close(other)
-    said = b""
+    output = b""
 
     def read_until(pattern: bytes) -> None:
-        nonlocal said
-        while not re.search(pattern, said):
+        nonlocal output
+        while not re.search(pattern, output):
             ready, _, _ = select.select([terminal], [], [], 120)
-            assert ready, said
-            said += os.read(terminal, 4096)
+            assert ready, output
+            output += os.read(terminal, 4096)
 
     try:
         read_until(rb"\(small:1\)")
@@ -154,9 +153,9 @@ def test_an_environment_of_another_machine_is_not_opened(
     hide = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs none {folder} && exec "$@"', "sh"]
     if os.geteuid() != 0 or subprocess.run([*hide, "true"], capture_output=True).returncode:
         pytest.skip("this machine forbids the mount that hides the folder")
-    said = inside(yard, shells, "true", before=hide)
-    assert said.returncode == 2 and "lies on the server's machine" in said.stderr
-    assert "yard environment export -n small:1" in said.stderr
+    result = inside(yard, shells, "true", before=hide)
+    assert result.returncode == 2 and "lies on the server's machine" in result.stderr
+    assert "yard environment export -n small:1" in result.stderr
 
 
 def test_a_package_that_does_not_exist_fails_in_preparing_with_its_name(
@@ -171,9 +170,11 @@ def test_a_package_that_does_not_exist_fails_in_preparing_with_its_name(
     assert done["error"]["message"].startswith(f"package `{package}` can't be installed")
     stages = {stage["name"]: stage for stage in done["stages"]}
     assert set(stages) == {"Preparing"}, stages
-    words = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with yard.start("job", "stream", "-n", "not-there", **words) as stream:
-        _, err = stream.communicate(timeout=60)
+    with yard.start(
+        "job", "stream", "-n", "not-there", stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as stream:
+        _, output = stream.communicate(timeout=60)
+    err = output.decode()
     # The build's log is part of the job's, and its end names the package, too.
     assert stream.returncode != 0 and f"Because {package} was not found" in err
     assert err.rstrip().splitlines()[-2].startswith(f"error: package `{package}`")

@@ -7,13 +7,14 @@ import json
 import re
 import signal
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from end_to_end.yard_under_test import REPOSITORY, wait_until
+from end_to_end.yard_under_test import REPOSITORY, Yard, wait_until
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
@@ -53,9 +54,10 @@ def expected(rank: int) -> bytes:
 class Follower:
     """Reads the job's stream like a client that is cut off and comes back."""
 
-    def __init__(self, yard, job: str) -> None:
+    def __init__(self, yard: Yard, job: str) -> None:
         self.yard, self.job = yard, job
-        self.after, self.offsets = 0, {}
+        self.after = 0
+        self.offsets: dict[str, int] = {}
         self.logs = {path: bytearray() for path in PATHS}
         self.ended = False
 
@@ -84,7 +86,7 @@ class Follower:
         self.offsets[key] = frame["offset"] + frame["size"]
 
 
-def test_every_byte_arrives_once(yard, write_job, tmp_path: Path):
+def test_every_byte_arrives_once(yard: Yard, write_job: Callable[..., str], tmp_path: Path) -> None:
     go_on = tmp_path / "go-on"
     job = {
         "name": "loud",

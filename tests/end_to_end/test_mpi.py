@@ -68,10 +68,10 @@ world.recv(source=(who + 1) % 4 if rank == who else who)
 def open_mpi() -> None:
     """Skips where there is no Open MPI 4, and fails where there must be one."""
     mpirun = shutil.which("mpirun")
-    said = ""
+    version = ""
     if mpirun:
-        said = subprocess.run([mpirun, "--version"], capture_output=True, text=True).stdout
-    if "(Open MPI) 4" in said:
+        version = subprocess.run([mpirun, "--version"], capture_output=True, text=True).stdout
+    if "(Open MPI) 4" in version:
         return
     missing = "Open MPI 4 is not installed: `make mpi`, or `apt-get install openmpi-bin`"
     if os.environ.get("TORCHYARD_TEST_SERVICES") == "required":
@@ -107,10 +107,10 @@ def _all_are_through(yard: Yard, name: str) -> None:
 def _nothing_is_left(yard: Yard) -> None:
     def left() -> list[str]:
         words = ("mpirun", "orted", "mpi_shim", "ends.py")
-        return [one for one in yard.processes() if any(word in one for word in words)]
+        return [process for process in yard.processes() if any(word in process for word in words)]
 
     wait_until(lambda: not left(), 60, "every process of Open MPI has ended")
-    # A guardian removes what a killed worker left after it has told of the end.
+    # A supervisor removes what a killed worker left after it has reported the end.
     of_mine = f"yard-{os.getuid()}-*/vader*"
     wait_until(lambda: not list(Path("/dev/shm").glob(of_mine)), 60, "shared memory is given back")
 
@@ -120,7 +120,7 @@ def test_four_ranks_of_the_example_make_one_communicator(yard: Yard) -> None:
     yard.completed("mpi-example")
     logs = yard.logs("mpi-example")
     assert sorted(logs) == [f"user_logs/std_log_process_{rank}.txt" for rank in range(4)]
-    told = [dict(re.findall(r"^(\w+)=(.*)$", logs[path].decode(), re.M)) for path in sorted(logs)]
+    ranks = [dict(re.findall(r"^(\w+)=(.*)$", logs[path].decode(), re.M)) for path in sorted(logs)]
     for name, values in {
         "OMPI_COMM_WORLD_RANK": "0123",
         "OMPI_COMM_WORLD_LOCAL_RANK": "0101",
@@ -131,10 +131,10 @@ def test_four_ranks_of_the_example_make_one_communicator(yard: Yard) -> None:
         "AZUREML_CR_NODE_RANK": "0011",
         "AZ_BATCHAI_TASK_INDEX": "0123",
     }.items():
-        assert [of[name] for of in told] == list(values), name
-    (master,) = {of["AZ_BATCH_MASTER_NODE"] for of in told}
-    assert {f"{of['AZ_BATCHAI_MPI_MASTER_NODE']}:{of['MASTER_PORT']}" for of in told} == {master}
-    assert {of["AZUREML_RUN_ID"] for of in told} == {"mpi-example"}
+        assert [of[name] for of in ranks] == list(values), name
+    (master,) = {of["AZ_BATCH_MASTER_NODE"] for of in ranks}
+    assert {f"{of['AZ_BATCHAI_MPI_MASTER_NODE']}:{of['MASTER_PORT']}" for of in ranks} == {master}
+    assert {of["AZUREML_RUN_ID"] for of in ranks} == {"mpi-example"}
     for rank, path in enumerate(sorted(logs)):
         assert f"rank {rank} of 4: the ranks sum to 6" in logs[path].decode()
     _nothing_is_left(yard)
@@ -214,8 +214,8 @@ def test_a_time_limit_ends_mpirun_too(yard: Yard, submit: Callable[..., None]) -
     submit("mpi-limit", "sleeps", limits={"timeout": 15})
     started = time.monotonic()
     job = yard.wait("mpi-limit")
-    said = job["error"]["message"]
-    assert said.startswith("the job ran longer than its limit of 15 s") and "rank 3: " in said
+    message = job["error"]["message"]
+    assert message.startswith("the job ran longer than its limit of 15 s") and "rank 3: " in message
     assert time.monotonic() - started > 15
     _nothing_is_left(yard)
 
@@ -244,10 +244,10 @@ def test_a_command_that_calls_mpirun_is_refused(yard: Yard, write_job: Callable[
         stderr=subprocess.STDOUT,
     ) as process:
         assert process.stdout is not None
-        said = process.stdout.read().decode()
+        output = process.stdout.read().decode()
     assert process.returncode == 2
-    assert "the command starts `mpirun`" in said
-    assert "4 processes (2 nodes of 2 each)" in said
+    assert "the command starts `mpirun`" in output
+    assert "4 processes (2 nodes of 2 each)" in output
 
 
 @pytest.mark.skipif(bool(namespaces.why_not()), reason=namespaces.why_not() or "they can be made")
@@ -281,11 +281,11 @@ def test_nodes_on_a_wire_need_no_ssh(tmp_path: Path, new_url: Callable[[], str])
 
         wait_until(ended, 240, "the job has ended")
         job = actions.get(parts.services, "default", job.name)
-        paths = [one.path for one in artifacts.list_of(parts.services, job)]
+        paths = [file.path for file in artifacts.list_of(parts.services, job)]
         logs = {
             path: artifacts.file(parts.services, job, path).read_text() for path in sorted(paths)
         }
         assert job.status is Status.COMPLETED, (job.error, logs)
-        said = [text.split() for path, text in logs.items() if "std_log" in path]
+        lines = [text.split() for path, text in logs.items() if "std_log" in path]
         master = site.addresses[0]
-        assert said == [[master, node, "6"] for node in "0011"]
+        assert lines == [[master, node, "6"] for node in "0011"]

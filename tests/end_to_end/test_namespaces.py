@@ -21,6 +21,7 @@ from end_to_end.shared_torch import SharedTorch
 from torchyard.app.application import Parts
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts
+from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests import preflights, submission
 from torchyard.jobs.services import Services
@@ -88,14 +89,14 @@ def services(parts: Parts, site: Site) -> Iterator[Services]:
 
 
 def run(services: Services, **document: Any) -> Job:
-    asked = {
+    body = {
         "command": "echo started",
         "environment": "python",
         "resources": {"instance_count": 2},
         "distribution": {"type": "pytorch"},
         **document,
     }
-    job, _ = submission.create(services, "default", asked, _ME)
+    job, _ = submission.create(services, "default", body, _ME)
     deadline = time.monotonic() + 800
     while not job.status.ended:
         assert time.monotonic() < deadline, job
@@ -104,24 +105,22 @@ def run(services: Services, **document: Any) -> Job:
     return job
 
 
-def said(services: Services, job: Job) -> dict[str, str]:
-    names = [one.path for one in artifacts.list_of(services, job) if "std_log" in one.path]
+def logs_of(services: Services, job: Job) -> dict[str, str]:
+    names = [file.path for file in artifacts.list_of(services, job) if "std_log" in file.path]
     return {name: artifacts.file(services, job, name).read_text() for name in names}
 
 
 def notices(services: Services, job: Job) -> list[str]:
-    found = [
-        event.body["message"] for event in actions.events(services, job) if event.kind == "notice"
-    ]
-    return [message for message in found if message.startswith("preflight:")]
+    messages = notices_of(actions.events(services, job))
+    return [message for message in messages if message.startswith("preflight:")]
 
 
 def refused(services: Services, code: str, **document: Any) -> str:
     """The message of a job that must not have started any rank."""
     job = run(services, **document)
-    assert job.status is Status.FAILED and job.error is not None, said(services, job)
+    assert job.status is Status.FAILED and job.error is not None, logs_of(services, job)
     assert job.error.code == code, job.error
-    assert job.error.hint and job.started_at is None and said(services, job) == {}
+    assert job.error.hint and job.started_at is None and logs_of(services, job) == {}
     return job.error.message
 
 
@@ -135,20 +134,20 @@ def test_two_by_two_ranks_train_over_the_wire(
         environment_variables={"OMP_NUM_THREADS": "1"},
         distribution={"type": "pytorch", "process_count_per_instance": 2},
     )
-    assert job.status is Status.COMPLETED, (job.error, said(services, job))
-    lines = [text.strip().splitlines()[-1] for text in said(services, job).values()]
+    assert job.status is Status.COMPLETED, (job.error, logs_of(services, job))
+    lines = [text.strip().splitlines()[-1] for text in logs_of(services, job).values()]
     assert len(lines) == 4 and all(f"at {site.addresses[0]}" in line for line in lines)
-    told = [re.search(r"loss ([\d.]+) to ([\d.]+) weights ([\d.]+)", line) for line in lines]
-    assert all(found and float(found[2]) < float(found[1]) / 20 for found in told)
+    matches = [re.search(r"loss ([\d.]+) to ([\d.]+) weights ([\d.]+)", line) for line in lines]
+    assert all(match and float(match[2]) < float(match[1]) / 20 for match in matches)
     # All four have the same weights, so the gradients went over the wire.
-    assert len({found[3] for found in told if found}) == 1
+    assert len({match[3] for match in matches if match}) == 1
     nodes = preflights.of(services, job)
     assert [node["address"] for node in nodes] == site.addresses
     assert nodes[0]["facts"]["network"] != nodes[1]["facts"]["network"]
     assert {node["facts"]["torch"] for node in nodes} != {""}
 
 
-def test_a_silent_firewall_before_the_meeting_port(services: Services, site: Site) -> None:
+def test_a_silent_firewall_before_the_rendezvous_port(services: Services, site: Site) -> None:
     _need("nft")
     site.drop(0, 6105, 6999)
     message = refused(services, "ports_blocked")
@@ -157,7 +156,7 @@ def test_a_silent_firewall_before_the_meeting_port(services: Services, site: Sit
     assert message.endswith("(of the ranks' rendezvous): no answer within 5 s")
 
 
-def test_a_silent_firewall_on_the_way_back(services: Services, site: Site) -> None:
+def test_a_silent_firewall_before_the_other_node(services: Services, site: Site) -> None:
     _need("nft")
     site.drop(1, 32768, 60999)
     message = refused(services, "ports_blocked")
@@ -166,7 +165,7 @@ def test_a_silent_firewall_on_the_way_back(services: Services, site: Site) -> No
     assert "as gloo and NCCL use: no answer within 5 s" in message
 
 
-def test_a_route_that_lets_nothing_through(services: Services, site: Site) -> None:
+def test_a_route_that_prohibits_connections(services: Services, site: Site) -> None:
     site.prohibit(1, 32768, 60999)
     message = refused(services, "ports_blocked")
     assert "node 1" in message and "node 0" in message
@@ -174,14 +173,16 @@ def test_a_route_that_lets_nothing_through(services: Services, site: Site) -> No
     assert "where the ranks meet" not in message
 
 
-def test_a_port_blocked_and_only_warned_of(services: Services, site: Site) -> None:
+def test_a_blocked_port_is_only_a_warning_if_the_job_says_so(
+    services: Services, site: Site
+) -> None:
     site.prohibit(1, 6105, 6999)
     job = run(services, properties={"torchyard.preflight": "warn"}, limits={"timeout": 120})
     assert job.status is Status.COMPLETED, job.error
     assert any("can't reach node 0" in notice for notice in notices(services, job))
 
 
-def test_a_clock_that_is_an_hour_ahead(services: Services, site: Site, tmp_path: Path) -> None:
+def test_a_clock_an_hour_ahead_is_reported(services: Services, site: Site, tmp_path: Path) -> None:
     ahead = tmp_path / "ahead"
     program = (
         "import runpy, sys, time; s, ns = time.time, time.time_ns; "
@@ -197,7 +198,7 @@ def test_a_clock_that_is_an_hour_ahead(services: Services, site: Site, tmp_path:
     )
 
 
-def test_two_versions_of_torch(
+def test_different_versions_of_torch_are_refused(
     services: Services, site: Site, tmp_path: Path, torch_environment: dict[str, str]
 ) -> None:
     other = tmp_path / "version.py"
@@ -208,7 +209,7 @@ def test_two_versions_of_torch(
     assert re.search(r"node 0 has 2\.\d+\.\d\S*, node 1 has 2\.2\.0\+cpu", message)
 
 
-def test_a_node_whose_disk_is_full(services: Services, site: Site) -> None:
+def test_a_node_with_a_full_disk_is_refused(services: Services, site: Site) -> None:
     site.before(1, 'mount -t tmpfs -o size=40m tmpfs "$FOLDER"\n')
     message = refused(services, "disk_short")
     assert message.startswith(f"node 1 ({site.addresses[1]}) has only 39 MiB free")
@@ -230,14 +231,14 @@ def test_different_mtus_are_a_notice(services: Services, site: Site) -> None:
     assert "node 0 has 1500, node 1 has 1400" in notice
 
 
-def test_nccl_without_a_gpu(services: Services) -> None:
+def test_nccl_without_a_gpu_is_refused(services: Services) -> None:
     _need_no_gpu()
     variables = {"PL_TORCH_DISTRIBUTED_BACKEND": "nccl"}
     message = refused(services, "nccl_without_gpu", environment_variables=variables)
     assert message.startswith("nodes 0, 1 have no GPU")
 
 
-def test_an_interface_of_gloo_that_is_not_there(services: Services) -> None:
+def test_a_missing_network_interface_is_refused(services: Services) -> None:
     variables = {"GLOO_SOCKET_IFNAME": "eth7"}
     message = refused(services, "interface_missing", environment_variables=variables)
     assert "no interface that matches `GLOO_SOCKET_IFNAME=eth7`" in message and INTERFACE in message
@@ -273,11 +274,11 @@ def test_the_command_checks_the_cluster(services: Services, site: Site) -> None:
     site.prohibit(1, 6105, 6999)
     done = _yard(services, "compute", "check", "local", "--nodes", "2", "-o", "json")
     assert done.returncode == 1, (done.stdout, done.stderr)
-    found = json.loads(done.stdout)
-    assert (found["ok"], found["bandwidth"], found["error"]) == (False, [], None)
-    (finding,) = found["findings"]
+    report = json.loads(done.stdout)
+    assert (report["ok"], report["bandwidth"], report["error"]) == (False, [], None)
+    (finding,) = report["findings"]
     assert (finding["code"], finding["nodes"]) == ("ports_blocked", [1, 0])
-    shut = [way for way in found["nodes"][1]["ways"] if way.get("error")]
+    shut = [way for way in report["nodes"][1]["ways"] if way.get("error")]
     assert [(way["meets"], 6105 <= way["port"] <= 6999) for way in shut] == [(True, True)]
     # A job like any other, and in the list as what it is.
     listed = _yard(services, "job", "list", "--experiment-name", "compute-checks", "-o", "json")
@@ -287,14 +288,14 @@ def test_the_command_checks_the_cluster(services: Services, site: Site) -> None:
 
 def _yard(services: Services, *words: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if "TORCHYARD" not in name}
-    known = {
+    server_variables = {
         "TORCHYARD_URL": (services.home / "url").read_text(),
         "TORCHYARD_TOKEN": (services.home / "token").read_text().strip(),
         "TORCHYARD_HOME": str(services.home / "of-the-command"),
     }
     return subprocess.run(
         [Path(sys.executable).with_name("yard"), *words],
-        env={**kept, **known},
+        env={**kept, **server_variables},
         capture_output=True,
         text=True,
         timeout=200,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,7 @@ pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 STEPS = 60
 TRAIN = """
 import json, os, signal, sys, time, urllib.request
+from functools import partial
 from pathlib import Path
 
 STEPS = 60
@@ -57,7 +60,7 @@ print(f"attempt {attempt} is done", flush=True)
 
 
 @pytest.fixture(scope="module")
-def yard(new_url) -> Iterator[Yard]:
+def yard(new_url: Callable[[], str]) -> Iterator[Yard]:
     """A server whose machine has room for one node at a time, over all its clusters."""
     with running_yard("preempted", new_url(), machine="nodes: 1\n") as yard:
         yard("compute", "create", "-n", "spare", "--tier", "low_priority", "--max-instances", "2")
@@ -75,8 +78,8 @@ def points(yard: Yard, job: str) -> list[tuple[int, float]]:
         headers={"Authorization": f"Bearer {token}"},
     )
     with urllib.request.urlopen(request, timeout=60) as answer:
-        found = json.load(answer).get("metrics", [])
-    return [(int(one["step"]), float(one["value"])) for one in found]
+        metrics = json.load(answer).get("metrics", [])
+    return [(int(metric["step"]), float(metric["value"])) for metric in metrics]
 
 
 def trained(yard: Yard, job: str) -> None:
@@ -87,15 +90,21 @@ def trained(yard: Yard, job: str) -> None:
         expected.append((step, loss))
     assert points(yard, job) == expected
     first, second = yard.logs_of_attempts(job)
-    begun, told = first.splitlines()
+    begun, stopped = first.splitlines()
     assert begun == "attempt 1 begins at step 0"
-    ended_at = told.rpartition(" ")[2]
-    assert told == f"attempt 1 was told SIGTERM and ends at step {ended_at}"
+    ended_at = stopped.rpartition(" ")[2]
+    assert stopped == f"attempt 1 was told SIGTERM and ends at step {ended_at}"
     assert second == f"attempt 2 begins at step {ended_at}\nattempt 2 is done\n"
     assert 10 <= int(ended_at) < STEPS
 
 
-def test_a_low_priority_training_is_preempted_and_goes_on(yard, write_job):
+def has_status(yard: Yard, job: str, status: str) -> bool:
+    return bool(yard.job(job)["status"] == status)
+
+
+def test_a_low_priority_training_is_preempted_and_goes_on(
+    yard: Yard, write_job: Callable[..., str]
+) -> None:
     training = write_job(
         {"name": "training", "command": "python train.py", "compute": "spare"}, train=TRAIN
     )
@@ -114,14 +123,16 @@ def test_a_low_priority_training_is_preempted_and_goes_on(yard, write_job):
     spans = [(stage["name"], stage["waited_for"]) for stage in done["stages"]]
     assert ("Scaling", "attempt 1 was preempted") in spans
     # Never both at once: the urgent one's nodes were held between the training's attempts.
-    runs = [(one["start"], one["end"]) for one in done["stages"] if one["name"] == "Running"]
-    (held,) = [one["start"] for one in urgent["stages"] if one["name"] == "Running"]
+    runs = [
+        (stage["start"], stage["end"]) for stage in done["stages"] if stage["name"] == "Running"
+    ]
+    (held,) = [stage["start"] for stage in urgent["stages"] if stage["name"] == "Running"]
     assert runs[0][1] <= held < urgent["ended_at"] <= runs[1][0]
     shown = yard("job", "show", "-n", "training")
     assert "was preempted" in shown and "Priority" in shown
 
 
-def test_a_person_tries_how_a_job_goes_on(yard, write_job):
+def test_preempting_a_job_by_hand_resumes_it(yard: Yard, write_job: Callable[..., str]) -> None:
     yard(
         "job",
         "create",
@@ -133,11 +144,13 @@ def test_a_person_tries_how_a_job_goes_on(yard, write_job):
     done = yard.completed("tried")
     trained(yard, "tried")
     assert done["attempt"] == 2
-    said = yard("job", "preempt", "-n", "tried", "-o", "json", expect=2)
-    assert said == ""
+    output = yard("job", "preempt", "-n", "tried", "-o", "json", expect=2)
+    assert output == ""
 
 
-def test_jobs_of_one_cluster_start_by_priority(yard, write_job, tmp_path):
+def test_jobs_of_one_cluster_start_by_priority(
+    yard: Yard, write_job: Callable[..., str], tmp_path: Path
+) -> None:
     """The machine has one node, so the order is that of the starts."""
     go = tmp_path / "go"
     waits = f"until [ -e {go} ]; do sleep 0.1; done"
@@ -149,7 +162,7 @@ def test_jobs_of_one_cluster_start_by_priority(yard, write_job, tmp_path):
         job = {"name": name, "command": "true", "queue_settings": settings}
         yard("job", "create", "-f", write_job(job))
     for name in names:
-        wait_until(lambda name=name: yard.job(name)["status"] == "Queued", 60, f"{name} waits")
+        wait_until(partial(has_status, yard, name, "Queued"), 60, f"{name} waits")
     assert "it is 3rd in the queue, behind job `p-medium`" in yard.job("p-low")["waiting"]
     go.touch()
     ended = [yard.completed(name) for name in reversed(names)]

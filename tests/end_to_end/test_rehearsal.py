@@ -7,9 +7,13 @@ all that can't be rehearsed.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from end_to_end.yard_under_test import Yard
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(900)]
 
@@ -17,7 +21,9 @@ SCRIPTS = Path(__file__).parent / "rehearsal"
 HEAD = "[torchyard] rehearsal on CPU: "
 
 
-def job(name, script, environment, nodes=2, **more):
+def job(
+    name: str, script: str, environment: dict[str, str], nodes: int = 2, **more: Any
+) -> dict[str, Any]:
     return {
         "name": name,
         "command": f"python {script}",
@@ -30,7 +36,9 @@ def job(name, script, environment, nodes=2, **more):
     }
 
 
-def test_the_losses_are_those_of_the_script_written_for_the_cpu(yard, write_job, torch_environment):
+def test_the_losses_are_those_of_the_script_written_for_the_cpu(
+    yard: Yard, write_job: Callable[..., str], torch_environment: dict[str, str]
+) -> None:
     rehearsed = write_job(job("rehearsed", "for_gpus.py", torch_environment))
     yard("job", "create", "-f", rehearsed, "--rehearse-on-cpu")
     yard.completed("rehearsed", timeout_s=500)
@@ -39,9 +47,11 @@ def test_the_losses_are_those_of_the_script_written_for_the_cpu(yard, write_job,
 
     losses = {name: losses_of(yard.logs(name)) for name in ("rehearsed", "twin")}
     assert losses["rehearsed"] == losses["twin"]
-    assert len(losses["twin"]) == 2 and all(len(one) == 25 for one in losses["twin"])
-    for one in losses["twin"]:
-        values = [float.fromhex(value) for value in one]
+    assert len(losses["twin"]) == 2 and all(
+        len(rank_losses) == 25 for rank_losses in losses["twin"]
+    )
+    for rank_losses in losses["twin"]:
+        values = [float.fromhex(value) for value in rank_losses]
         assert sum(values[-5:]) < sum(values[:5])
 
     for log in yard.logs("rehearsed").values():
@@ -54,7 +64,9 @@ def test_the_losses_are_those_of_the_script_written_for_the_cpu(yard, write_job,
     assert not any(HEAD in log.decode() for log in yard.logs("twin").values())
 
 
-def test_what_needs_a_gpu_is_refused_by_name(yard, write_job, torch_environment):
+def test_what_needs_a_gpu_is_refused_by_name(
+    yard: Yard, write_job: Callable[..., str], torch_environment: dict[str, str]
+) -> None:
     file = write_job(job("refused", "refused.py", torch_environment, nodes=1))
     yard("job", "create", "-f", file, "--set", "properties={torchyard.rehearse_on_cpu: true}")
     yard.completed("refused", timeout_s=500)
@@ -62,13 +74,15 @@ def test_what_needs_a_gpu_is_refused_by_name(yard, write_job, torch_environment)
     lines = [line for line in log.decode().splitlines() if line.startswith("asked for ")]
     assert len(lines) > 20
     for line in lines:
-        asked, _, answer = line.removeprefix("asked for ").partition(": ")
+        feature, _, answer = line.removeprefix("asked for ").partition(": ")
         assert answer.startswith("cannot be rehearsed on CPU: "), line
-        assert asked.split("(")[0].split(" ")[0] in answer, line
+        assert feature.split("(")[0].split(" ")[0] in answer, line
     assert "factories without a rehearsal: []" in log.decode()
 
 
-def test_not_asked_the_script_fails_as_ever(yard, write_job, torch_environment):
+def test_without_a_rehearsal_the_script_fails(
+    yard: Yard, write_job: Callable[..., str], torch_environment: dict[str, str]
+) -> None:
     file = write_job(job("not-asked", "for_gpus.py", torch_environment, nodes=1))
     yard("job", "create", "-f", file)
     yard("job", "stream", "not-asked", expect=1)
@@ -76,7 +90,7 @@ def test_not_asked_the_script_fails_as_ever(yard, write_job, torch_environment):
     assert shown["status"] == "Failed" and shown["rehearsal"] == ""
 
 
-def losses_of(logs):
+def losses_of(logs: dict[str, bytes]) -> list[list[str]]:
     lines = [
         line for _, log in sorted(logs.items()) for line in log.decode().splitlines()
         if line.startswith("losses: ")

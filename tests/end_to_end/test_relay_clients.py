@@ -116,7 +116,7 @@ def environment(version: str) -> dict[str, Any]:
     return {"pip_requirements": [f"mlflow-skinny=={version}", "psutil"]}
 
 
-def asked(yard: Yard, path: str, **body: Any) -> Any:
+def mlflow_answer(yard: Yard, path: str, **body: Any) -> Any:
     """An answer of the MLflow routes."""
     server = json.loads((yard.home / "server.json").read_text())
     token = (yard.home / "token").read_text().strip()
@@ -131,11 +131,11 @@ def asked(yard: Yard, path: str, **body: Any) -> Any:
 
 def steps(yard: Yard, run: str, key: str) -> list[int]:
     path = f"metrics/get-history?run_id={run}&metric_key={key.replace(' ', '%20')}"
-    return sorted(int(one["step"]) for one in asked(yard, path)["metrics"])
+    return sorted(int(point["step"]) for point in mlflow_answer(yard, path)["metrics"])
 
 
 @pytest.mark.parametrize("version", CLIENTS)
-def test_what_one_script_does(yard: Yard, write_job: Write, version: str) -> None:
+def test_one_script_logs_by_every_call(yard: Yard, write_job: Write, version: str) -> None:
     name = f"one-{version[0]}"
     job = {"name": name, "command": "python one.py", "environment": environment(version)}
     yard("job", "create", "-f", write_job(job, one=ONE))
@@ -169,10 +169,10 @@ def test_ranks_of_two_nodes_log_to_one_run(yard: Yard, write_job: Write, version
     assert steps(yard, name, "all") == everyone
     for rank in range(4):
         assert steps(yard, name, f"of rank {rank}") == list(range(300))
-    run = asked(yard, f"runs/get?run_id={name}")["run"]["data"]
-    tags = {one["key"]: one["value"] for one in run["tags"]}
+    run = mlflow_answer(yard, f"runs/get?run_id={name}")["run"]["data"]
+    tags = {tag["key"]: tag["value"] for tag in run["tags"]}
     assert steps(yard, tags["child"], "shared") == everyone
-    params = {one["key"]: one["value"] for one in run["params"]}
+    params = {param["key"]: param["value"] for param in run["params"]}
     assert params["lr"] == "0.1"
     # Each node's relay took its own rank's word for it; the server has the first and tells.
     assert len(done["notices"]) == 1
@@ -194,8 +194,8 @@ def test_what_needs_the_server_waits_for_it(yard: Yard, write_job: Write, versio
     time.sleep(3)
     yard("server", "start")
     done = yard.completed(name)
-    experiment = asked(yard, f"runs/get?run_id={name}")["run"]["info"]["experiment_id"]
+    experiment = mlflow_answer(yard, f"runs/get?run_id={name}")["run"]["info"]["experiment_id"]
     wanted = f"tags.mlflow.parentRunId = '{name}'"
-    found = asked(yard, "runs/search", experiment_ids=[experiment], filter=wanted)
-    assert [run["info"]["run_name"] for run in found["runs"]] == ["while away"]
+    results = mlflow_answer(yard, "runs/search", experiment_ids=[experiment], filter=wanted)
+    assert [run["info"]["run_name"] for run in results["runs"]] == ["while away"]
     assert done["notices"] == []

@@ -1,6 +1,6 @@
 """A training loop logs while its server, or its worker, is killed.
 
-How long the server is away is `TORCHYARD_TEST_AWAY_S`, 8 s unless told otherwise. What the steps
+The server is unreachable for `TORCHYARD_TEST_AWAY_S` seconds, 8 by default. What the steps
 took is printed, not judged (`pytest -s`); benchmarks/server_away.py measures it for a minute's
 absence and points that are logged one by one.
 """
@@ -39,7 +39,7 @@ def history(yard: Yard, job: str, key: str) -> list[tuple[int, float]]:
     """Step and value of every point, as an MLflow client gets them."""
     server = json.loads((yard.home / "server.json").read_text())
     token = (yard.home / "token").read_text().strip()
-    found: list[tuple[int, float]] = []
+    points: list[tuple[int, float]] = []
     page = ""
     while True:
         query = {"run_id": job, "metric_key": key, "max_results": 25_000, "page_token": page}
@@ -50,10 +50,12 @@ def history(yard: Yard, job: str, key: str) -> list[tuple[int, float]]:
         )
         with urllib.request.urlopen(request, timeout=60) as answer:
             body = json.load(answer)
-        found += [(int(one["step"]), float(one["value"])) for one in body.get("metrics", [])]
+        points += [
+            (int(metric["step"]), float(metric["value"])) for metric in body.get("metrics", [])
+        ]
         page = body.get("next_page_token") or ""
         if not page:
-            return found
+            return points
 
 
 def work_folder(yard: Yard, job: str) -> Path:
@@ -62,9 +64,9 @@ def work_folder(yard: Yard, job: str) -> Path:
     return yard.node_of(job) / "work"
 
 
-def tell(name: str, steps: list[tuple[float, float, list[float]]]) -> None:
+def print_timings(name: str, steps: list[tuple[float, float, list[float]]]) -> None:
     if steps:
-        of_step, of_call = sorted(one[1] for one in steps), sorted(one[2][0] for one in steps)
+        of_step, of_call = sorted(step[1] for step in steps), sorted(step[2][0] for step in steps)
         last = int(len(steps) * 0.99)
         print(
             f"{name:24}{len(steps):6} steps   step ms: median {of_step[len(steps) // 2] * 1e3:6.2f}"
@@ -74,7 +76,7 @@ def tell(name: str, steps: list[tuple[float, float, list[float]]]) -> None:
         )
 
 
-def test_a_loop_logs_100_000_points_while_the_server_is_away(
+def test_a_loop_logs_100_000_points_while_the_server_is_unreachable(
     yard: Yard, write_job: Write, mlflow_environment: dict[str, Any]
 ) -> None:
     words = f"--steps {STEPS} --metrics {METRICS} --work-ms 1 --device-ms {AWAY_S * 1_600 / STEPS}"
@@ -86,17 +88,17 @@ def test_a_loop_logs_100_000_points_while_the_server_is_away(
 
     yard.kill_server()
     killed = time.time()
-    wait_until(lambda: time.time() > killed + AWAY_S, AWAY_S + 10, "the server was away")
+    wait_until(lambda: time.time() > killed + AWAY_S, AWAY_S + 10, "the server was unreachable")
     yard("server", "start")
     back = time.time()
     yard.completed("away")
 
     steps = json.loads(yard.read("jobs/away/files/outputs/steps.json"))
-    print(f"\nthe server was away for {back - killed:.0f} s")
-    tell("before", [one for one in steps if one[0] < killed])
-    tell("during", [one for one in steps if killed <= one[0] < back])
-    tell("after", [one for one in steps if one[0] >= back])
-    assert sum(killed <= one[0] < back for one in steps) > 100, "the loop went on"
+    print(f"\nthe server was unreachable for {back - killed:.0f} s")
+    print_timings("before", [step for step in steps if step[0] < killed])
+    print_timings("during", [step for step in steps if killed <= step[0] < back])
+    print_timings("after", [step for step in steps if step[0] >= back])
+    assert sum(killed <= step[0] < back for step in steps) > 100, "the loop went on"
     for number in range(METRICS):
         points = history(yard, "away", f"m{number:02d}")
         assert points == [(step, step + number / 100) for step in range(STEPS)]
@@ -159,7 +161,7 @@ def test_a_killed_worker_loses_nothing_that_was_acknowledged(
 ) -> None:
     """Two ranks log to the job's run and to one below it; server and worker are killed."""
 
-    def told(rank: int) -> int:
+    def logged_steps(rank: int) -> int:
         file = tmp_path / f"told{rank}"
         return int(file.read_text()) if file.exists() else 0
 
@@ -175,22 +177,24 @@ def test_a_killed_worker_loses_nothing_that_was_acknowledged(
     )
     yard("job", "create", "-f", job_file)
     node = work_folder(yard, "killed").parent
-    wait_until(lambda: min(told(0), told(1)) > 100, 90, "both ranks log")
+    wait_until(lambda: min(logged_steps(0), logged_steps(1)) > 100, 90, "both ranks log")
     # Without the server the points stay on the node, and only then is it the worker's turn.
     yard.kill_server()
-    seen = [told(0), told(1)]
-    wait_until(lambda: all(told(rank) > seen[rank] + 100 for rank in (0, 1)), 90, "they go on")
+    seen = [logged_steps(0), logged_steps(1)]
+    wait_until(
+        lambda: all(logged_steps(rank) > seen[rank] + 100 for rank in (0, 1)), 90, "they go on"
+    )
     os.kill(json.loads((node / "worker.json").read_text())["pid"], signal.SIGKILL)
     yard("server", "start")
     job = yard.wait("killed")
     assert job["error"]["code"] == "worker_lost"
-    (nested,) = (one for one in yard.get("jobs")["value"] if one["parent"] == "killed")
+    (nested,) = (child for child in yard.get("jobs")["value"] if child["parent"] == "killed")
     assert nested["status"] == "Failed", "nobody else would end it"
     for run, more in (("killed", (1, 2)), (nested["name"], (0, 1, 2))):
         points = history(yard, run, "of both")
         for rank in (0, 1):
-            mine = [(step, value) for step, value in points if step % 2 == rank]
-            assert mine == [(2 * step + rank, step) for step in range(len(mine))]
+            rank_points = [(step, value) for step, value in points if step % 2 == rank]
+            assert rank_points == [(2 * step + rank, step) for step in range(len(rank_points))]
             # The answer to one more may have been on its way.
-            assert len(mine) - told(rank) in more, (run, rank)
+            assert len(rank_points) - logged_steps(rank) in more, (run, rank)
     wait_until(lambda: not node.exists(), 30, "the node's folder is gone")

@@ -91,8 +91,8 @@ def test_an_edit_by_one_job_reaches_no_other(
     )
     submit(yard, write_job, "edits", of, command)
     yard.completed("edits")
-    said = printed(yard, "edits")
-    assert said.count("\nrefused") + said.startswith("refused") == 3, said
+    output = printed(yard, "edits")
+    assert output.count("\nrefused") + output.startswith("refused") == 3, output
     reads = 'import yard_alpha as a; print(hasattr(a, "EDITED"), a.__version__)'
     submit(yard, write_job, "reads", of, f"python -c '{reads}'")
     yard.completed("reads")
@@ -175,9 +175,9 @@ def test_a_job_runs_a_tool_that_only_conda_has(
     command = "greet && python -c 'import yard_alpha; print(yard_alpha.__version__)'"
     submit(yard, write_job, "greets", of, command)
     yard.completed("greets")
-    said = printed(yard, "greets").split("\n")
-    assert said[0].startswith("greeted by ") and said[0].endswith(folder_of(yard, of))
-    assert said[1] == "1.0"
+    lines = printed(yard, "greets").split("\n")
+    assert lines[0].startswith("greeted by ") and lines[0].endswith(folder_of(yard, of))
+    assert lines[1] == "1.0"
 
 
 def test_a_server_killed_during_a_build_leaves_nothing_and_goes_on(
@@ -188,15 +188,15 @@ def test_a_server_killed_during_a_build_leaves_nothing_and_goes_on(
     of = environment(wheel_folder, "yard-slowly")
     submit(yard, write_job, "outlives", of, "python -c 'import yard_slowly; print(42)'")
     wait_until(begun.exists, 60, "the build has begun")
-    told = folder_of(yard, of)
+    folder = folder_of(yard, of)
     yard.kill_server()
     # The package's own build program would sleep for minutes.
     wait_until(lambda: not yard.processes(), 60, "whatever built has ended with the server")
-    assert not (yard.home / "environments" / told).exists()
+    assert not (yard.home / "environments" / folder).exists()
     for source in wheel_folder.glob("*.tar.gz"):
         source.unlink()
     wheels.put(wheel_folder, "yard-slowly", "1.0")
     yard("server", "start")
     yard.completed("outlives")
     assert printed(yard, "outlives").strip() == "42"
-    assert not list((yard.home / "environments").glob(f".building-{told}-*"))
+    assert not list((yard.home / "environments").glob(f".building-{folder}-*"))

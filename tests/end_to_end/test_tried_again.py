@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 
 import pytest
 
-from end_to_end.yard_under_test import wait_until
+from end_to_end.yard_under_test import Yard, wait_until
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(240)]
 
@@ -39,7 +40,9 @@ print("went on", flush=True)
 """
 
 
-def test_an_attempt_goes_on_where_the_one_before_ended(yard, write_job):
+def test_an_attempt_resumes_where_the_previous_one_ended(
+    yard: Yard, write_job: Callable[..., str]
+) -> None:
     job = {
         "name": "tried-twice",
         "command": "python count.py ${{outputs.steps}}",
@@ -65,7 +68,9 @@ def test_an_attempt_goes_on_where_the_one_before_ended(yard, write_job):
     assert names.count("Scaling") == 2 and names.count("Running") == 2
 
 
-def test_a_failure_that_is_not_named_is_the_end(yard, write_job):
+def test_a_failure_that_the_policy_does_not_name_is_not_retried(
+    yard: Yard, write_job: Callable[..., str]
+) -> None:
     job = {
         "name": "not-named",
         "command": "exit 3",
@@ -79,49 +84,51 @@ def test_a_failure_that_is_not_named_is_the_end(yard, write_job):
     assert (ended["status"], ended["attempt"], ended["exit_code"]) == ("Failed", 1, 3)
 
 
-@pytest.mark.parametrize("also_guardian", [False, True])
-def test_what_a_killed_worker_owed_is_delivered(yard, write_job, also_guardian):
-    name = f"worker-killed-{also_guardian}".lower()
+@pytest.mark.parametrize("also_supervisor", [False, True])
+def test_the_files_of_a_killed_worker_are_uploaded(
+    yard: Yard, write_job: Callable[..., str], also_supervisor: bool
+) -> None:
+    name = f"worker-killed-{also_supervisor}".lower()
     yard("job", "create", "-f", write_job({"name": name, "command": "python wait.py"}, wait=WAIT))
-    _kill_worker(yard, name, also_guardian)
+    _kill_worker(yard, name, also_supervisor)
     ended = yard.wait(name)
 
     assert ended["status"] == "Failed"
     assert ended["error"]["code"] == "worker_lost"
     assert (
-        "died together with its supervisor" if also_guardian else "killed by signal 9"
+        "died together with its supervisor" if also_supervisor else "killed by signal 9"
     ) in ended["error"]["message"]
     assert yard.read(f"jobs/{name}/files/outputs/made.txt") == b"by attempt 1"
     assert yard.logs(name)["user_logs/std_log.txt"] == b"waiting\n"
     wait_until(lambda: not _marked(name, yard), 60, "no process of the job is left")
 
 
-def test_a_killed_worker_is_tried_again(yard, write_job):
+def test_a_killed_worker_is_tried_again(yard: Yard, write_job: Callable[..., str]) -> None:
     job = {
         "name": "worker-tried-again",
         "command": "python wait.py",
         "properties": {"torchyard.retry.max_attempts": 2, "torchyard.retry.backoff_s": 0},
     }
     yard("job", "create", "-f", write_job(job, wait=WAIT))
-    _kill_worker(yard, "worker-tried-again", also_guardian=False)
+    _kill_worker(yard, "worker-tried-again", also_supervisor=False)
     done = yard.completed("worker-tried-again")
     assert done["attempt"] == 2
     assert yard.read("jobs/worker-tried-again/files/outputs/made.txt") == b"by attempt 2"
 
 
-def _kill_worker(yard, name: str, also_guardian: bool) -> None:
+def _kill_worker(yard: Yard, name: str, also_supervisor: bool) -> None:
     def waiting() -> bool:
-        said = b"".join(yard.logs(name).values())
-        return b"waiting" in said
+        log = b"".join(yard.logs(name).values())
+        return b"waiting" in log
 
     wait_until(waiting, 60, "the script waits")
     who = yard.worker_of(name)
-    if also_guardian:
+    if also_supervisor:
         os.kill(who["guardian"]["pid"], signal.SIGSTOP)
     os.kill(who["pid"], signal.SIGKILL)
-    if also_guardian:
+    if also_supervisor:
         os.kill(who["guardian"]["pid"], signal.SIGKILL)
 
 
-def _marked(name: str, yard) -> list[str]:
+def _marked(name: str, yard: Yard) -> list[str]:
     return [line for line in yard.processes() if "wait.py" in line]

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from end_to_end.yard_under_test import wait_until
+from end_to_end.yard_under_test import Yard, wait_until
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(400)]
 
@@ -25,7 +25,7 @@ def most_at_once(spans: list[tuple[float, float]]) -> int:
     return most
 
 
-def test_two_hundred_jobs_take_turns_on_four_nodes(yard):
+def test_two_hundred_jobs_take_turns_on_four_nodes(yard: Yard) -> None:
     yard("compute", "create", "-n", "four", "--type", "amlcompute", "--max-instances", str(NODES))
     body = {"command": f'python -c "{NAP}"', "environment": "python", "compute": "four"}
     names = [f"small-{number:03}" for number in range(JOBS)]
@@ -37,11 +37,13 @@ def test_two_hundred_jobs_take_turns_on_four_nodes(yard):
     assert last["status"] == "Queued"
     assert "four" in last["waiting"], last["waiting"]
 
-    spans, claimed = [], []
+    spans: list[tuple[float, float]] = []
+    claimed = []
     for name in names:
         job = yard.completed(name, timeout_s=300)
         (log,) = yard.logs(name).values()
-        spans.append(tuple(float(word) for word in log.split()))
+        start, end = (float(word) for word in log.split())
+        spans.append((start, end))
         (scaling,) = (stage for stage in job["stages"] if stage["name"] == "Scaling")
         claimed.append(scaling["end"])
     assert most_at_once(spans) <= NODES

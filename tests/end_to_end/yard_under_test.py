@@ -50,7 +50,7 @@ class Yard:
         return subprocess.Popen(
             [yard, *arguments],
             env=self.variables,
-            # Whoever runs the tests in the background has it ignored, which children inherit.
+            # Tests that run in the background ignore it, and children inherit that.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
             **options,
         )
@@ -64,8 +64,8 @@ class Yard:
                 out, err = process.communicate(timeout=timeout_s)
             finally:
                 process.kill()
-        said = f"yard {' '.join(arguments)}\n{out.decode(errors='replace')}\n{err.decode()}"
-        assert process.returncode == expect, said
+        report = f"yard {' '.join(arguments)}\n{out.decode(errors='replace')}\n{err.decode()}"
+        assert process.returncode == expect, report
         return out.decode(errors="replace")
 
     def open(self, path: str, body: Any = None) -> Any:
@@ -90,8 +90,8 @@ class Yard:
 
     def post(self, path: str, body: Any) -> dict[str, Any]:
         with self.open(path, body) as answer:
-            said: dict[str, Any] = json.loads(answer.read())
-        return said
+            document: dict[str, Any] = json.loads(answer.read())
+        return document
 
     def job(self, name: str) -> dict[str, Any]:
         return self.get(f"jobs/{name}")
@@ -128,7 +128,7 @@ class Yard:
         wait_until(lambda: not alive(pid), 60, "the server is dead")
 
     def quiet_down(self, timeout_s: float = 30) -> None:
-        """Cancel what still runs, and wait for it; whatever is wrong here is no test's failure."""
+        """Cancel what still runs, and wait for it; nothing that goes wrong here fails a test."""
         with contextlib.suppress(Exception):
             left = [job["name"] for job in self.get("jobs")["value"] if job["status"] not in ENDED]
             for name in left:
@@ -142,7 +142,7 @@ class Yard:
                 )
 
     def worker_of(self, name: str, node: int = 0) -> dict[str, Any]:
-        """What the worker of a running job says of itself: its pid and its guardian's."""
+        """What the worker of a running job says of itself: its pid and its supervisor's."""
         record = self.node_of(name, node) / "worker.json"
         wait_until(record.exists, 60, f"the worker of job {name} says who it is")
         who: dict[str, Any] = json.loads(record.read_text())
@@ -150,29 +150,29 @@ class Yard:
 
     def node_of(self, name: str, node: int = 0) -> Path:
         """The folder of a node of a job's running attempt, waited for."""
-        found: list[Path] = []
+        folders: list[Path] = []
 
-        def look() -> bool:
+        def find_folder() -> bool:
             for plan in (self.home / "scratch").glob("*/plan.json"):
                 # Folders of other attempts come and go meanwhile, half written and half removed.
                 with contextlib.suppress(OSError, ValueError):
                     if json.loads(plan.read_text())["job"] == name:
-                        found.append(plan.parent / f"node-{node}")
-            return bool(found)
+                        folders.append(plan.parent / f"node-{node}")
+            return bool(folders)
 
-        wait_until(look, 60, f"job {name} has a folder")
-        return found[-1]
+        wait_until(find_folder, 60, f"job {name} has a folder")
+        return folders[-1]
 
     def processes(self) -> list[str]:
         """Every process that carries the home folder in its arguments or its environment."""
-        found = []
+        processes = []
         for folder in Path("/proc").iterdir():
             if folder.name.isdigit() and int(folder.name) != os.getpid():
                 with contextlib.suppress(OSError):
                     arguments = (folder / "cmdline").read_bytes()
                     if str(self.home).encode() in arguments + (folder / "environ").read_bytes():
-                        found.append(f"{folder.name} {arguments.decode(errors='replace')}")
-        return found
+                        processes.append(f"{folder.name} {arguments.decode(errors='replace')}")
+        return processes
 
 
 @contextlib.contextmanager

@@ -234,16 +234,16 @@ def test_hostile_files_are_refused(tmp_path: Path) -> None:
     locks, there = DeviceLocks(place), some(1)
     file = place / "pretended-pretended-0"
     file.symlink_to(secret)
-    with pytest.raises(Conflict, match="is no plain file"):
+    with pytest.raises(Conflict, match="is not a regular file"):
         locks.take(there, 1)
     file.unlink()
     os.mkfifo(file)
-    with pytest.raises(Conflict, match="is no plain file"):
+    with pytest.raises(Conflict, match="is not a regular file"):
         locks.free(there)
     assert secret.read_text() == "mine"
     link = tmp_path / "link"
     link.symlink_to(place)
-    with pytest.raises(Conflict, match="is no folder"):
+    with pytest.raises(Conflict, match="is not a folder"):
         DeviceLocks(link).take(there, 1)
 
 
@@ -254,7 +254,7 @@ def test_a_file_that_was_taken_away_is_no_second_lock(tmp_path: Path) -> None:
     os.rename(place / "pretended-pretended-0", place / "away")
     # Whoever locks the old file by another way than its name has not the device.
     os.close(os.open(place / "pretended-pretended-0", os.O_CREAT | os.O_RDWR))
-    assert not device_locks._is_still(held.descriptor, place / "pretended-pretended-0")
+    assert not device_locks._is_current(held.descriptor, place / "pretended-pretended-0")
     give_back([held])
 
 

@@ -235,7 +235,7 @@ def test_a_device_stays_locked_while_a_rank_of_a_killed_worker_lives(
     site.lose(plan, 0)
     bench.server.wait_until(lambda: bench.executor.status(handle).state == "lost")
     assert machine.take(1, "") == [], "its rank still runs"
-    heir = bench.executor.inherit(plan)
+    heir = bench.executor.recover(plan)
     bench.wait(heir)
     bench.server.wait_until(lambda: len(_indexes(machine.take(3, ""))) == 3)
 

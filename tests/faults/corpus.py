@@ -114,9 +114,9 @@ def table(answers: Sequence[Answer]) -> str:
     for answer in answers:
         details = answer.error.get("details") or {}
         rank = details.get("rank", "-")
-        said = str(answer.error.get("message") or answer.job["status"]).replace("\n", " ")
+        message = str(answer.error.get("message") or answer.job["status"]).replace("\n", " ")
         lines.append(
-            f"{answer.fault.name:28}{rank!s:5}{answer.error.get('code', '-'):22}{said[:110]}"
+            f"{answer.fault.name:28}{rank!s:5}{answer.error.get('code', '-'):22}{message[:110]}"
         )
         lines += [f"    WRONG: {answer.wrong}"] if answer.wrong else []
     right = sum(not answer.wrong for answer in answers)
@@ -178,8 +178,8 @@ def _end_processes(home: Path) -> None:
     """What still runs of a corpus that was broken off; known by the home in its variables."""
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            known = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()
-            if str(home).encode() in known and int(folder.name) != os.getpid():
+            process_text = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()
+            if str(home).encode() in process_text and int(folder.name) != os.getpid():
                 os.kill(int(folder.name), signal.SIGKILL)
 
 

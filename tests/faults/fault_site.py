@@ -66,8 +66,8 @@ class Site:
                 start_new_session=True,
             )
         os.close(writable)
-        with os.fdopen(readable) as told:
-            url = told.readline().strip()
+        with os.fdopen(readable) as pipe:
+            url = pipe.readline().strip()
         if not url:
             server.wait(30)
         assert url, (self.home / "server.out").read_text()[-2000:]
@@ -83,7 +83,7 @@ class Site:
         """An answer of the native API, as JSON.
 
         Raises:
-            OSError: the server is away, or refuses.
+            OSError: the server is unreachable, or refuses.
         """
         # A path that begins with `/` is whole.
         below = path if path.startswith("/") else f"/v1/workspaces/default/{path}"
@@ -102,7 +102,7 @@ class Site:
         return json.loads(content) if kind.startswith("application/json") else content
 
     def patiently(self, method: str, path: str, body: Any = None, limit_s: float = 60.0) -> Any:
-        """The same, over a server that is away for a while."""
+        """The same, over a server that is unreachable for a while."""
         deadline = time.monotonic() + limit_s
         while True:
             try:
@@ -121,8 +121,8 @@ class Site:
         return name
 
     def job(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.patiently("GET", f"jobs/{name}")
-        return found
+        job: dict[str, Any] = self.patiently("GET", f"jobs/{name}")
+        return job
 
     def wait(self, name: str, timeout_s: float = 120.0, when: str = "") -> dict[str, Any]:
         """The job, once it has ended."""
@@ -134,15 +134,15 @@ class Site:
 
     def nodes(self, job: str) -> list[Path]:
         """The folders of the nodes of a job's running attempts."""
-        found = []
+        folders = []
         for plan in (self.home / "scratch").glob("*/plan.json"):
             with contextlib.suppress(OSError, ValueError):
                 if json.loads(plan.read_text())["job"] == job:
-                    found += sorted(plan.parent.glob("node-*"))
-        return found
+                    folders += sorted(plan.parent.glob("node-*"))
+        return folders
 
     def end(self) -> None:
-        """Stop the server, then whoever is left."""
+        """Stop the server, then every process that is left."""
         if self.server is not None and self.server.poll() is None:
             self.server.terminate()
             self.server.wait(30)
@@ -182,7 +182,7 @@ def kept(site: AnySite) -> Iterator[AnySite]:
 
 def having(word: str) -> list[Process]:
     """Living processes with the word in their arguments or their environment."""
-    found = []
+    living = []
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
@@ -192,9 +192,9 @@ def having(word: str) -> list[Process]:
         for file in ("cmdline", "environ"):
             with contextlib.suppress(OSError):
                 if word.encode() in Path(f"/proc/{name}/{file}").read_bytes():
-                    found.append(process)
+                    living.append(process)
                     break
-    return found
+    return living
 
 
 def until(

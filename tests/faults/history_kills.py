@@ -92,13 +92,13 @@ class Writer:
             step = self._chance.randrange(self._written)  # as a run does that is resumed
         value = self._chance.choice(ODD) if self._chance.random() < 0.05 else step / 7
         key = self._chance.choice(("all of them", f"of {self._number} @1 %"))
-        # The number makes it a point of its own, whoever else writes to this key.
+        # The number makes the point unique, whatever other writers write to this key.
         timestamp = 1000 * self._written + self._number
-        return {"key": key, "value": said(value), "timestamp": timestamp, "step": step}
+        return {"key": key, "value": json_number(value), "timestamp": timestamp, "step": step}
 
     def _kept(self, run: str, point: dict[str, Any]) -> None:
-        told = (point["step"], point["timestamp"], str(point["value"]))
-        self.points[run, point["key"]].append(told)
+        written = (point["step"], point["timestamp"], str(point["value"]))
+        self.points[run, point["key"]].append(written)
 
     def _metric(self, run: str) -> None:
         point = self._point()
@@ -140,7 +140,7 @@ class Writer:
     # How it is sent
 
     def _post(self, path: str, body: Any, more: dict[str, str] | None = None) -> Any:
-        """The answer, however often that takes; what is no answer to a client is an error."""
+        """Send it until it is answered; an answer that no client would get is an error."""
         self.calls += 1
         content = json.dumps(body)
         began: float | None = None
@@ -179,7 +179,7 @@ class Writer:
         return answer.status, answer.read()
 
 
-def said(value: float) -> float | str:
+def json_number(value: float) -> float | str:
     """A float as JSON can say it."""
     if math.isfinite(value):
         return value
@@ -196,17 +196,18 @@ def run(kills: int, seed: int, database: str, pause_s: float = 3.0) -> Counts:
     chance = random.Random(seed)
     counts = Counts()
     with contextlib.ExitStack() as stack:
-        postgres, options = None, ()
+        postgres: PostgresServer | None = None
+        options: tuple[str, ...] = ()
         if database == "postgres":
             # What is told to be written is on its disk: without that its own kill loses some.
             postgres = stack.enter_context(contextlib.closing(PostgresServer(durable=True)))
             options = ("--database", postgres.new_database())
         site = stack.enter_context(made(options))
         with _writing(site, seed) as writers:
-            known = ON_SQLITE if postgres is None else ON_POSTGRES
+            every_fault = ON_SQLITE if postgres is None else ON_POSTGRES
             faults: list[str] = []
             for _ in range(kills):
-                faults = faults or chance.sample(known, len(known))
+                faults = faults or chance.sample(every_fault, len(every_fault))
                 time.sleep(chance.random() * pause_s)
                 fault = faults.pop()
                 _do(fault, site, postgres, chance)
@@ -252,7 +253,7 @@ def _do(fault: str, site: Site, postgres: PostgresServer | None, chance: random.
 
 
 def _compare(site: Site, writers: list[Writer], counts: Counts) -> None:
-    """What the server has against what its clients were told."""
+    """Compare what the server has with what it acknowledged."""
     points: dict[tuple[str, str], list[Told]] = collections.defaultdict(list)
     texts: dict[str, dict[tuple[str, str], str]] = {"params": {}, "tags": {}}
     for writer in writers:
@@ -260,22 +261,22 @@ def _compare(site: Site, writers: list[Writer], counts: Counts) -> None:
         counts.again += writer.again
         counts.away_s += writer.away_s
         counts.wrong += writer.wrong
-        for place, told in writer.points.items():
-            points[place] += told
+        for place, written in writer.points.items():
+            points[place] += written
         texts["params"] |= writer.params
         texts["tags"] |= writer.tags
     counts.points = sum(map(len, points.values()))
-    for (run, key), told in points.items():
-        counts.wrong += _differences(f"{run} `{key}`", told, _points_of(site, run, key))
+    for (run, key), written in points.items():
+        counts.wrong += _differences(f"{run} `{key}`", written, _points_of(site, run, key))
     runs = {run for run, _ in points} | {run for writer in writers for run in writer.runs}
     for run in runs:
         data = site.patiently("GET", f"{API}runs/get?run_id={run}")["run"]["data"]
         for kind, wanted in texts.items():
-            found = {row["key"]: row["value"] for row in data.get(kind, ())}
-            mine = {key: value for (of, key), value in wanted.items() if of == run}
-            if {key: found.get(key) for key in mine} != mine:
+            stored = {row["key"]: row["value"] for row in data.get(kind, ())}
+            expected = {key: value for (of, key), value in wanted.items() if of == run}
+            if {key: stored.get(key) for key in expected} != expected:
                 counts.wrong.append(f"{run}: its {kind} are not those that were acknowledged")
-            if kind == "params" and set(found) - set(mine):
+            if kind == "params" and set(stored) - set(expected):
                 counts.wrong.append(f"{run}: {kind} that nobody wrote")
         keys = {metric["key"] for metric in data.get("metrics", ())}
         if keys != {key for of, key in points if of == run}:
@@ -283,8 +284,8 @@ def _compare(site: Site, writers: list[Writer], counts: Counts) -> None:
     named = collections.Counter(_run_names(site))
     twice = [name for name, count in named.items() if count > 1]
     counts.wrong += [f"run `{name}` was made twice" for name in twice]
-    said = (site.home / "server.out").read_text(errors="replace")
-    counts.wrong += [line for line in said.splitlines() if "Traceback" in line]
+    log = (site.home / "server.out").read_text(errors="replace")
+    counts.wrong += [line for line in log.splitlines() if "Traceback" in line]
 
 
 def _points_of(site: Site, run: str, key: str) -> list[Told]:
@@ -303,8 +304,8 @@ def _run_names(site: Site) -> Iterator[str]:
             return
 
 
-def _differences(what: str, told: list[Told], found: list[Told]) -> list[str]:
-    wanted, there = collections.Counter(told), collections.Counter(found)
+def _differences(what: str, written: list[Told], stored: list[Told]) -> list[str]:
+    wanted, there = collections.Counter(written), collections.Counter(stored)
     lost, more = wanted - there, there - wanted
     return [
         f"{what}: {sum(some.values())} points {why}, as {next(iter(some))}"
@@ -334,9 +335,9 @@ def main() -> int:
     parser.add_argument("--database", choices=("sqlite", "postgres"), default="sqlite")
     parser.add_argument("--pause", type=float, default=3.0, help="at most between kills, in s")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
-    asked = parser.parse_args()
-    print(f"seed {asked.seed}", flush=True)
-    counts = run(asked.kills, asked.seed, asked.database, asked.pause)
+    options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
+    counts = run(options.kills, options.seed, options.database, options.pause)
     print(report(counts))
     return 1 if counts.wrong else 0
 

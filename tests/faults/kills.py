@@ -1,4 +1,4 @@
-"""Random kills, cancels and crashes of ranks, workers and guardians: what is left afterwards?
+"""Random kills, cancels and crashes of ranks, workers and supervisors: what is left afterwards?
 
     python tests/faults/kills.py --rounds 1000 --seed 7
 
@@ -50,7 +50,7 @@ FAULTS = (
     "signal",
     "kill_rank",
     "kill_worker",
-    "kill_guardian",
+    "kill_supervisor",
     "kill_both",
     "stop_then_kill_worker",
     "cancel",
@@ -112,7 +112,9 @@ def run(rounds: int, seed: int, at_once: int = 4, faults: Sequence[str] = FAULTS
             cluster = {"name": "faulty", "type": "amlcompute", "max_instances": 2 * at_once}
             site.ask("PUT", "computes/faulty", cluster)
             with ThreadPoolExecutor(at_once) as pool:
-                list(pool.map(lambda plan: _round(site, *plan, counts, lock), plans))
+                rounds_done = [pool.submit(_round, site, *plan, counts, lock) for plan in plans]
+            for done in rounds_done:
+                done.result()
             counts.cgroups_left = _cgroups_left(site)
         counts.decoys_killed = decoys.dead()
     finally:
@@ -146,22 +148,24 @@ def _round(
         **({"limits": {"timeout": 1}} if fault == "timeout" else {}),
     }
     name = site.submit(job)
-    # The fault that the ranks do themselves has come, or comes within a second.
-    own = {"exit": 1.0, "signal": 1.0, "timeout": 1.5}.get(fault, 0.0)
+    # A fault that the ranks cause themselves happens within this time.
+    fault_delay_s = {"exit": 1.0, "signal": 1.0, "timeout": 1.5}.get(fault, 0.0)
 
     def under_way() -> bool:
-        # On a busy machine a rank's own fault is there before the last rank is.
-        return len(list(ready.iterdir())) == 8 or (own > 0 and site.job(name)["status"] in ENDED)
+        # On a busy machine a rank's own fault happens before the last rank has started.
+        return len(list(ready.iterdir())) == 8 or (
+            fault_delay_s > 0 and site.job(name)["status"] in ENDED
+        )
 
     if fault != "cancel_at_start":
-        until(under_way, 120, f"{name}: all ranks run", every_s=0.1 if own else 0.02)
+        until(under_way, 120, f"{name}: all ranks run", every_s=0.1 if fault_delay_s else 0.02)
     time.sleep(chance.random() * 0.5)
     began = time.monotonic()
     _do(site, name, fault, mark, chance)
-    limit_s = own + AFTER_GRACE_S + (GRACE_S if deaf else AFTER_GRACE_S)
+    limit_s = fault_delay_s + AFTER_GRACE_S + (GRACE_S if deaf else AFTER_GRACE_S)
     deadline = began + limit_s
     ended = site.wait(name, 60, f"after {fault}{' deaf' if deaf else ''}")
-    # Whoever was killed last may still be dying, however late it is.
+    # The process that was killed last may still be dying, however late it is.
     deadline = max(deadline, time.monotonic() + 1.0)
     while (alive := having(mark)) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -169,7 +173,7 @@ def _round(
     expected = ("Canceled",) if fault.startswith("cancel") else ("Failed",)
     with lock:
         counts.faults[fault] += 1
-        (counts.deaf_s if deaf else counts.obedient_s).append(max(0.0, took_s - own))
+        (counts.deaf_s if deaf else counts.obedient_s).append(max(0.0, took_s - fault_delay_s))
         if alive:
             counts.left.append(f"{name} {fault}{' deaf' if deaf else ''}: {len(alive)} left")
             for process in alive:
@@ -191,10 +195,10 @@ def _do(site: Site, name: str, fault: str, mark: str, chance: random.Random) -> 
         return
     node = chance.choice(site.nodes(name))
     who = json.loads((node / "worker.json").read_text())
-    worker, guardian = who["pid"], who["guardian"]["pid"]
+    worker, supervisor = who["pid"], who["guardian"]["pid"]
     with contextlib.suppress(ProcessLookupError):
-        if fault == "kill_guardian":
-            os.kill(guardian, signal.SIGKILL)
+        if fault == "kill_supervisor":
+            os.kill(supervisor, signal.SIGKILL)
         elif fault == "kill_worker":
             os.kill(worker, signal.SIGKILL)
         elif fault == "stop_then_kill_worker":
@@ -202,16 +206,16 @@ def _do(site: Site, name: str, fault: str, mark: str, chance: random.Random) -> 
             time.sleep(0.1)
             os.kill(worker, signal.SIGKILL)
         else:
-            os.kill(guardian, signal.SIGSTOP)
+            os.kill(supervisor, signal.SIGSTOP)
             os.kill(worker, signal.SIGKILL)
-            os.kill(guardian, signal.SIGKILL)
+            os.kill(supervisor, signal.SIGKILL)
 
 
-def _ranks(found: list[Process]) -> list[Process]:
+def _ranks(members: list[Process]) -> list[Process]:
     """Those whose death is a rank's: the shells that the worker started itself."""
-    parents = {process.pid: process.parent for process in found}
+    parents = {process.pid: process.parent for process in members}
     return [
-        process for process in found if parents.get(process.parent) is None and _is_shell(process)
+        process for process in members if parents.get(process.parent) is None and _is_shell(process)
     ]
 
 
@@ -224,12 +228,12 @@ def _is_shell(process: Process) -> bool:
 
 
 def _cgroups_left(site: Site) -> int:
-    """How many of the site's nodes still have theirs; guardians remove the last ones now."""
+    """How many of the site's nodes still have a cgroup; supervisors remove the last ones now."""
     with contextlib.closing(sqlite3.connect(site.home / "torchyard.db")) as records:
-        attempts = [one for (one,) in records.execute("SELECT id FROM attempts")]
-    own = {f"torchyard-{attempt}-{node}" for attempt in attempts for node in (0, 1)}
+        attempts = [attempt for (attempt,) in records.execute("SELECT id FROM attempts")]
+    expected = {f"torchyard-{attempt}-{node}" for attempt in attempts for node in (0, 1)}
     deadline = time.monotonic() + 30.0
-    while left := own & _cgroups():
+    while left := expected & _cgroups():
         if time.monotonic() > deadline:
             break
         time.sleep(0.1)
@@ -264,9 +268,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--at-once", type=int, default=4)
     parser.add_argument("--fault", action="append", choices=FAULTS, help="these only")
-    asked = parser.parse_args()
-    print(f"seed {asked.seed}", flush=True)
-    counts = run(asked.rounds, asked.seed, asked.at_once, asked.fault or FAULTS)
+    options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
+    counts = run(options.rounds, options.seed, options.at_once, options.fault or FAULTS)
     print(report(counts))
     return 1 if any((counts.left, counts.wrong, counts.decoys_killed, counts.cgroups_left)) else 0
 

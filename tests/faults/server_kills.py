@@ -57,12 +57,12 @@ class Counts:
     jobs: int = 0
     wrong: list[str] = field(default_factory=list)
     ready_s: list[float] = field(default_factory=list)
-    adopted_s: list[float] = field(default_factory=list)
+    takeover_s: list[float] = field(default_factory=list)
 
 
 @dataclass
-class Asked:
-    """What was asked of each job: the number of steps."""
+class Workload:
+    """The jobs that were submitted: the number of steps of each."""
 
     steps: dict[str, int] = field(default_factory=dict)
 
@@ -72,33 +72,33 @@ def run(
 ) -> Counts:
     """Do it; the same seed asks for the same jobs and pauses."""
     chance = random.Random(seed)
-    counts, asked = Counts(), Asked()
+    counts, workload = Counts(), Workload()
     with made(options, environ) as site:
         prepare(site, at_once)
         for _ in range(kills):
-            keep_busy(site, asked, chance, at_once)
+            keep_busy(site, workload, chance, at_once)
             time.sleep(chance.random() * 1.5)
             site.kill()
             time.sleep(chance.random() * chance.choice((0.1, 1.5)))
-            _come_back(site, asked, counts)
+            _come_back(site, workload, counts)
             counts.kills += 1
-        counts.jobs = len(asked.steps)
-        counts.wrong = all_wrong(site, asked)
+        counts.jobs = len(workload.steps)
+        counts.wrong = all_wrong(site, workload)
     return counts
 
 
 def keep_busy(
-    site: Site, asked: Asked, chance: random.Random, at_once: int, most: int | None = None
+    site: Site, workload: Workload, chance: random.Random, at_once: int, most: int | None = None
 ) -> int:
     """Submit jobs until one waits, `most` in all; returns how many have not ended."""
     listed = site.patiently("GET", "jobs?limit=1000")["value"]
     count = sum(job["status"] not in ENDED for job in listed)
     for _ in range(at_once + 1 - count):
-        if len(asked.steps) == most:
+        if len(workload.steps) == most:
             break
         steps = chance.randrange(20, 200)
-        name = f"job-{len(asked.steps)}"
-        asked.steps[name] = steps
+        name = f"job-{len(workload.steps)}"
+        workload.steps[name] = steps
         started = site.home / f"{name}.started"
         site.submit(
             {
@@ -119,16 +119,18 @@ def prepare(site: Site, at_once: int) -> None:
     (site.home / "script.py").write_text(SCRIPT)
 
 
-def all_wrong(site: Site, asked: Asked) -> list[str]:
+def all_wrong(site: Site, workload: Workload) -> list[str]:
     """What is wrong with any of the jobs, once all have ended."""
-    for name in asked.steps:
+    for name in workload.steps:
         site.wait(name, 240)
     return [
-        f"{name}: {why}" for name, steps in asked.steps.items() for why in wrong(site, name, steps)
+        f"{name}: {why}"
+        for name, steps in workload.steps.items()
+        for why in wrong(site, name, steps)
     ]
 
 
-def _come_back(site: Site, asked: Asked, counts: Counts) -> None:
+def _come_back(site: Site, workload: Workload, counts: Counts) -> None:
     site.start()
     began = time.monotonic()
     counts.ready_s.append(site.ready_s)
@@ -137,7 +139,7 @@ def _come_back(site: Site, asked: Asked, counts: Counts) -> None:
     before = {name: news(site, name) for name in running}
     while before and time.monotonic() < began + 10.0:
         if any(news(site, name) != seen for name, seen in before.items()):
-            counts.adopted_s.append(time.monotonic() - began)
+            counts.takeover_s.append(time.monotonic() - began)
             return
         time.sleep(0.02)
 
@@ -152,37 +154,37 @@ def wrong(site: Site, name: str, steps: int) -> list[str]:
     job = site.job(name)
     if job["status"] != "Completed":
         return [f"{job['status']}: {job['error']}, {_worker_log(site, name)}"]
-    found = []
+    problems = []
     started = (site.home / f"{name}.started").read_text().split()
     if sorted(started) != [str(rank) for rank in range(RANKS)] or job["attempt"] != 1:
-        found.append(f"ranks started: {started}, attempt {job['attempt']}")
+        problems.append(f"ranks started: {started}, attempt {job['attempt']}")
     for rank in range(RANKS):
         log = site.ask("GET", f"jobs/{name}/files/user_logs/std_log_process_{rank}.txt")
         if log.decode() != "".join(f"rank {rank} line {step}\n" for step in range(steps)):
-            found.append(f"rank {rank}: {len(log)} bytes of log are not what it printed")
+            problems.append(f"rank {rank}: {len(log)} bytes of log are not what it printed")
         query = urlencode({"run_id": name, "metric_key": f"m{rank}"})
-        told = site.ask("GET", f"/api/2.0/mlflow/metrics/get-history?{query}")["metrics"]
-        points = sorted((point["step"], point["value"]) for point in told)
+        metrics = site.ask("GET", f"/api/2.0/mlflow/metrics/get-history?{query}")["metrics"]
+        points = sorted((point["step"], point["value"]) for point in metrics)
         if points != [(step, step * 0.5) for step in range(steps)]:
-            found.append(f"rank {rank}: {len(points)} points of {steps}")
+            problems.append(f"rank {rank}: {len(points)} points of {steps}")
         output = site.ask("GET", f"jobs/{name}/files/outputs/rank{rank}.txt")
         if len(output) != 100000 + rank:
-            found.append(f"rank {rank}: {len(output)} bytes of output")
-    return found
+            problems.append(f"rank {rank}: {len(output)} bytes of output")
+    return problems
 
 
 def _worker_log(site: Site, name: str) -> str:
     for file in site.ask("GET", f"jobs/{name}/files")["value"]:
         if file["path"].endswith("system_logs/node-0.log"):
-            said: bytes = site.ask("GET", f"jobs/{name}/files/{file['path']}")
-            return said.decode(errors="replace")[-1000:]
+            log: bytes = site.ask("GET", f"jobs/{name}/files/{file['path']}")
+            return log.decode(errors="replace")[-1000:]
     return "its worker said nothing"
 
 
 def report(counts: Counts) -> str:
     lines = [f"{counts.kills} kills, {counts.jobs} jobs: {len(counts.wrong)} things wrong"]
     lines += [f"  {line}" for line in counts.wrong]
-    for what, times in (("server ready", counts.ready_s), ("news of a job", counts.adopted_s)):
+    for what, times in (("server ready", counts.ready_s), ("news of a job", counts.takeover_s)):
         if times:
             lines.append(
                 f"{what} after a start: median {percentile(times, 0.5):.2f} s, "
@@ -195,9 +197,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=25)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
-    asked = parser.parse_args()
-    print(f"seed {asked.seed}", flush=True)
-    counts = run(asked.kills, asked.seed)
+    options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
+    counts = run(options.kills, options.seed)
     print(report(counts))
     return 1 if counts.wrong else 0
 

@@ -31,7 +31,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root"),
 ]
 
-_HINT = "make room: `yard gc --explain` says what can go; the server goes on by itself then"
+_HINT = "free some space: `yard gc --explain` lists what can be removed; the server then continues"
 # Prints, logs metrics and writes results, each after the file that it is told to wait for.
 _SCRIPT = """
 import json, os, pathlib, sys, time, urllib.request
@@ -114,8 +114,8 @@ def _health(site: Site) -> Mapping[str, Any]:
     while True:
         try:
             with urllib.request.urlopen(f"{site.url}/health", timeout=10) as answer:
-                told: Mapping[str, Any] = json.loads(answer.read())
-                return told
+                health: Mapping[str, Any] = json.loads(answer.read())
+                return health
         except OSError:
             assert time.monotonic() < deadline
             time.sleep(0.1)
@@ -164,9 +164,9 @@ def _parts(site: Site) -> list[str]:
     ]
 
 
-def _show(what: str, said: str) -> None:
+def _show(what: str, text: str) -> None:
     if os.environ.get("DISK_FULL_SHOW"):
-        print(f"\n{what}:\n{said}", file=sys.__stdout__, flush=True)
+        print(f"\n{what}:\n{text}", file=sys.__stdout__, flush=True)
 
 
 def _folder(tmp_path: Path, **files: bytes) -> Path:
@@ -307,30 +307,30 @@ def test_a_server_starts_on_a_full_disk_or_says_why_not(
             _fill(mounted)
             with open(mounted / "ballast", "r+b") as ballast:
                 ballast.truncate((mounted / "ballast").stat().st_size - (free_kb << 10))
-            said = tmp_path / "said"
-            with open(said, "wb") as out:
+            output = tmp_path / "said"
+            with open(output, "wb") as out:
                 words = [str(Path(sys.executable).with_name("yard-server")), "--home"]
                 site.server = subprocess.Popen(
                     [*words, str(site.home)], stdout=out, stderr=out, start_new_session=True
                 )
-            while b"serves" not in said.read_bytes() and site.server.poll() is None:
+            while b"serves" not in output.read_bytes() and site.server.poll() is None:
                 time.sleep(0.1)
             if site.server.poll() is None:
-                site.url = said.read_text().split(" at ")[1].split()[0]
+                site.url = output.read_text().split(" at ")[1].split()[0]
                 assert _health(site)["status"] in ("ok", "degraded")
                 listed = _yard(site, "workspace", "list", "-o", "json")
                 assert listed.returncode == 0, listed.stderr
                 assert ("known" in listed.stdout) is exists
             else:
-                assert site.server.returncode == disk.full("it").exit_code, said.read_text()
-                error, hint = said.read_text().splitlines()[-2:]
+                assert site.server.returncode == disk.full("it").exit_code, output.read_text()
+                error, hint = output.read_text().splitlines()[-2:]
                 assert error.startswith("error: no space left on `"), error
                 assert hint == f"hint: {disk.AT_START}"
                 if os.environ.get("DISK_FULL_SHOW"):
                     print(
                         f"{free_kb} KB left, {'known' if exists else 'new'} home\n{error}\n{hint}"
                     )
-            assert "Traceback" not in said.read_text()
+            assert "Traceback" not in output.read_text()
             site.end()
             _free(mounted)
             site.start()
@@ -340,7 +340,7 @@ def test_a_server_starts_on_a_full_disk_or_says_why_not(
             site.end()
 
 
-def test_a_nodes_disk(small_scratch: Site, tmp_path: Path) -> None:
+def test_a_full_disk_of_a_node_fails_the_job(small_scratch: Site, tmp_path: Path) -> None:
     site = small_scratch
     folder = _folder(tmp_path, big__bin=os.urandom(24 << 20))
     made = _yard(site, "job", "create", "-f", _job_file(folder, "true"), "-o", "json")

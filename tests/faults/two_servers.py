@@ -26,19 +26,19 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from faults.fault_site import Site, kept, new_home, percentile
-from faults.server_kills import Asked, all_wrong, keep_busy, news, prepare
+from faults.server_kills import Workload, all_wrong, keep_busy, news, prepare
 from postgres_server import PostgresServer
 
 # Longer than a lease's term, so that the other server takes over from one that only stands still.
 STALLS_S = (6.0, 8.0)
-# News is only measured; adoption must come, on a busy machine too.
-NEWS_S, ADOPTED_S = 10.0, 30.0
-_ADOPTED = re.compile(r"jobs\.adoption: (\d+) attempts")
+# News is only measured; the takeover must happen, on a busy machine too.
+NEWS_S, TAKEOVER_S = 10.0, 30.0
+_TAKEN_OVER = re.compile(r"jobs\.attempts\.takeover: (\d+) attempts")
 
 
 @dataclass
 class Pair(Site):
-    """Two servers of one home; asked in turn, and where one is away the other one is."""
+    """Two servers of one home; requests alternate between them, in case one is unreachable."""
 
     servers: list[subprocess.Popen[bytes]] = field(default_factory=list)
     urls: list[str] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Pair(Site):
 
     def ask(self, method: str, path: str, body: Any = None, timeout_s: float = 4.0) -> Any:
         """Raises:
-        OSError: the server whose turn it is is away, or refuses; the next time it is the other's.
+        OSError: this server is unreachable, or refuses; the next request goes to the other.
         """
         self.turn = 1 - self.turn
         self.url = self.urls[self.turn]
@@ -81,9 +81,9 @@ class Counts:
     kills: int = 0
     stalls: int = 0
     jobs: int = 0
-    adopted: int = 0
+    taken_over: int = 0
     wrong: list[str] = field(default_factory=list)
-    adopted_s: list[float] = field(default_factory=list)
+    takeover_s: list[float] = field(default_factory=list)
     news_s: list[float] = field(default_factory=list)
 
 
@@ -96,13 +96,15 @@ def run(jobs: int, seed: int, at_once: int = 6, stalls: float = 0.1) -> Counts:
     import psycopg  # Not everyone who collects the tests has it.
 
     chance = random.Random(seed)
-    counts, asked = Counts(), Asked()
+    counts, workload = Counts(), Workload()
     with contextlib.closing(PostgresServer()) as postgres:
         url = postgres.new_database()
         with kept(Pair(new_home(), ("--shared", "--database", url))) as site:
             prepare(site, at_once)
             with psycopg.connect(url, autocommit=True) as records:
-                while keep_busy(site, asked, chance, at_once, jobs) or len(asked.steps) < jobs:
+                while (
+                    keep_busy(site, workload, chance, at_once, jobs) or len(workload.steps) < jobs
+                ):
                     time.sleep(chance.random() * 1.5)
                     victim = chance.randrange(2)
                     if chance.random() < stalls:
@@ -113,11 +115,11 @@ def run(jobs: int, seed: int, at_once: int = 6, stalls: float = 0.1) -> Counts:
                         time.sleep(chance.random() * chance.choice((0.1, 1.5)))
                         site.start_one(victim)
                         counts.kills += 1
-            counts.jobs = len(asked.steps)
-            counts.wrong = all_wrong(site, asked)
-            said = (site.home / "server.out").read_text()
-            counts.adopted = sum(int(number) for number in _ADOPTED.findall(said))
-            counts.wrong += [line for line in said.splitlines() if " ERROR " in line]
+            counts.jobs = len(workload.steps)
+            counts.wrong = all_wrong(site, workload)
+            log = (site.home / "server.out").read_text()
+            counts.taken_over = sum(int(number) for number in _TAKEN_OVER.findall(log))
+            counts.wrong += [line for line in log.splitlines() if " ERROR " in line]
     return counts
 
 
@@ -133,26 +135,30 @@ def _kill(site: Pair, victim: int, records: Any, counts: Counts) -> None:
     running = f"{theirs} WHERE servers.pid = %s AND ended_at IS NULL AND handle IS NOT NULL"
     jobs = [name for (name,) in records.execute(running.encode(), [pid])]
     owned = b"SELECT attempts.id FROM attempts JOIN servers ON servers.id = attempts.server"
-    left = [one for (one,) in records.execute(owned + b" WHERE pid = %s AND NOT clean", [pid])]
-    dead = [one for (one,) in records.execute(b"SELECT id FROM servers WHERE pid = %s", [pid])]
+    left = [
+        attempt for (attempt,) in records.execute(owned + b" WHERE pid = %s AND NOT clean", [pid])
+    ]
+    dead = [
+        server for (server,) in records.execute(b"SELECT id FROM servers WHERE pid = %s", [pid])
+    ]
     site.kill_one(victim)
     began = time.monotonic()
     with _only(site, 1 - victim):
         before = {name: news(site, name) for name in jobs}
         still = b"SELECT count(*) FROM attempts WHERE id = ANY(%s) AND server = ANY(%s)"
-        adopted = not left
+        taken_over = not left
         limit_s = NEWS_S
-        while (before or not adopted) and time.monotonic() < began + limit_s:
-            limit_s = NEWS_S if adopted else ADOPTED_S
-            if not adopted and records.execute(still, [left, dead]).fetchone() == (0,):
-                counts.adopted_s.append(time.monotonic() - began)
-                adopted = True
+        while (before or not taken_over) and time.monotonic() < began + limit_s:
+            limit_s = NEWS_S if taken_over else TAKEOVER_S
+            if not taken_over and records.execute(still, [left, dead]).fetchone() == (0,):
+                counts.takeover_s.append(time.monotonic() - began)
+                taken_over = True
             for name in [name for name, seen in before.items() if news(site, name) != seen]:
                 counts.news_s.append(time.monotonic() - began)
                 del before[name]
             time.sleep(0.02)
-        if not adopted:
-            counts.wrong.append(f"kill {counts.kills}: not adopted within {ADOPTED_S:.0f} s")
+        if not taken_over:
+            counts.wrong.append(f"kill {counts.kills}: not taken over within {TAKEOVER_S:.0f} s")
 
 
 @contextlib.contextmanager
@@ -168,10 +174,10 @@ def _only(site: Pair, number: int) -> Iterator[None]:
 def report(counts: Counts) -> str:
     lines = [
         f"{counts.kills} kills and {counts.stalls} stalls of either of two servers, {counts.jobs} "
-        f"jobs: {len(counts.wrong)} things wrong; {counts.adopted} attempts adopted"
+        f"jobs: {len(counts.wrong)} things wrong; {counts.taken_over} attempts taken over"
     ]
     lines += [f"  {line}" for line in counts.wrong]
-    for what, times in (("adoption", counts.adopted_s), ("news of a job", counts.news_s)):
+    for what, times in (("takeover", counts.takeover_s), ("news of a job", counts.news_s)):
         if times:
             lines.append(
                 f"{what} after a kill: median {percentile(times, 0.5):.2f} s, "
@@ -184,9 +190,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=30)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
-    asked = parser.parse_args()
-    print(f"seed {asked.seed}, pid {os.getpid()}", flush=True)
-    counts = run(asked.jobs, asked.seed)
+    options = parser.parse_args()
+    print(f"seed {options.seed}, pid {os.getpid()}", flush=True)
+    counts = run(options.jobs, options.seed)
     print(report(counts))
     return 1 if counts.wrong else 0
 

@@ -20,42 +20,42 @@ SHA256 = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
 
 @dataclass
 class Api:
-    """`known` are names that exist, by the parameter of the path that takes them."""
+    """`names` are those that exist, by the parameter of the path that takes them."""
 
     app: FastAPI
     parts: application.Parts
     person: str
     worker: str
-    known: dict[str, str]
+    names: dict[str, str]
 
 
 def make(home: Path) -> Api:
-    """Nothing runs by itself: the scheduler is asked to look as often as it takes."""
+    """Nothing runs by itself: the scheduler runs only when it is called."""
     executor = FakeExecutor()
     parts = application.build(home, "http://127.0.0.1:1", os.environ, executor=executor)
     token_file = Settings(home).token_file
     server.ensure_token(parts, token_file)
     face = application.create_app(parts)
     services = parts.services
-    services.environments.build(services.environments.resolve("python"))
+    services.environments.builds.run(services.environments.resolver.resolve("python"))
     api = Api(face, parts, token_file.read_text().strip(), "", {"workspace": "default"})
-    _furnish(api)
+    _provision(api)
     for _ in range(5):
-        parts.scheduler.look()
+        parts.scheduler.run_round()
     plan = next(plan for plan in executor.launches if plan.job == "running")
     api.worker = plan.report_token
-    api.known |= {
+    api.names |= {
         "attempt_id": plan.attempt_id,
         "sha256": SHA256,
         "path": "outputs/a.txt",
         "output": "best",
         "version": "1",
-        "snapshot_id": api.known["snapshot_id"],
+        "snapshot_id": api.names["snapshot_id"],
     }
     return api
 
 
-def _furnish(api: Api) -> None:
+def _provision(api: Api) -> None:
     from fastapi.testclient import TestClient
 
     client = TestClient(api.app)
@@ -70,7 +70,7 @@ def _furnish(api: Api) -> None:
     ask("PUT", f"/blobs/{SHA256}", content=b"hello")
     files = [{"path": "a.txt", "sha256": SHA256, "size": 5}]
     snapshot = ask("PUT", "/snapshots", json={"files": files})["id"]
-    api.known["snapshot_id"] = snapshot
+    api.names["snapshot_id"] = snapshot
     job = {"command": "true", "environment": "python", "outputs": {"best": None}}
     # A job that never gets a node has no stream that ends; this one is canceled at once.
     ask("POST", "/jobs", json={**job, "name": "ended"})

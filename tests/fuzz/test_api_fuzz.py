@@ -44,15 +44,15 @@ def test_no_request_makes_the_server_fail(api: Api) -> None:
     )
     statuses: Counter[int] = Counter()
     failed: dict[str, str] = {}
-    for found in schema.get_all_operations():
-        operation = found.ok()
+    for result in schema.get_all_operations():
+        operation = result.ok()
         strategies = [
             operation.as_strategy(generation_mode=mode) for mode in schemathesis.GenerationMode
         ]
         for strategy in strategies:
             _ask_often(api, strategy, statuses, failed)
     print(f"{sum(statuses.values())} requests of {len(schema)} routes: {dict(statuses)}")
-    assert not failed, "\n".join(f"{place}: {said}" for place, said in failed.items())
+    assert not failed, "\n".join(f"{place}: {message}" for place, message in failed.items())
     assert statuses[200] > 100, "the names of things that exist are not used"
 
 
@@ -96,13 +96,13 @@ def _name_what_exists(case: Any, api: Api) -> None:
         if zlib.crc32(f"{value}".encode("utf-8", "surrogatepass")) % 4 == 0 and key != "attempt_id":
             if not (key == "name" and case.path.endswith("/stream")):
                 continue
-        known = api.known.get(key)
+        existing = api.names.get(key)
         if key == "name":
             last = case.path.rpartition("/")[2]
-            known = next((name for part, name in _OTHER_NAMES.items() if part in case.path), "")
-            known = known or _JOB.get(last, "running")
-        if known:
-            case.path_parameters[key] = known
+            existing = next((name for part, name in _OTHER_NAMES.items() if part in case.path), "")
+            existing = existing or _JOB.get(last, "running")
+        if existing:
+            case.path_parameters[key] = existing
 
 
 def _brief(wait_s: Any) -> Any:

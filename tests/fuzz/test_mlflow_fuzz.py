@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from fastapi.testclient import TestClient
@@ -104,8 +104,11 @@ def client(api: Api) -> Iterator[TestClient]:
     made.close()
 
 
-def _often(strategy: Any) -> Any:
-    def wrap(ask: Any) -> Any:
+T = TypeVar("T")
+
+
+def _often(strategy: st.SearchStrategy[T]) -> Callable[[Callable[[T], None]], Callable[[], None]]:
+    def wrap(ask: Callable[[T], None]) -> Callable[[], None]:
         bounded = settings(
             max_examples=EXAMPLES,
             deadline=None,
@@ -114,7 +117,8 @@ def _often(strategy: Any) -> Any:
             derandomize="TORCHYARD_FUZZ_EXAMPLES" not in os.environ,
             suppress_health_check=list(HealthCheck),
         )
-        return bounded(given(strategy)(ask))
+        drawn: Callable[[], None] = given(strategy)(ask)
+        return bounded(drawn)
 
     return wrap
 
@@ -154,8 +158,7 @@ def test_no_artifact_path_makes_the_server_fail(
     @_often(st.lists(parts, max_size=6))
     def ask(below: list[str]) -> None:
         path = f"/api/2.0/mlflow-artifacts/artifacts/1/running/artifacts/{'/'.join(below)}"
-        body = {"content": b"x"} if method == "PUT" else {}
-        answer = client.request(method, path, **body)
+        answer = client.request(method, path, content=b"x" if method == "PUT" else None)
         if answer.status_code >= 500:
             failed.append((answer.text[:200], path))
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mlflow_server import Server, server_in
+
+from mlflow.mlflow_server import Server, server_in
 
 
 @pytest.fixture

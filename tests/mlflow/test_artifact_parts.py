@@ -10,7 +10,8 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from mlflow_server import Server
+
+from mlflow.mlflow_server import Server
 
 _BASE = "/api/2.0/mlflow-artifacts"
 
@@ -24,7 +25,7 @@ def post(server: Server, path: str, /, expect: int = 200, **fields: Any) -> Any:
 @pytest.fixture
 def root(server: Server) -> str:
     run_id = server.new_run()
-    uri = server.get("runs/get", run_id=run_id)["run"]["info"]["artifact_uri"]
+    uri: str = server.get("runs/get", run_id=run_id)["run"]["info"]["artifact_uri"]
     return uri.removeprefix("mlflow-artifacts:/")
 
 

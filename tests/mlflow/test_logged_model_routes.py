@@ -7,8 +7,9 @@ import math
 from typing import Any
 
 import pytest
-from mlflow_server import Server
-from test_registry_routes import PROXY, files_at, upload
+
+from mlflow.mlflow_server import Server
+from mlflow.test_registry_routes import PROXY, files_at, upload
 
 
 @pytest.fixture
@@ -18,8 +19,9 @@ def experiment(server: Server) -> str:
 
 
 def create(server: Server, experiment: str, **fields: Any) -> dict[str, Any]:
-    body: dict[str, Any] = server.post("logged-models", experiment_id=experiment, **fields)
-    return body["model"]
+    body = server.post("logged-models", experiment_id=experiment, **fields)
+    model: dict[str, Any] = body["model"]
+    return model
 
 
 def get(server: Server, model_id: str, **fields: Any) -> dict[str, Any]:

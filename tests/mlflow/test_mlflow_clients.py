@@ -15,11 +15,11 @@ from typing import Annotated, Any
 import pytest
 import uvicorn
 from fastapi import Body
-from mlflow_server import Server, add_job
 
+from mlflow.mlflow_server import Server, add_job
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
-from torchyard.environments.actions import Environments
+from torchyard.environments.services import Environments
 from torchyard.jobs import actions
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import runs
@@ -70,8 +70,10 @@ def client_python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     home = tmp_path_factory.mktemp("clients")
     database = Database(f"sqlite:///{home / 'torchyard.db'}")
     database.upgrade()
-    services = Environments(home, database, SystemClock(), os.environ)
-    folder = services.build(services.resolve({"pip_requirements": [request.param]}))
+    environments = Environments(home, database, SystemClock(), os.environ)
+    folder = environments.builds.run(
+        environments.resolver.resolve({"pip_requirements": [request.param]})
+    )
     database.close()
     return folder / "bin" / "python"
 
@@ -93,16 +95,17 @@ def url(server: Server) -> Iterator[str]:
 def relay_to(server: Server, url: str, folder: Path, job: Job) -> Iterator[str]:
     """A job's relay; its history goes where the worker's routes would take it."""
 
-    @server.app.post("/v1/attempts/att/history")
     def take(body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
-        return server.services.history.receive(
+        answer: dict[str, Any] = server.services.history.receive(
             lambda run: actions.get(server.services, "default", run).id,
             "att",
             body["node"],
             body["seq"],
             body["records"],
         )
+        return answer
 
+    server.app.post("/v1/attempts/att/history")(take)
     plan = LaunchPlan(
         attempt_id="att",
         attempt=1,

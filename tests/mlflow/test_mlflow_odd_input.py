@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from mlflow_server import Server
 from sqlalchemy import event
+
+from mlflow.mlflow_server import Server
 
 FAR = base64.b64encode(json.dumps({"offset": 10**30}).encode()).decode()
 REFUSED: list[tuple[str, dict[str, Any]]] = [

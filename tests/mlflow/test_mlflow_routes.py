@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 import pytest
-from mlflow_server import Server, add_job
 
+from mlflow.mlflow_server import Server, add_job
 from torchyard.jobs import actions
 from torchyard.jobs.records.types import Status
 from torchyard.jobs.requests import runs

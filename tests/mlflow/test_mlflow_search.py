@@ -112,7 +112,8 @@ def test_invalid_orders_are_refused() -> None:
 
 def test_pages_hold_every_item_once() -> None:
     items = list(range(10))
-    token, collected = "", []
+    token = ""
+    collected: list[int] = []
     for _ in range(4):
         page, token = search.slice_page(items, token, 3)
         collected += page

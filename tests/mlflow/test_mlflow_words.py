@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlflow_server import Server, add_job
-
+from mlflow.mlflow_server import Server, add_job
 from torchyard.jobs import actions
 
 REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (

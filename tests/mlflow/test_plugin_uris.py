@@ -8,7 +8,7 @@ import pytest
 from fastapi import Request
 from fastapi.responses import JSONResponse
 
-from torchyard.azureml.common.paths import KEY, Asked
+from torchyard.azureml.common.paths import SCOPE_KEY, AzurePath
 from torchyard.mlflow import plugin_uris
 from torchyard.mlflow.plugin_uris import Plugin
 
@@ -45,12 +45,12 @@ def test_files_that_the_plugin_uploaded_are_in_the_artifact_store() -> None:
     assert fields == {"source": path, "name": "m"}
 
 
-def _request(user_agent: str, azure_path: Asked | None) -> Request:
+def _request(user_agent: str, azure_path: AzurePath | None) -> Request:
     scope = {
         "type": "http",
         "headers": [(b"user-agent", user_agent.encode()), (b"host", b"h:1")],
         "path_params": {"workspace": "w"},
-        KEY: azure_path,
+        SCOPE_KEY: azure_path,
     }
     return Request(scope)
 
@@ -58,14 +58,14 @@ def _request(user_agent: str, azure_path: Asked | None) -> Request:
 @pytest.mark.parametrize(
     ("user_agent", "azure_path", "is_plugin"),
     [
-        ("mlflow-python-client/3 azureml-mlflow/1.62", Asked("/", "s", "g"), True),
+        ("mlflow-python-client/3 azureml-mlflow/1.62", AzurePath("/", "s", "g"), True),
         # The plug-in is installed beside a client that uses the plain API.
         ("mlflow-python-client/3 azureml-mlflow/1.62", None, False),
-        ("mlflow-python-client/3", Asked("/", "s", "g"), False),
+        ("mlflow-python-client/3", AzurePath("/", "s", "g"), False),
     ],
 )
 def test_only_the_plugin_gets_azureml_uris(
-    user_agent: str, azure_path: Asked | None, is_plugin: bool
+    user_agent: str, azure_path: AzurePath | None, is_plugin: bool
 ) -> None:
     uri = "mlflow-artifacts:/7/run/artifacts"
     body = {"run": {"info": {"artifact_uri": uri}, "data": {"tags": [{"value": uri}]}}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlflow_server import Server
+from mlflow.mlflow_server import Server
 
 PROXY = "/api/2.0/mlflow-artifacts/artifacts"
 

@@ -50,7 +50,7 @@ def _carry(session: Any, request: Any, **options: Any) -> Any:
     return _send(session, request, **options)
 
 
-requests.Session.send = _carry  # type: ignore[method-assign]
+requests.Session.send = _carry
 
 
 def _new_workspace() -> str:
@@ -118,7 +118,7 @@ def _redirect_uris() -> None:
     def open_client(client: Any, tracking_uri: Any = None, registry_uri: Any = None) -> None:
         opened(client, _workspace_uri(tracking_uri), registry_uri)
 
-    MlflowClient.__init__ = open_client  # type: ignore[method-assign]
+    MlflowClient.__init__ = open_client
 
     for name in ("mlflow", "mlflow.tracking", "mlflow.tracking._tracking_service.utils"):
         module = importlib.import_module(name)

@@ -164,11 +164,11 @@ class Bench:
                 run(command, folder, {**STEADY, **theirs_at, "MLFLOW_EXPERIMENT_NAME": experiment})
                 read = [self.python, READER, experiment, script.sample]
                 theirs = json.loads(run(read, HERE, theirs_at))
-                ours = json.loads(run(read, HERE, ours_at))
+                recorded = json.loads(run(read, HERE, ours_at))
             except SystemExit as error:
                 return Outcome(script.name, {}, [str(error)])
-        found = recorded_runs.differences(ours, theirs)
-        return Outcome(script.name, recorded_runs.counts(theirs), found)
+        differences = recorded_runs.differences(recorded, theirs)
+        return Outcome(script.name, recorded_runs.counts(theirs), differences)
 
     def job(self, document: dict[str, Any], folder: Path) -> None:
         """Run it to its end.
@@ -176,18 +176,18 @@ class Bench:
         Raises:
             SystemExit: it did not complete.
         """
-        said = run_job(self.client, document, folder)
+        output = run_job(self.client, document, folder)
         status = self.client.jobs.get(document["name"]).status
         if status != "Completed":
-            raise SystemExit(f"the job is {status}: {said[-1500:]}")
+            raise SystemExit(f"the job is {status}: {output[-1500:]}")
 
 
 def run_job(client: Client, document: dict[str, Any], folder: Path) -> str:
     """What the job printed; it has ended."""
     job = client.jobs.create(document, folder)
-    said = io.BytesIO()
-    job.stream(out=said)
-    return said.getvalue().decode(errors="replace")
+    output = io.BytesIO()
+    job.stream(out=output)
+    return output.getvalue().decode(errors="replace")
 
 
 def run(command: list[Any], cwd: Path, more: Mapping[str, str]) -> str:
@@ -216,14 +216,14 @@ def environment_python(client: Client, requirements: list[str], suffix: str) -> 
         "environment": {"pip_requirements": requirements},
     }
     with tempfile.TemporaryDirectory() as folder:
-        said = run_job(client, document, Path(folder))
-    found = [line for line in said.splitlines() if line.endswith("mlflow/__init__.py")]
-    if not found:
-        raise SystemExit(said)
-    return Path(found[-1].strip()).parents[4] / "bin" / "python"
+        output = run_job(client, document, Path(folder))
+    paths = [line for line in output.splitlines() if line.endswith("mlflow/__init__.py")]
+    if not paths:
+        raise SystemExit(output)
+    return Path(paths[-1].strip()).parents[4] / "bin" / "python"
 
 
-def told(outcome: Outcome) -> str:
+def summary(outcome: Outcome) -> str:
     counted = ", ".join(f"{count} {part}" for part, count in outcome.compared.items())
     return "\n    ".join([f"{outcome.name}: {counted}", *(outcome.differences or ["equal"])])
 
@@ -236,31 +236,31 @@ def report(outcomes: list[Outcome], mlflow: str, markdown: bool) -> str:
         lines += [f"| script | {' | '.join(parts)} | differences |", "|---" * 9 + "|"]
     for outcome in outcomes:
         counted = [str(outcome.compared.get(part, "-")) for part in parts]
-        said = "; ".join(outcome.differences) or "none"
+        differences = "; ".join(outcome.differences) or "none"
         if markdown:
             cells = " | ".join(counted)
-            lines.append(f"| {outcome.name} | {cells} | {said.replace(chr(10), ' ')} |")
+            lines.append(f"| {outcome.name} | {cells} | {differences.replace(chr(10), ' ')} |")
         else:
-            lines.append(told(outcome))
+            lines.append(summary(outcome))
     return "\n".join(lines)
 
 
-def chosen(asked: argparse.Namespace) -> list[Script]:
+def chosen(options: argparse.Namespace) -> list[Script]:
     listed = yaml.safe_load((HERE / "autologging.yml").read_text())
-    scripts = [Script(**{**one, "data": tuple(one.get("data", ()))}) for one in listed]
-    major = int(asked.mlflow.partition(".")[0])
+    scripts = [Script(**{**entry, "data": tuple(entry.get("data", ()))}) for entry in listed]
+    major = int(options.mlflow.partition(".")[0])
     return [
         script
         for script in scripts
-        if script.root in asked.root
+        if script.root in options.root
         and script.only in (0, major)
-        and (not asked.only or script.name in asked.only)
+        and (not options.only or script.name in options.only)
     ]
 
 
-def compare(asked: argparse.Namespace, home: Path, progress: Callable[[str], None]) -> str:
+def compare(options: argparse.Namespace, home: Path, progress: Callable[[str], None]) -> str:
     settings = Settings(home)
-    requirements = [*PACKAGES, f"mlflow=={asked.mlflow}"]
+    requirements = [*PACKAGES, f"mlflow=={options.mlflow}"]
     suffix = time.strftime("%H%M%S")
     try:
         client = Client(workspace="default", settings=settings)
@@ -272,13 +272,13 @@ def compare(asked: argparse.Namespace, home: Path, progress: Callable[[str], Non
             mlflow_server(str(python), Path(folder)) as (url, _, _),
         ):
             bench = Bench(client, settings, python, requirements, url, suffix)
-            for script in chosen(asked):
+            for script in chosen(options):
                 progress(script.name)
-                outcomes.append(bench.compare(script, asked.root[script.root] / script.code))
-                progress(told(outcomes[-1]))
+                outcomes.append(bench.compare(script, options.root[script.root] / script.code))
+                progress(summary(outcomes[-1]))
     finally:
         embedded.stop(settings)
-    return report(outcomes, asked.mlflow, asked.markdown)
+    return report(outcomes, options.mlflow, options.markdown)
 
 
 def main() -> None:
@@ -288,19 +288,19 @@ def main() -> None:
     parser.add_argument("--only", action="append", help="a script's name")
     parser.add_argument("--home", type=Path, help="a torchyard home to use again")
     parser.add_argument("--markdown", action="store_true", help="print a table for the docs")
-    asked = parser.parse_args()
-    pairs = [root.partition("=") for root in asked.root]
-    asked.root = {name: Path(folder).resolve() for name, _, folder in pairs}
+    options = parser.parse_args()
+    pairs = [root.partition("=") for root in options.root]
+    options.root = {name: Path(folder).resolve() for name, _, folder in pairs}
 
     def progress(text: str) -> None:
         print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
     try:
-        if asked.home:
-            print(compare(asked, asked.home.resolve(), progress))
+        if options.home:
+            print(compare(options, options.home.resolve(), progress))
         else:
             with tempfile.TemporaryDirectory() as home:
-                print(compare(asked, Path(home), progress))
+                print(compare(options, Path(home), progress))
     except TorchyardError as error:
         raise SystemExit(f"error: {error.message}\nhint: {error.hint}") from error
 

@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path += [str(HERE), str(HERE.parent), str(HERE.parent / "contracts_azure")]
+sys.path += [str(HERE), str(HERE.parent / "end_to_end"), str(HERE.parent / "contracts_azure")]
 
 import client_venvs  # noqa: E402
 import validate  # noqa: E402
+from yard_under_test import ENDED, Yard, remove  # noqa: E402
 
-from end_to_end.yard_under_test import ENDED, Yard, remove  # noqa: E402
 from torchyard import Client  # noqa: E402
 from torchyard.base.settings import Settings  # noqa: E402
 
@@ -77,17 +77,19 @@ def by_client(yard: Yard, client: str, files: list[Path], folder: Path) -> dict[
         text=True,
         timeout=1800,
     )
-    found: dict[str, str | End] = {}
+    results: dict[str, str | End] = {}
     for line in done.stdout.splitlines():
         if line.startswith("=> "):
-            said = json.loads(line[3:])
-            refused = said.get("refused")
-            found[said["file"]] = End("refused", None, (), refused) if refused else said["name"]
-    return found
+            result = json.loads(line[3:])
+            refused = result.get("refused")
+            results[result["file"]] = (
+                End("refused", None, (), refused) if refused else result["name"]
+            )
+    return results
 
 
 def by_yard(yard: Yard, files: list[Path]) -> dict[str, str | End]:
-    found: dict[str, str | End] = {}
+    results: dict[str, str | End] = {}
     for file in files:
         process = yard.start(
             *("job", "create", "-f", str(file), "-o", "json"),
@@ -96,10 +98,10 @@ def by_yard(yard: Yard, files: list[Path]) -> dict[str, str | End]:
         )
         out, err = process.communicate(timeout=600)
         if process.returncode:
-            found[str(file)] = End("refused", None, (), err.decode()[:400])
+            results[str(file)] = End("refused", None, (), err.decode()[:400])
         else:
-            found[str(file)] = json.loads(out)["name"]
-    return found
+            results[str(file)] = json.loads(out)["name"]
+    return results
 
 
 def end_of(yard: Yard, name: str, limit_s: float) -> End:
@@ -110,7 +112,7 @@ def end_of(yard: Yard, name: str, limit_s: float) -> End:
     if job["status"] not in ENDED:
         yard.post(f"jobs/{name}/cancel", {})
         return End("still running", None, (), f"after {limit_s:.0f} s")
-    files = [one["path"] for one in yard.get(f"jobs/{name}/files")["value"]]
+    files = [entry["path"] for entry in yard.get(f"jobs/{name}/files")["value"]]
     left = tuple(sorted(path for path in files if not path.startswith("system_logs")))
     return End(job["status"], job.get("exit_code"), left, str(job.get("error") or "")[:400])
 
@@ -132,23 +134,26 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="what lies in the examples' container `datasets`")
     parser.add_argument("--only", default="", help="files whose name has this word")
     parser.add_argument("--limit-s", type=float, default=900)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     files = [
-        file for file in validate.command_jobs(asked.folder.resolve()) if asked.only in file.name
+        file
+        for file in validate.command_jobs(options.folder.resolve())
+        if options.only in file.name
     ]
     home = Path(tempfile.mkdtemp(prefix="torchyard-examples-"))
     yard = Yard(home)
     try:
         with tempfile.TemporaryDirectory() as folder:
-            set_up(yard, files, Path(folder), asked.data)
-            asked_for = (by_client(yard, asked.client, files, Path(folder)), by_yard(yard, files))
+            set_up(yard, files, Path(folder), options.data)
+            by_sdk = by_client(yard, options.client, files, Path(folder))
+            by_command = by_yard(yard, files)
             alike = 0
             for file in files:
                 ends = []
-                for way in asked_for:
-                    named = way.get(str(file), End("not asked", None, ()))
+                for results in (by_sdk, by_command):
+                    result = results.get(str(file), End("not submitted", None, ()))
                     ends.append(
-                        named if isinstance(named, End) else end_of(yard, named, asked.limit_s)
+                        result if isinstance(result, End) else end_of(yard, result, options.limit_s)
                     )
                 same = ends[0].alike == ends[1].alike
                 alike += same

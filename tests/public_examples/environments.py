@@ -44,10 +44,10 @@ _OWN = (
 
 @dataclass(frozen=True)
 class Use:
-    """`what` as it is written, in words; `asked` what the package is asked; `file` where."""
+    """`what` as it is written, in words; `body` what the package gets; `file` where."""
 
     what: str
-    asked: Any
+    body: Any
     file: str
     folder: Path
 
@@ -56,15 +56,15 @@ def uses(folder: Path) -> Iterator[Use]:
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         where = str(file.relative_to(folder))
         if file.suffix in (".yml", ".yaml"):
-            for found in _in_yaml(file):
-                yield Use(_words(found), found, where, file.parent)
+            for body in _in_yaml(file):
+                yield Use(_words(body), body, where, file.parent)
         elif file.suffix in (".ipynb", ".py"):
-            for asked in _in_code(file):
-                yield Use(_words(asked), asked, where, file.parent)
+            for body in _in_code(file):
+                yield Use(_words(body), body, where, file.parent)
 
 
 def _in_yaml(file: Path) -> Iterator[Any]:
-    """Whatever stands below a key `environment`; an environment's own file is one as a whole."""
+    """What stands below a key `environment`; an environment's own file is one as a whole."""
     try:
         body = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):
@@ -74,18 +74,18 @@ def _in_yaml(file: Path) -> Iterator[Any]:
         return
     waiting = [body]
     while waiting:
-        one = waiting.pop()
-        for key, value in one.items() if isinstance(one, dict) else ():
+        node = waiting.pop()
+        for key, value in node.items() if isinstance(node, dict) else ():
             if key == "environment" and value and isinstance(value, str | dict):
                 yield value
             else:
                 waiting.append(value)
-        waiting += one if isinstance(one, list) else []
+        waiting += node if isinstance(node, list) else []
 
 
 def _in_code(file: Path) -> Iterator[Any]:
     text = _code(file)
-    names = [found for pattern in _NAMES for found in pattern.findall(text)]
+    names = [name for pattern in _NAMES for name in pattern.findall(text)]
     for name in dict.fromkeys(names):
         if not _MADE_BEFORE.search(name):
             yield name.strip()
@@ -105,33 +105,33 @@ def _code(file: Path) -> str:
         return ""
 
 
-def _words(asked: Any) -> str:
+def _words(environment: Any) -> str:
     """As a table shows it: a reference, an image, an image with a conda file, a Dockerfile."""
-    if isinstance(asked, str):
-        return f"`{asked.strip()}`"
-    parts = [f"image `{asked['image']}`"] if asked.get("image") else []
-    parts += ["a conda file"] if asked.get("conda_file") else []
-    parts += ["a Dockerfile"] if asked.get("build") else []
+    if isinstance(environment, str):
+        return f"`{environment.strip()}`"
+    parts = [f"image `{environment['image']}`"] if environment.get("image") else []
+    parts += ["a conda file"] if environment.get("conda_file") else []
+    parts += ["a Dockerfile"] if environment.get("build") else []
     return " with ".join(parts) or "an environment without content"
 
 
-def outcome(use: Use, own: set[str]) -> str:
+def outcome(use: Use, registered: set[str]) -> str:
     """What it becomes, or why it is refused."""
-    asked = use.asked
-    if isinstance(asked, str):
-        name = re.split(r"[:@]", asked.strip().removeprefix("azureml:"))[0]
-        if name in own:
+    environment = use.body
+    if isinstance(environment, str):
+        name = re.split(r"[:@]", environment.strip().removeprefix("azureml:"))[0]
+        if name in registered:
             return "the workspace's own: the examples register it"
-        if asked.startswith("file:"):
+        if environment.startswith("file:"):
             return "a file beside the job, which is read"
     try:
-        if isinstance(asked, dict):
-            asked = environment_files(asked, use.folder)
-        if isinstance(asked, dict) and "build" in asked:
+        if isinstance(environment, dict):
+            environment = environment_files(environment, use.folder)
+        if isinstance(environment, dict) and "build" in environment:
             return "built by podman or docker, where the server's machine has one"
-        spec = definition.resolve(asked, PLATFORM)
+        spec = definition.resolve(environment, PLATFORM)
         if spec.image is not None:
-            more = " with the packages in it" if asked.get("conda_file") else ""
+            more = " with the packages in it" if environment.get("conda_file") else ""
             return f"the image itself{more}, where the server's machine has podman or docker"
     except TorchyardError as error:
         return f"refused: {error.message}"
@@ -143,29 +143,29 @@ def outcome(use: Use, own: set[str]) -> str:
 
 def own_names(folder: Path) -> set[str]:
     """Names that the examples give to environments of their own."""
-    found = set()
+    names = set()
     for file in [*folder.rglob("*.yml"), *folder.rglob("*.yaml")]:
-        for one in _in_yaml(file):
-            if isinstance(one, dict) and one.get("name"):
-                found.add(str(one["name"]))
+        for environment in _in_yaml(file):
+            if isinstance(environment, dict) and environment.get("name"):
+                names.add(str(environment["name"]))
     for file in [*folder.rglob("*.ipynb"), *folder.rglob("*.py")]:
         text = _code(file)
-        found.update(name for pattern in _OWN for name in pattern.findall(text))
-    return found
+        names.update(name for pattern in _OWN for name in pattern.findall(text))
+    return names
 
 
 def report(folder: Path, markdown: bool) -> str:
-    own = own_names(folder)
-    found: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    registered = own_names(folder)
+    outcomes_of: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for use in uses(folder):
-        found[use.what][outcome(use, own)] += 1
-    rows = sorted(found.items(), key=lambda row: (-sum(row[1].values()), row[0]))
-    total = sum(sum(outcomes.values()) for outcomes in found.values())
+        outcomes_of[use.what][outcome(use, registered)] += 1
+    rows = sorted(outcomes_of.items(), key=lambda row: (-sum(row[1].values()), row[0]))
+    total = sum(sum(outcomes.values()) for outcomes in outcomes_of.values())
     refused = sum(
         count
-        for outcomes in found.values()
-        for said, count in outcomes.items()
-        if said.startswith("refused")
+        for outcomes in outcomes_of.values()
+        for text, count in outcomes.items()
+        if text.startswith("refused")
     )
     lines = [f"{total} environments under {len(rows)} names: {refused} refused", ""]
     if markdown:
@@ -173,11 +173,11 @@ def report(folder: Path, markdown: bool) -> str:
     for what, outcomes in rows:
         if len(outcomes) > 3:
             outcomes = collections.Counter(
-                {re.sub(r"and \d+ packages", "and packages", said): 0 for said in outcomes}
+                {re.sub(r"and \d+ packages", "and packages", text): 0 for text in outcomes}
             )
-        said = "; ".join(sorted(outcomes))
-        count = sum(found[what].values())
-        lines.append(f"| {count} | {what} | {said} |" if markdown else f"{count:4} {what}: {said}")
+        text = "; ".join(sorted(outcomes))
+        count = sum(outcomes_of[what].values())
+        lines.append(f"| {count} | {what} | {text} |" if markdown else f"{count:4} {what}: {text}")
     return "\n".join(lines)
 
 
@@ -185,10 +185,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--markdown", action="store_true", help="print a table for the docs")
-    asked = parser.parse_args(arguments)
-    if not asked.folder.is_dir():
-        sys.exit(f"error: `{asked.folder}` is no folder\nhint: fetch azureml-examples first")
-    print(report(asked.folder.resolve(), asked.markdown))
+    options = parser.parse_args(arguments)
+    if not options.folder.is_dir():
+        sys.exit(f"error: `{options.folder}` is not a folder\nhint: fetch azureml-examples first")
+    print(report(options.folder.resolve(), options.markdown))
 
 
 if __name__ == "__main__":

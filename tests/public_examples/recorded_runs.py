@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-# Named by whoever runs the script, or made of ids and times.
+# Named by the person who runs the script, or made of ids and times.
 _OWN_TAGS = ("mlflow.user", "mlflow.runName", "mlflow.log-model.history", "mlflow.runColor")
 _OWN_TAG_PREFIXES = ("mlflow.source.", "azureml.", "_azureml.")
 # A job keeps its logs, and what was written to ./outputs, beside what the script logged.
@@ -36,38 +36,44 @@ def read(experiment: str, shape: tuple[int, int]) -> list[dict[str, Any]]:
     from mlflow import MlflowClient
 
     client = MlflowClient()
-    found = client.get_experiment_by_name(experiment)
-    assert found is not None, f"no experiment {experiment}"
-    runs = client.search_runs([found.experiment_id], max_results=1000)
+    found_experiment = client.get_experiment_by_name(experiment)
+    assert found_experiment is not None, f"no experiment {experiment}"
+    runs = client.search_runs([found_experiment.experiment_id], max_results=1000)
     runs = sorted(runs, key=_order)
     place = {run.info.run_id: number for number, run in enumerate(runs)}
-    models = _logged_models(client, found.experiment_id)
+    models = _logged_models(client, found_experiment.experiment_id)
     return [
         {
             "status": run.info.status,
             "params": run.data.params,
             "metrics": {
                 key: [
-                    (one.step, _value(key, one.value))
-                    for one in client.get_metric_history(run_id, key)
+                    (point.step, _value(key, point.value))
+                    for point in client.get_metric_history(run_id, key)
                 ]
                 for key in run.data.metrics
             },
             "latest": {key: _value(key, value) for key, value in run.data.metrics.items()},
             "tags": {key: value for key, value in run.data.tags.items() if not _is_own(key)},
             "parent": place.get(run.data.tags.get("mlflow.parentRunId", "")),
-            "datasets": sorted(_dataset(one) for one in run.inputs.dataset_inputs),
+            "datasets": sorted(
+                _dataset(dataset_input) for dataset_input in run.inputs.dataset_inputs
+            ),
             "model_history": [
-                (one["artifact_path"], sorted(one["flavors"]))
-                for one in json.loads(run.data.tags.get("mlflow.log-model.history", "[]"))
+                (entry["artifact_path"], sorted(entry["flavors"]))
+                for entry in json.loads(run.data.tags.get("mlflow.log-model.history", "[]"))
             ],
             "artifacts": dict(_artifacts(client, run_id)),
-            "logged_models": [one["read"] for one in models if one["run_id"] == run_id],
+            "logged_models": [model["read"] for model in models if model["run_id"] == run_id],
             "predictions": {
                 name: _predicted(uri, shape)
                 for name, uri in [
                     *_models_of(client, run_id),
-                    *((one["name"], one["uri"]) for one in models if one["run_id"] == run_id),
+                    *(
+                        (model["name"], model["uri"])
+                        for model in models
+                        if model["run_id"] == run_id
+                    ),
                 ]
             },
         }
@@ -90,10 +96,17 @@ def _value(key: str, value: float) -> str:
     return "a time" if key.endswith(_TIMES) else str(value)
 
 
-def _dataset(found: Any) -> tuple[str, ...]:
-    tags = json.dumps({tag.key: tag.value for tag in found.tags}, sort_keys=True)
-    one = found.dataset
-    return (one.name, one.digest, one.source_type, one.schema or "", one.profile or "", tags)
+def _dataset(dataset_input: Any) -> tuple[str, ...]:
+    tags = json.dumps({tag.key: tag.value for tag in dataset_input.tags}, sort_keys=True)
+    dataset = dataset_input.dataset
+    return (
+        dataset.name,
+        dataset.digest,
+        dataset.source_type,
+        dataset.schema or "",
+        dataset.profile or "",
+        tags,
+    )
 
 
 def _artifacts(client: Any, run_id: str, folder: str = "") -> Iterator[tuple[str, str]]:
@@ -118,32 +131,35 @@ def _logged_models(client: Any, experiment_id: str) -> list[dict[str, Any]]:
     """MLflow 3's; an older client knows none."""
     if not hasattr(client, "search_logged_models"):
         return []
-    found = client.search_logged_models([experiment_id])
+    logged = client.search_logged_models([experiment_id])
     return [
         {
-            "run_id": one.source_run_id,
-            "name": one.name,
-            "uri": f"models:/{one.model_id}",
+            "run_id": model.source_run_id,
+            "name": model.name,
+            "uri": f"models:/{model.model_id}",
             "read": {
-                "name": one.name,
-                "status": str(one.status),
-                "model_type": one.model_type or "",
-                "params": dict(one.params or {}),
-                "tags": {key: value for key, value in one.tags.items() if not _is_own(key)},
-                "metrics": _newest(one.metrics or []),
-                "files": sorted(_model_files(client, one.model_id)),
+                "name": model.name,
+                "status": str(model.status),
+                "model_type": model.model_type or "",
+                "params": dict(model.params or {}),
+                "tags": {key: value for key, value in model.tags.items() if not _is_own(key)},
+                "metrics": _newest(model.metrics or []),
+                "files": sorted(_model_files(client, model.model_id)),
             },
         }
-        for one in sorted(found, key=lambda model: model.creation_timestamp)
+        for model in sorted(logged, key=lambda model: model.creation_timestamp)
     ]
 
 
 def _newest(metrics: Any) -> list[tuple[str, str, int, str]]:
     """Of each metric of a model: torchyard keeps the older ones with the run only."""
-    found = {}
-    for one in sorted(metrics, key=lambda one: (one.timestamp, one.step)):
-        found[one.key, one.dataset_name or ""] = (one.step, _value(one.key, one.value))
-    return sorted((*place, *point) for place, point in found.items())
+    newest = {}
+    for metric in sorted(metrics, key=lambda metric: (metric.timestamp, metric.step)):
+        newest[metric.key, metric.dataset_name or ""] = (
+            metric.step,
+            _value(metric.key, metric.value),
+        )
+    return sorted((*place, *point) for place, point in newest.items())
 
 
 def _model_files(client: Any, model_id: str, folder: str | None = None) -> Iterator[str]:
@@ -170,59 +186,65 @@ def _predicted(uri: str, shape: tuple[int, int]) -> list[str]:
 
     model = pyfunc.load_model(uri)
     rows, features = shape
-    asked: Any = numpy.linspace(-1, 3, rows * features, dtype="float32").reshape(shape)
+    inputs: Any = numpy.linspace(-1, 3, rows * features, dtype="float32").reshape(shape)
     columns = model.metadata.get_input_schema()
     if columns is not None and columns.is_tensor_spec():
-        asked = asked.reshape((rows, *columns.inputs[0].shape[1:]))
+        inputs = inputs.reshape((rows, *columns.inputs[0].shape[1:]))
     if columns is not None and not columns.is_tensor_spec():
-        asked = pandas.DataFrame(asked.astype("float64"), columns=columns.input_names())
+        inputs = pandas.DataFrame(inputs.astype("float64"), columns=columns.input_names())
     elif columns is not None:
-        asked = asked.astype(columns.input_types()[0])
+        inputs = inputs.astype(columns.input_types()[0])
     if "torch" in sys.modules:
         # A public script's network drops out even when it is asked.
         sys.modules["torch"].manual_seed(7)
-    return [str(value) for value in numpy.asarray(model.predict(asked)).reshape(-1)]
+    return [str(value) for value in numpy.asarray(model.predict(inputs)).reshape(-1)]
 
 
-def differences(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> list[str]:
+def differences(recorded: list[dict[str, Any]], expected: list[dict[str, Any]]) -> list[str]:
     """In words; empty when they are equal."""
-    if len(ours) != len(theirs):
-        return [f"{len(ours)} runs, {len(theirs)} expected"]
-    found = []
-    for number, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
+    if len(recorded) != len(expected):
+        return [f"{len(recorded)} runs, {len(expected)} expected"]
+    texts = []
+    for number, (run, other) in enumerate(zip(recorded, expected, strict=True)):
         for part in other:
             if part == "parent" and other[part] is None:
                 continue  # a run that a job starts is within the job's
-            found += [f"run {number}: {part}: {text}" for text in _parted(mine[part], other[part])]
-    return found
+            texts += [f"run {number}: {part}: {text}" for text in _parted(run[part], other[part])]
+    return texts
 
 
-def _parted(ours: Any, theirs: Any) -> list[str]:
-    if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
-        texts = [f"`{key}` is missing" for key in theirs if key not in ours]
-        texts += [f"`{key}` is too many" for key in ours if key not in theirs]
-        for key in theirs:
-            if key in ours and not _is_equal(ours[key], theirs[key]):
-                texts.append(f"`{key}` is {_short(ours[key])}, {_short(theirs[key])} expected")
+def _parted(recorded: Any, expected: Any) -> list[str]:
+    if isinstance(recorded, Mapping) and isinstance(expected, Mapping):
+        texts = [f"`{key}` is missing" for key in expected if key not in recorded]
+        texts += [f"`{key}` is too many" for key in recorded if key not in expected]
+        for key in expected:
+            if key in recorded and not _is_equal(recorded[key], expected[key]):
+                texts.append(
+                    f"`{key}` is {_short(recorded[key])}, {_short(expected[key])} expected"
+                )
         return texts
-    if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
-        pairs = enumerate(zip(ours, theirs, strict=True))
+    if isinstance(recorded, list) and isinstance(expected, list) and len(recorded) == len(expected):
+        pairs = enumerate(zip(recorded, expected, strict=True))
         return [
-            f"{number}: {text}" for number, (mine, other) in pairs for text in _parted(mine, other)
+            f"{number}: {text}" for number, (item, other) in pairs for text in _parted(item, other)
         ]
-    return [] if _is_equal(ours, theirs) else [f"{_short(ours)}, {_short(theirs)} expected"]
+    return (
+        []
+        if _is_equal(recorded, expected)
+        else [f"{_short(recorded)}, {_short(expected)} expected"]
+    )
 
 
-def _is_equal(ours: Any, theirs: Any) -> bool:
+def _is_equal(recorded: Any, expected: Any) -> bool:
     """Numbers may differ in their last digits: threads add up in any order."""
-    if isinstance(ours, (list, tuple)) and isinstance(theirs, (list, tuple)):
-        return len(ours) == len(theirs) and all(map(_is_equal, ours, theirs))
-    if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
-        return not _parted(ours, theirs)
-    if ours == theirs:
+    if isinstance(recorded, (list, tuple)) and isinstance(expected, (list, tuple)):
+        return len(recorded) == len(expected) and all(map(_is_equal, recorded, expected))
+    if isinstance(recorded, Mapping) and isinstance(expected, Mapping):
+        return not _parted(recorded, expected)
+    if recorded == expected:
         return True
     try:
-        return math.isclose(float(ours), float(theirs), rel_tol=1e-5, abs_tol=1e-7)
+        return math.isclose(float(recorded), float(expected), rel_tol=1e-5, abs_tol=1e-7)
     except (TypeError, ValueError):
         return False
 

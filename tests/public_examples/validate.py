@@ -108,8 +108,10 @@ def report(outcomes: list[Outcome], markdown: bool) -> str:
     if markdown:
         lines += ["| file | |", "|---|---|"]
     for outcome in outcomes:
-        said = outcome.refusal or "validates"
-        lines.append(f"| {outcome.file} | {said} |" if markdown else f"{outcome.file}\n    {said}")
+        result = outcome.refusal or "validates"
+        lines.append(
+            f"| {outcome.file} | {result} |" if markdown else f"{outcome.file}\n    {result}"
+        )
         if not markdown:
             lines += [f"    notice: {notice}" for notice in outcome.notices]
     kinds: dict[str, int] = collections.Counter(
@@ -123,12 +125,12 @@ def main(arguments: list[str] | None = None) -> Any:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--markdown", action="store_true", help="print a table for the docs")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as home:
         settings = Settings(Path(home))
         try:
             client = Client(workspace="default", settings=settings)
-            print(report(validate(client, asked.folder.resolve(), Path(home)), asked.markdown))
+            print(report(validate(client, options.folder.resolve(), Path(home)), options.markdown))
         finally:
             embedded.stop(settings)
 

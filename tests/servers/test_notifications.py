@@ -20,7 +20,7 @@ from torchyard.servers.notifications import Notifier
 pytestmark = pytest.mark.postgres
 
 
-class Ear:
+class Listener:
     """One server's end of the wire, and what it heard."""
 
     def __init__(self, url: str) -> None:
@@ -47,33 +47,35 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-def ears(postgres: PostgresServer) -> Iterator[tuple[Ear, Ear]]:
+def listeners(postgres: PostgresServer) -> Iterator[tuple[Listener, Listener]]:
     url = postgres.new_database()
-    made = Ear(url), Ear(url)
+    made = Listener(url), Listener(url)
     yield made
-    for ear in made:
-        ear.close()
+    for listener in made:
+        listener.close()
 
 
-def test_the_other_server_hears_and_the_teller_does_not(ears: tuple[Ear, Ear]) -> None:
-    one, other = ears
+def test_only_the_other_server_is_notified(
+    listeners: tuple[Listener, Listener],
+) -> None:
+    first, other = listeners
     for number in range(100):
-        one.notifier.notify(f"job/{number % 10}")
+        first.notifier.notify(f"job/{number % 10}")
     until(lambda: set(other.heard) == {f"job/{number}" for number in range(10)})
     other.notifier.notify("job/x")
-    until(lambda: bool(one.heard))
-    assert one.heard == ["job/x"]
+    until(lambda: bool(first.heard))
+    assert first.heard == ["job/x"]
 
 
-def test_after_a_break_everyone_looks_again(
-    ears: tuple[Ear, Ear], postgres: PostgresServer
+def test_after_a_lost_connection_every_server_reads_again(
+    listeners: tuple[Listener, Listener], postgres: PostgresServer
 ) -> None:
-    one, other = ears
+    first, other = listeners
     postgres.run(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
     )
-    until(lambda: one.missed == 2 and other.missed == 2)
-    one.notifier.notify("job/1")
+    until(lambda: first.missed == 2 and other.missed == 2)
+    first.notifier.notify("job/1")
     until(lambda: other.heard == ["job/1"])
 
 
@@ -83,14 +85,14 @@ def test_news_wakes_a_waiter_at_the_other_server(postgres: PostgresServer, tmp_p
         application.build(
             tmp_path, f"http://{name}", {}, executor=FakeExecutor(), database=url, shared=True
         )
-        for name in ("one", "other")
+        for name in ("first", "other")
     ]
-    one, other = (parts.services.signals for parts in made)
+    first, other = (parts.services.signals for parts in made)
     sharings = [parts.sharing for parts in made if parts.sharing is not None]
     for sharing in sharings:
         sharing.start()
     try:
-        assert asyncio.run(_woken(one, other))
+        assert asyncio.run(_woken(first, other))
     finally:
         for sharing in sharings:
             sharing.stop()
@@ -99,15 +101,15 @@ def test_news_wakes_a_waiter_at_the_other_server(postgres: PostgresServer, tmp_p
     assert not (tmp_path / "server.json").exists()
 
 
-async def _woken(one: Signals, other: Signals) -> bool:
-    """Whether news at `one` ends a wait at `other` long before its time."""
+async def _woken(first: Signals, other: Signals) -> bool:
+    """Whether news at `first` ends a wait at `other` long before its time."""
     other.attach(asyncio.get_running_loop())
     seen = other.count("job/7")
     stop = threading.Event()
 
     def tell() -> None:
         while not stop.wait(0.1):
-            one.notify("job/7")
+            first.notify("job/7")
 
     teller = threading.Thread(target=tell)
     teller.start()

@@ -116,7 +116,11 @@ def test_a_script_is_not_turned_away_by_a_stranger(tmp_path: Path) -> None:
     told = tmp_path / "server.json"
     with _server(401, "theirs") as stranger, _server(200, "ours") as ours:
         plan = LaunchPlan(
-            **{name: "x" for name in ("attempt_id", "job", "workspace", "experiment", "command")},
+            attempt_id="a",
+            job="j",
+            workspace="w",
+            experiment="e",
+            command="true",
             attempt=1,
             server_url=stranger,
             report_token="r",

@@ -65,11 +65,11 @@ def yard() -> Iterator[Yard]:
 @pytest.fixture(scope="session")
 def folder(yard: Yard) -> Iterator[Path]:
     """Where the notebook and its script lie."""
-    found = Path(tempfile.mkdtemp(prefix="torchyard-notebook-"))
-    shutil.copytree(HERE / "notebook", found, dirs_exist_ok=True)
-    yard("workspace", "config", "--path", str(found))
-    yield found
-    remove(found)
+    notebook_folder = Path(tempfile.mkdtemp(prefix="torchyard-notebook-"))
+    shutil.copytree(HERE / "notebook", notebook_folder, dirs_exist_ok=True)
+    yard("workspace", "config", "--path", str(notebook_folder))
+    yield notebook_folder
+    remove(notebook_folder)
 
 
 @pytest.fixture(scope="session")
@@ -82,7 +82,8 @@ def address(yard: Yard, client: str, folder: Path) -> Iterator[str]:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(chosen))
     port = _free_port()
-    lab = [client_venvs.python(client), "-m", "jupyterlab", "--no-browser", "--allow-root"]
+    lab: list[str | Path] = [client_venvs.python(client), "-m", "jupyterlab"]
+    lab += ["--no-browser", "--allow-root"]
     lab += ["--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0"]
     lab += [f"--IdentityProvider.token={_TOKEN}", "--MappingKernelManager.kernel_info_timeout=300"]
     places = {"JUPYTER_CONFIG_DIR": top, "JUPYTER_DATA_DIR": top / "data", "IPYTHONDIR": top}
@@ -112,7 +113,8 @@ def address(yard: Yard, client: str, folder: Path) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def seen(address: str, client: str, folder: Path) -> dict[str, Any]:
     """What was on the screen; see watch_notebook.py."""
-    command = [client_venvs.python(client), HERE / "watch_notebook.py", address, folder]
+    command: list[str | Path] = [client_venvs.python(client), HERE / "watch_notebook.py"]
+    command += [address, folder]
     log = folder / "watch.log"
     with log.open("wb") as opened:
         # A group of its own: the browser's processes are in it.
@@ -129,10 +131,10 @@ def seen(address: str, client: str, folder: Path) -> dict[str, Any]:
     for file in folder.glob("*.png") if kept else ():
         shutil.copy(file, str(kept))
     file = folder / "seen.json"
-    told: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
-    told_short = {name: what for name, what in told.items() if name != "requests"}
+    contents: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    told_short = {name: what for name, what in contents.items() if name != "requests"}
     assert watching.returncode == 0, f"{log.read_text()}\n{json.dumps(told_short, indent=1)}"
-    return told
+    return contents
 
 
 def _plain(yard: Yard) -> dict[str, str]:
@@ -150,7 +152,7 @@ def _answers(port: int) -> bool:
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
+    with socket.socket() as server_socket:
+        server_socket.bind(("127.0.0.1", 0))
+        port: int = server_socket.getsockname()[1]
         return port

@@ -26,7 +26,7 @@ def test_a_run_is_followed_while_it_learns(seen: dict[str, Any]) -> None:
     assert all(1 < points <= 11 for points in learning["plots"].values()), learning["plots"]
 
 
-def test_to_its_end(seen: dict[str, Any], yard: Yard) -> None:
+def test_a_completed_run_shows_its_log_and_charts(seen: dict[str, Any], yard: Yard) -> None:
     ended = seen["ended"]
     assert "ScriptRun Widget (Completed)" in ended["text"], ended["text"]
     assert ended["log"].startswith("epoch 0: loss 1.0000"), ended["log"]
@@ -47,11 +47,11 @@ def test_the_link_of_the_widget_leads_somewhere(seen: dict[str, Any]) -> None:
     link = seen["ended"]["links"]["View run details"]
     # The browser of a person asks whether to trust the server; a test need not.
     with urllib.request.urlopen(link, context=ssl._create_unverified_context()) as answer:
-        said = answer.read().decode()
-    assert f"yard job show -n {_run_of(seen['ended'])}" in said, said
+        page = answer.read().decode()
+    assert f"yard job show -n {_run_of(seen['ended'])}" in page, page
 
 
-def test_why_a_run_failed_is_shown(seen: dict[str, Any]) -> None:
+def test_the_error_of_a_failed_run_is_shown(seen: dict[str, Any]) -> None:
     failed = seen["failed"]
     assert "(Failed)" in failed["text"], failed["text"]
     assert "ValueError: the learning rate is 0" in failed["log"], failed["log"]
@@ -61,12 +61,12 @@ def test_why_a_run_failed_is_shown(seen: dict[str, Any]) -> None:
 def test_children_are_listed(seen: dict[str, Any], yard: Yard) -> None:
     rows = [row.split() for row in seen["parent"]["rows"]]
     jobs = json.loads(yard("job", "list", "--query", "[].[name, status]", "-o", "json"))
-    known = {name: status for name, status in jobs}
-    assert {known[row[-1]] for row in rows} == {"Completed"}, (rows, known)
+    statuses = {name: status for name, status in jobs}
+    assert {statuses[row[-1]] for row in rows} == {"Completed"}, (rows, statuses)
 
 
 def test_nothing_leaves_the_machine(seen: dict[str, Any]) -> None:
-    hosts = {urlsplit(one).hostname for one in seen["requests"] if one.startswith("http")}
+    hosts = {urlsplit(url).hostname for url in seen["requests"] if url.startswith("http")}
     assert hosts == {"127.0.0.1"}, hosts
     assert not seen["errors"], seen["errors"]
 
@@ -77,4 +77,5 @@ def test_screenshots_are_pictures(seen: dict[str, Any], folder: Path) -> None:
 
 
 def _run_of(shown: dict[str, Any]) -> str:
-    return urlsplit(shown["links"]["View run details"]).path.rpartition("/")[2]
+    address: str = shown["links"]["View run details"]
+    return urlsplit(address).path.rpartition("/")[2]

@@ -92,7 +92,7 @@ def _run_all(page: Page) -> None:
 
 def _watch(page: Page, folder: Path, seen: dict[str, Any]) -> None:
     def learning() -> dict[str, Any]:
-        return _shown(page, LEARNING)
+        return _output_of(page, LEARNING)
 
     def half() -> bool:
         now = learning()
@@ -108,23 +108,25 @@ def _watch(page: Page, folder: Path, seen: dict[str, Any]) -> None:
     _until(lambda: "(Completed)" in learning()["text"], "the widget's title says so")
     seen["ended"] = learning()
     _shoot(page, LEARNING, folder / "ended.png")
-    seen["run"] = _shown(page, LEARNING - 1)
-    _until(lambda: "Error occurred" in _shown(page, FAILED)["log"], "the widget shows the error")
-    seen["failed"] = _shown(page, FAILED)
+    seen["run"] = _output_of(page, LEARNING - 1)
+    _until(
+        lambda: "Error occurred" in _output_of(page, FAILED)["log"], "the widget shows the error"
+    )
+    seen["failed"] = _output_of(page, FAILED)
     _shoot(page, FAILED, folder / "failed.png")
-    _until(lambda: len(_shown(page, PARENT)["rows"]) == 2, "the widget shows the children")
-    seen["parent"] = _shown(page, PARENT)
+    _until(lambda: len(_output_of(page, PARENT)["rows"]) == 2, "the widget shows the children")
+    seen["parent"] = _output_of(page, PARENT)
     _shoot(page, PARENT, folder / "children.png")
-    _until(lambda: "True" in _shown(page, DATA)["text"], "the last cell is run")
+    _until(lambda: "True" in _output_of(page, DATA)["text"], "the last cell is run")
 
 
-def _shown(page: Page, place: int) -> dict[str, Any]:
+def _output_of(page: Page, place: int) -> dict[str, Any]:
     """What a cell's output shows now."""
     cell = page.locator(".jp-Notebook .jp-CodeCell").nth(place).locator(".jp-Cell-outputWrapper")
     links = cell.locator("a").evaluate_all("all => all.map(one => [one.innerText, one.href])")
     return {
         "text": cell.inner_text(),
-        "log": "\n".join(one.input_value() for one in cell.locator("textarea").all()),
+        "log": "\n".join(area.input_value() for area in cell.locator("textarea").all()),
         "plots": cell.evaluate(_PLOTS),
         "rows": cell.locator(".jsgrid-row, .jsgrid-alt-row").all_inner_texts(),
         "links": dict(links),
@@ -151,7 +153,7 @@ def _until(condition: Callable[[], bool], what: str) -> None:
 
 
 def _place(request: Request) -> str:
-    return request.url.partition("?")[0]
+    return str(request.url).partition("?")[0]
 
 
 if __name__ == "__main__":

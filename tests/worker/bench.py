@@ -20,7 +20,7 @@ from typing import Any
 from torchyard.executors.executor import Handle
 from torchyard.executors.local import LocalExecutor
 from torchyard.shared.plan import LaunchPlan
-from torchyard.shared.processes import Process, send
+from torchyard.shared.processes import Process, read, send
 from torchyard.worker.system import processes
 from worker.stub_server import StubServer, running
 
@@ -125,7 +125,7 @@ class Bench:
                 arguments = (folder / "cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
-            process = processes.read(int(folder.name))
+            process = read(int(folder.name))
             if process and any(f"{self.home}/scratch/" in os.fsdecode(word) for word in arguments):
                 matching += [] if process.ended else [process]
         return matching
@@ -152,5 +152,5 @@ def bench_in(home: Path) -> Iterator[Bench]:
 
 
 def is_alive(pid: int) -> bool:
-    process = processes.read(pid)
+    process = read(pid)
     return process is not None and not process.ended

@@ -88,7 +88,8 @@ def relay_of(
 ) -> Relay:
     plan = plan_for(server.url)
     link = Connection.of_plan(plan)
-    return Relay(link, plan, 0, folder, [].append if told is None else told.append, **limits)
+    notices: list[str] = [] if told is None else told
+    return Relay(link, plan, 0, folder, notices.append, **limits)
 
 
 @contextmanager

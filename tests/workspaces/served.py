@@ -53,8 +53,8 @@ class Served:
         return body.get("error", body)
 
     def add(self, name: str, role: str | None, workspace: str = "default") -> str:
-        asked = {"name": name, "role": role, "workspace": workspace}
-        self.ok("home", "POST", "/v1/users", asked)
+        person = {"name": name, "role": role, "workspace": workspace}
+        self.ok("home", "POST", "/v1/users", person)
         made = self.ok("home", "POST", f"/v1/users/{name}/tokens", {"name": "first"})
         self.tokens[name] = made["token"]
         return str(made["token"])
@@ -71,15 +71,15 @@ class Served:
 
     def rows(self) -> dict[str, list[Any]]:
         """Every row of every table, but when a token was used."""
-        found = {}
+        rows = {}
         with self.parts.services.db.read() as connection:
             from torchyard.base.db import metadata
 
             for table in metadata.sorted_tables:
                 columns = [column for column in table.columns if column.name != "last_used_at"]
                 query = table.select().with_only_columns(*columns)
-                found[table.name] = sorted(map(repr, connection.execute(query)))
-        return found
+                rows[table.name] = sorted(map(repr, connection.execute(query)))
+        return rows
 
 
 @contextmanager

@@ -128,8 +128,8 @@ def test_nothing_of_one_workspace_is_seen_or_changed_from_another(
     for path, methods in app.openapi()["paths"].items():
         if "{workspace}" not in path:
             # The last of these are MLflow's routes of the default workspace.
-            known = path.startswith(ELSEWHERE) or path.startswith("/api/2.0/")
-            assert known, path
+            has_no_workspace = path.startswith(ELSEWHERE) or path.startswith("/api/2.0/")
+            assert has_no_workspace, path
             continue
         if any(part in path for part in BY_HASH) or path == "/v1/workspaces/{workspace}":
             continue
@@ -141,7 +141,8 @@ def test_nothing_of_one_workspace_is_seen_or_changed_from_another(
             filled = dict(zip([part for part in parameters if part != "workspace"], values,
                               strict=True))  # fmt: skip
             url = _filled(path, {**filled, "workspace": "speech"})
-            query = {**{key: found[0] for key, found in names.items()}, "max_results": 10}
+            query: dict[str, str | int] = {key: values[0] for key, values in names.items()}
+            query["max_results"] = 10
             query.pop("name")  # a filter that is not a name of the path
             bodies: list[Any] = [None] if method == "get" else [query, {**query, **filled}]
             for body in bodies:
@@ -168,7 +169,7 @@ def test_a_job_of_one_workspace_cannot_name_another_ones_things(
         _ok(client.post("/v1/workspaces", json={"name": workspace}))
     _fill(client, parts, "vision")
     long = "azureml://subscriptions/local/resourcegroups/torchyard/workspaces/vision"
-    for given in (
+    for input in (
         {"path": f"azureml:data-{SECRET}:1", "type": "uri_file"},
         {"path": f"azureml:model-{SECRET}:1", "type": "custom_model"},
         {"path": f"azureml://jobs/job-{SECRET}/outputs/out"},
@@ -176,9 +177,9 @@ def test_a_job_of_one_workspace_cannot_name_another_ones_things(
         {"path": f"azureml://datastores/store_{SECRET}/paths/x"},
         {"path": f"{long}/datastores/workspaceblobstore/paths/azureml-models"},
     ):
-        job = {"command": "true", "environment": "python", "inputs": {"a": given}}
+        job = {"command": "true", "environment": "python", "inputs": {"a": input}}
         answer = client.post("/v1/workspaces/speech/jobs", json=job)
-        assert answer.status_code == 400, given
+        assert answer.status_code == 400, input
         assert answer.json()["error"]["at"] == ["inputs", "a", "path"]
 
 
@@ -194,7 +195,7 @@ def _state(parts: application.Parts) -> list[Any]:
     with parts.services.db.read() as connection:
         for table in ("jobs", "experiments", "models", "data_assets", "datastores", "url_maps",
                       "computes"):  # fmt: skip
-            found = connection.exec_driver_sql(f"SELECT * FROM {table} WHERE workspace = 'vision'")
-            rows.append((table, found.all()))
+            result = connection.exec_driver_sql(f"SELECT * FROM {table} WHERE workspace = 'vision'")
+            rows.append((table, result.all()))
             assert rows[-1][1], table
     return rows

@@ -20,7 +20,7 @@ def site(tmp_path: Path, database_url: str, clock: FakeClock) -> Iterator[Served
         yield made
 
 
-def test_who_one_is(site: Served) -> None:
+def test_whoami_names_user_role_and_token(site: Served) -> None:
     import getpass
 
     home = site.ok("home", "GET", "/v1/whoami")
@@ -31,8 +31,8 @@ def test_who_one_is(site: Served) -> None:
 
 
 def test_people_are_made_changed_and_removed(site: Served) -> None:
-    asked = {"name": "anna", "role": "Data Scientist", "workspace": "default"}
-    made = site.ok("home", "POST", "/v1/users", asked)
+    person = {"name": "anna", "role": "Data Scientist", "workspace": "default"}
+    made = site.ok("home", "POST", "/v1/users", person)
     assert made["roles"] == {"default": "data scientist"}
     taken = site.ask("home", "POST", "/v1/users", {"name": "Anna"})
     assert taken.status_code == 409 and "yard user token create anna" in taken.text
@@ -47,25 +47,25 @@ def test_people_are_made_changed_and_removed(site: Served) -> None:
 
 
 WRONG: list[tuple[str, str, object, int, str]] = [
-    ("POST", "/v1/users", {"name": "a b"}, 400, "is no name for a person"),
+    ("POST", "/v1/users", {"name": "a b"}, 400, "name for a person"),
     ("POST", "/v1/users", {"nam": "x"}, 400, "did you mean `name`?"),
     ("POST", "/v1/users", {"name": "x", "role": "admin"}, 400, "no role `admin`"),
     ("POST", "/v1/users", {"name": "x", "workspace": "nope"}, 404, "does not exist"),
     ("PUT", f"{HERE}/people/dan", {"role": "contributer"}, 400, "did you mean `contributor`?"),
     ("PUT", f"{HERE}/people/dann", {"role": "owner"}, 404, "did you mean `dan`?"),
-    ("PUT", f"{HERE}/people/dan", {}, 400, "no role is named"),
-    ("POST", "/v1/users/dan/tokens", {"name": ""}, 400, "is no name for a token"),
+    ("PUT", f"{HERE}/people/dan", {}, 400, "the document has no `role`"),
+    ("POST", "/v1/users/dan/tokens", {"name": ""}, 400, "name for a token"),
     ("POST", "/v1/users/dan/tokens", {"name": "first"}, 409, "has a token `first` already"),
-    ("POST", "/v1/users/dan/tokens", {"name": "x", "expires_at": "soon"}, 400, "is no time"),
+    ("POST", "/v1/users/dan/tokens", {"name": "x", "expires_at": "soon"}, 400, "`soon` is"),
     ("DELETE", "/v1/users/dan/tokens/frist", None, 404, "did you mean `first`?"),
 ]
 
 
 def test_what_is_wrong_is_named(site: Served) -> None:
     before = site.rows()
-    for method, path, body, status, said in WRONG:
+    for method, path, body, status, message in WRONG:
         answer = site.ask("home", method, path, body)
-        assert answer.status_code == status and said in answer.text, (path, body, answer.text)
+        assert answer.status_code == status and message in answer.text, (path, body, answer.text)
     assert site.rows() == before
 
 
@@ -91,14 +91,14 @@ def test_an_owner_of_one_workspace_is_none_of_another(site: Served) -> None:
     site.refused("olga", "PUT", "/v1/workspaces/vision/people/dan", {"role": "reader"})
     site.refused("olga", "POST", "/v1/users", {"name": "x"})
     site.refused("olga", "POST", "/v1/users/dan/tokens", {"name": "stolen"})
-    names = [one["name"] for one in site.ok("olga", "GET", "/v1/workspaces")["value"]]
+    names = [workspace["name"] for workspace in site.ok("olga", "GET", "/v1/workspaces")["value"]]
     assert names == ["default"]
     site.add("vera", "owner", "vision")
-    known = [one["name"] for one in site.ok("vera", "GET", "/v1/users")["value"]]
-    assert "vera" in known and "dan" not in known
+    people = [person["name"] for person in site.ok("vera", "GET", "/v1/users")["value"]]
+    assert "vera" in people and "dan" not in people
 
 
-def test_tokens_end(site: Served, clock: FakeClock, tmp_path: Path) -> None:
+def test_tokens_expire(site: Served, clock: FakeClock, tmp_path: Path) -> None:
     until = to_text(clock.now() + timedelta(days=1))
     made = site.ok("dan", "POST", "/v1/users/dan/tokens", {"name": "day", "expires_at": until})
     site.tokens["day"] = made["token"]
@@ -107,7 +107,7 @@ def test_tokens_end(site: Served, clock: FakeClock, tmp_path: Path) -> None:
     clock.advance(86_400)
     over = site.ask("day", "GET", "/v1/whoami")
     assert over.status_code == 401 and over.json()["error"]["code"] == "token_expired"
-    assert "`day` of `dan` ended at 2026-01-02" in over.text
+    assert "`day` of `dan` expired at 2026-01-02" in over.text
     assert "yard user token create dan" in over.text
     # The name is free again, and what was revoked is good no more.
     again = site.ok("dan", "POST", "/v1/users/dan/tokens", {"name": "day"})
@@ -119,7 +119,7 @@ def test_tokens_end(site: Served, clock: FakeClock, tmp_path: Path) -> None:
         assert made["token"].encode() not in content
 
 
-def test_last_use_is_told_to_ten_minutes(site: Served, clock: FakeClock) -> None:
+def test_the_last_use_of_a_token_is_kept_to_ten_minutes(site: Served, clock: FakeClock) -> None:
     def last() -> str:
         return str(site.ok("home", "GET", "/v1/users/dan/tokens")["value"][0]["last_used_at"])
 
@@ -148,7 +148,7 @@ def test_a_removed_persons_jobs_run_on_or_are_canceled(site: Served) -> None:
     assert site.ok("home", "GET", f"{HERE}/jobs/three")["status"] == "NotStarted"
 
 
-def test_asking_for_more_and_being_answered(site: Served) -> None:
+def test_a_quota_request_is_approved_by_an_owner(site: Served) -> None:
     each = {"user": "*", "limits": {"nodes": 1}}
     site.ok("olga", "PUT", f"{HERE}/quotas", each)
     job = {**JOB, "resources": {"instance_count": 2}}
@@ -160,8 +160,8 @@ def test_asking_for_more_and_being_answered(site: Served) -> None:
         "the job needs 2 nodes; quota `nodes` of `dan` in workspace `default` is 1"
     )
     assert "yard quota request nodes=2" in error["hint"]
-    asked = {"name": "nodes", "most": 2, "reason": "two halves"}
-    made = site.ok("dan", "POST", f"{HERE}/quota-requests", asked)
+    request = {"name": "nodes", "most": 2, "reason": "two halves"}
+    made = site.ok("dan", "POST", f"{HERE}/quota-requests", request)
     assert "olga" in made["owners"] and made["state"] == "asked"
     path = f"{HERE}/quota-requests/{made['id']}"
     site.refused("carl", "POST", f"{path}/approve")
@@ -172,25 +172,25 @@ def test_asking_for_more_and_being_answered(site: Served) -> None:
     assert [(row["user"], row["name"], row["most"], row["used"]) for row in rows] == [
         ("dan", "nodes", 2, 0)
     ]
-    nothing = site.ask("dan", "POST", f"{HERE}/quota-requests", asked)
+    nothing = site.ask("dan", "POST", f"{HERE}/quota-requests", request)
     assert nothing.status_code == 400 and "is 2 already" in nothing.text
 
 
 WRONG_QUOTAS: list[tuple[dict[str, object], str]] = [
     ({"limits": {"node": 1}}, "did you mean `nodes`?"),
-    ({"limits": {"nodes": -1}}, "a whole number from 0 on"),
-    ({"limits": {"nodes": True}}, "a whole number from 0 on"),
-    ({"limits": {"nodes": 1.5}}, "a whole number from 0 on"),
+    ({"limits": {"nodes": -1}}, "must be a whole number of 0 or more"),
+    ({"limits": {"nodes": True}}, "must be a whole number of 0 or more"),
+    ({"limits": {"nodes": 1.5}}, "must be a whole number of 0 or more"),
     ({"limits": {}}, "no limit is named"),
     ({"limits": {"nodes": 1}, "user": "dann"}, "did you mean `dan`?"),
     ({"limit": {"nodes": 1}}, "unknown key `limit`"),
 ]
 
 
-def test_wrong_quotas(site: Served) -> None:
-    for body, said in WRONG_QUOTAS:
+def test_wrong_quotas_are_refused(site: Served) -> None:
+    for body, message in WRONG_QUOTAS:
         answer = site.ask("olga", "PUT", f"{HERE}/quotas", body)
-        assert answer.status_code in (400, 404) and said in answer.text, (body, answer.text)
+        assert answer.status_code in (400, 404) and message in answer.text, (body, answer.text)
     assert site.ok("olga", "GET", f"{HERE}/quotas")["value"] == []
 
 
@@ -208,9 +208,9 @@ def test_everything_that_changes_is_written_down(site: Served, clock: FakeClock)
     site.ask("dan", "POST", f"{HERE}/jobs/nothing/cancel")
     since = to_text(clock.now())
     lines = site.ok("home", "GET", "/v1/audit", params={"since": since})["value"]
-    told = {(one["user"], one["method"], one["path"], one["outcome"]) for one in lines}
+    entries = {(line["user"], line["method"], line["path"], line["outcome"]) for line in lines}
     me = site.ok("home", "GET", "/v1/whoami")["user"]
-    assert told == {
+    assert entries == {
         ("dan", "POST", f"{HERE}/jobs", "done"),
         ("dan", "PUT", f"{HERE}/computes/new", "refused"),
         ("rita", "GET", "/v1/audit", "refused"),
@@ -224,8 +224,8 @@ def test_everything_that_changes_is_written_down(site: Served, clock: FakeClock)
     assert role["from"] == "testclient" and role["at"] == since
     text = json.dumps(lines)
     assert made["token"] not in text and "geheim" not in text
-    mine = site.ok("home", "GET", "/v1/audit", params={"user": "rita"})["value"]
-    assert [line["path"] for line in mine] == ["/v1/audit"]
+    own_lines = site.ok("home", "GET", "/v1/audit", params={"user": "rita"})["value"]
+    assert [line["path"] for line in own_lines] == ["/v1/audit"]
     here = site.ok("olga", "GET", f"{HERE}/audit")["value"]
     assert here and all(line["workspace"] == "default" for line in here)
 
@@ -237,7 +237,7 @@ def test_strangers_do_not_fill_the_disk(site: Served) -> None:
     assert 1 <= len([line for line in lines if not line["user"]]) <= 120
 
 
-def test_old_lines_go(tmp_path: Path, clock: FakeClock) -> None:
+def test_old_audit_lines_are_removed(tmp_path: Path, clock: FakeClock) -> None:
     lines = audit.Audit(tmp_path, clock)
     lines.write({"user": "dan", "path": "/old"})
     clock.advance(86_400 * (audit.KEPT_DAYS - 1))
@@ -252,7 +252,7 @@ def test_old_lines_go(tmp_path: Path, clock: FakeClock) -> None:
     lines.close()
 
 
-def test_a_half_written_line_hides_no_other(tmp_path: Path, clock: FakeClock) -> None:
+def test_a_half_written_audit_line_hides_no_other(tmp_path: Path, clock: FakeClock) -> None:
     lines = audit.Audit(tmp_path, clock)
     lines.write({"path": "/one"})
     file = next((tmp_path / "audit").iterdir())

@@ -12,9 +12,8 @@ from starlette.routing import BaseRoute
 
 from torchyard.azureml.common.containers import container
 from torchyard.base import lazy_routes
-from torchyard.workspaces import path_permissions
-from torchyard.workspaces.guarded_routes import GuardedRoute, needs
-from torchyard.workspaces.permissions import LEAST_ROLE, NEVER_A_JOB, SERVER_WIDE, Permission
+from torchyard.workspaces.guarded_routes import GuardedRoute, Needs, needs
+from torchyard.workspaces.permissions import DENIED_TO_JOBS, MINIMUM_ROLE, SERVER_WIDE, Permission
 from torchyard.workspaces.types import Role, role_named
 from workspaces.served import HERE, JOB, MLFLOW, PEOPLE, Served, served
 
@@ -42,18 +41,15 @@ def every_permission(site: Served) -> dict[tuple[str, str], Permission | None]:
     """What each (method, path) needs, MLflow's with and without a workspace."""
     app: Any = site.client.app
     return {
-        (method, path): _permission_of(route, method, path)
+        (method, path): _permission_of(route)
         for path, route in lazy_routes.every_route(app.routes)
         for method in getattr(route, "methods", None) or ()
     }
 
 
-def _permission_of(route: BaseRoute, method: str, path: str) -> Permission | None:
-    declared = getattr(route, "needs", None)
-    if declared is not None:
-        return declared.permission
-    found = path_permissions.of(method, filled(path))
-    return None if found is Permission.UNKNOWN else found
+def _permission_of(route: BaseRoute) -> Permission | None:
+    declared: Needs | None = getattr(route, "needs", None)
+    return None if declared is None else declared.permission
 
 
 def every_route(site: Served) -> list[tuple[str, str]]:
@@ -70,7 +66,7 @@ def filled(path: str) -> str:
 def test_every_route_has_its_permission(site: Served) -> None:
     permissions = every_permission(site)
     assert len(permissions) > 250
-    assert {route for route, found in permissions.items() if found is None} == set()
+    assert {route for route, permission in permissions.items() if permission is None} == set()
 
 
 def test_a_route_that_declares_nothing_is_not_made() -> None:
@@ -86,21 +82,21 @@ def test_a_route_that_declares_nothing_is_not_made() -> None:
 
 def test_the_openapi_has_no_other_routes(site: Served) -> None:
     app: Any = site.client.app
-    known = {(method.lower(), path) for method, path in every_route(site)}
+    routes = {(method.lower(), path) for method, path in every_route(site)}
     for path, methods in app.openapi()["paths"].items():
         for method in methods:
             plain = path.replace(":path}", "}")
             assert any(
-                (method, known_path.replace(":path}", "}")) == (method, plain)
-                for known_method, known_path in known
-                if known_method == method
+                (method, route_path.replace(":path}", "}")) == (method, plain)
+                for route_method, route_path in routes
+                if route_method == method
             ), path
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("who", [*PEOPLE, "stranger"])
 def test_every_route_as_every_role(site: Served, who: str) -> None:
-    """Whoever lacks the permission is refused at every route, before anything changes."""
+    """Anyone who lacks the permission is refused at every route, before anything changes."""
     if who == "stranger":
         site.add(who, None)
     role = role_named(PEOPLE[who]) if who in PEOPLE else None
@@ -110,7 +106,7 @@ def test_every_route_as_every_role(site: Served, who: str) -> None:
         assert permission is not None
         if permission in (Permission.OPEN, Permission.WORKER, Permission.SELF):
             continue
-        least = LEAST_ROLE[permission]
+        least = MINIMUM_ROLE[permission]
         may = role is not None and role.rank >= least.rank and permission not in SERVER_WIDE
         if may:
             allowed += 1
@@ -148,16 +144,16 @@ def test_the_words_of_a_refusal(site: Served) -> None:
     error = site.refused("dan", "PUT", f"{HERE}/computes/gpu-cluster", {})
     assert error["code"] == "forbidden"
     assert error["message"] == (
-        "`dan` is a data scientist in workspace `default`; to create, change or delete compute "
-        "needs a contributor"
+        "`dan` is a data scientist in workspace `default`; the role `contributor` is "
+        "required to create, change or delete compute"
     )
     assert "`olga` or `" in error["hint"] and "(owners)" in error["hint"]
     assert "yard user role dan 'contributor' -w default" in error["hint"]
-    said = site.refused("rita", "POST", f"{MLFLOW}/runs/create", {"experiment_id": "0"})
-    assert said["error_code"] == "PERMISSION_DENIED" and "`rita` is a reader" in said["message"]
+    body = site.refused("rita", "POST", f"{MLFLOW}/runs/create", {"experiment_id": "0"})
+    assert body["error_code"] == "PERMISSION_DENIED" and "`rita` is a reader" in body["message"]
     site.add("nina", None)
     error = site.refused("nina", "GET", f"{HERE}/jobs")
-    assert "`nina` is nobody in workspace `default`" in error["message"]
+    assert "`nina` has no role in workspace `default`" in error["message"]
     assert site.ok("nina", "GET", "/v1/workspaces")["value"] == []
 
 
@@ -181,7 +177,7 @@ def test_own_jobs_and_those_of_others(site: Served) -> None:
     site.ok("dan", "POST", f"{HERE}/jobs/delete", {"names": ["of-dan"]})
 
 
-def test_what_others_have_below_ones_own_job(site: Served) -> None:
+def test_child_jobs_of_others_are_protected(site: Served) -> None:
     site.ok("dan", "POST", f"{HERE}/jobs", {**JOB, "name": "above"})
     site.ok("carl", "POST", f"{HERE}/jobs", {**JOB, "name": "below", "parent_job_name": "above"})
     for name in ("above", "below"):
@@ -199,10 +195,10 @@ def test_what_others_have_below_ones_own_job(site: Served) -> None:
 def test_own_runs_and_those_of_others(site: Served) -> None:
     """A tracking client may call the run's user what it likes; the token counts."""
     runs = {}
-    for who, said in (("dan", "daniel"), ("carl", "dan")):
-        asked = {"experiment_id": "0", "start_time": 1, "user_id": said}
-        made = site.ok(who, "POST", f"{MLFLOW}/runs/create", asked)["run"]["info"]
-        assert made["user_id"] == said
+    for who, refusal_id in (("dan", "daniel"), ("carl", "dan")):
+        run = {"experiment_id": "0", "start_time": 1, "user_id": refusal_id}
+        made = site.ok(who, "POST", f"{MLFLOW}/runs/create", run)["run"]["info"]
+        assert made["user_id"] == refusal_id
         runs[who] = made["run_id"]
     metric = {"key": "m", "value": 1, "timestamp": 1}
     for path, body in (
@@ -213,10 +209,10 @@ def test_own_runs_and_those_of_others(site: Served) -> None:
         ("update", {"status": "FINISHED"}),
         ("delete", {}),
     ):
-        said = site.refused(
+        refusal_id = site.refused(
             "dan", "POST", f"{MLFLOW}/runs/{path}", {"run_id": runs["carl"], **body}
         )
-        assert "belongs to `carl`" in said["message"], path
+        assert "belongs to `carl`" in refusal_id["message"], path
         site.ok("dan", "POST", f"{MLFLOW}/runs/{path}", {"run_id": runs["dan"], **body})
     files = "/mlflow/default/api/2.0/mlflow-artifacts/artifacts/0"
     assert site.ask("dan", "PUT", f"{files}/{runs['carl']}/artifacts/a").status_code == 403
@@ -226,7 +222,7 @@ def test_own_runs_and_those_of_others(site: Served) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("owner", ["olga", "carl", "dan"])
-def test_a_job_has_its_owners_rights(site: Served, owner: str) -> None:
+def test_a_job_has_its_owners_permissions(site: Served, owner: str) -> None:
     site.ok(owner, "POST", f"{HERE}/jobs", {**JOB, "name": "one"})
     site.job_token("one", owner)
     who = f"job of {owner}"
@@ -235,9 +231,9 @@ def test_a_job_has_its_owners_rights(site: Served, owner: str) -> None:
     made = site.ask(who, "PUT", f"{HERE}/computes/new", {})
     assert made.status_code == (403 if owner == "dan" else 200)
     for (method, path), permission in every_permission(site).items():
-        if permission in NEVER_A_JOB:
-            said = site.refused(who, method, filled(path), {})
-            assert "a job's token may not" in str(said), path
+        if permission in DENIED_TO_JOBS:
+            refusal = site.refused(who, method, filled(path), {})
+            assert "a job's token may not" in str(refusal), path
     for path in ("/v1/users", f"/v1/users/{owner}", f"/v1/users/{owner}/tokens"):
         site.refused(who, "GET", path)
     site.refused(who, "POST", f"/v1/users/{owner}/tokens", {"name": "mine"})

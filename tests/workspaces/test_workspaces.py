@@ -46,11 +46,14 @@ def test_a_new_workspace_has_what_the_first_one_has(client: TestClient) -> None:
                                "Microsoft.MachineLearningServices/workspaces/vision")  # fmt: skip
     assert client.get(f"{WORKSPACES}/vision").json() == body
     listed = client.get(WORKSPACES).json()["value"]
-    assert [one["name"] for one in listed] == ["default", "vision"]
+    assert [workspace["name"] for workspace in listed] == ["default", "vision"]
     computes = client.get(f"{WORKSPACES}/vision/computes").json()["value"]
-    assert [one["name"] for one in computes] == ["local"]
+    assert [compute["name"] for compute in computes] == ["local"]
     stores = client.get(f"{WORKSPACES}/vision/datastores").json()["value"]
-    assert [one["name"] for one in stores] == ["workspaceblobstore", "workspaceartifactstore"]
+    assert [datastore["name"] for datastore in stores] == [
+        "workspaceblobstore",
+        "workspaceartifactstore",
+    ]
     job = {"command": "true", "environment": "python"}
     assert client.post(f"{WORKSPACES}/vision/jobs", json=job).status_code == 201
 

@@ -1,91 +1,140 @@
-"""Azure ML's APIs put together.
+"""Azure ML's APIs: which routes there are, and what is not served yet.
 
-Owns: which adapters and services there are.
-Leaves: each of them to its module.
-Always: below `/azureml…` nothing else answers.
+Owns: the groups of routes below `/azureml`, `/azureml-above` and `/azureml-blob`, which
+common/paths.py makes of Azure's paths; the response to requests for which there is no route.
+Leaves: the routes to the modules that declare them.
+Always: what Azure ML has and torchyard does not is refused by name, in Azure's envelope; a group is
+made, and its modules are imported, when the first request comes for it.
 """
 
 from __future__ import annotations
 
 from functools import partial
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
 
-from torchyard.azureml import routes
-from torchyard.azureml.arm import asset_kinds, location_routes, resolved_routes, workspace_routes
-from torchyard.azureml.arm.codes import Codes
-from torchyard.azureml.arm.computes import Computes
-from torchyard.azureml.arm.datastores import DatastoreKind
-from torchyard.azureml.arm.jobs import Jobs
-from torchyard.azureml.blob import artifact_routes, service
-from torchyard.azureml.blob import routes as blob_routes
-from torchyard.azureml.blob.grants import Grants
-from torchyard.azureml.blob.links import Links
-from torchyard.azureml.blob.places import Containers
-from torchyard.azureml.history import routes as history_routes
-from torchyard.azureml.sdk_v1.services import services as v1
-from torchyard.base.lazy_routes import add_routes
-from torchyard.data.blocks import Blocks
-from torchyard.data.codes import Places
-from torchyard.environments.requested_builds import Builds
-from torchyard.jobs.files import run_files
-from torchyard.jobs.requests import workspace_lifecycle
-from torchyard.jobs.services import Services
-from torchyard.models.types import FindSource
-from torchyard.workspaces import signing
-from torchyard.workspaces.access import Access
+from torchyard.azureml.arm.resource_types import RESOURCE_TYPES
+from torchyard.azureml.arm.resources import path_of_type
+from torchyard.azureml.common.calls import AzureCall
+from torchyard.azureml.common.errors import NotServed
+from torchyard.azureml.common.paths import ABOVE
+from torchyard.azureml.common.routing import RouteTable
+from torchyard.base.errors import NotFound
+from torchyard.base.lazy_routes import LazyRoutes, add_routes
+from torchyard.workspaces.guarded_routes import needs
+from torchyard.workspaces.permissions import Permission
+
+# By the first part of a path (of ARM: the type), what torchyard does not have yet.
+NOT_SERVED = {
+    "onlineendpoints": "online endpoints",
+    "batchendpoints": "batch endpoints",
+    "serverlessendpoints": "serverless endpoints",
+    "schedules": "schedules",
+    "connections": "connections",
+    "featuresets": "feature stores",
+    "featurestoreentities": "feature stores",
+    "outboundrules": "managed networks",
+    "hyperdrive": "HyperDrive",
+    "pipelines": "pipelines",
+    "studioservice": "pipelines",
+    "jasmine": "automated machine learning",
+    "checkcomputenameavailability": "compute instances",
+    "linkedservices": "linked services",
+    "resynckeys": "keys of storage accounts",
+}
+
+_rest = RouteTable()
 
 
-def router(
-    services: Services,
-    access: Access,
-    find_model: FindSource,
-    builds: Builds,
-    storage_domain: str = "",
-) -> APIRouter:
-    """Everything that common/paths.py makes of Azure's paths.
-
-    Args:
-        find_model: the files that a model's path names.
-        builds: of environments that are asked for beside those of jobs.
-        storage_domain: see entry_routes.py.
-    """
-    site = workspace_routes.Site(
-        services.db,
-        services.clock,
-        services.server_id,
-        access.person,
-        access.administrator,
-        partial(workspace_lifecycle.furnish, services),
-        partial(workspace_lifecycle.delete_empty, services),
-    )
-    signing_key = signing.key(services.home, "addresses of blobs")
-    links = Links(services.db, services.datastores, signing_key, services.clock, storage_domain)
-    places = Places(services.db, services.clock, services.datastores, services.blobs)
-    codes = Codes(places, links.pending_upload, links.datastore_uri)
-    containers = Containers(services.db, services.datastores, partial(run_files.opened, services))
-    found = blob_routes.router(
-        service.Parts(services.db, services.clock, Blocks(services.home / "uploads")),
-        Grants(signing_key, services.clock, containers, access.granted),
-    )
-    add_routes(found, location_routes.router(services, access.person), workspace_routes.above(site))
-    found.routes.extend(
-        routes.groups(
-            services.db,
-            access.person,
-            kinds=[
-                DatastoreKind(services.db, services.clock, services.datastores, links),
-                Computes(services),
-                Jobs(services, codes.snapshot),
-            ],
-            versioned=[*asset_kinds.assets_of(services, find_model, links), codes],
-            services=[
-                workspace_routes.inside(site),
-                artifact_routes.service(services, links.url),
-                history_routes.service(services, partial(links.url, host_style=False)),
-                resolved_routes.service(services),
-                *v1(services, links, builds),
-            ],
+@_rest.every_method("/{path:path}")
+@needs(Permission.READ)
+def not_found(call: AzureCall, request: Request, path: str) -> JSONResponse:
+    """The last route of each group in a workspace."""
+    parts = path.split("/")
+    service = parts[1] if parts[0] == "arm" and len(parts) > 1 else parts[0]
+    if service in NOT_SERVED:
+        raise NotServed(
+            f"torchyard does not serve {NOT_SERVED[service]} yet", "see docs/reference/azure-ml.md"
         )
+    raise NotFound(
+        f"torchyard does not answer {request.method} `{path[:200]}`",
+        "see docs/reference/azure-ml.md",
     )
-    return found
+
+
+def _services() -> APIRouter:
+    """The data plane. Services share paths, so the order counts: the first match answers."""
+    from torchyard.azureml.arm import resolved_uris, workspace_routes
+    from torchyard.azureml.blob import artifact_routes
+    from torchyard.azureml.history import experiment_routes, run_routes
+    from torchyard.azureml.sdk_v1 import (
+        computes,
+        datasets,
+        datastores,
+        environments,
+        execution,
+        local_runs,
+        metric_queries,
+        metrics,
+        models,
+        refused_services,
+        snapshots,
+    )
+
+    return _router(
+        workspace_routes.in_workspace,
+        artifact_routes.routes,
+        run_routes.routes,
+        experiment_routes.routes,
+        run_routes.batch_routes,
+        resolved_uris.routes,
+        computes.routes,
+        environments.routes,
+        datastores.routes,
+        snapshots.routes,
+        execution.routes,
+        local_runs.routes,
+        metrics.routes,
+        metric_queries.routes,
+        refused_services.routes,
+        models.routes,
+        datasets.routes,
+        _rest,
+    )
+
+
+def _above_workspaces() -> APIRouter:
+    from torchyard.azureml.arm import location_routes, workspace_routes
+
+    return _router(location_routes.routes, workspace_routes.above_workspaces)
+
+
+def _blobs() -> APIRouter:
+    from torchyard.azureml.blob import routes
+
+    return _router(routes.routes)
+
+
+def _router(*tables: RouteTable) -> APIRouter:
+    return add_routes(APIRouter(), *(table.router() for table in tables))
+
+
+_WORKSPACE = "/azureml/{workspace}"
+
+router = APIRouter()
+router.routes.extend(
+    [
+        *(
+            LazyRoutes(
+                [path_of_type(type.type)],
+                partial(_router, type.routes(), _rest),
+                within=_WORKSPACE,
+            )
+            for type in RESOURCE_TYPES
+        ),
+        LazyRoutes([""], _services, within=_WORKSPACE),
+        LazyRoutes(["/azureml-blob"], _blobs),
+        LazyRoutes([ABOVE], _above_workspaces),
+    ]
+)

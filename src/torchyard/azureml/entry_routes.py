@@ -1,174 +1,187 @@
 """How Azure's clients find this server and get their tokens from it.
 
-Owns: the cloud's metadata, discovery, the managed-identity endpoint, what `yard client-env` asks.
-Leaves: the listener with TLS to listening.py, signing to workspaces/jwts.py.
-Always: metadata and discovery are asked for several times by every process, without a token, and
-cost no query; the secret of a managed identity is a person's or a job's token, nothing else.
+Owns: the cloud's metadata, discovery, the managed-identity endpoint, the response to
+`yard client-env`, the page of a job that clients print a link to.
+Leaves: the listener with TLS to app/listeners.py, signing to workspaces/jwts.py.
+Always: every process requests metadata and discovery several times, without a token, and they cost
+no query; the secret of a managed identity is a person's or a job's token, nothing else; the page of
+a job needs no token, and shows only what its address contains.
 
 Source: https://learn.microsoft.com/azure/app-service/overview-managed-identity (REST endpoint),
 https://management.azure.com/metadata/endpoints?api-version=2022-09-01 (its shape)
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import Annotated, Any, Protocol
+from functools import partial
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from fastapi import APIRouter, Depends, Request
-from fastapi.responses import JSONResponse
+from fastapi import Request
+from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.concurrency import run_in_threadpool
 
 from torchyard.azureml.common import containers, errors
-from torchyard.azureml.common.calls import Authenticate, base_url
-from torchyard.base.clock import Clock
+from torchyard.azureml.common.calls import base_url
+from torchyard.azureml.common.context import AzureContext, Context
+from torchyard.azureml.common.routing import RouteTable
 from torchyard.base.errors import Conflict, InvalidInput, NotAuthenticated, TorchyardError
+from torchyard.jobs.spec.values import NAME
 from torchyard.worker.relay import sdk_v1_addresses
 from torchyard.workspaces import jwts
-from torchyard.workspaces.jwts import Signer
-from torchyard.workspaces.path_permissions import PathGuardedRoute
-from torchyard.workspaces.types import Identity
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.permissions import Permission
 
 CLOUD = "Torchyard"
 _DOMAIN = "azure.torchyard"
-_ANEW = "`yard client-env` prints a good one on the server's machine, elsewhere after `yard login`"
+_NEW_TOKEN = (
+    "`yard client-env` prints a valid one on the server's machine, elsewhere after `yard login`"
+)
+
+routes = RouteTable(route_class=GuardedRoute)
 
 
-class Way(Protocol):
-    """See listening.py."""
-
-    @property
-    def port(self) -> int: ...
-
-    @property
-    def host(self) -> str: ...
-
-    @property
-    def authority(self) -> str: ...
-
-
-OpenTls = Callable[[str], Way]
-"""From what a client calls the server by (empty when it has TLS already) to its way in by TLS."""
-
-PATHS = ("/metadata", "/discovery", "/registrymanagement", "/msi", "/v1/client-env")
-"""What the routes here are below."""
+@routes.get("/metadata/endpoints")
+@needs(Permission.OPEN)
+async def get_metadata(request: Request, context: Context) -> list[dict[str, Any]]:
+    base = base_url(request)
+    server = cloud(base, context.signer.tenant, containers.suffix(base, context.storage_domain))
+    if not request.headers.get("user-agent", "").startswith("Python-urllib"):
+        return [server]
+    # Only SDK v1 reads this through urllib. Inside jobs it looks for Azure's own cloud by name, and
+    # would connect to it on the internet; SDK v2 1.12 fails when it sees that name.
+    return [server, {**server, "name": "AzureCloud"}]
 
 
-def router(
-    clock: Clock,
-    signer: Signer,
-    authenticate: Authenticate,
-    holder: Callable[[Request, str], Identity],
-    open_tls: OpenTls | None = None,
-    storage_domain: str = "",
-) -> APIRouter:
-    """
-    Args:
-        authenticate: from a request to who asks.
-        holder: from a request and a token that it gives as a secret to whose it is.
-        open_tls: None when there can be no listener with TLS.
-        storage_domain: storage accounts are host names below it, `ACCOUNT.blob.DOMAIN`; empty
-            for the form that needs no DNS.
-    """
-    routes = APIRouter(route_class=PathGuardedRoute, include_in_schema=False)
-    person = Annotated[Identity, Depends(authenticate)]
+@routes.get("/discovery")
+@needs(Permission.OPEN)
+async def discover(request: Request) -> dict[str, Any]:
+    return sdk_v1_addresses.services(base_url(request))
 
-    @routes.get("/metadata/endpoints")
-    async def metadata(request: Request) -> list[dict[str, Any]]:
-        base = base_url(request)
-        here = cloud(base, signer.tenant, containers.suffix(base, storage_domain))
-        if not request.headers.get("user-agent", "").startswith("Python-urllib"):
-            return [here]
-        # SDK v1 alone reads this through urllib. Inside jobs it asks for Azure's own cloud by name,
-        # and would look for it in the internet; SDK v2 1.12 stumbles over the name.
-        return [here, {**here, "name": "AzureCloud"}]
 
-    @routes.get("/discovery")
-    async def discovery(request: Request) -> dict[str, Any]:
-        return sdk_v1_addresses.services(base_url(request))
+@routes.get("/registrymanagement/{path:path}")
+@needs(Permission.OPEN)
+async def get_registry(path: str) -> JSONResponse:
+    hint = "register what a registry would share in each workspace"
+    return errors.error_response(errors.NotServed("torchyard has no registries", hint))
 
-    @routes.get("/registrymanagement/{path:path}")
-    async def registries(path: str) -> JSONResponse:
-        hint = "what a registry would share is registered in each workspace"
-        return errors.answer(errors.NotServed("torchyard has no registries", hint))
 
-    # SDK v1 writes a slash behind it, and the header's older name.
-    @routes.get("/msi/token")
-    @routes.get("/msi/token/")
-    def of_app_service(request: Request) -> JSONResponse:
-        secret = request.headers.get("x-identity-header") or request.headers.get("secret", "")
-        return _told(lambda: token(request, secret, request.query_params.get("resource", "")))
+# SDK v1 appends a slash, and sends the older name of the header.
+@routes.get("/msi/token", "/msi/token/")
+@needs(Permission.OPEN)
+def get_app_service_token(request: Request, context: Context) -> JSONResponse:
+    secret = request.headers.get("x-identity-header") or request.headers.get("secret", "")
+    resource = request.query_params.get("resource", "")
+    return _token_response(partial(_token, context, request, secret, resource))
 
-    @routes.post("/msi/token")
-    async def of_machine(request: Request) -> JSONResponse:
-        form = parse_qs((await request.body()).decode("utf-8", "replace"))
-        secret = request.headers.get("secret") or request.headers.get("x-identity-header", "")
-        resource = form.get("resource", [request.query_params.get("resource", "")])[0]
-        return await run_in_threadpool(_told, lambda: token(request, secret, resource))
 
-    def token(request: Request, secret: str, resource: str) -> dict[str, str]:
-        if not secret:
-            raise NotAuthenticated(
-                "the request for a token carries no secret", "set what `yard client-env` prints"
-            )
-        if not resource.strip():
-            raise InvalidInput("the request does not say for which `resource` the token is")
-        try:
-            identity, now = holder(request, secret), clock.now()
-        except NotAuthenticated as error:
-            raise NotAuthenticated(error.message, _ANEW, code=error.code) from error
-        ends_at = now + jwts.LIFETIME
-        if identity.expires_at is not None:
-            ends_at = min(ends_at, identity.expires_at)
-        signed = signer.sign(secret, identity.user, resource, now, ends_at)
-        return {
-            "access_token": signed,
-            "expires_on": str(int(ends_at.timestamp())),
-            "expires_in": str(int((ends_at - now).total_seconds())),
-            "not_before": str(int(now.timestamp())),
-            "resource": resource,
-            "token_type": "Bearer",
-        }
+@routes.post("/msi/token")
+@needs(Permission.OPEN)
+async def get_machine_token(request: Request, context: Context) -> JSONResponse:
+    form = parse_qs((await request.body()).decode("utf-8", "replace"))
+    secret = request.headers.get("secret") or request.headers.get("x-identity-header", "")
+    resource = form.get("resource", [request.query_params.get("resource", "")])[0]
+    get_token = partial(_token, context, request, secret, resource)
+    return await run_in_threadpool(_token_response, get_token)
 
-    @routes.post("/v1/client-env")
-    def client_env(request: Request, identity: person) -> dict[str, Any]:
-        base, way = base_url(request), None
-        if open_tls is not None:
-            asked = urlsplit(base)
-            way = open_tls("" if asked.scheme == "https" else asked.hostname or "")
-            if asked.scheme != "https":
-                base = f"https://{_literal(way.host or asked.hostname or '')}:{way.port}"
-        if not base.startswith("https://"):
-            raise Conflict(
-                "this server listens without TLS, and Azure's clients insist on it",
-                "start it with `yard server start`, or `yard-server --tls-cert --tls-key`",
-            )
-        return {
-            "url": base,
-            "ca_cert": way.authority if way is not None else "",
-            "variables": variables(base),
-        }
 
-    return routes
+@routes.post("/v1/client-env")
+@needs(Permission.SELF)
+def get_client_environment(request: Request, context: Context, identity: Person) -> dict[str, Any]:
+    base, endpoint = base_url(request), None
+    if context.open_tls is not None:
+        url = urlsplit(base)
+        endpoint = context.open_tls("" if url.scheme == "https" else url.hostname or "")
+        if url.scheme != "https":
+            host = _bracketed(endpoint.host or url.hostname or "")
+            base = f"https://{host}:{endpoint.port}"
+    if not base.startswith("https://"):
+        raise Conflict(
+            "this server listens without TLS, which Azure's clients require",
+            "start it with `yard server start`, or `yard-server --tls-cert --tls-key`",
+        )
+    return {
+        "url": base,
+        "ca_cert": endpoint.authority if endpoint is not None else "",
+        "variables": variables(base),
+    }
+
+
+@routes.get("/runs/{name}")
+@needs(Permission.OPEN)
+def get_job_page(name: str, wsid: str = "") -> PlainTextResponse:
+    """What the link to a job's page shows as long as torchyard has no web page."""
+    workspace = wsid.partition("&")[0].rstrip("/").rpartition("/")[2]
+    if not NAME.match(name) or not NAME.match(workspace or "default"):
+        return PlainTextResponse("there is no such job\n", 404)
+    option = f" -w {workspace}" if workspace else ""
+    return PlainTextResponse(
+        "torchyard has no web page yet. See the job in a terminal:\n\n"
+        f"    yard job show -n {name}{option}\n    yard job stream -n {name}{option}\n"
+    )
 
 
 def variables(base: str) -> dict[str, str]:
-    """What redirects Azure's clients to the server at `base`, but for secrets and certificates."""
+    """What redirects Azure's clients to the server at `base`, except secrets and certificates."""
     return {
         "ARM_CLOUD_METADATA_URL": f"{base}/metadata/endpoints?api-version=2022-09-01",
         "AZUREML_CURRENT_CLOUD": CLOUD,
         "IDENTITY_ENDPOINT": f"{base}/msi/token",
         "MSI_ENDPOINT": f"{base}/msi/token",
-        # Else SDK v2 asks for registries at a name that nobody has.
+        # Otherwise SDK v2 requests registries from a host that does not exist.
         "REGISTRY_DISCOVERY_ENDPOINT_URL": f"{base}/",
-        # Without it SDK v1 asks there without the secret.
+        # Without it SDK v1 requests tokens without the secret.
         "APPSETTING_WEBSITE_SITE_NAME": "torchyard",
     }
 
 
+def _token(context: AzureContext, request: Request, secret: str, resource: str) -> dict[str, str]:
+    if not secret:
+        raise NotAuthenticated(
+            "the request for a token has no secret", "set what `yard client-env` prints"
+        )
+    if not resource.strip():
+        raise InvalidInput("the request does not name the `resource` that the token is for")
+    try:
+        identity = context.access.holder(request, secret)
+    except NotAuthenticated as error:
+        raise NotAuthenticated(error.message, _NEW_TOKEN, code=error.code) from error
+    now = context.services.clock.now()
+    ends_at = now + jwts.LIFETIME
+    if identity.expires_at is not None:
+        ends_at = min(ends_at, identity.expires_at)
+    return {
+        "access_token": context.signer.sign(secret, identity.user, resource, now, ends_at),
+        "expires_on": str(int(ends_at.timestamp())),
+        "expires_in": str(int((ends_at - now).total_seconds())),
+        "not_before": str(int(now.timestamp())),
+        "resource": resource,
+        "token_type": "Bearer",
+    }
+
+
+def _token_response(get_token: Callable[[], dict[str, str]]) -> JSONResponse:
+    """The token, or an error with the keys that each kind of client reads."""
+    try:
+        return JSONResponse(get_token(), headers={"cache-control": "no-store"})
+    except TorchyardError as error:
+        message = f"{error.message}. Hint: {error.hint}" if error.hint else error.message
+        status = error.http_status
+        body = {
+            "statusCode": status,
+            "message": message,
+            "error": "invalid_client" if status == 401 else "invalid_request",
+            "error_description": message,
+        }
+        return JSONResponse(body, status)
+
+
 def cloud(base: str, tenant: str, storage: str) -> dict[str, Any]:
-    """The metadata of the one cloud that there is here."""
+    """The metadata of the only cloud, this server."""
     return {
         "name": CLOUD,
-        # The audience of Azure ML's own tokens is `https://ml.` and what follows `portal.`.
+        # The audience of Azure ML's own tokens is `https://ml.` and the part after `portal.`.
         "portal": f"https://portal.{_DOMAIN}/",
         "resourceManager": f"{base}/",
         "authentication": {
@@ -202,21 +215,8 @@ def cloud(base: str, tenant: str, storage: str) -> dict[str, Any]:
     }
 
 
-def _literal(host: str) -> str:
+def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _told(ask: Callable[[], dict[str, str]]) -> JSONResponse:
-    """The answer, or a refusal with the words that each kind of client looks for."""
-    try:
-        return JSONResponse(ask(), headers={"cache-control": "no-store"})
-    except TorchyardError as error:
-        said = f"{error.message}. Hint: {error.hint}" if error.hint else error.message
-        status = error.http_status
-        body = {
-            "statusCode": status,
-            "message": said,
-            "error": "invalid_client" if status == 401 else "invalid_request",
-            "error_description": said,
-        }
-        return JSONResponse(body, status)
+router = routes.router()

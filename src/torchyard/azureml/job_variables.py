@@ -1,9 +1,9 @@
-"""What makes Azure's clients work inside a job as they do in Azure, with the job's own right.
+"""What makes Azure's clients work inside a job as they do in Azure, with the job's own permissions.
 
 Owns: the variables, the run token as a JWT, the file of certificates that they name.
-Leaves: what the token may do to workspaces/, the listener to listening.py.
-Always: the token is good for as long as the attempt, whatever date it bears: clients that insist
-on a date get one that no attempt outlives.
+Leaves: what the token permits to workspaces/, the listener to app/listeners.py.
+Always: the token is valid as long as the attempt, whatever its expiry date: clients that require
+a date get one that no attempt outlives.
 
 Source: REST.md sections 2 and 8.
 """
@@ -16,7 +16,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
-from torchyard.azureml.entry_routes import OpenTls, Way, variables
+from torchyard.azureml.common.context import OpenTls, TlsEndpoint
+from torchyard.azureml.entry_routes import variables
 from torchyard.base import trust
 from torchyard.base.errors import TorchyardError
 from torchyard.jobs.records.types import Job
@@ -24,55 +25,66 @@ from torchyard.jobs.services import Services
 from torchyard.workspaces.jwts import Signer
 
 _LOOPBACK = "127.0.0.1"
-# Not the one of `yard client-env`, whose caller may trust others than the server does.
+# Not the folder of `yard client-env`: that caller may trust other certificates than the server.
 _FOLDER = "job-certificates"
-_LIFE = timedelta(days=365)
+_LIFETIME = timedelta(days=365)
 _CLIENTS = ("azure_ai_ml", "azureml_core", "azureml_mlflow")
 _log = logging.getLogger(__name__)
 
 
-class Standing(Protocol):
-    """The way in by TLS if it is open; None while nobody has wanted it."""
+class OpenedTls(Protocol):
+    """The TLS endpoint if it is open; None as long as nobody has needed it."""
 
-    def __call__(self) -> Way | None: ...
+    def __call__(self) -> TlsEndpoint | None: ...
 
 
-def open_door(
-    services: Services,
-    environ: Mapping[str, str],
-    signer: Signer,
-    standing: Standing,
-    open_tls: OpenTls | None = None,
-) -> None:
-    """Give them to every job that is launched from now on, as soon as there is a way in.
+class JobVariables:
+    """The variables of every job, as soon as there is a TLS endpoint.
 
     Args:
-        environ: what jobs inherit; says which certificates are trusted already.
-        open_tls: makes a way in, for the first job whose environment holds one of the clients.
+        environ: what jobs inherit; names the certificates that are trusted already.
+        open_tls: opens the endpoint, for the first job whose environment has one of the clients.
     """
 
-    def expect(environment: Path) -> None:
-        if open_tls is None or standing() is not None or not _holds_client(environment):
+    def __init__(
+        self,
+        services: Services,
+        environ: Mapping[str, str],
+        signer: Signer,
+        opened_tls: OpenedTls,
+        open_tls: OpenTls | None = None,
+    ) -> None:
+        self._services = services
+        self._environ = environ
+        self._signer = signer
+        self._opened_tls = opened_tls
+        self._open_tls = open_tls
+
+    def expect(self, environment: Path) -> None:
+        """Open the endpoint if a job's environment has one of the clients."""
+        if self._open_tls is None or self._opened_tls() is not None:
+            return
+        if not _has_client(environment):
             return
         try:
-            open_tls("localhost")
+            self._open_tls("localhost")
         except (TorchyardError, OSError) as error:
-            # The job runs all the same; its client says that it is offline.
-            _log.warning("no way in by TLS for the clients of a job: %s", error)
+            # The job runs nevertheless; its client reports that it is offline.
+            _log.warning("no TLS endpoint for the clients of a job: %s", error)
 
-    def of_job(job: Job, run_token: str) -> dict[str, str]:
-        way = standing()
-        if way is None:
+    def of_job(self, job: Job, run_token: str) -> dict[str, str]:
+        endpoint = self._opened_tls()
+        if endpoint is None:
             return {}
-        base = f"https://{way.host or _LOOPBACK}:{way.port}"
-        now = services.clock.now()
-        ends_at = now + _LIFE
-        signed = signer.sign(run_token, job.owner, base, now, ends_at)
+        base = f"https://{endpoint.host or _LOOPBACK}:{endpoint.port}"
+        now = self._services.clock.now()
+        ends_at = now + _LIFETIME
+        signed = self._signer.sign(run_token, job.owner, base, now, ends_at)
         return {
             **variables(base),
             "IDENTITY_HEADER": run_token,
             "MSI_SECRET": run_token,
-            **_certificates(services.home, environ, base, way.authority),
+            **_certificates(self._services.home, self._environ, base, endpoint.authority),
             "AZUREML_RUN_TOKEN": signed,
             "AZUREML_RUN_TOKEN_EXPIRY": str(int(ends_at.timestamp())),
             "AZUREML_SERVICE_ENDPOINT": base,
@@ -80,23 +92,33 @@ def open_door(
             "AZUREML_RUN_HISTORY_SERVICE_ENDPOINT": base,
         }
 
-    services.client_door.open(of_job, expect)
+
+def publish(
+    services: Services,
+    environ: Mapping[str, str],
+    signer: Signer,
+    standing: OpenedTls,
+    open_tls: OpenTls | None = None,
+) -> None:
+    """Give the variables to every job that is launched from now on."""
+    job_variables = JobVariables(services, environ, signer, standing, open_tls)
+    services.client_door.open(job_variables.of_job, job_variables.expect)
 
 
-def _holds_client(environment: Path) -> bool:
-    found = environment.glob("lib/python*/site-packages/*.dist-info")
-    return any(one.name.partition("-")[0] in _CLIENTS for one in found)
+def _has_client(environment: Path) -> bool:
+    folders = environment.glob("lib/python*/site-packages/*.dist-info")
+    return any(folder.name.partition("-")[0] in _CLIENTS for folder in folders)
 
 
 def _certificates(
     home: Path, environ: Mapping[str, str], base: str, authority: str
 ) -> dict[str, str]:
-    """None are named when the server's certificate is one that everybody trusts."""
+    """Empty when everybody trusts the server's certificate."""
     if not authority:
         return {}
     try:
         file = str(trust.bundle(home / _FOLDER, base, authority, environ))
     except TorchyardError:
-        # A variable names certificates that can't be read: the job's own clients will tell.
+        # A variable names certificates that can't be read: the job's own clients report it.
         return {}
     return {"REQUESTS_CA_BUNDLE": file, "SSL_CERT_FILE": file}

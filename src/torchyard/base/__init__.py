@@ -1,1 +1,1 @@
-"""The ground floor: errors, references, clock, settings, database, blobs, HTTP."""
+"""What every other package imports: errors, references, clock, settings, database, blobs, HTTP."""

@@ -1,10 +1,10 @@
 """Files by their content: sha256 is the name.
 
 Owns: the folder `blobs/`, snapshots (manifests of files, themselves blobs).
-Leaves: who may read what to the rooms.
+Leaves: permissions to the packages that keep blobs.
 Always: a blob's bytes have its name as their sha256, or it is not there; a snapshot is accepted
-only when all its blobs are; whoever asks for a blob or a snapshot makes it new, and only what is
-old is ever removed.
+only when all its blobs are; every use of a blob or a snapshot renews it, and only old ones are
+removed.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Blobs:
 
     def path(self, sha256: str) -> Path:
         if not _SHA256.fullmatch(sha256):
-            raise InvalidInput(f"`{sha256[:80]}` is no sha256", "write 64 hexadecimal digits")
+            raise InvalidInput(f"`{sha256[:80]}` is not a sha256", "write 64 hexadecimal digits")
         return self.folder / sha256[:2] / sha256
 
     def has(self, sha256: str) -> bool:
@@ -89,7 +89,7 @@ class Blobs:
                 )
 
     def writing(self, sha256: str) -> AbstractContextManager[files.Writing]:
-        """Open a blob for writing; whoever writes checks the bytes before the block ends."""
+        """Open a blob for writing; the caller checks the bytes before the block ends."""
         return files.whole(self.path(sha256), mode=0o444, guard=self._held(shared=True))
 
     def put_bytes(self, content: bytes) -> str:
@@ -128,12 +128,12 @@ class Blobs:
         absent = self.missing([snapshot_id, *(file.sha256 for file in found.files)])
         if absent:
             raise NotFound(
-                f"snapshot `{snapshot_id[:12]}…` is no longer whole", "upload the folder again"
+                f"snapshot `{snapshot_id[:12]}…` is incomplete", "upload the folder again"
             )
         return found
 
     def parts(self, snapshot_id: str) -> set[str]:
-        """The blobs that a snapshot is made of, itself too; empty when there is no such snapshot.
+        """The blobs of a snapshot, itself included; empty when there is no such snapshot.
 
         Raises:
             OSError: it is there and can't be read.
@@ -146,7 +146,7 @@ class Blobs:
             return {snapshot_id}  # a file, and no snapshot
 
     def all(self) -> Iterator[tuple[str, int, float]]:
-        """(sha256, size in bytes, when it was last asked for in seconds since 1970) of each."""
+        """(sha256, size in bytes, time of the last use in seconds since 1970) of each."""
         for folder in sorted(self.folder.glob("[0-9a-f][0-9a-f]")):
             for entry in os.scandir(folder):
                 if _SHA256.fullmatch(entry.name):
@@ -154,10 +154,10 @@ class Blobs:
                     yield entry.name, known.st_size, known.st_mtime
 
     def remove(self, hashes: Iterable[str], before_s: float) -> set[str]:
-        """Remove those that nobody asked for since `before_s`; returns which went."""
+        """Remove those that were not used since `before_s`; returns the removed."""
         wanted, removed = list(hashes), set()
         for start in range(0, len(wanted), _REMOVED_AT_ONCE):
-            # Whoever asks for a blob waits for this, and finds it gone or has it new.
+            # A reader of a blob waits for this, and then finds it removed or renewed.
             with self._held():
                 for sha256 in wanted[start : start + _REMOVED_AT_ONCE]:
                     path = self.path(sha256)
@@ -193,7 +193,7 @@ class Blobs:
         return True
 
     def _found(self, sha256: str) -> os.stat_result | None:
-        """What the disk knows of a blob. A power cut may leave its name alone: that is none."""
+        """A blob's status on disk. A power cut may leave an empty file, which is no blob."""
         try:
             known = self.path(sha256).stat()
         except FileNotFoundError:

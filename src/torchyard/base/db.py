@@ -1,7 +1,7 @@
 """The database: one place that knows which one it is.
 
 Owns: connections, transactions, column types, the schema's version.
-Leaves: tables and queries to each room's `store`, PostgreSQL's own ways to postgres.py.
+Leaves: tables and queries to each package's `store`, PostgreSQL's own ways to postgres.py.
 Always: a write transaction holds what it changes from its first statement, so it never has to be
 tried again half-way; no transaction is open while the network is waited for.
 """

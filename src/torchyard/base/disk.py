@@ -1,7 +1,7 @@
 """A disk that is full, or fails.
 
-Owns: which errors say so, and the words for them.
-Leaves: making room to jobs/cleanup/reclaiming.py, waiting to whoever tries again.
+Owns: which errors mean that, and the messages for them.
+Leaves: freeing space to jobs/cleanup/reclaiming.py, retrying to the callers.
 Always: the message names the folder by its place in the home, never the machine's whole path.
 """
 
@@ -19,11 +19,11 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _BROKEN = frozenset({errno.EIO, errno.EROFS})
 _LEAST_BYTES = 256 << 10
 AT_START = (
-    "the server needs a little room to start: free some on that disk (`df -h`; `cache/uv` in the "
+    "the server needs a little space to start: free some on that disk (`df -h`; `cache/uv` in the "
     "home may go as a whole), then `yard gc --explain` says what else can go"
 )
 """The hint while no server runs, and `yard gc` can't help."""
-_HINT = "make room: `yard gc --explain` says what can go; the server goes on by itself then"
+_HINT = "free some space: `yard gc --explain` lists what can be removed; the server then continues"
 # What marks the server's home folder.
 _MARK = "server.id"
 
@@ -33,7 +33,7 @@ def full(place: str) -> DiskFull:
 
 
 def is_full(folder: Path) -> bool:
-    """Whether there is so little room that a database could not even be opened."""
+    """Whether so little space is left that a database could not even be opened."""
     try:
         disk = os.statvfs(folder)
     except OSError:
@@ -44,7 +44,7 @@ def is_full(folder: Path) -> bool:
 def failed(place: str, why: str) -> DiskFailed:
     return DiskFailed(
         f"the disk of {place} fails: {why}",
-        "see `dmesg` on that machine; the server goes on by itself once the disk does",
+        "see `dmesg` on that machine; the server continues once the disk works",
     )
 
 
@@ -65,7 +65,7 @@ def meaning(error: BaseException, path: Path | None = None) -> DiskFull | DiskFa
 def writing(path: Path) -> Iterator[None]:
     """
     Raises:
-        DiskFull: there is no room for what the block writes to `path`.
+        DiskFull: no space is left for what the block writes to `path`.
         DiskFailed: the disk fails.
     """
     try:

@@ -113,7 +113,7 @@ class DatabaseUnreachable(Unreachable):
 
 
 class DiskFull(DatabaseUnreachable):
-    """Whatever waits for a database waits for room on a disk, too."""
+    """Whatever waits for a database waits for space on a disk, too."""
 
     code = "disk_full"
     http_status = 507

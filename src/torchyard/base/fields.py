@@ -1,7 +1,8 @@
 """The fields of a document, and of a query, that a request or a file brings.
 
-Owns: what to say of one that is no mapping, of an unknown key, of a value of another kind.
-Leaves: what keys mean to the rooms; job files, whose keys stand in a table, to jobs/spec/values.py.
+Owns: the errors for a document that is not a mapping, an unknown key, a value of the wrong type.
+Leaves: what keys mean to the packages; job files, whose keys stand in a table, to
+jobs/spec/values.py.
 Always: an error says where by `at`, and gives the nearest right word or an example.
 """
 
@@ -16,13 +17,13 @@ from torchyard.base.errors import InvalidInput, InvalidSpec, nearest
 def mapping(document: Any, what: str) -> dict[str, Any]:
     """
     Args:
-        what: as in `the model's document is no mapping`.
+        what: as in `the model's document is not a mapping`.
 
     Raises:
         InvalidSpec: it is a list, a text or another such value.
     """
     if not isinstance(document, dict):
-        raise InvalidSpec(f"{what} is no mapping of keys to values", "send an object of JSON")
+        raise InvalidSpec(f"{what} is not a mapping of keys to values", "send a JSON object")
     return document
 
 
@@ -84,7 +85,7 @@ def text(document: Mapping[str, Any], key: str) -> str:
     """Empty when it is absent or null.
 
     Raises:
-        InvalidSpec: it is no text.
+        InvalidSpec: it is not a string.
     """
     value = document.get(key)
     if value is not None and not isinstance(value, str):
@@ -96,7 +97,7 @@ def texts(document: Mapping[str, Any], key: str) -> dict[str, str]:
     """Empty when it is absent or null.
 
     Raises:
-        InvalidSpec: it is no mapping.
+        InvalidSpec: it is not a mapping.
     """
     values = document.get(key) or {}
     if not isinstance(values, Mapping):

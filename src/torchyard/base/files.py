@@ -1,7 +1,7 @@
 """Files on the server's own disk.
 
-Owns: paths that stay in their folder, writes that are whole or not there.
-Leaves: what is kept where to the rooms.
+Owns: paths that stay in their folder, atomic writes.
+Leaves: the layout of folders to the packages.
 Always: a name from outside never reaches a file outside its folder.
 """
 
@@ -51,11 +51,13 @@ def safe_relative(path: str) -> str:
     try:
         sizes = [len(part.encode()) for part in parts]
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"`{path!a}` is no text", "write its name in Unicode") from error
+        raise InvalidInput(
+            f"`{path!a}` is not valid Unicode", "write its name in Unicode"
+        ) from error
     if max(sizes) > _NAME_MOST_BYTES or sum(sizes) + len(sizes) > _PATH_MOST_BYTES:
         raise InvalidInput(
             f"`{path[:80]}…` is longer than a path can be",
-            f"a name has {_NAME_MOST_BYTES} bytes at the most, a path {_PATH_MOST_BYTES}",
+            f"a name has at most {_NAME_MOST_BYTES} bytes, a path {_PATH_MOST_BYTES}",
         )
     return "/".join(parts)
 
@@ -116,7 +118,7 @@ def whole(
         guard: entered for the moment in which the file appears.
 
     Raises:
-        DiskFull: there is no room for it.
+        DiskFull: no space is left for it.
         DiskFailed: the disk fails.
     """
     with disk.writing(target), _whole(target, mode, guard or nullcontext()) as opened:

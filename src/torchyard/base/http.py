@@ -1,8 +1,8 @@
 """HTTP to a torchyard server, with nothing but the standard library.
 
 Owns: one connection, its token, JSON in and out, streamed bodies.
-Leaves: what to ask to client.py.
-Always: an answer of 400 and above is raised as the error it carries.
+Leaves: which requests to send to client/.
+Always: a status of 400 and above is raised as the error in the response.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Transport:
         self._move(url)
         if not (token.isascii() and token.isprintable()):
             raise InvalidInput(
-                "the token for the server is no token", "it is one word that begins with `yard_p_`"
+                "the token for the server is not a token",
+                "a token is one word that begins with `yard_p_`",
             )
         self.token = token
         self._timeout_s = timeout_s
@@ -186,7 +187,7 @@ class Transport:
 
     def _foreign(self, http_status: int) -> Unreachable:
         return Unreachable(
-            f"what answers at `{self.url}` is no torchyard server (it says {http_status})",
+            f"what answers at `{self.url}` is not a torchyard server (HTTP status {http_status})",
             "check the address: TORCHYARD_URL counts before `yard login`",
             code="foreign_server",
         )
@@ -198,11 +199,11 @@ class Transport:
             _ = self._parts.port  # it is read only here
         except ValueError as error:
             raise InvalidInput(
-                f"`{url}` is no server's address ({error})", "write `https://host:8766`"
+                f"`{url}` is not a server's address ({error})", "write `https://host:8766`"
             ) from error
 
     def _go_elsewhere(self) -> bool:
-        """Whether another server is asked from now on."""
+        """Whether later requests go to another server."""
         url = "" if self._elsewhere is None else self._elsewhere(self.url)
         if not url:
             return False

@@ -1,9 +1,9 @@
 """Routes that are made when the first request comes for one of them.
 
 Owns: which group of routes a path is for, making a group once, groups below a common path.
-Leaves: the routes to the rooms, which paths are whose to app.py.
-Always: a request goes to the first group that claims its path, and no other is made or asked for
-it; what a server is never asked for costs its start nothing.
+Leaves: the routes to the packages, which paths belong to which to app/application.py.
+Always: a request goes to the first group that claims its path, and no other is made for it; routes
+that are never requested cost nothing at the start.
 """
 
 from __future__ import annotations

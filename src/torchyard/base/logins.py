@@ -3,7 +3,7 @@
 Owns: `servers.json` of the home folder: addresses, tokens, private certificates, which is meant;
 the machine's own file that names a shared server.
 Leaves: what of it counts to settings.py.
-Always: only its user reads it (mode 0600); a file that is no such file is named, not ignored.
+Always: only its user reads it (mode 0600); a malformed file is named in an error, not ignored.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def site(file: Path = SITE_FILE) -> Login | None:
     if not isinstance(url, str) or not url.startswith(("http://", "https://")):
         raise InvalidInput(
             f"`{file}` names no server",
-            'whoever administers this machine writes `{"url": "https://host:8766"}` into it',
+            'the administrator of this machine writes `{"url": "https://host:8766"}` into it',
         )
     return Login(url.rstrip("/"), ca_cert=str(found.get("ca_cert") or ""))
 
@@ -117,7 +117,7 @@ def url_of(text: str) -> str:
     scheme, _, rest = url.partition("://")
     rest = rest.rstrip("/")
     if scheme not in ("http", "https") or not rest or any(c in rest for c in "/?#@ "):
-        raise InvalidInput(f"`{text}` is no server's address", "write `https://host:8766`")
+        raise InvalidInput(f"`{text}` is not a server's address", "write `https://host:8766`")
     return f"{scheme}://{rest}"
 
 
@@ -131,4 +131,4 @@ def _json(file: Path) -> Any:
             f"`{file}` can't be read ({error.strerror})", "see who owns it"
         ) from error
     except ValueError:
-        raise InvalidInput(f"`{file}` is no JSON", "remove it, or repair it") from None
+        raise InvalidInput(f"`{file}` is not JSON", "remove it, or repair it") from None

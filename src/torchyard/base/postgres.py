@@ -159,10 +159,10 @@ def trouble(error: BaseException) -> DatabaseUnreachable:
 
 
 def away() -> DatabaseUnreachable:
-    """What users are told meanwhile: not where the database is, which the cause may say."""
+    """The error for users: it does not say where the database is, which the cause may do."""
     return DatabaseUnreachable(
         "the server's database does not answer",
-        "the server goes on by itself once the database is back",
+        "the server continues once the database is back",
     )
 
 

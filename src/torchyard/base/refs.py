@@ -2,7 +2,7 @@
 
 Owns: the forms `name`, `name:version`, `name@label`, each with or without `azureml:`, and the
 registry form `azureml://registries/<registry>/<kind>/<name>/versions|labels/<v>`.
-Leaves: what a name stands for to its room.
+Leaves: what a name stands for to the asset's package.
 Always: a reference read and written again is the same text but for the registry form.
 """
 
@@ -58,7 +58,7 @@ def parse(text: str) -> Ref:
     named = NAME_PATTERN.match(name) and _WHICH_PATTERN.match(version + label)
     if not named or (version and label):
         raise InvalidInput(
-            f"`{text}` is no reference to an asset",
+            f"`{text}` is not a reference to an asset",
             "write `name:version`, `name@latest` or `azureml:name:version`",
         )
     return Ref(name, version, label)

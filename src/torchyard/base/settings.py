@@ -65,7 +65,7 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
     _SNAPSHOT_MAX_FILES, _MAX_MB, and what `yard login` has written.
 
     Raises:
-        InvalidInput: a limit is no whole number, or a file is not what it should be.
+        InvalidInput: a limit is not an integer, or a file is malformed.
     """
     values = os.environ if environ is None else environ
     home = Path(values.get("TORCHYARD_HOME") or "~/.torchyard").expanduser().absolute()

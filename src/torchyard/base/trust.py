@@ -1,9 +1,9 @@
-"""Which certificate authorities Azure's clients are told to trust: a bundle below the home.
+"""The certificate authorities that Azure's clients trust: a bundle below the home.
 
-Owns: finding what this machine trusts already, the bundle's file.
+Owns: finding the bundle that this machine already uses, the new bundle's file.
 Leaves: the variables that name it to cli/commands/client_env.py and azureml/job_variables.py.
-Always: the bundle holds all that was trusted before and the server's authority, never less; its
-first line says what it was made of, so that it is made again from that, not from itself.
+Always: the bundle holds all authorities of the old one and the server's; its first line names the
+old one, so that a new bundle is made from that, not from itself.
 """
 
 from __future__ import annotations

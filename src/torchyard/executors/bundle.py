@@ -2,7 +2,7 @@
 
 Owns: what goes into the zip, its name.
 Leaves: running it to the engines.
-Always: the name tells the content; a file once there is never changed, because running workers
+Always: the name depends on the content; an existing file never changes, because running workers
 still import from it.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _MAIN = "import sys\n\nfrom torchyard.worker.__main__ import main\n\nsys.exit(main())\n"
-# Equal content shall give equal bytes.
+# Equal sources give equal bytes.
 _DATE = (2020, 1, 1, 0, 0, 0)
 
 
@@ -38,8 +38,8 @@ def _sources() -> dict[str, bytes]:
         *sorted(_PACKAGE.glob("shared/*.py")),
         *sorted(_PACKAGE.glob("worker/**/*.py")),
     ]
-    named = {file.relative_to(_PACKAGE.parent).as_posix(): file.read_bytes() for file in files}
-    return {"__main__.py": _MAIN.encode(), **named}
+    sources = {file.relative_to(_PACKAGE.parent).as_posix(): file.read_bytes() for file in files}
+    return {"__main__.py": _MAIN.encode(), **sources}
 
 
 def _hash(sources: dict[str, bytes]) -> str:

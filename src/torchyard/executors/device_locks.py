@@ -1,10 +1,10 @@
-"""Devices, each for one attempt at a time on the whole machine.
+"""Locks of devices: each belongs to one attempt at a time on the whole machine.
 
-Owns: the folder that all servers and Unix users of a machine share, one file a device, its lock.
-Leaves: which devices there are to devices.py, handing the locks to workers to local.py.
-Always: a lock is the kernel's (flock) and belongs to an open file, so it lives exactly as long
-as somebody who inherited it; nothing is left over by a crash. Nothing is followed, created or
-truncated that is not a plain file of that folder.
+Owns: the folder that all servers and Unix users of a machine share, one file per device, its lock.
+Leaves: which devices exist to devices.py, passing the locks to workers to local.py.
+Always: a lock belongs to an open file (flock), so it lasts exactly as long as the processes that
+inherited the file; a crash leaves none behind. Only regular files of that folder are opened,
+created or truncated, and no link is followed.
 """
 
 from __future__ import annotations
@@ -29,45 +29,45 @@ _NAME = "torchyard-devices"
 _SHARED_FOLDERS = (Path("/run/lock"), Path("/tmp"))
 _FOR_ALL = stat.S_ISVTX | 0o777
 _MOST_BYTES = 4096
-# What another user needs between making the folder and opening it to all, at the most.
-_MADE_IN_S = 2.0
+# The longest time between creating the folder and opening it to all.
+_CREATION_LIMIT_S = 2.0
 
 
 @dataclass(frozen=True)
 class Held:
-    """A device and the open file that holds its lock; whoever inherits the file holds it too."""
+    """A device and the open file that holds its lock, for every process that inherits the file."""
 
     device: Device
     descriptor: int
 
 
 def folder(environ: Mapping[str, str]) -> Path:
-    """Where the locks are: the same for every server of a machine, whoever runs it."""
-    chosen = environ.get(VARIABLE)
-    if chosen:
-        return Path(chosen).absolute()
-    # By its mode and not by what this user may do: root would find another folder than others.
-    shared = (place for place in _SHARED_FOLDERS if _is_for_all(place))
+    """Where the locks are: the same folder for every server and user of a machine."""
+    configured = environ.get(VARIABLE)
+    if configured:
+        return Path(configured).absolute()
+    # By its mode and not by this user's permissions: root would choose another folder.
+    shared = (path for path in _SHARED_FOLDERS if _is_for_all(path))
     return next(shared, _SHARED_FOLDERS[-1]) / _NAME
 
 
 class DeviceLocks:
     """
     Args:
-        place: the folder; made when it is not there.
+        folder: made when it is not there.
     """
 
-    def __init__(self, place: Path) -> None:
-        self._place = place
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
     def take(self, devices: Sequence[Device], count: int, holder: str = "") -> list[Held]:
-        """Lock `count` of the devices, the first that are free; none when there are too few.
+        """Lock the first `count` devices that are free; none when there are too few.
 
         Args:
-            holder: told to whoever asks who has them.
+            holder: shown to others who want them.
 
         Raises:
-            Conflict: the folder is not what it has to be.
+            Conflict: the folder or a file in it is not safe to use.
         """
         held: list[Held] = []
         for device in devices:
@@ -75,7 +75,7 @@ class DeviceLocks:
                 break
             descriptor = self._lock(device)
             if descriptor is not None:
-                _tell(descriptor, holder)
+                _record_holder(descriptor, holder)
                 held.append(Held(device, descriptor))
         if len(held) < count:
             give_back(held)
@@ -83,7 +83,7 @@ class DeviceLocks:
         return held
 
     def free(self, devices: Sequence[Device]) -> list[Device]:
-        """Those that nobody holds at the moment."""
+        """The devices that nobody holds at the moment."""
         free = []
         for device in devices:
             descriptor = self._lock(device)
@@ -93,7 +93,7 @@ class DeviceLocks:
         return free
 
     def holder(self, device: Device) -> str:
-        """What the one who has it, or had it last, said of itself."""
+        """The current holder as it described itself, or the last one."""
         opened = self._open(device)
         if opened is None:
             return ""
@@ -103,15 +103,15 @@ class DeviceLocks:
             return ""
         finally:
             os.close(opened)
-        said = body.get("holder") if isinstance(body, dict) else ""
-        return said if isinstance(said, str) else ""
+        holder = body.get("holder") if isinstance(body, dict) else ""
+        return holder if isinstance(holder, str) else ""
 
     def _lock(self, device: Device) -> int | None:
         opened = self._open(device)
         if opened is None:
             return None
         try:
-            if locks.try_lock(opened) and _is_still(opened, self._place / _file_name(device)):
+            if locks.try_lock(opened) and _is_current(opened, self._folder / _file_name(device)):
                 return opened
         except OSError:
             os.close(opened)
@@ -120,9 +120,9 @@ class DeviceLocks:
         return None
 
     def _open(self, device: Device) -> int | None:
-        """The device's file; None when another user is making it just now."""
-        _check_folder(self._place)
-        path = self._place / _file_name(device)
+        """The device's file; None while another user is creating it."""
+        _check_folder(self._folder)
+        path = self._folder / _file_name(device)
         # Without O_CREAT first: fs.protected_regular forbids it for other people's files.
         safely = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
         for flags in (os.O_RDWR, os.O_RDONLY, os.O_RDWR | os.O_CREAT | os.O_EXCL, os.O_RDWR):
@@ -131,22 +131,25 @@ class DeviceLocks:
             except (FileNotFoundError, FileExistsError, PermissionError):
                 continue
             except OSError as error:
-                raise _wrong(path, "is no plain file") from error
+                raise _unsafe(path, "is not a regular file") from error
             if not stat.S_ISREG(os.fstat(opened).st_mode):
                 os.close(opened)
-                raise _wrong(path, "is no plain file")
+                raise _unsafe(path, "is not a regular file")
             if flags & os.O_CREAT:
                 os.fchmod(opened, 0o666)  # whatever the umask is
             return opened
-        if not os.path.lexists(path) and time.time() - os.stat(self._place).st_ctime > _MADE_IN_S:
-            raise _wrong(self._place, "may not be written to by everybody")
+        if (
+            not os.path.lexists(path)
+            and time.time() - os.stat(self._folder).st_ctime > _CREATION_LIMIT_S
+        ):
+            raise _unsafe(self._folder, "may not be written to by everybody")
         return None
 
 
 def give_back(held: Sequence[Held]) -> None:
     """Close the files here; what a worker inherited stays locked."""
-    for one in held:
-        os.close(one.descriptor)
+    for lock in held:
+        os.close(lock.descriptor)
 
 
 def _file_name(device: Device) -> str:
@@ -156,7 +159,7 @@ def _file_name(device: Device) -> str:
     return f"{device.kind}-{hashlib.sha256(device.uuid.encode()).hexdigest()[:32]}"
 
 
-def _tell(descriptor: int, holder: str) -> None:
+def _record_holder(descriptor: int, holder: str) -> None:
     try:
         os.ftruncate(descriptor, 0)
         text = json.dumps({"holder": holder[:1000], "pid": os.getpid(), "uid": os.getuid()})
@@ -165,48 +168,48 @@ def _tell(descriptor: int, holder: str) -> None:
         pass  # opened for reading only, or a full disk: the lock holds all the same
 
 
-def _is_still(opened: int, path: Path) -> bool:
-    """Whether the file that was locked is the one that others will find."""
+def _is_current(opened: int, path: Path) -> bool:
+    """Whether the locked file is the one that others will open."""
     try:
-        there = os.stat(path, follow_symlinks=False)
+        on_disk = os.stat(path, follow_symlinks=False)
     except FileNotFoundError:
         return False
-    own = os.fstat(opened)
-    return (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino)
+    locked = os.fstat(opened)
+    return (locked.st_dev, locked.st_ino) == (on_disk.st_dev, on_disk.st_ino)
 
 
-def _check_folder(place: Path) -> None:
-    """Be there, a folder and no link, open to all and with the sticky bit."""
+def _check_folder(path: Path) -> None:
+    """Make sure that it is a folder and no link, open to all and with the sticky bit."""
     try:
-        there = os.stat(place, follow_symlinks=False)
+        status = os.stat(path, follow_symlinks=False)
     except FileNotFoundError:
         try:
             # Sticky from its first moment, for others who look before the next step.
-            os.mkdir(place, _FOR_ALL)
+            os.mkdir(path, _FOR_ALL)
         except FileExistsError:
             pass
-        there = os.stat(place, follow_symlinks=False)
-    if not stat.S_ISDIR(there.st_mode):
-        raise _wrong(place, "is no folder")
+        status = os.stat(path, follow_symlinks=False)
+    if not stat.S_ISDIR(status.st_mode):
+        raise _unsafe(path, "is not a folder")
     # Whatever the umask is, and also where a server died between the two steps.
-    if there.st_uid == os.getuid() and place.name == _NAME and not _is_for_all(place):
-        os.chmod(place, _FOR_ALL)
-    if there.st_uid not in (0, os.getuid()) and not there.st_mode & stat.S_ISVTX:
+    if status.st_uid == os.getuid() and path.name == _NAME and not _is_for_all(path):
+        os.chmod(path, _FOR_ALL)
+    if status.st_uid not in (0, os.getuid()) and not status.st_mode & stat.S_ISVTX:
         # Whoever may write there could take away the files of others.
-        raise _wrong(place, "has no sticky bit")
+        raise _unsafe(path, "has no sticky bit")
 
 
-def _is_for_all(place: Path) -> bool:
+def _is_for_all(path: Path) -> bool:
     try:
-        there = os.stat(place, follow_symlinks=False)
+        status = os.stat(path, follow_symlinks=False)
     except OSError:
         return False
-    return stat.S_ISDIR(there.st_mode) and stat.S_IMODE(there.st_mode) == _FOR_ALL
+    return stat.S_ISDIR(status.st_mode) and stat.S_IMODE(status.st_mode) == _FOR_ALL
 
 
-def _wrong(path: Path, why: str) -> Conflict:
+def _unsafe(path: Path, reason: str) -> Conflict:
     return Conflict(
-        f"`{path}`, which keeps devices from being shared by accident, {why}",
-        f"ask root to remove it, or name another folder in {VARIABLE} for every server here",
+        f"`{path}`, which keeps devices from being shared by accident, {reason}",
+        f"ask root to remove it, or set another folder in {VARIABLE} for every server here",
         code="device_locks",
     )

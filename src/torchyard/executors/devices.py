@@ -1,13 +1,13 @@
 """The GPUs of this machine.
 
-Owns: finding them, and what they are called.
+Owns: listing them, and their names.
 Leaves: who may have which to device_locks.py, how many a job gets to jobs/.
-Always: nothing is loaded but the vendor's own listing program, and a machine without one has none;
-a GPU's index is the one that the listing program shows, its UUID stays over restarts. MIG is
-left as it is: a GPU that is split is one device here, and its parts are not handed out.
+Always: only the vendor's own listing program runs, and a machine without one has no GPUs; a GPU's
+index is the one that the listing program shows, its UUID survives restarts. MIG is left as it is:
+a split GPU is one device here, and its parts are not assigned.
 
 Sources: `nvidia-smi --help-query-gpu`; `rocm-smi --help`. TORCHYARD_DEVICES names pretended ones,
-as an aid for tests and rehearsals: `4`, or `a,b` by their UUIDs.
+for tests and rehearsals: `4`, or `a,b` by their UUIDs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Run = Callable[[Sequence[str]], str]
 
 @dataclass(frozen=True)
 class Device:
-    """One GPU. `split` says that MIG is on: it can't be used as a whole."""
+    """One GPU. `split` means that MIG is on: it can't be used as a whole."""
 
     kind: str
     index: int
@@ -42,31 +42,31 @@ class Device:
 
 
 def find(environ: Mapping[str, str], run: Run | None = None) -> tuple[Device, ...]:
-    """What this machine has; by index, one vendor after the other.
+    """The GPUs of this machine, by index, one vendor after the other.
 
     Args:
         environ: where the programs are found, and pretended devices.
-        run: runs a program and returns what it printed; empty when there is none or it failed.
+        run: runs a program and returns its output; empty when it is missing or fails.
     """
     pretended = environ.get(VARIABLE, "").strip()
     if pretended:
         return _pretended(pretended)
-    ask = run or (lambda words: _run(words, environ))
+    output_of = run or (lambda command: _run(command, environ))
     nvidia = of_nvidia(
-        ask(["nvidia-smi", f"--query-gpu={_QUERY}", "--format=csv,noheader,nounits"])
+        output_of(["nvidia-smi", f"--query-gpu={_QUERY}", "--format=csv,noheader,nounits"])
     )
-    words = ["rocm-smi", "--showuniqueid", "--showproductname", "--showmeminfo", "vram", "--json"]
-    return (*nvidia, *of_amd(ask(words)))
+    command = ["rocm-smi", "--showuniqueid", "--showproductname", "--showmeminfo", "vram", "--json"]
+    return (*nvidia, *of_amd(output_of(command)))
 
 
-def of_nvidia(printed: str) -> tuple[Device, ...]:
+def of_nvidia(output: str) -> tuple[Device, ...]:
     """Read nvidia-smi's CSV; fields that a GPU does not have are `[N/A]` there."""
-    found = []
-    for row in csv.reader(printed.splitlines(), skipinitialspace=True):
-        # Errors are told on standard output, too: "NVIDIA-SMI has failed because …".
+    devices = []
+    for row in csv.reader(output.splitlines(), skipinitialspace=True):
+        # Errors are on standard output, too: "NVIDIA-SMI has failed because …".
         if len(row) >= 4 and row[0].strip().isdigit() and row[1].startswith("GPU-"):
             megabytes = row[3].strip()
-            found.append(
+            devices.append(
                 Device(
                     NVIDIA,
                     int(row[0]),
@@ -76,29 +76,31 @@ def of_nvidia(printed: str) -> tuple[Device, ...]:
                     split=len(row) > 4 and row[4].strip() == "Enabled",
                 )
             )
-    return tuple(sorted(found, key=lambda device: device.index))
+    return tuple(sorted(devices, key=lambda device: device.index))
 
 
-def of_amd(printed: str) -> tuple[Device, ...]:
+def of_amd(output: str) -> tuple[Device, ...]:
     """Read rocm-smi's JSON: one object a card, `card0` and so on; its keys differ by version."""
     # Warnings come before it.
-    start = printed.find("{")
+    start = output.find("{")
     try:
-        cards = json.loads(printed[start:]) if start >= 0 else {}
+        cards = json.loads(output[start:]) if start >= 0 else {}
     except ValueError:
         return ()
-    found = []
-    for card, said in cards.items() if isinstance(cards, dict) else ():
+    devices = []
+    for card, fields in cards.items() if isinstance(cards, dict) else ():
         number = re.fullmatch(r"card(\d+)", card)
-        if number is None or not isinstance(said, dict):
+        if number is None or not isinstance(fields, dict):
             continue
-        unique = str(said.get("Unique ID", "")).removeprefix("0x")
+        unique = str(fields.get("Unique ID", "")).removeprefix("0x")
         uuid = f"GPU-{unique}" if re.fullmatch(r"[0-9a-fA-F]{8,}", unique) else f"amd-{number[1]}"
-        name = said.get("Card Series") or said.get("Card series") or said.get("Card SKU") or ""
-        memory = str(said.get("VRAM Total Memory (B)", ""))
+        name = (
+            fields.get("Card Series") or fields.get("Card series") or fields.get("Card SKU") or ""
+        )
+        memory = str(fields.get("VRAM Total Memory (B)", ""))
         memory_bytes = int(memory) if memory.isdigit() else 0
-        found.append(Device(AMD, int(number[1]), uuid, str(name), memory_bytes))
-    return tuple(sorted(found, key=lambda device: device.index))
+        devices.append(Device(AMD, int(number[1]), uuid, str(name), memory_bytes))
+    return tuple(sorted(devices, key=lambda device: device.index))
 
 
 def _pretended(text: str) -> tuple[Device, ...]:
@@ -113,13 +115,13 @@ def _pretended(text: str) -> tuple[Device, ...]:
     )
 
 
-def _run(words: Sequence[str], environ: Mapping[str, str]) -> str:
-    program = shutil.which(words[0], path=environ.get("PATH", ""))
+def _run(command: Sequence[str], environ: Mapping[str, str]) -> str:
+    program = shutil.which(command[0], path=environ.get("PATH", ""))
     if program is None:
         return ""
     try:
         done = subprocess.run(
-            [program, *words[1:]],
+            [program, *command[1:]],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_LIMIT_S,

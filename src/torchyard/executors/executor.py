@@ -1,9 +1,9 @@
-"""What an engine must do, whichever it is.
+"""The interface of executors, and the types that pass through it.
 
-Owns: the interface of executors and the types that pass through it.
+Owns: what every engine must do.
 Leaves: starting processes to the engines, jobs and nodes' slots to jobs/ and compute/.
 Always: an executor knows plans, never jobs; a handle read back equals the handle written, and is
-all that a server started anew needs.
+all that a restarted server needs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Handle:
 
     @property
     def machine(self) -> str:
-        """Where its processes are, as base/machine.py calls it; empty when that makes no odds."""
+        """Where its processes are, as base/machine.py names it; empty when that does not matter."""
         return str(self.body.get("machine", ""))
 
     def to_json(self) -> dict[str, Any]:
@@ -42,9 +42,11 @@ class Handle:
 
 @dataclass(frozen=True)
 class Status:
-    """One state a node, in node order. A node that is lost ended without saying how; the worker
-    of one that is ending died, and what it left is being ended and delivered. Nodes that are not
-    `seen` are on another machine: they run as long as they don't say otherwise.
+    """One state per node, in node order.
+
+    A lost node ended without a report. The worker of a node that is ending died, and its recovery
+    worker stops its ranks and uploads what it left. Nodes that are not `seen` are on another
+    machine: they are running until they report otherwise.
     """
 
     nodes: tuple[State, ...]
@@ -52,7 +54,7 @@ class Status:
 
     @property
     def state(self) -> State:
-        """Lost as soon as one node is lost, though others may still run; see `over`."""
+        """Lost as soon as one node is lost, although others may still run; see `over`."""
         for state in _WORST_FIRST:
             if state in self.nodes:
                 return state
@@ -60,13 +62,13 @@ class Status:
 
     @property
     def over(self) -> bool:
-        """Whether no node runs any more."""
+        """Whether every node has ended."""
         return not {"running", "ending"} & set(self.nodes)
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """What the engine has: `nodes` in all, and what one node has."""
+    """The engine's `nodes` in all, and the resources of one node."""
 
     nodes: int
     cpus: int = 0
@@ -76,10 +78,10 @@ class Capacity:
 
 
 class DevicesTaken(Exception):
-    """Somebody else has the devices that an attempt was to have.
+    """Others hold devices that an attempt needs.
 
     Attributes:
-        begun: whether some of its nodes run already; then the launch is to be tried again.
+        begun: whether some of its nodes run already; then the launch must be repeated.
     """
 
     def __init__(self, message: str, begun: bool = False) -> None:
@@ -89,40 +91,40 @@ class DevicesTaken(Exception):
 
 
 class Executor(Protocol):
-    """Start processes somewhere and answer for them. Knows plans, never jobs."""
+    """Start processes somewhere and report on them. Knows plans, never jobs."""
 
     def launch(self, plan: LaunchPlan) -> Handle:
-        """Start a worker on every node; the same attempt twice starts once.
+        """Start a worker on every node; launching the same attempt twice starts it once.
 
         Raises:
-            DevicesTaken: it would have to share a device; nothing was started, unless it says so.
+            DevicesTaken: too few devices are free; nothing was started, unless `begun` is set.
         """
         ...
 
-    def inherit(self, plan: LaunchPlan) -> Handle:
-        """Start an heir on every node that is lost and still has what its worker left.
+    def recover(self, plan: LaunchPlan) -> Handle:
+        """Start a recovery worker on every lost node that still has its worker's files.
 
-        It ends what lives on there, delivers what is owed and tells of the death; the script does
-        not run again.
+        It ends the remaining processes, uploads what is left and reports the worker's death; the
+        script does not run again.
         """
         ...
 
     def status(self, handle: Handle) -> Status:
-        """How the nodes are, by the handle alone: also after the server was started anew."""
+        """The states of the nodes, by the handle alone: also after a restart of the server."""
         ...
 
     def stop(self, handle: Handle, grace_s: float) -> None:
-        """Tell the workers to end, and kill those that still run `grace_s` later; returns at once.
+        """Ask the workers to end, and kill those that still run `grace_s` later; returns at once.
 
-        A worker that is told to end still delivers outputs and logs; for a killed one its heir
-        does. Safe to call again, and on what has ended.
+        A worker that is asked to end still uploads outputs and logs; for a killed one its recovery
+        worker does. Safe to call again, and after the end.
         """
         ...
 
     def capacity(self) -> Capacity:
-        """What there is now."""
+        """The capacity at this moment."""
         ...
 
     def scale(self, node_count: int) -> None:
-        """Ask for that many nodes in all; `capacity` tells when they are there."""
+        """Request that many nodes in all; `capacity` says when they exist."""
         ...

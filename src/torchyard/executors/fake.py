@@ -1,8 +1,8 @@
-"""An executor that starts nothing; for tests of those that use executors.
+"""An executor that starts nothing, for tests of its callers.
 
 Owns: scripted nodes.
 Leaves: real processes to the other engines.
-Always: keeps every promise of `Executor`; time passes only when the test says so.
+Always: keeps the contract of `Executor`; time passes only when the test says so.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ NAME = "fake"
 
 
 class FakeExecutor:
-    """Attempts run until the test ends them with `finish`, `lose` or a `stop` is answered.
+    """Attempts run until the test ends them with `finish` or `lose`, or `stop` does.
 
     Attributes:
-        launches: plans in the order in which they were started first.
+        launches: plans in the order of their first launch.
         stops: (attempt id, grace in seconds) of each stop, in order.
         launch_error: raised by the next launch, once.
         ends_when_stopped: whether a stop ends the nodes at once.
@@ -40,7 +40,7 @@ class FakeExecutor:
             self._nodes[plan.attempt_id] = ["running"] * plan.node_count
         return Handle(NAME, {"attempt_id": plan.attempt_id, "nodes": plan.node_count})
 
-    def inherit(self, plan: LaunchPlan) -> Handle:
+    def recover(self, plan: LaunchPlan) -> Handle:
         return Handle(NAME, {"attempt_id": plan.attempt_id, "nodes": plan.node_count})
 
     def status(self, handle: Handle) -> Status:
@@ -63,11 +63,11 @@ class FakeExecutor:
         self._capacity = Capacity(node_count, self._capacity.cpus)
 
     def finish(self, attempt_id: str, node: int | None = None) -> None:
-        """End one node, or all, by itself; what it reported before is the test's to say."""
+        """End one node, or all; what it reported before is up to the test."""
         self._end(attempt_id, node, "exited")
 
     def lose(self, attempt_id: str, node: int | None = None) -> None:
-        """End one node, or all, without a word."""
+        """End one node, or all, without a report."""
         self._end(attempt_id, node, "lost")
 
     def forget(self) -> None:

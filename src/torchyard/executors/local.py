@@ -1,9 +1,9 @@
 """A cluster of node slots on this machine.
 
-Owns: one worker a node as a detached process, its handle, its end.
+Owns: one detached worker process per node, its handle, its end.
 Leaves: how many nodes a job may have to compute/, the ranks to the worker.
-Always: a worker outlives the server that started it; the worker itself sees to it that an
-attempt's node starts once, however many launch it.
+Always: a worker outlives the server that started it; the worker itself makes sure that an
+attempt's node starts once, however often it is launched.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from torchyard.shared.plan import DevicePlan, LaunchPlan
 
 NAME = "local"
 _MACHINE_FILE = "machine"
-_LOOK_EVERY_S = 0.1
-_COMES_IN_S = 5.0
+_POLL_S = 0.1
+_WORKER_START_LIMIT_S = 5.0
 _RESET = (signal.SIGPIPE, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGXFSZ)
 
 
@@ -43,7 +43,7 @@ class LocalExecutor:
         python: what runs the worker, 3.9 or later.
         environ: what workers and, less torchyard's own variables, ranks inherit.
         devices: what is given to nodes.
-        machine: what this one is called, where others may have started nodes of the same home;
+        machine: the name of this one, where others may have started nodes of the same home;
             empty where only this one does.
     """
 
@@ -58,7 +58,7 @@ class LocalExecutor:
         self._home = home
         self._devices = devices or Machine(environ)
         self._python = python
-        self._environ = _of_the_machine(environ)
+        self._environ = _without_own_environment(environ)
         self._machine = machine
         self._zip: Path | None = None
         self._nodes = 0
@@ -67,21 +67,22 @@ class LocalExecutor:
 
     def launch(self, plan: LaunchPlan) -> Handle:
         scratch = _scratch(plan)
-        there = self._started_elsewhere(scratch)
-        if there:
-            return self._elsewhere(plan, scratch, there)
-        known = {node: _who(_folder(scratch, node)) for node in range(plan.node_count)}
-        missing = [node for node, who in known.items() if who is None]
+        other_machine = self._other_machine(scratch)
+        if other_machine:
+            return self._handle_there(plan, scratch, other_machine)
+        missing = [
+            node for node in range(plan.node_count) if _worker(_folder(scratch, node)) is None
+        ]
         held = self._take(plan, missing)
         if held is None:
-            missing = [node for node in missing if not _comes(_folder(scratch, node))]
+            missing = [node for node in missing if not _appears(_folder(scratch, node))]
             if missing:
                 raise _taken(plan, begun=len(missing) < plan.node_count)
             held = []
         try:
-            given = self._given(plan, missing, held)
+            devices = self._assign(plan, missing, held)
             plan_file = scratch / "plan.json"
-            _write_private(plan_file, dataclasses.replace(plan, devices=given).to_json())
+            _write_private(plan_file, dataclasses.replace(plan, devices=devices).to_json())
             if self._machine:
                 (scratch / _MACHINE_FILE).write_text(self._machine)
             locks = _by_node(held, missing, plan.gpus_per_node)
@@ -90,55 +91,57 @@ class LocalExecutor:
             ]
         finally:
             give_back(held)
-        names = [[vars(device) for device in node] for node in given]
+        names = [[vars(device) for device in node] for node in devices]
         return _handle(scratch, nodes, self._machine, names)
 
-    def inherit(self, plan: LaunchPlan) -> Handle:
-        # An heir runs no script: it needs no devices, and what still uses some it ends.
+    def recover(self, plan: LaunchPlan) -> Handle:
+        # A recovery worker runs no script: it needs no devices, and ends what still uses some.
         scratch = _scratch(plan)
-        there = self._started_elsewhere(scratch)
-        if there:
-            return self._elsewhere(plan, scratch, there)
+        other_machine = self._other_machine(scratch)
+        if other_machine:
+            return self._handle_there(plan, scratch, other_machine)
         plan_file = scratch / "plan.json"
         _write_private(plan_file, plan.to_json())
-        nodes = [self._start_heir(plan_file, node) for node in range(plan.node_count)]
+        nodes = [self._start_recovery(plan_file, node) for node in range(plan.node_count)]
         return _handle(scratch, nodes, self._machine)
 
-    def _elsewhere(self, plan: LaunchPlan, scratch: Path, there: str) -> Handle:
-        """Its server died before it could say so; whoever is there now only reports."""
-        nodes = [_receipt(_who(_folder(scratch, node)) or {}) for node in range(plan.node_count)]
-        return _handle(scratch, nodes, there)
+    def _handle_there(self, plan: LaunchPlan, scratch: Path, machine: str) -> Handle:
+        """Of an attempt whose server died before it stored the handle; launches nothing."""
+        nodes = [_receipt(_worker(_folder(scratch, node)) or {}) for node in range(plan.node_count)]
+        return _handle(scratch, nodes, machine)
 
-    def _started_elsewhere(self, scratch: Path) -> str:
+    def _other_machine(self, scratch: Path) -> str:
         """The machine that nodes of the attempt were started on, if it is not seen from here."""
         if not self._machine or not any(scratch.glob("node-*/worker.json")):
             return ""
         try:
-            there = (scratch / _MACHINE_FILE).read_text()
+            machine = (scratch / _MACHINE_FILE).read_text()
         except FileNotFoundError:
             return ""
-        return "" if machines.is_seen(there, self._machine) else there
+        return "" if machines.is_seen(machine, self._machine) else machine
 
     def _take(self, plan: LaunchPlan, missing: Sequence[int]) -> list[Held] | None:
-        """The devices of the nodes that are still to be started; None when some are taken."""
+        """The devices of the nodes that are still to be started; None when too few are free."""
         count = plan.gpus_per_node * len(missing)
         if not count:
             return []
         held = self._devices.take(count, f"job {plan.job} of workspace {plan.workspace}")
         return held or None
 
-    def _given(
+    def _assign(
         self, plan: LaunchPlan, missing: Sequence[int], held: Sequence[Held]
     ) -> list[list[DevicePlan]]:
-        """Which node has which devices; nothing on a machine without any."""
+        """The devices of each node; empty on a machine without any."""
         if not self._devices.devices:
             return []
-        given = _given_before(Path(plan.scratch) / "plan.json", plan.node_count)
-        each = plan.gpus_per_node
-        for place, node in enumerate(missing):
-            own = held[place * each : (place + 1) * each]
-            given[node] = [DevicePlan(h.device.kind, h.device.index, h.device.uuid) for h in own]
-        return given
+        devices = _assigned_before(Path(plan.scratch) / "plan.json", plan.node_count)
+        count = plan.gpus_per_node
+        for index, node in enumerate(missing):
+            devices[node] = [
+                DevicePlan(lock.device.kind, lock.device.index, lock.device.uuid)
+                for lock in held[index * count : (index + 1) * count]
+            ]
+        return devices
 
     def status(self, handle: Handle) -> Status:
         self._reap()
@@ -146,7 +149,7 @@ class LocalExecutor:
         if not self._sees(handle):
             count = len(handle.body["nodes"])
             return Status(
-                tuple(_told_state(_folder(scratch, node)) for node in range(count)), False
+                tuple(_reported_state(_folder(scratch, node)) for node in range(count)), False
             )
         return Status(
             tuple(
@@ -160,7 +163,7 @@ class LocalExecutor:
 
     def stop(self, handle: Handle, grace_s: float) -> None:
         if not self._sees(handle):
-            return  # its number may be another process's here; the order to stop reaches it
+            return  # its number may be another process's here; the stop request reaches it
         if grace_s > 0:
             _signal(handle, signal.SIGTERM)
             if not self.status(handle).over:
@@ -175,23 +178,23 @@ class LocalExecutor:
         return Capacity(self._nodes, len(os.sched_getaffinity(0)), pages, gpus)
 
     def scale(self, node_count: int) -> None:
-        # A slot is nothing but a number here: it is there as soon as it is asked for.
+        # A slot is only a number here: it exists as soon as it is requested.
         self._nodes = node_count
 
     def _start(self, plan_file: Path, node: int, locks: Sequence[int]) -> dict[str, int]:
-        started_before = _who(_folder(plan_file.parent, node))
-        if started_before is not None:
-            return _receipt(started_before)
+        worker = _worker(_folder(plan_file.parent, node))
+        if worker is not None:
+            return _receipt(worker)
         return self._spawn(plan_file, node, locks)
 
-    def _start_heir(self, plan_file: Path, node: int) -> dict[str, int]:
+    def _start_recovery(self, plan_file: Path, node: int) -> dict[str, int]:
         folder = _folder(plan_file.parent, node)
-        left = _who(folder)
-        if left is None:
+        worker = _worker(folder)
+        if worker is None:
             return _receipt({})
-        return (
-            self._spawn(plan_file, node) if _node_state(folder, left) == "lost" else _receipt(left)
-        )
+        if _node_state(folder, worker) == "lost":
+            return self._spawn(plan_file, node)
+        return _receipt(worker)
 
     def _spawn(self, plan_file: Path, node: int, locks: Sequence[int] = ()) -> dict[str, int]:
         folder = _folder(plan_file.parent, node)
@@ -243,56 +246,60 @@ class LocalExecutor:
             if time.monotonic() >= deadline:
                 _signal(handle, signal.SIGKILL)
                 return
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_POLL_S)
 
 
 def _node_state(folder: Path, launched: Mapping[str, Any]) -> State:
-    # Looked at in this order: a worker is recorded, writes its exit, and then ends.
-    who = _who(folder)
-    if who is not None and _lives(who):
+    # Read in this order: a worker is recorded, writes its exit, and then ends.
+    worker = _worker(folder)
+    supervisor = (worker or {}).get("guardian") or {}
+    if worker is not None and _is_running(worker):
         return "running"
     if (folder / "exit.json").exists():
-        # Its guardian still reads what is there; an heir must not find an emptied folder.
-        return "ending" if who is not None and _lives(who.get("guardian") or {}) else "exited"
-    if who is None and _lives(launched):
+        # Its supervisor still reads the folder, which must not be emptied before.
+        return "ending" if _is_running(supervisor) else "exited"
+    if worker is None and _is_running(launched):
         return "running"
-    if who is not None and (_lives(launched) or _lives(who.get("guardian") or {})):
+    if worker is not None and (_is_running(launched) or _is_running(supervisor)):
         return "ending"
-    # It may have been recorded, or have ended, between two looks.
-    if _who(folder) != who or (folder / "exit.json").exists():
+    # It may have been recorded, or have ended, since the first read.
+    if _worker(folder) != worker or (folder / "exit.json").exists():
         return _node_state(folder, launched)
     return "lost"
 
 
-def _told_state(folder: Path) -> State:
-    """Of a node on another machine, by its files alone."""
+def _reported_state(folder: Path) -> State:
+    """The state of a node on another machine, by its files alone."""
     return "exited" if (folder / "exit.json").exists() else "running"
 
 
 def _handle(
     scratch: Path, nodes: list[dict[str, int]], machine: str, devices: Any = None
 ) -> Handle:
-    there = {"machine": machine} if machine else {}
-    given = {} if devices is None else {"devices": devices}
-    return Handle(NAME, {"scratch": str(scratch), "nodes": nodes, **given, **there})
+    body: dict[str, Any] = {"scratch": str(scratch), "nodes": nodes}
+    if devices is not None:
+        body["devices"] = devices
+    if machine:
+        body["machine"] = machine
+    return Handle(NAME, body)
 
 
-def _receipt(who: Mapping[str, Any]) -> dict[str, int]:
-    return {key: int(who.get(key, 0)) for key in ("pid", "start_time")}
+def _receipt(process: Mapping[str, Any]) -> dict[str, int]:
+    return {key: int(process.get(key, 0)) for key in ("pid", "start_time")}
 
 
-def _lives(who: Mapping[str, Any]) -> bool:
-    return processes.is_running(int(who.get("pid", 0)), int(who.get("start_time", 0)))
+def _is_running(process: Mapping[str, Any]) -> bool:
+    return processes.is_running(int(process.get("pid", 0)), int(process.get("start_time", 0)))
 
 
 def _signal(handle: Handle, signum: int) -> None:
     scratch = Path(handle.body["scratch"])
     for number, launched in enumerate(handle.body["nodes"]):
-        who = _who(_folder(scratch, number)) or launched
-        processes.send(int(who["pid"]), int(who["start_time"]), signum)
+        worker = _worker(_folder(scratch, number)) or launched
+        processes.send(int(worker["pid"]), int(worker["start_time"]), signum)
 
 
-def _who(folder: Path) -> dict[str, Any] | None:
+def _worker(folder: Path) -> dict[str, Any] | None:
     return _read(folder / "worker.json")
 
 
@@ -306,33 +313,33 @@ def _folder(scratch: Path, node: int) -> Path:
     return scratch / f"node-{node}"
 
 
-def _comes(folder: Path) -> bool:
-    """Whether a worker that an earlier launch started is there after all."""
-    deadline = time.monotonic() + _COMES_IN_S
+def _appears(folder: Path) -> bool:
+    """Whether a worker that an earlier launch started records itself after all."""
+    deadline = time.monotonic() + _WORKER_START_LIMIT_S
     # The folder is made just before the worker is started.
-    while folder.exists() and _who(folder) is None and time.monotonic() < deadline:
-        time.sleep(_LOOK_EVERY_S)
-    return _who(folder) is not None
+    while folder.exists() and _worker(folder) is None and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+    return _worker(folder) is not None
 
 
 def _taken(plan: LaunchPlan, begun: bool) -> DevicesTaken:
     count = plan.gpus_per_node * plan.node_count
-    return DevicesTaken(f"needs {count} GPUs of this machine, and others were faster", begun)
+    return DevicesTaken(f"needs {count} GPUs of this machine, and others took them first", begun)
 
 
-def _by_node(held: Sequence[Held], nodes: Sequence[int], each: int) -> dict[int, list[int]]:
+def _by_node(held: Sequence[Held], nodes: Sequence[int], count: int) -> dict[int, list[int]]:
     """The open locks that each node inherits."""
     return {
-        node: [one.descriptor for one in held[place * each : (place + 1) * each]]
-        for place, node in enumerate(nodes)
+        node: [lock.descriptor for lock in held[index * count : (index + 1) * count]]
+        for index, node in enumerate(nodes)
     }
 
 
-def _given_before(plan_file: Path, node_count: int) -> list[list[DevicePlan]]:
-    """What an earlier launch of the attempt gave its nodes."""
-    before = (_read(plan_file) or {}).get("devices") or []
-    given = [[DevicePlan(**device) for device in node] for node in before]
-    return given + [[] for _ in range(node_count - len(given))]
+def _assigned_before(plan_file: Path, node_count: int) -> list[list[DevicePlan]]:
+    """The devices that an earlier launch of the attempt gave its nodes."""
+    written = (_read(plan_file) or {}).get("devices") or []
+    devices = [[DevicePlan(**device) for device in node] for node in written]
+    return devices + [[] for _ in range(node_count - len(devices))]
 
 
 def _read(file: Path) -> dict[str, Any] | None:
@@ -344,7 +351,7 @@ def _read(file: Path) -> dict[str, Any] | None:
 
 
 def _write_private(file: Path, text: str) -> None:
-    """Write a file that holds tokens: readable by its owner only, whole or not at all."""
+    """Write a file that holds tokens, atomically and readable by its owner only."""
     draft = file.with_name(f"{file.name}.{os.getpid()}.{threading.get_ident()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as opened:
@@ -352,15 +359,15 @@ def _write_private(file: Path, text: str) -> None:
     draft.replace(file)
 
 
-def _of_the_machine(environ: Mapping[str, str]) -> dict[str, str]:
+def _without_own_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """`environ` without the virtual environment that torchyard itself runs in.
 
     A job that asks for `pip` or `python` must get its own environment's or the machine's.
     """
     if sys.prefix == sys.base_prefix:
         return dict(environ)
-    own = os.path.join(sys.prefix, "bin")
+    own_bin = os.path.join(sys.prefix, "bin")
     path = os.pathsep.join(
-        folder for folder in environ.get("PATH", "").split(os.pathsep) if folder != own
+        folder for folder in environ.get("PATH", "").split(os.pathsep) if folder != own_bin
     )
     return {**environ, "PATH": path}

@@ -1,8 +1,8 @@
-"""What this machine can give to nodes.
+"""The resources of this machine.
 
-Owns: its cores, memory and devices, found once; taking devices.
+Owns: its cores, memory and devices; taking devices for nodes.
 Leaves: finding GPUs to devices.py, locking them to device_locks.py.
-Always: nothing is looked for before somebody asks.
+Always: devices are listed once, and not before they are needed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torchyard.executors.devices import Device
 class Machine:
     """
     Args:
-        environ: where listing programs are found, pretended devices, the folder of the locks.
+        environ: holds PATH, pretended devices and the folder of the locks.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -28,12 +28,12 @@ class Machine:
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:
-        """Every GPU, also those that MIG has split."""
+        """Every GPU, including those that MIG has split."""
         return devices_of.find(self._environ)
 
     @cached_property
     def whole(self) -> tuple[Device, ...]:
-        """Those that can be given to a node."""
+        """The devices that a node can have."""
         return tuple(device for device in self.devices if not device.split)
 
     @property
@@ -45,9 +45,11 @@ class Machine:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
     def take(self, count: int, holder: str) -> list[Held]:
-        """Lock that many devices, or none; all of one vendor."""
+        """Lock that many devices of one vendor, or none."""
         for kind in dict.fromkeys(device.kind for device in self.whole):
-            held = self._locks.take([one for one in self.whole if one.kind == kind], count, holder)
+            held = self._locks.take(
+                [device for device in self.whole if device.kind == kind], count, holder
+            )
             if held:
                 return held
         return []
@@ -57,12 +59,12 @@ class Machine:
         return self._locks.free(self.whole)
 
     def most_together(self) -> int:
-        """How many devices one job can have: they are all of one vendor."""
+        """The most devices that one job can have: they are all of one vendor."""
         kinds = [device.kind for device in self.whole]
         return max(map(kinds.count, kinds), default=0)
 
     def holders(self) -> dict[int, str]:
-        """Who says to hold what is taken, by index."""
+        """The holder of each taken device, by index."""
         free = set(self.free())
         return {
             device.index: self._locks.holder(device) for device in self.whole if device not in free

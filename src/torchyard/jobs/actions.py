@@ -16,7 +16,8 @@ from sqlalchemy import Connection
 
 from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound, nearest
 from torchyard.jobs.records import attempt_store, experiment_store, job_masking, progress, store
-from torchyard.jobs.records.types import ENDED, Event, Experiment, Job, JobError, Status
+from torchyard.jobs.records.job_events import Event
+from torchyard.jobs.records.types import ENDED, Experiment, Job, JobError, Status
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import own_properties, secrets
 from torchyard.jobs.spec import values as spec_values
@@ -29,9 +30,9 @@ def ensure_experiment(
     connection: Connection, services: Services, workspace: str, name: str
 ) -> Experiment:
     """The experiment of that name, made if need be."""
-    found = experiment_store.named(connection, workspace, name)
-    if found is not None:
-        return found
+    experiment = experiment_store.named(connection, workspace, name)
+    if experiment is not None:
+        return experiment
     return experiment_store.add(connection, workspace, name, {}, services.clock.now())
 
 
@@ -87,13 +88,13 @@ def list_in(
     with services.db.read() as connection:
         experiment_ids = None
         if experiment_name:
-            found = experiment_store.named(connection, workspace, experiment_name)
-            if found is None:
+            experiment = experiment_store.named(connection, workspace, experiment_name)
+            if experiment is None:
                 raise NotFound(
                     f"experiment `{experiment_name}` does not exist in workspace `{workspace}`",
                     "`yard job list` shows the experiment of every job",
                 )
-            experiment_ids = [found.id]
+            experiment_ids = [experiment.id]
         return store.list_jobs(
             connection,
             workspace,
@@ -287,6 +288,12 @@ def _merged(old: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[s
     return {key: value for key, value in values.items() if value is not None}
 
 
+def environment_hash(services: Services, job: Job) -> str:
+    """The hash of the environment as it was pinned; empty for a run that is not a job."""
+    with services.db.read() as connection:
+        return store.environment_hash_of(connection, job.id)
+
+
 def events(services: Services, job: Job, after: int = 0) -> list[Event]:
     with services.db.read() as connection:
         return store.events_after(connection, job.id, after)
@@ -308,9 +315,9 @@ def cancel(services: Services, workspace: str, name: str, why: JobError | None =
         running = [attempt for attempt in tries if attempt.ended_at is None]
         if running:
             progress.move(connection, job, Status.CANCEL_REQUESTED, now)
-            told = None if why is None else vars(why)
+            error_json = None if why is None else vars(why)
             attempt_store.change_attempt(
-                connection, running[-1].id, order="stop", order_reason="cancel", error=told
+                connection, running[-1].id, order="stop", order_reason="cancel", error=error_json
             )
         else:
             progress.end(connection, job, Status.CANCELED, now, error=why)
@@ -318,7 +325,7 @@ def cancel(services: Services, workspace: str, name: str, why: JobError | None =
     services.signals.notify(job_key(job))
     for attempt in running:
         services.signals.notify(attempt_key(attempt.id))
-    services.bell.set()
+    services.wakeup.set()
     return job
 
 
@@ -362,9 +369,9 @@ def status_named(text: str) -> Status:
     for status in Status:
         if status.value.lower() == text.lower():
             return status
-    known = [status.value for status in Status]
-    near = nearest(text, known)
+    names = [status.value for status in Status]
+    near = nearest(text, names)
     raise InvalidSpec(
         f"`{text}` is no status of a job",
-        f"did you mean `{near}`?" if near else f"one of: {', '.join(known)}",
+        f"did you mean `{near}`?" if near else f"one of: {', '.join(names)}",
     )

@@ -16,7 +16,7 @@ from torchyard.base.db import Database
 from torchyard.base.dependencies import from_state
 from torchyard.data.datastores import Datastores
 from torchyard.data.fetching import Fetcher
-from torchyard.environments.actions import Environments
+from torchyard.environments.services import Environments
 from torchyard.executors.machine import Machine
 from torchyard.jobs.history import logged_metrics, logged_properties
 from torchyard.jobs.history.history import History
@@ -45,7 +45,7 @@ class Services:
     history: History
     logs: Logs
     signals: Signals
-    bell: threading.Event
+    wakeup: threading.Event
     server_id: str = ""
     machine: Mapping[str, int] = field(default_factory=dict)
     devices: Machine = field(default_factory=lambda: Machine({}))

@@ -1,8 +1,9 @@
 """A node's disk that is full, or fails.
 
-Owns: which errors say so, the failure that a user is told.
+Owns: which errors mean that, the failure that users see.
 Leaves: the ranks' own writes to worker/diagnosis/causes.py.
-Always: such an error is no server that is away: trying again for ever would look like a hang.
+Always: such an error does not count as an unreachable server: retrying forever would look like a
+hang.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from torchyard.shared.failures import Failure
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _BROKEN = frozenset({errno.EIO, errno.EROFS})
-# Room for a traceback.
-_TOLD_BYTES = 1 << 14
-# The folders of a node, as its own words name them.
+# Enough for a traceback.
+_TRACEBACK_BYTES = 1 << 14
+# The folders of a node, by their names in messages.
 _PLACES = ("work", "inputs", "inputs-fetched", "outputs-named", "env", "tmp", "spool", "errors")
 
 
-class Words:
-    """A worker's log: what a full disk does not take is not worth the worker's life."""
+class LogStream:
+    """A worker's log: a full disk drops its lines and does not end the worker."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
@@ -49,26 +50,26 @@ def is_to_blame(error: BaseException) -> bool:
 
 
 def suspected(found: Failure, folder: Path) -> Failure:
-    """Where no cause of a rank's end is known and its disk is full: it could not tell."""
+    """`found`, or a full disk where that may be why the rank left no reason for its end."""
     if found.code != "rank_failed" or found.details.get("traceback"):
         return found
     try:
         free = os.statvfs(folder)
     except OSError:
         return found
-    if free.f_bavail * free.f_frsize >= _TOLD_BYTES:
+    if free.f_bavail * free.f_frsize >= _TRACEBACK_BYTES:
         return found
     return Failure(
         "disk_full",
-        f"{found.message}; no space left on `scratch`, not even for its last words",
-        "write less, or make room: `yard gc --explain` says what can go",
+        f"{found.message}; no space left on `scratch`, not even for its traceback",
+        "write less, or free some space: `yard gc --explain` lists what can be removed",
         found.exit_code,
         found.details,
     )
 
 
 def failure(error: BaseException) -> Failure | None:
-    """What to tell of it; None when the disk is not to blame."""
+    """The failure to report; None when the disk is not to blame."""
     if not isinstance(error, OSError) or not is_to_blame(error):
         return None
     file = error.filename if isinstance(error.filename, str) else ""
@@ -78,7 +79,7 @@ def failure(error: BaseException) -> Failure | None:
         return Failure(
             "disk_full",
             f"no space left on {where}",
-            "make room: `yard gc --explain` says what can go; then submit again",
+            "free some space: `yard gc --explain` lists what can be removed; then submit again",
         )
     return Failure(
         "disk_failed", f"the disk of {where} fails: {error.strerror}", "see `dmesg` on that machine"

@@ -1,4 +1,4 @@
-"""What can go wrong on a node, in words for the user.
+"""What can go wrong on a node, as users see it.
 
 Owns: the error object of a `node_exited` event.
 Leaves: deciding which node's error is the job's to the server.
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 STOPPED_EXIT = 143
-"""Of a node that was told to end, as a shell has it for SIGTERM."""
+"""The exit code of a node that was stopped, as a shell's for SIGTERM."""
 
 
 class Failure(Exception):
@@ -35,8 +35,8 @@ class Failure(Exception):
 
     def to_dict(self) -> dict[str, Any]:
         body: dict[str, Any] = {"code": self.code, "message": self.message, "hint": self.hint}
-        told = {**body, "details": self.details} if self.details else body
+        content = {**body, "details": self.details} if self.details else body
         # What programs print may hold what JSON and databases refuse: half a character, NUL.
-        text = json.dumps(told, ensure_ascii=False).replace("\\u0000", "?")
+        text = json.dumps(content, ensure_ascii=False).replace("\\u0000", "?")
         plain: dict[str, Any] = json.loads(text.encode("utf-8", "replace"))
         return plain

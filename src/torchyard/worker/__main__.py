@@ -21,7 +21,7 @@ from torchyard.worker.system import processes
 def main() -> int:
     """Exit code: the node's, 0 for a second worker."""
     plan_file, node = _arguments(sys.argv[1:])
-    sys.stderr = disk.Words(sys.stderr)
+    sys.stderr = disk.LogStream(sys.stderr)
     folder = plan_file.parent / f"node-{node}"
     claim = supervisor.claim(folder)
     if claim == supervisor.TAKEN:

@@ -1,4 +1,4 @@
-"""Components as Azure ML's clients ask for them."""
+"""Components in the requests of Azure ML's clients."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ def _body(isAnonymous: bool = False, **changes: Any) -> dict[str, Any]:
     return {"componentSpec": spec, "isAnonymous": isAnonymous, "properties": {"hash": "abc"}}
 
 
-def test_a_component_comes_back_as_it_was_given(azure: Azure) -> None:
-    made = azure.put("components/train/versions/1", {**_body(), "tags": {"a": "1"}})
-    spec = made["properties"]["componentSpec"]
+def test_a_component_is_returned_as_it_was_put(azure: Azure) -> None:
+    created = azure.put("components/train/versions/1", {**_body(), "tags": {"a": "1"}})
+    spec = created["properties"]["componentSpec"]
     for key in ("display_name", "command", "environment", "inputs", "outputs", "type", "name"):
         assert spec[key] == SPEC[key]
-    assert made["properties"]["tags"] == spec["tags"] == {"a": "1"}
-    assert azure.ask("GET", "components/train/versions/azureml_default") == made
+    assert created["properties"]["tags"] == spec["tags"] == {"a": "1"}
+    assert azure.ask("GET", "components/train/versions/azureml_default") == created
     assert azure.names("components") == ["train"]
 
 
-def test_code_is_kept_as_its_snapshot(azure: Azure) -> None:
+def test_code_is_stored_as_its_snapshot(azure: Azure) -> None:
     services = azure.site.parts.services
     with services.datastores.writing(
         "default", BLOB_STORE, "LocalUpload/c/src/train.py"
@@ -59,12 +59,12 @@ def test_code_is_kept_as_its_snapshot(azure: Azure) -> None:
     places = Places(services.db, services.clock, services.datastores, services.blobs)
     uri = f"azureml://datastores/{BLOB_STORE}/paths/LocalUpload/c/src"
     code, _ = register(places, "default", Request("code-1", "1", uri), "dan")
-    given = f"azureml:{WORKSPACE}/codes/code-1/versions/1"
-    made = azure.put("components/train/versions/1", _body(code=given))["properties"]
-    kept = made["componentSpec"]["code"]
-    assert kept == f"azureml:{WORKSPACE}/codes/{code.snapshot}/versions/1"
-    # Archived by putting back what was got.
-    azure.put("components/train/versions/1", {**made, "isArchived": True})
+    original = f"azureml:{WORKSPACE}/codes/code-1/versions/1"
+    created = azure.put("components/train/versions/1", _body(code=original))["properties"]
+    stored = created["componentSpec"]["code"]
+    assert stored == f"azureml:{WORKSPACE}/codes/{code.snapshot}/versions/1"
+    # A client archives it by putting back what it read.
+    azure.put("components/train/versions/1", {**created, "isArchived": True})
     assert azure.names("components") == []
     assert azure.names("components/train/versions", listViewType="ArchivedOnly") == ["1"]
     unknown = _body(code=f"azureml:{WORKSPACE}/codes/nothing/versions/1")
@@ -72,7 +72,7 @@ def test_code_is_kept_as_its_snapshot(azure: Azure) -> None:
     assert "nothing" in error["message"]
 
 
-def test_the_same_anonymous_component_is_one(azure: Azure) -> None:
+def test_equal_anonymous_components_are_one(azure: Azure) -> None:
     first = azure.put("components/azureml_anonymous/versions/a-1", _body(isAnonymous=True))
     again = azure.answer(
         "PUT",
@@ -104,22 +104,22 @@ BAD: tuple[tuple[dict[str, Any], str], ...] = (
     ({"componentSpec": None}, "componentSpec"),
     (_body(command=None), "no `command`"),
     (_body(environment=None), "no `environment`"),
-    (_body(type="pipeline", command=None, jobs={}), "`pipeline` are not served yet"),
-    (_body(type="pipelin"), "not served yet"),
-    (_body(type="strange"), "no type of a component"),
+    (_body(type="pipeline", command=None, jobs={}), "`pipeline` are not supported yet"),
+    (_body(type="pipelin"), "not supported yet"),
+    (_body(type="strange"), "not a component type"),
     (_body(inputs={"a": {"type": "intger"}}), "did you mean `integer`?"),
     (_body(inputs={"a": {"type": "uri_file", "default": "x"}}), "`default`"),
-    (_body(inputs={"a": "integer"}), "say its `type`"),
+    (_body(inputs={"a": "integer"}), "write its `type`"),
     (_body(outputs={"a": {"type": "uri_folder", "pth": 1}}), "did you mean `path`?"),
-    (_body(outputs=[1]), "`outputs` is no mapping"),
+    (_body(outputs=[1]), "`outputs` is not a mapping"),
     (_body(comand="x"), "did you mean `command`?"),
 )
 
 
-def test_what_is_wrong_is_told(azure: Azure) -> None:
-    for properties, told in BAD:
+def test_invalid_values_are_named(azure: Azure) -> None:
+    for properties, message in BAD:
         error = azure.refused(400, "PUT", "components/bad/versions/1", {"properties": properties})
-        assert told in error["message"], error["message"]
+        assert message in error["message"], error["message"]
     assert azure.names("components", listViewType="All") == []
     azure.refused(404, "GET", "components/train/versions/1")
     Azure(azure.site, "rita").refused(
@@ -129,12 +129,12 @@ def test_what_is_wrong_is_told(azure: Azure) -> None:
 
 def test_a_workspace_with_a_component_is_not_empty(azure: Azure) -> None:
     azure.site.ok("home", "POST", "/v1/workspaces", {"name": "vision"})
-    there = WORKSPACE.replace("workspaces/default", "workspaces/vision")
+    existing = WORKSPACE.replace("workspaces/default", "workspaces/vision")
     owner = Azure(azure.site, "home")
     spec = {**SPEC, "environment": "azureml:python@latest"}
     body = {"properties": {"componentSpec": spec}}
-    owner.ask("PUT", f"{there}/components/azureml_anonymous/versions/1", body)
-    owner.ask("PUT", f"{there}/components/train/versions/1", body)
+    owner.ask("PUT", f"{existing}/components/azureml_anonymous/versions/1", body)
+    owner.ask("PUT", f"{existing}/components/train/versions/1", body)
     refused = azure.site.ask("home", "DELETE", "/v1/workspaces/vision")
     assert refused.status_code == 409 and "component `train`" in refused.text
     assert HERE.endswith("default")

@@ -1,4 +1,4 @@
-"""Compute as Azure ML's clients ask for it."""
+"""Compute in the requests of Azure ML's clients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from azureml.azure_server import Azure
 from workspaces.served import HERE, JOB, served
 
-# What older clients index without asking whether it is there.
+# Older clients read these keys without checking that they exist.
 DOCUMENTED = {
     "computeType", "computeLocation", "description", "resourceId", "createdOn", "modifiedOn",
     "provisioningState", "provisioningErrors", "isAttachedCompute", "disableLocalAuth",
@@ -30,8 +30,8 @@ def azure(tmp_path: Path, database_url: str) -> Iterator[Azure]:
         yield Azure(site, "carl")
 
 
-def cluster(size: str = "STANDARD_DS3_v2", idle: str = "PT2M", **more: Any) -> dict[str, Any]:
-    """As azure-ai-ml writes one, with what it always sends."""
+def cluster(size: str = "STANDARD_DS3_v2", idle: str = "PT2M", **overrides: Any) -> dict[str, Any]:
+    """As azure-ai-ml writes it, with the keys that it always sends."""
     inner = {
         "osType": "Linux",
         "vmSize": size,
@@ -41,27 +41,31 @@ def cluster(size: str = "STANDARD_DS3_v2", idle: str = "PT2M", **more: Any) -> d
         },
         "remoteLoginPortPublicAccess": "NotSpecified",
         "enableNodePublicIp": True,
-        **more,
+        **overrides,
     }  # fmt: skip
     return {"computeType": "AmlCompute", "disableLocalAuth": True, "properties": inner}
 
 
-def test_a_cluster_is_made_changed_shown_and_deleted(azure: Azure) -> None:
+def test_a_cluster_is_created_changed_read_and_deleted(azure: Azure) -> None:
     body = {"location": "westus", "tags": {"a": "1"}, "properties": cluster()}
     first = azure.answer("PUT", "computes/gpu-cluster", body)
     assert first.status_code == 201
-    # The clients of 2023 read the answer wrongly unless they can ask how it went.
+    # The clients of 2023 misread the response unless they can ask for the operation's state.
     done = first.headers["azure-asyncoperation"].removeprefix("http://testserver")
     assert azure.ask("GET", done)["status"] == "Succeeded"
-    made = first.json()
-    assert (made["name"], made["location"], made["tags"]) == ("gpu-cluster", "local", {"a": "1"})
-    shown = made["properties"]
-    assert set(shown) >= DOCUMENTED and set(shown["properties"]) >= INNER
-    assert shown["provisioningState"] == "Succeeded"
-    assert shown["properties"]["scaleSettings"]["nodeIdleTimeBeforeScaleDown"] == "PT120S"
-    ours = azure.site.ok("carl", "GET", f"{HERE}/computes/gpu-cluster")
-    assert (ours["tier"], ours["max_instances"]) == ("low_priority", 2)
-    assert (ours["idle_time_before_scale_down"], ours["size"]) == (120, "STANDARD_DS3_v2")
+    created = first.json()
+    assert (created["name"], created["location"], created["tags"]) == (
+        "gpu-cluster",
+        "local",
+        {"a": "1"},
+    )
+    document = created["properties"]
+    assert set(document) >= DOCUMENTED and set(document["properties"]) >= INNER
+    assert document["provisioningState"] == "Succeeded"
+    assert document["properties"]["scaleSettings"]["nodeIdleTimeBeforeScaleDown"] == "PT120S"
+    native = azure.site.ok("carl", "GET", f"{HERE}/computes/gpu-cluster")
+    assert (native["tier"], native["max_instances"]) == ("low_priority", 2)
+    assert (native["idle_time_before_scale_down"], native["size"]) == (120, "STANDARD_DS3_v2")
     again = azure.answer("PUT", "computes/GPU-Cluster", {"properties": cluster(idle="PT1H0.5M")})
     assert (again.status_code, again.json()["name"]) == (200, "gpu-cluster")
     scale = again.json()["properties"]["properties"]["scaleSettings"]
@@ -75,17 +79,17 @@ def test_a_cluster_is_made_changed_shown_and_deleted(azure: Azure) -> None:
     assert azure.names("computes") == ["local"]
 
 
-def test_this_machine_keeps_being_without_a_size(azure: Azure) -> None:
-    """What a client changes of it does not give it a size."""
+def test_this_machine_has_no_size(azure: Azure) -> None:
+    """Changes by a client do not give it a size."""
     got = azure.ask("GET", "computes/local")["properties"]
     assert got["properties"]["vmSize"] == "local"
     got["properties"]["scaleSettings"]["maxNodeCount"] = 9
     azure.put("computes/local", got)
-    ours = azure.site.ok("carl", "GET", f"{HERE}/computes/local")
-    assert (ours["size"], ours["max_instances"]) == ("", 9)
+    native = azure.site.ok("carl", "GET", f"{HERE}/computes/local")
+    assert (native["size"], native["max_instances"]) == ("", 9)
 
 
-def test_one_with_jobs_stays(azure: Azure) -> None:
+def test_a_cluster_with_jobs_is_not_deleted(azure: Azure) -> None:
     azure.put("computes/busy", cluster())
     job = {**JOB, "compute": "azureml:busy", "name": "here"}
     azure.site.ok("dan", "POST", f"{HERE}/jobs", job)
@@ -97,7 +101,7 @@ def test_one_with_jobs_stays(azure: Azure) -> None:
 
 BAD: tuple[tuple[dict[str, Any], int, str], ...] = (
     (cluster(size="Standard_DS3_v22"), 400, "did you mean `Standard_DS3_v2`?"),
-    (cluster(idle="5 minutes"), 400, "no duration"),
+    (cluster(idle="5 minutes"), 400, "not a duration"),
     (cluster(scaleSettings={"minNodeCount": 3, "maxNodeCount": 2}), 400, "maximum"),
     (cluster(scaleSettings={"maxNodeCount": "many"}), 400, "`max_instances`"),
     (cluster(scaleSettings=[1]), 400, "`scaleSettings`"),
@@ -115,10 +119,10 @@ BAD: tuple[tuple[dict[str, Any], int, str], ...] = (
 )
 
 
-def test_what_is_wrong_is_told(azure: Azure) -> None:
-    for properties, status, told in BAD:
+def test_invalid_values_are_named(azure: Azure) -> None:
+    for properties, status, message in BAD:
         error = azure.refused(status, "PUT", "computes/bad-one", {"properties": properties})
-        assert told in error["message"], error["message"]
+        assert message in error["message"], error["message"]
     body = {"properties": cluster()}
     for name in ("ab", "1st", "a" * 25, "under_score"):
         assert (
@@ -135,7 +139,7 @@ def test_what_is_wrong_is_told(azure: Azure) -> None:
     assert "built in" in azure.refused(409, "DELETE", "computes/local")["message"]
 
 
-def test_a_data_scientist_looks_and_makes_none(azure: Azure) -> None:
+def test_a_data_scientist_reads_computes_but_creates_none(azure: Azure) -> None:
     scientist = Azure(azure.site, "dan")
     assert scientist.names("computes") == ["local"]
     error = scientist.refused(403, "PUT", "computes/mine", {"properties": cluster()})
@@ -145,12 +149,12 @@ def test_a_data_scientist_looks_and_makes_none(azure: Azure) -> None:
     scientist.refused(403, "POST", "computes/local/stop")
 
 
-def test_sizes_and_what_is_used(azure: Azure) -> None:
+def test_sizes_and_usage(azure: Azure) -> None:
     top = "/subscriptions/local/providers/Microsoft.MachineLearningServices/locations/westus"
-    found = azure.ask("GET", f"{top}/vmSizes")["value"]
-    by_name = {one["name"]: one for one in found}
+    result = azure.ask("GET", f"{top}/vmSizes")["value"]
+    by_name = {item["name"]: item for item in result}
     assert by_name["Standard_NC6s_v3"]["gpus"] == 1
     assert by_name["Standard_DS3_v2"]["vCPUs"] == 4
     usages = azure.ask("GET", f"{top}/usages")["value"]
-    assert [one["name"]["value"] for one in usages] == ["cores", "gpus"]
-    assert all(one["currentValue"] <= one["limit"] for one in usages)
+    assert [item["name"]["value"] for item in usages] == ["cores", "gpus"]
+    assert all(item["currentValue"] <= item["limit"] for item in usages)

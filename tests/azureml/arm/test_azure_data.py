@@ -1,4 +1,4 @@
-"""Data assets as Azure ML's clients ask for them."""
+"""Data assets in the requests of Azure ML's clients."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ def azure(tmp_path: Path, database_url: str) -> Iterator[Azure]:
         yield Azure(site)
 
 
-def _folder(**more: object) -> dict[str, object]:
-    return {"dataType": "uri_folder", "dataUri": FOLDER, **more}
+def _folder(**overrides: object) -> dict[str, object]:
+    return {"dataType": "uri_folder", "dataUri": FOLDER, **overrides}
 
 
-def test_data_comes_back_as_it_was_given(azure: Azure) -> None:
-    made = azure.put("data/cats/versions/1", _folder(description="cats", tags={"n": "1"}))
-    shown = made["properties"]
-    assert (shown["dataType"], shown["dataUri"]) == ("uri_folder", FOLDER)
-    assert (shown["description"], shown["tags"]) == ("cats", {"n": "1"})
-    ours = azure.site.ok("dan", "GET", f"{HERE}/data/cats/versions/1")
-    assert ours["path"] == f"azureml://datastores/{BLOB_STORE}/paths/LocalUpload/abc/cats/"
+def test_data_is_returned_as_it_was_put(azure: Azure) -> None:
+    created = azure.put("data/cats/versions/1", _folder(description="cats", tags={"n": "1"}))
+    document = created["properties"]
+    assert (document["dataType"], document["dataUri"]) == ("uri_folder", FOLDER)
+    assert (document["description"], document["tags"]) == ("cats", {"n": "1"})
+    native = azure.site.ok("dan", "GET", f"{HERE}/data/cats/versions/1")
+    assert native["path"] == f"azureml://datastores/{BLOB_STORE}/paths/LocalUpload/abc/cats/"
     assert azure.ask("GET", "data/cats")["properties"]["dataType"] == "uri_folder"
 
 
 def test_other_types(azure: Azure) -> None:
     uri = f"azureml://datastores/{BLOB_STORE}/paths/one.csv"
-    one = azure.put("data/one/versions/1", {"dataType": "uri_file", "dataUri": uri})
-    assert one["properties"]["dataUri"] == f"{LONG}/{BLOB_STORE}/paths/one.csv"
+    item = azure.put("data/one/versions/1", {"dataType": "uri_file", "dataUri": uri})
+    assert item["properties"]["dataUri"] == f"{LONG}/{BLOB_STORE}/paths/one.csv"
     table = f"{LONG}/{BLOB_STORE}/paths/LocalUpload/abc/table/"
-    made = azure.put("data/t/versions/1", {"dataType": "mltable", "dataUri": table})
-    assert made["properties"]["referencedUris"] == []
+    created = azure.put("data/t/versions/1", {"dataType": "mltable", "dataUri": table})
+    assert created["properties"]["referencedUris"] == []
     url = "https://example.org/iris.csv"
     far = azure.put("data/far/versions/1", {"dataType": "uri_file", "dataUri": url})
     assert far["properties"]["dataUri"] == url
 
 
-def test_a_version_put_again_keeps_its_place(azure: Azure) -> None:
+def test_a_version_put_again_keeps_its_path(azure: Azure) -> None:
     path = "data/cats/versions/1"
     assert azure.answer("PUT", path, {"properties": _folder()}).status_code == 201
     again = azure.answer("PUT", path, {"properties": _folder(tags={"n": "2"})})
@@ -63,14 +63,14 @@ def test_a_version_put_again_keeps_its_place(azure: Azure) -> None:
     assert patched["properties"]["description"] == "still here"
 
 
-def test_it_is_archived_when_its_files_are_gone(azure: Azure) -> None:
+def test_data_can_be_archived_after_its_files_were_deleted(azure: Azure) -> None:
     azure.put("data/cats/versions/1", _folder())
     azure.site.parts.services.datastores.delete("default", BLOB_STORE, "LocalUpload")
     got = azure.ask("GET", "data/cats/versions/1")["properties"]
     azure.put("data/cats/versions/1", {**got, "isArchived": True})
     assert azure.names("data") == []
     assert azure.names("data", listViewType="All") == ["cats"]
-    # What the SDK puts by `create_or_update` says that it is not archived.
+    # The SDK's `create_or_update` sends `isArchived: false`.
     azure.put("data/cats/versions/1", {**got, "isArchived": False})
     assert azure.names("data") == ["cats"]
 
@@ -87,7 +87,7 @@ def test_next_and_latest(azure: Azure) -> None:
 
 BAD: tuple[tuple[dict[str, object], int, str], ...] = (
     ({"dataType": "uri_folder"}, 400, "dataUri"),
-    (_folder(dataUri=5), 400, "`dataUri` is no text"),
+    (_folder(dataUri=5), 400, "`dataUri` is not a string"),
     (_folder(dataType="uri_foldr"), 400, "did you mean `uri_folder`?"),
     (_folder(dataUri=FOLDER.replace("cats", "dogs")), 404, "there is nothing at"),
     (_folder(dataUri=FOLDER.replace(BLOB_STORE, "nothere")), 404, "nothere"),
@@ -100,14 +100,14 @@ BAD: tuple[tuple[dict[str, object], int, str], ...] = (
 )
 
 
-def test_what_is_wrong_is_told(azure: Azure) -> None:
-    for properties, status, told in BAD:
+def test_invalid_values_are_named(azure: Azure) -> None:
+    for properties, status, message in BAD:
         error = azure.refused(status, "PUT", "data/bad/versions/1", {"properties": properties})
-        assert told in error["message"]
+        assert message in error["message"]
     assert azure.names("data", listViewType="All") == []
 
 
-def test_readers_read_and_no_more(azure: Azure) -> None:
+def test_readers_only_read(azure: Azure) -> None:
     reader = Azure(azure.site, "rita")
     assert reader.names("data") == []
     reader.refused(403, "PUT", "data/cats/versions/1", {"properties": _folder()})

@@ -28,7 +28,7 @@ CODE = f"azureml://datastores/{BLOB_STORE}/paths/LocalUpload/abc/src"
 
 @pytest.fixture(scope="module")
 def azure(tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase) -> Iterator[Azure]:
-    """One server for all; each test has jobs of its own."""
+    """One server for all tests; each test has jobs of its own."""
     home = tmp_path_factory.mktemp("home")
     with served(home, new_database(home)) as site:
         upload_code(site, "LocalUpload/abc/src")
@@ -42,7 +42,7 @@ def upload_code(site: Served, folder: str) -> None:
             writing.write(content)
 
 
-def body(**more: Any) -> dict[str, Any]:
+def body(**overrides: Any) -> dict[str, Any]:
     return {
         "jobType": "Command",
         "command": "python train.py --lr ${{inputs.lr}}",
@@ -61,12 +61,12 @@ def body(**more: Any) -> dict[str, Any]:
         "resources": {"instanceCount": 1, "shmSize": "2g", "properties": {}},
         "limits": {"jobLimitsType": "Command", "timeout": "PT5M"},
         "queueSettings": {"jobTier": "Standard", "priority": 3},
-        **more,
+        **overrides,
     }
 
 
-def of_history(azure: Azure, method: str, path: str, sent: Any = None, who: str = "dan") -> Any:
-    answer = azure.site.ask(who, method, f"{HISTORY}/{path}", sent)
+def of_history(azure: Azure, method: str, path: str, sent: Any = None, user: str = "dan") -> Any:
+    answer = azure.site.ask(user, method, f"{HISTORY}/{path}", sent)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
@@ -79,29 +79,29 @@ def end(azure: Azure, name: str, status: Status, error: JobError | None = None) 
         progress.end(connection, job, status, services.clock.now(), error=error)
 
 
-def test_a_job_comes_back_as_it_was_given(azure: Azure) -> None:
-    made = azure.put("jobs/given", body())
-    shown = made["properties"]
-    assert made["id"] == f"{WORKSPACE}/jobs/given"
-    assert made["systemData"]["createdBy"] == "dan"
+def test_a_job_is_returned_as_it_was_put(azure: Azure) -> None:
+    created = azure.put("jobs/given", body())
+    document = created["properties"]
+    assert created["id"] == f"{WORKSPACE}/jobs/given"
+    assert created["systemData"]["createdBy"] == "dan"
     for key in ("command", "displayName", "description", "experimentName", "tags", "computeId",
                 "distribution", "limits", "queueSettings", "properties"):  # fmt: skip
-        assert shown[key] == body()[key], key
-    assert shown["environmentId"].startswith(f"{WORKSPACE}/environments/python/versions/")
-    assert shown["environmentVariables"] == {"A": "1", "API_KEY": "*****"}
-    assert shown["inputs"] == {"lr": {"jobInputType": "literal", "value": "0.1"}}
-    assert shown["resources"] == {"instanceCount": 1, "shmSize": "2g", "properties": {}}
-    assert shown["status"] == "NotStarted"
-    assert set(shown["services"]) == {"Tracking", "Studio"}
-    assert azure.ask("GET", "jobs/given")["properties"] == shown
-    ours = azure.site.ok("dan", "GET", f"{HERE}/jobs/given")
-    assert ours["spec"]["compute"] == "azureml:local"
-    assert ours["spec"]["limits"] == {"timeout": 300}
-    assert ours["priority"] == "high"
+        assert document[key] == body()[key], key
+    assert document["environmentId"].startswith(f"{WORKSPACE}/environments/python/versions/")
+    assert document["environmentVariables"] == {"A": "1", "API_KEY": "*****"}
+    assert document["inputs"] == {"lr": {"jobInputType": "literal", "value": "0.1"}}
+    assert document["resources"] == {"instanceCount": 1, "shmSize": "2g", "properties": {}}
+    assert document["status"] == "NotStarted"
+    assert set(document["services"]) == {"Tracking", "Studio"}
+    assert azure.ask("GET", "jobs/given")["properties"] == document
+    native = azure.site.ok("dan", "GET", f"{HERE}/jobs/given")
+    assert native["spec"]["compute"] == "azureml:local"
+    assert native["spec"]["limits"] == {"timeout": 300}
+    assert native["priority"] == "high"
 
 
-def test_a_job_by_file_and_one_by_azure_are_one(azure: Azure) -> None:
-    """Each is read by the other's client, and put again as the job it is."""
+def test_a_job_from_a_file_and_from_azures_client_are_the_same(azure: Azure) -> None:
+    """The other's client reads it, and puts it again as the same job."""
     document = {
         "name": "mine", "command": "python t.py", "compute": "local",
         "environment": {"pip_requirements": ["tqdm==4.67.1"]}, "inputs": {"n": 3, "ok": True},
@@ -109,17 +109,17 @@ def test_a_job_by_file_and_one_by_azure_are_one(azure: Azure) -> None:
         "environment_variables": {"TOKEN": "very-secret-text"},
     }  # fmt: skip
     azure.site.ok("dan", "POST", f"{HERE}/jobs", document)
-    shown = azure.ask("GET", "jobs/mine")["properties"]
-    assert shown["inputs"]["ok"] == {"jobInputType": "literal", "value": "true"}
-    assert "/environments/CliV2AnonymousEnvironment/versions/" in shown["environmentId"]
-    # What no client of Azure knows is lost on its way; the job is the same.
-    shown["distribution"].pop("communicationBackend")
-    changed = azure.put("jobs/mine", {**shown, "tags": {"a": "b"}})
+    resource = azure.ask("GET", "jobs/mine")["properties"]
+    assert resource["inputs"]["ok"] == {"jobInputType": "literal", "value": "true"}
+    assert "/environments/CliV2AnonymousEnvironment/versions/" in resource["environmentId"]
+    # A key that Azure's clients don't know is lost; the job is the same.
+    resource["distribution"].pop("communicationBackend")
+    changed = azure.put("jobs/mine", {**resource, "tags": {"a": "b"}})
     assert changed["properties"]["tags"] == {"a": "b"}
     assert azure.site.ok("dan", "GET", f"{HERE}/jobs/mine")["tags"] == {"a": "b"}
 
 
-def test_a_create_that_is_repeated_is_the_job_it_made(azure: Azure) -> None:
+def test_a_repeated_create_returns_the_existing_job(azure: Azure) -> None:
     first = azure.answer("PUT", "jobs/repeated", {"properties": body()})
     again = azure.answer("PUT", "jobs/repeated", {"properties": body()})
     assert (first.status_code, again.status_code) == (201, 200)
@@ -179,12 +179,12 @@ def test_a_name_that_is_taken_is_refused(azure: Azure) -> None:
         )
 
 
-def test_two_clients_with_one_name_make_one_job(azure: Azure) -> None:
+def test_two_clients_with_one_name_create_one_job(azure: Azure) -> None:
     codes: list[int] = []
 
     def put(command: str) -> None:
-        asked = body(command=command, inputs={})
-        codes.append(azure.answer("PUT", "jobs/raced", {"properties": asked}).status_code)
+        request = body(command=command, inputs={})
+        codes.append(azure.answer("PUT", "jobs/raced", {"properties": request}).status_code)
 
     threads = [threading.Thread(target=put, args=(f"echo {n % 2}",)) for n in range(6)]
     for thread in threads:
@@ -195,24 +195,26 @@ def test_two_clients_with_one_name_make_one_job(azure: Azure) -> None:
     assert azure.names("jobs").count("raced") == 1
 
 
-def test_a_fetched_job_put_again_changes_words_only(azure: Azure) -> None:
-    made = azure.put("jobs/fetched", body())["properties"]
-    asked = {**made, "tags": {"new": "1"}, "displayName": "other", "description": "more"}
-    shown = azure.put("jobs/fetched", {**asked, "properties": {**made["properties"], "x": "y"}})
-    assert shown["properties"]["tags"] == {"new": "1"}
-    assert shown["properties"]["displayName"] == "other"
-    assert shown["properties"]["description"] == "more"
-    assert shown["properties"]["properties"] == {"git": "main", "x": "y"}
+def test_putting_a_job_again_changes_only_description_and_tags(azure: Azure) -> None:
+    created = azure.put("jobs/fetched", body())["properties"]
+    request = {**created, "tags": {"new": "1"}, "displayName": "other", "description": "more"}
+    document = azure.put(
+        "jobs/fetched", {**request, "properties": {**created["properties"], "x": "y"}}
+    )
+    assert document["properties"]["tags"] == {"new": "1"}
+    assert document["properties"]["displayName"] == "other"
+    assert document["properties"]["description"] == "more"
+    assert document["properties"]["properties"] == {"git": "main", "x": "y"}
     error = azure.refused(
-        409, "PUT", "jobs/fetched", {"properties": {**made, "properties": {"git": "dev"}}}
+        409, "PUT", "jobs/fetched", {"properties": {**created, "properties": {"git": "dev"}}}
     )
     assert "property `git`" in error["message"]
 
 
 def test_archive_and_restore_by_put(azure: Azure) -> None:
-    made = azure.put("jobs/archived", body())["properties"]
+    created = azure.put("jobs/archived", body())["properties"]
     running = azure.refused(
-        409, "PUT", "jobs/archived", {"properties": {**made, "isArchived": True}}
+        409, "PUT", "jobs/archived", {"properties": {**created, "isArchived": True}}
     )
     assert "can't be archived" in running["message"]
     azure.ask("POST", "jobs/archived/cancel")
@@ -233,21 +235,21 @@ def test_pages_and_tags(azure: Azure) -> None:
     for number in range(5):
         tags = {"paged": "yes", "odd": "yes"} if number % 2 else {"paged": "yes"}
         azure.put(f"jobs/p{number}", body(tags=tags))
-    found: list[str] = []
-    asked = {"tag": "paged=yes", "maxpagesize": "2"}
-    while asked:
-        page = azure.ask("GET", "jobs", **asked)
-        found += [one["name"] for one in page["value"]]
+    result: list[str] = []
+    request = {"tag": "paged=yes", "maxpagesize": "2"}
+    while request:
+        page = azure.ask("GET", "jobs", **request)
+        result += [item["name"] for item in page["value"]]
         assert len(page["value"]) <= 2
-        asked = dict(parse_qsl(urlsplit(page.get("nextLink", "")).query))
-    assert found == ["p4", "p3", "p2", "p1", "p0"]
+        request = dict(parse_qsl(urlsplit(page.get("nextLink", "")).query))
+    assert result == ["p4", "p3", "p2", "p1", "p0"]
     assert azure.names("jobs", tag="odd=yes") == ["p3", "p1"]
     assert azure.names("jobs", **{"$top": "2", "tag": "paged"}) == ["p4", "p3"]
     assert azure.names("jobs", jobType="Pipeline") == []
     azure.refused(400, "GET", "jobs", **{"$skipToken": "x"})
 
 
-def test_what_is_wrong_is_told_in_azures_envelope(azure: Azure) -> None:
+def test_errors_have_azures_envelope(azure: Azure) -> None:
     def refused(status: int, **change: Any) -> str:
         error = azure.refused(status, "PUT", "jobs/wrong", {"properties": body(**change)})
         return str(error["message"])
@@ -258,44 +260,46 @@ def test_what_is_wrong_is_told_in_azures_envelope(azure: Azure) -> None:
     assert "ray" in refused(400, distribution={"distributionType": "Ray", "port": 1})
     assert "inputs.lr" in refused(400, inputs={})
     assert "does not exist" in refused(404, codeId=f"{WORKSPACE}/codes/u/versions/1")
-    assert "is no code of workspace" in refused(400, codeId="src")
+    assert "is not a code of workspace" in refused(400, codeId="src")
     other = WORKSPACE.replace("workspaces/default", "workspaces/else")
-    assert "lies in workspace `else`" in refused(404, computeId=f"{other}/computes/c")
+    assert "is in workspace `else`" in refused(404, computeId=f"{other}/computes/c")
     assert "wrong" not in azure.names("jobs")
     assert "job `none` does not exist" in azure.refused(404, "GET", "jobs/none")["message"]
     azure.refused(400, "PUT", "jobs/wrong", {"name": "k", "properties": body()})
     azure.refused(400, "PUT", "jobs/wrong", {"properties": []})
 
 
-def test_who_may(azure: Azure) -> None:
+def test_permissions_of_each_role(azure: Azure) -> None:
     reader = Azure(azure.site, "rita")
     assert reader.answer("PUT", "jobs/owned", {"properties": body()}).status_code == 403
     azure.put("jobs/owned", body())
-    made = azure.ask("GET", "jobs/owned")["properties"]
+    created = azure.ask("GET", "jobs/owned")["properties"]
     azure.site.add("dora", "data-scientist")
     dora = Azure(azure.site, "dora")
-    error = dora.refused(403, "PUT", "jobs/owned", {"properties": {**made, "tags": {"mine": "1"}}})
+    error = dora.refused(
+        403, "PUT", "jobs/owned", {"properties": {**created, "tags": {"mine": "1"}}}
+    )
     assert "belongs to `dan`" in error["message"]
     assert dora.answer("POST", "jobs/owned/cancel").status_code == 403
     carl = Azure(azure.site, "carl")
-    assert carl.put("jobs/owned", {**made, "tags": {"seen": "1"}})["properties"]["tags"] == {
+    assert carl.put("jobs/owned", {**created, "tags": {"seen": "1"}})["properties"]["tags"] == {
         "seen": "1"
     }
 
 
-def test_code_is_a_snapshot_and_known_by_its_hash(azure: Azure) -> None:
-    said = {"hash_sha256": "h" * 64, "hash_version": "202208"}
-    asked = {"codeUri": CODE, "isAnonymous": True, "properties": said}
-    assert azure.answer("PUT", "codes/u/versions/1", {"properties": asked}).status_code == 201
-    assert azure.answer("PUT", "codes/u/versions/1", {"properties": asked}).status_code == 200
-    found = azure.ask("GET", "codes/other/versions", hash="h" * 64, hashVersion="202208")
-    assert [one["id"] for one in found["value"]] == [f"{WORKSPACE}/codes/u/versions/1"]
+def test_code_is_a_snapshot_and_found_by_its_hash(azure: Azure) -> None:
+    fields = {"hash_sha256": "h" * 64, "hash_version": "202208"}
+    request = {"codeUri": CODE, "isAnonymous": True, "properties": fields}
+    assert azure.answer("PUT", "codes/u/versions/1", {"properties": request}).status_code == 201
+    assert azure.answer("PUT", "codes/u/versions/1", {"properties": request}).status_code == 200
+    result = azure.ask("GET", "codes/other/versions", hash="h" * 64, hashVersion="202208")
+    assert [item["id"] for item in result["value"]] == [f"{WORKSPACE}/codes/u/versions/1"]
     assert azure.ask("GET", "codes/other/versions", hash="g" * 64)["value"] == []
     azure.put("jobs/coded", body(codeId=f"{WORKSPACE}/codes/u/versions/1"))
     code = azure.site.ok("dan", "GET", f"{HERE}/jobs/coded")["spec"]["code"]
     snapshot = code.removeprefix("snapshot:")
     files = azure.site.ok("dan", "GET", f"{HERE}/snapshots/{snapshot}")["files"]
-    assert {one["path"]: one["mode"] for one in files} == {"train.py": "0644", "run.sh": "0755"}
+    assert {item["path"]: item["mode"] for item in files} == {"train.py": "0644", "run.sh": "0755"}
     got = azure.ask("GET", "jobs/coded")["properties"]
     assert got["codeId"] == f"{WORKSPACE}/codes/{snapshot}/versions/1"
     azure.put("jobs/coded", {**got, "tags": {}})
@@ -307,14 +311,14 @@ def test_code_is_a_snapshot_and_known_by_its_hash(azure: Azure) -> None:
     assert "upload" in azure.refused(404, "PUT", "codes/v/versions/1", nothing)["message"]
 
 
-def test_of_equal_code_uploaded_twice_at_once_the_first_stands_for_both(azure: Azure) -> None:
-    """Else a component that names one seems changed to the client that is told of the other."""
+def test_equal_code_uploaded_twice_at_once_is_stored_once(azure: Azure) -> None:
+    """Otherwise a component with one code seems changed to a client that got the other."""
     upload_code(azure.site, "LocalUpload/again/src")
     again_uri = CODE.replace("/abc/", "/again/")
-    said = {"hash_sha256": "e" * 64, "hash_version": "202208"}
+    fields = {"hash_sha256": "e" * 64, "hash_version": "202208"}
     for _ in range(2):
-        first = azure.put("codes/first/versions/1", {"codeUri": CODE, "properties": said})
-        again = azure.put("codes/again/versions/1", {"codeUri": again_uri, "properties": said})
+        first = azure.put("codes/first/versions/1", {"codeUri": CODE, "properties": fields})
+        again = azure.put("codes/again/versions/1", {"codeUri": again_uri, "properties": fields})
         assert first["id"] == again["id"] == f"{WORKSPACE}/codes/first/versions/1"
         listed = azure.ask("GET", "codes/any/versions", hash="e" * 64)["value"]
         assert listed[0]["id"] == first["id"]
@@ -335,12 +339,12 @@ def test_a_run_has_its_details_and_its_error(azure: Azure) -> None:
     )
     end(azure, "failed", Status.FAILED, error)
     for top in ("runs/failed", "experiments/e/runs/failed", "experimentids/1/runs/failed"):
-        told = of_history(azure, "GET", f"{top}/details")
-        assert told["status"] == "Failed"
-        assert list(told["logFiles"]) == ["user_logs/std_log.txt"]
-        found = told["error"]["error"]
-        assert (found["code"], found["details"][0]["code"]) == ("rank_failed", "Hint")
-        info = found["additionalInfo"][0]["info"]
+        response = of_history(azure, "GET", f"{top}/details")
+        assert response["status"] == "Failed"
+        assert list(response["logFiles"]) == ["user_logs/std_log.txt"]
+        result = response["error"]["error"]
+        assert (result["code"], result["details"][0]["code"]) == ("rank_failed", "Hint")
+        info = result["additionalInfo"][0]["info"]
         assert (info["rank"], info["node"]) == (1, 0)
         assert info["traceback"][-1] == "ValueError: no"
         run = of_history(azure, "GET", top)
@@ -353,7 +357,7 @@ def test_a_run_has_its_details_and_its_error(azure: Azure) -> None:
     assert "hush" not in str(of_history(azure, "GET", "runs/failed"))
 
 
-def test_words_by_the_run_history(azure: Azure) -> None:
+def test_the_run_history_changes_description_and_tags(azure: Azure) -> None:
     azure.put("jobs/worded", body())
     sent = {"displayName": "new", "description": "d", "tags": {"b": "2"}, "properties": {"p": "1"}}
     run = of_history(azure, "PATCH", "experiments/e/runs/worded", sent)
@@ -365,26 +369,30 @@ def test_words_by_the_run_history(azure: Azure) -> None:
     assert azure.ask("GET", "jobs/worded")["properties"]["status"] == "NotStarted"
     of_history(azure, "POST", "experiments/e/runs/worded/cancel")
     of_history(azure, "PATCH", "runs/worded", {"hidden": True})
-    shown = azure.ask("GET", "jobs/worded")["properties"]
-    assert (shown["isArchived"], shown["status"]) == (True, "Canceled")
-    assert shown["tags"] == {"team": "vision"}
+    document = azure.ask("GET", "jobs/worded")["properties"]
+    assert (document["isArchived"], document["status"]) == (True, "Canceled")
+    assert document["tags"] == {"team": "vision"}
 
 
-def test_runs_that_are_no_jobs(azure: Azure) -> None:
-    """SDK v1 makes them by a PATCH with a name of its own."""
-    made = of_history(
+def test_runs_that_are_not_jobs(azure: Azure) -> None:
+    """SDK v1 creates them by a PATCH with a name of its own."""
+    created = of_history(
         azure, "PATCH", "experiments/new/runs/r1", {"name": "mine", "tags": {"a": "b"}}
     )
-    assert (made["status"], made["displayName"], made["tags"]) == ("Running", "mine", {"a": "b"})
+    assert (created["status"], created["displayName"], created["tags"]) == (
+        "Running",
+        "mine",
+        {"a": "b"},
+    )
     assert of_history(azure, "GET", "experiments/new")["name"] == "new"
     of_history(azure, "PATCH", "experiments/new/runs/r1", {"status": "Completed"})
     assert of_history(azure, "GET", "runs/r1")["status"] == "Completed"
     assert "r1" not in azure.names("jobs")
-    # Clients read such a run from the history when its resource has no properties.
+    # Clients read a run from the history if its resource has no properties.
     assert azure.ask("GET", "jobs/r1")["properties"] is None
     assert azure.site.ask("dan", "PATCH", f"{HISTORY}/runs/none", {}).status_code == 404
     answer = azure.site.ask("dan", "PATCH", f"{HISTORY}/experiments/e/runs/a.b", {})
-    assert "is no name of a run" in answer.json()["error"]["message"]
+    assert "is not a valid name for a run" in answer.json()["error"]["message"]
 
 
 def test_queries_over_runs(azure: Azure) -> None:
@@ -394,7 +402,7 @@ def test_queries_over_runs(azure: Azure) -> None:
 
     def names(**sent: Any) -> list[str]:
         answer = of_history(azure, "POST", "experiments/asked/runs:query", sent)
-        return [one["runId"] for one in answer["value"]]
+        return [item["runId"] for item in answer["value"]]
 
     assert names() == ["child", "j2", "j1", "j0"]
     assert names(filter="RunId eq j1 or RunId eq j2", orderby="RunId asc") == ["j1", "j2"]
@@ -403,23 +411,23 @@ def test_queries_over_runs(azure: Azure) -> None:
     assert names(filter="RootRunId eq j0 and RunId ne j0") == ["child"]
     assert names(filter="ParentRunId eq null", top=2) == ["j2", "j1"]
     children = of_history(azure, "GET", "runs/j0/children")["value"]
-    assert [one["runId"] for one in children] == ["child"]
+    assert [item["runId"] for item in children] == ["child"]
     for wrong in ("RunId", "RunId is j1", "(RunId eq j1", "RunId eq j1 j2", "((((("):
         path = f"{HISTORY}/experiments/asked/runs:query"
         answer = azure.site.ask("dan", "POST", path, {"filter": wrong})
         assert answer.status_code == 400, wrong
-        assert "is not understood" in answer.json()["error"]["message"]
+        assert "can't be read" in answer.json()["error"]["message"]
 
 
 def test_outputs_are_found_for_a_download(azure: Azure) -> None:
     azure.put("jobs/outputs", body())
-    asked = {"runId": "outputs", "selectRunMetadata": True}
-    outputs = of_history(azure, "POST", "rundata", asked)["runMetadata"]["outputs"]
+    request = {"runId": "outputs", "selectRunMetadata": True}
+    outputs = of_history(azure, "POST", "rundata", request)["runMetadata"]["outputs"]
     assert outputs["model"]["type"] == "UriFolder"
     asset_id = outputs["model"]["assetId"]
     path = f"/data/v1.0{WORKSPACE}/dataversion/batchGetResolvedUris"
-    found = azure.site.ok("dan", "POST", path, {"values": [asset_id]})["values"][asset_id]
-    assert found["uri"].endswith(
+    result = azure.site.ok("dan", "POST", path, {"values": [asset_id]})["values"][asset_id]
+    assert result["uri"].endswith(
         f"/workspaces/default/datastores/{BLOB_STORE}/paths/azureml/outputs/model/"
     )
     missing = azure.site.ask(
@@ -429,7 +437,7 @@ def test_outputs_are_found_for_a_download(azure: Azure) -> None:
     assert azure.site.ask("dan", "POST", path, {"values": "x"}).status_code == 400
 
 
-def test_logs_lie_in_the_artifact_store(azure: Azure) -> None:
+def test_logs_are_in_the_artifact_store(azure: Azure) -> None:
     from torchyard.jobs.files.run_files import RunFiles
 
     azure.put("jobs/logged", body())
@@ -437,15 +445,15 @@ def test_logs_lie_in_the_artifact_store(azure: Azure) -> None:
     services.logs.append("default", "logged", 0, "user_logs/std_log.txt", 0, b"hello\nworld\n")
     with services.datastores.writing(
         "default", ARTIFACT_STORE, "ExperimentRun/dcid.logged/outputs/a"
-    ) as one:
-        one.write(b"a")
+    ) as item:
+        item.write(b"a")
     files = RunFiles(services, "default")
-    assert [one.path for one in files.walk("ExperimentRun/dcid.logged")] == [
+    assert [item.path for item in files.walk("ExperimentRun/dcid.logged")] == [
         "outputs/a", "user_logs/std_log.txt",
     ]  # fmt: skip
     top = "ExperimentRun/dcid.logged/"
     assert list(files.ordered(top, fold=True)) == [f"{top}outputs/", f"{top}user_logs/"]
-    assert [one.path for one in files.ordered("Exp", after=f"{top}p")] == [  # type: ignore[union-attr]
+    assert [item.path for item in files.ordered("Exp", after=f"{top}p")] == [  # type: ignore[union-attr]
         f"{top}user_logs/std_log.txt"
     ]
     log = f"{top}user_logs/std_log.txt"
@@ -459,17 +467,17 @@ def test_logs_lie_in_the_artifact_store(azure: Azure) -> None:
 
 
 def test_a_job_that_ended_is_still_followed_once() -> None:
-    """`stream` prints logs only while it is told that the job goes on."""
+    """`stream` prints logs only while the job is running."""
     now = [0.0]
     followers = Followers(lambda: now[0])
-    who = ("default", "j", "dan")
-    assert followers.begins(*who) and not followers.begins(*who)
-    followers.ends(*who)
-    assert followers.begins(*who)
+    user = ("default", "j", "dan")
+    assert followers.starts(*user) and not followers.starts(*user)
+    followers.ends(*user)
+    assert followers.starts(*user)
     now[0] = 100.0
-    assert not followers.begins(*who)
+    assert not followers.starts(*user)
     now[0] = 1000.0
-    assert followers.begins(*who) and followers.begins("default", "j", "olga")
+    assert followers.starts(*user) and followers.starts("default", "j", "olga")
 
 
 def test_stream_of_an_ended_job_has_its_logs(azure: Azure) -> None:
@@ -477,16 +485,16 @@ def test_stream_of_an_ended_job_has_its_logs(azure: Azure) -> None:
     end(azure, "quick", Status.FAILED)
     path = f"{HISTORY}/runs/quick/details"
     agent = {"user-agent": "azure-ai-ml/1.35.2 azsdk-python"}
-    told = [
+    response = [
         azure.site.client.get(
             path, headers={"authorization": f"Bearer {azure.site.tokens['dan']}", **sent}
         ).json()["status"]
         for sent in ({}, agent, agent, agent, {})
     ]
-    assert told == ["Failed", "Finalizing", "Failed", "Finalizing", "Failed"]
+    assert response == ["Failed", "Finalizing", "Failed", "Finalizing", "Failed"]
 
 
-def test_what_clients_call_types_of_outputs(azure: Azure) -> None:
+def test_types_of_outputs_have_each_clients_names(azure: Azure) -> None:
     azure.put("jobs/typed", body(outputs={
         "d": {"jobOutputType": "uri_file"}, "m": {"jobOutputType": "mlflow_model"},
     }))  # fmt: skip
@@ -507,15 +515,15 @@ def test_the_page_of_a_job(azure: Azure) -> None:
     assert azure.site.client.get("/runs/<b>?wsid=x").status_code == 404
 
 
-def test_code_whose_snapshot_was_reclaimed(azure: Azure) -> None:
-    """It is made anew from the files; without these, clients upload again."""
+def test_code_whose_snapshot_was_deleted_is_refused(azure: Azure) -> None:
+    """It is created again from the files; without them, clients upload again."""
     services = azure.site.parts.services
     folder = "LocalUpload/xyz/src"
     with services.datastores.writing("default", BLOB_STORE, f"{folder}/a.py") as writing:
         writing.write(b"print('a')\n")
-    said = {"hash_sha256": "a" * 64}
+    fields = {"hash_sha256": "a" * 64}
     uri = f"azureml://datastores/{BLOB_STORE}/paths/{folder}"
-    azure.put("codes/r/versions/1", {"codeUri": uri, "properties": said})
+    azure.put("codes/r/versions/1", {"codeUri": uri, "properties": fields})
 
     def known() -> int:
         return len(azure.ask("GET", "codes/x/versions", hash="a" * 64)["value"])
@@ -530,8 +538,8 @@ def test_code_whose_snapshot_was_reclaimed(azure: Azure) -> None:
     with services.datastores.writing("default", BLOB_STORE, f"{folder}/a.py") as writing:
         writing.write(b"print('changed')\n")
     assert known() == 0
-    asked = {"properties": body(codeId=code_id)}
-    assert "have changed" in azure.refused(404, "PUT", "jobs/reclaimed2", asked)["message"]
+    request = {"properties": body(codeId=code_id)}
+    assert "have changed" in azure.refused(404, "PUT", "jobs/reclaimed2", request)["message"]
     services.datastores.delete("default", BLOB_STORE, "LocalUpload/xyz")
     assert known() == 0
     azure.ask("DELETE", "codes/r/versions/1")

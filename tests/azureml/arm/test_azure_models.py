@@ -1,4 +1,4 @@
-"""Models as Azure ML's clients ask for them."""
+"""Models in the requests of Azure ML's clients."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def azure(tmp_path: Path, database_url: str) -> Iterator[Azure]:
         yield Azure(site)
 
 
-def _model(**more: object) -> dict[str, object]:
-    return {"modelType": "custom_model", "modelUri": FOLDER, **more}
+def _model(**overrides: object) -> dict[str, object]:
+    return {"modelType": "custom_model", "modelUri": FOLDER, **overrides}
 
 
 def _files_at(azure: Azure, uri: str) -> dict[str, int]:
@@ -37,34 +37,38 @@ def _files_at(azure: Azure, uri: str) -> dict[str, int]:
 
 
 def test_a_model_has_its_own_copy(azure: Azure) -> None:
-    said = {"description": "d", "tags": {"a": "1"}, "properties": {"b": "2"}, "stage": "Staging"}
-    made = azure.put("models/m/versions/1", _model(**said))["properties"]
-    assert {key: made[key] for key in said} == said
-    # Clients index these without asking whether they are there.
-    assert (made["flavors"], made["modelType"], made["isArchived"]) == ({}, "custom_model", False)
-    assert made["modelUri"] != FOLDER
+    fields = {"description": "d", "tags": {"a": "1"}, "properties": {"b": "2"}, "stage": "Staging"}
+    created = azure.put("models/m/versions/1", _model(**fields))["properties"]
+    assert {key: created[key] for key in fields} == fields
+    # Clients read these keys without checking that they exist.
+    assert (created["flavors"], created["modelType"], created["isArchived"]) == (
+        {},
+        "custom_model",
+        False,
+    )
+    assert created["modelUri"] != FOLDER
     expected = {path: len(content) for path, content in FILES.items()}
-    assert _files_at(azure, made["modelUri"]) == expected
-    ours = azure.site.ok("dan", "GET", f"{HERE}/models/m/versions/1")
-    assert ours["properties"] == {"b": "2", "stage": "Staging"}
+    assert _files_at(azure, created["modelUri"]) == expected
+    native = azure.site.ok("dan", "GET", f"{HERE}/models/m/versions/1")
+    assert native["properties"] == {"b": "2", "stage": "Staging"}
 
 
-def test_one_file_is_named_and_not_its_folder(azure: Azure) -> None:
-    made = azure.put("models/m/versions/1", _model(modelUri=f"{FOLDER}/data/weights.bin"))
-    assert made["properties"]["modelUri"].endswith("/weights.bin")
+def test_a_model_of_one_file_names_the_file(azure: Azure) -> None:
+    created = azure.put("models/m/versions/1", _model(modelUri=f"{FOLDER}/data/weights.bin"))
+    assert created["properties"]["modelUri"].endswith("/weights.bin")
 
 
-def test_put_again_it_is_the_same_by_either_place(azure: Azure) -> None:
+def test_a_model_may_be_put_again_with_its_source_or_its_copy(azure: Azure) -> None:
     path = "models/m/versions/1"
     first = azure.put(path, _model(tags={"a": "1", "b": "2"}, stage="Staging"))["properties"]
     again = azure.answer("PUT", path, {"properties": _model(tags={"a": "3"})})
     assert again.status_code == 200
     assert again.json()["properties"]["tags"] == {"a": "3"}
-    # The SDK archives by putting back what it got, without the stage.
+    # The SDK archives by putting back what it read, without the stage.
     archived = {**first, "isArchived": True}
     del archived["stage"]
-    found = azure.put(path, archived)["properties"]
-    assert (found["isArchived"], found["stage"]) == (True, "Staging")
+    result = azure.put(path, archived)["properties"]
+    assert (result["isArchived"], result["stage"]) == (True, "Staging")
     assert azure.names("models") == []
     assert azure.names("models/m/versions", listViewType="All", stage="staging") == ["1"]
     assert azure.names("models/m/versions", listViewType="All", stage="Production") == []
@@ -72,7 +76,7 @@ def test_put_again_it_is_the_same_by_either_place(azure: Azure) -> None:
     assert azure.refused(409, "PUT", path, {"properties": other})["code"] == "Conflict"
 
 
-def test_numbers_of_deleted_versions_are_not_given_again(azure: Azure) -> None:
+def test_numbers_of_deleted_versions_are_not_reused(azure: Azure) -> None:
     azure.put("models/m/versions/1", _model())
     azure.put("models/m/versions/2", _model())
     azure.ask("DELETE", "models/m/versions/2")
@@ -93,10 +97,10 @@ BAD: tuple[tuple[dict[str, object], int, str], ...] = (
 )
 
 
-def test_what_is_wrong_is_told(azure: Azure) -> None:
-    for properties, status, told in BAD:
+def test_invalid_values_are_named(azure: Azure) -> None:
+    for properties, status, message in BAD:
         error = azure.refused(status, "PUT", "models/bad/versions/1", {"properties": properties})
-        assert told in error["message"]
+        assert message in error["message"]
     body = {"properties": _model()}
     assert "whole number" in azure.refused(400, "PUT", "models/m/versions/v1", body)["message"]
     assert azure.names("models", listViewType="All") == []

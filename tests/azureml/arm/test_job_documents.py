@@ -1,4 +1,4 @@
-"""Azure's job bodies as our documents, key by key, and what of them is refused."""
+"""Azure's job bodies as our documents, key by key, and the parts that are refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read(**properties: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("key", "theirs", "ours"),
+    ("key", "azure_value", "native"),
     [
         ("command", "python t.py ${{inputs.x}}", {"command": "python t.py ${{inputs.x}}"}),
         ("displayName", "shown", {"display_name": "shown"}),
@@ -183,8 +183,8 @@ def read(**properties: Any) -> dict[str, Any]:
         ("componentId", "", {}),
     ],
 )
-def test_a_key_is_translated(key: str, theirs: Any, ours: dict[str, Any]) -> None:
-    assert read(**{key: theirs}) == ours
+def test_a_key_is_translated(key: str, azure_value: Any, native: dict[str, Any]) -> None:
+    assert read(**{key: azure_value}) == native
 
 
 @pytest.mark.parametrize(
@@ -198,13 +198,13 @@ def test_a_key_is_translated(key: str, theirs: Any, ours: dict[str, Any]) -> Non
         ({"jobType": None}, NotServed, "jobs of type ``"),
         ({"componentId": "c"}, InvalidInput, "`componentId` of a job is not served"),
         ({"somethingNew": {"a": 1}}, InvalidInput, "`somethingNew`"),
-        ({"inputs": []}, InvalidInput, "`inputs` of the job is no JSON object"),
+        ({"inputs": []}, InvalidInput, "`inputs` of the job is not a JSON object"),
         ({"inputs": {"a": "x"}}, InvalidInput, "`inputs.a`"),
-        ({"codeId": 3}, InvalidInput, "`codeId` of the job is no text"),
-        ({"limits": {"timeout": "5 minutes"}}, InvalidInput, "`5 minutes` is no duration"),
+        ({"codeId": 3}, InvalidInput, "`codeId` of the job is not a string"),
+        ({"limits": {"timeout": "5 minutes"}}, InvalidInput, "`5 minutes` is not a duration"),
         ({"limits": {"trialTimeout": "PT1S"}}, InvalidInput, "`limits.trialTimeout`"),
         ({"queueSettings": {"priority": 7}}, InvalidInput, "`priority` is `7`"),
-        ({"identity": {"identityType": "Odd"}}, InvalidInput, "`Odd` is no value"),
+        ({"identity": {"identityType": "Odd"}}, InvalidInput, "`Odd` is not a value"),
         ({"autologgerSettings": {"mlflowAutologger": "Enabled"}}, InvalidInput, "autologger"),
         ({"notificationSetting": {"emails": ["a@b"]}}, InvalidInput, "notificationSetting"),
         (
@@ -220,11 +220,11 @@ def test_a_key_is_translated(key: str, theirs: Any, ours: dict[str, Any]) -> Non
         (
             {"computeId": WS.replace("team", "other") + "/computes/c"},
             NotFound,
-            "lies in workspace `other`, and this is `team`",
+            "is in workspace `other`, and this is workspace `team`",
         ),
     ],
 )
-def test_what_is_not_served_is_refused_by_name(
+def test_unsupported_values_are_refused_by_name(
     properties: dict[str, Any], kind: type[TorchyardError], says: str
 ) -> None:
     with pytest.raises(kind) as refused:
@@ -249,6 +249,6 @@ def test_durations_go_both_ways(text: str, seconds: int, canonical: str) -> None
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "P1Y", "60", "PT-5S", "PT5"])
-def test_what_is_no_duration(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
         duration_s(text)

@@ -1,4 +1,4 @@
-"""Who may reach blobs: signatures that are wrong, over or too small; people who may not."""
+"""Access to blobs: invalid, expired and insufficient signatures, and people without permission."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def server(
     new_database: NewDatabase, tmp_path_factory: pytest.TempPathFactory, clock: FakeClock
 ) -> Iterator[Served]:
     home = tmp_path_factory.mktemp("access")
-    with served(home, new_database(home), clock) as made:
-        yield made
+    with served(home, new_database(home), clock) as created:
+        yield created
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def site(server: Served) -> Iterator[Served]:
 
 @pytest.fixture
 def dan(site: Served) -> str:
-    """A data scientist whom other tests have done nothing to."""
+    """A data scientist whom no other test changes."""
     name = f"dan{next(_NUMBERS)}"
     site.add(name, "data-scientist")
     return name
@@ -65,7 +65,7 @@ def changed(query: str, **changes: str) -> str:
     return urlencode({**fields, **changes})
 
 
-def test_signatures_that_are_not_good(site: Served, clock: FakeClock) -> None:
+def test_invalid_signatures_are_refused(site: Served, clock: FakeClock) -> None:
     key = sas(site)
     put(site, "a", b"x", key)
     for wrong in (
@@ -83,17 +83,17 @@ def test_signatures_that_are_not_good(site: Served, clock: FakeClock) -> None:
         for method, name in (("GET", "a"), ("PUT", "b"), ("DELETE", "a"), ("HEAD", "a")):
             answer = send(site, method, name, wrong, headers=BLOCK_BLOB)
             assert code(answer) == (403, "AuthenticationFailed"), wrong
-    # Of another datastore, and of another server.
+    # For another datastore, and for another server.
     assert code(send(site, "GET", "a", key, container=ARTIFACTS)) == (403, "AuthenticationFailed")
     other = sas(site, datastore="workspaceartifactstore")
     assert code(send(site, "GET", "a", other)) == (403, "AuthenticationFailed")
     (site.parts.services.home / signing.FILE).write_bytes(b"x" * 32)
     clock.advance(13 * 3600)
     answer = send(site, "GET", "a", key)
-    assert code(answer) == (403, "AuthenticationFailed") and "ended at" in answer.text
+    assert code(answer) == (403, "AuthenticationFailed") and "expired at" in answer.text
 
 
-def test_without_any(site: Served) -> None:
+def test_a_request_without_signature_or_token_is_refused(site: Served) -> None:
     answer = send(site, "GET", "a", "")
     assert code(answer) == (401, "NoAuthenticationInformation")
     assert answer.headers["www-authenticate"].startswith("Bearer")
@@ -110,7 +110,7 @@ def test_without_any(site: Served) -> None:
     )
 
 
-def test_a_token_is_as_good(site: Served) -> None:
+def test_a_token_works_like_a_signature(site: Served) -> None:
     good = {"authorization": f"Bearer {site.tokens['dan']}", **BLOCK_BLOB}
     assert send(site, "PUT", "a", "", b"x", good).status_code == 201
     assert send(site, "GET", "a", "", headers=good).content == b"x"
@@ -134,20 +134,20 @@ def test_a_reader_reads(site: Served) -> None:
         assert "`rita` is a reader in workspace `default`" in answer.text
 
 
-def test_an_address_that_allows_less_than_the_person_may(site: Served) -> None:
+def test_a_url_may_permit_less_than_the_person_may_do(site: Served) -> None:
     put(site, "a", b"x", sas(site))
     path = f"{ARM}/codes/some-code/versions/1/startPendingUpload"
-    made = site.ok("dan", "POST", path, {})["blobReferenceForConsumption"]
-    address = urlsplit(made["credential"]["sasUri"])
+    created = site.ok("dan", "POST", path, {})["blobReferenceForConsumption"]
+    address = urlsplit(created["credential"]["sasUri"])
     name = address.path.removeprefix(f"/{STORE}/") + "/a"
     put(site, name, b"x", address.query)
     answer = send(site, "DELETE", name, address.query)
     assert code(answer) == (403, "AuthorizationPermissionMismatch")
-    assert "allows `rcwl`, and DELETE needs `d`" in answer.text
+    assert "permits `rcwl`, and DELETE needs `d`" in answer.text
 
 
-def test_a_right_that_was_taken_away(site: Served, dan: str) -> None:
-    """Twelve hours are long: the person behind a signature is asked about each time."""
+def test_a_signature_loses_permissions_that_its_person_loses(site: Served, dan: str) -> None:
+    """A signature lasts twelve hours, so the person's permissions are checked for each request."""
     key = sas(site, dan)
     put(site, "a", b"x", key)
     site.ok("home", "PUT", f"{HERE}/people/{dan}", {"role": "reader"})
@@ -159,20 +159,20 @@ def test_a_right_that_was_taken_away(site: Served, dan: str) -> None:
     assert code(answer) == (403, "AuthenticationFailed") and "was revoked" in answer.text
 
 
-def test_the_signature_of_a_person_who_is_gone(site: Served, dan: str) -> None:
+def test_the_signature_of_a_deleted_person_opens_nothing(site: Served, dan: str) -> None:
     key = sas(site, dan)
     site.ok("home", "DELETE", f"/v1/users/{dan}")
     assert code(send(site, "GET", "a", key)) == (403, "AuthenticationFailed")
 
 
-def test_files_of_jobs_of_others(site: Served) -> None:
-    """A data scientist writes to own jobs' files only, as at every other door."""
-    for who in ("dan", "carl"):
-        site.ok(who, "POST", f"{HERE}/jobs", {**JOB, "name": f"of-{who}"})
+def test_files_of_other_peoples_jobs_are_protected(site: Served) -> None:
+    """A data scientist writes only to files of their own jobs, as everywhere."""
+    for user in ("dan", "carl"):
+        site.ok(user, "POST", f"{HERE}/jobs", {**JOB, "name": f"of-{user}"})
     key = sas(site, "dan", "workspaceartifactstore")
-    own, other = "ExperimentRun/dcid.of-dan/outputs/a", "ExperimentRun/dcid.of-carl/outputs/a"
-    made = send(site, "PUT", own, key, b"x", BLOCK_BLOB, ARTIFACTS)
-    assert made.status_code == 201
+    own_item, other = "ExperimentRun/dcid.of-dan/outputs/a", "ExperimentRun/dcid.of-carl/outputs/a"
+    created = send(site, "PUT", own_item, key, b"x", BLOCK_BLOB, ARTIFACTS)
+    assert created.status_code == 201
     answer = send(site, "PUT", other, key, b"x", BLOCK_BLOB, ARTIFACTS)
     assert code(answer) == (403, "AuthorizationPermissionMismatch")
     assert "belongs to `carl`" in answer.text
@@ -183,16 +183,16 @@ def test_files_of_jobs_of_others(site: Served) -> None:
     assert code(answer)[0] == 403
     put(site, "azureml/of-dan/out/a", b"x", outputs)
     carl = sas(site, "carl", "workspaceartifactstore")
-    assert send(site, "PUT", own, carl, b"y", BLOCK_BLOB, ARTIFACTS).status_code == 201
+    assert send(site, "PUT", own_item, carl, b"y", BLOCK_BLOB, ARTIFACTS).status_code == 201
 
 
-def test_models_stay_as_they_are(site: Served) -> None:
+def test_files_of_models_never_change(site: Served) -> None:
     answer = send(site, "PUT", "azureml-models/m/1/a", sas(site, "carl"), b"x", BLOCK_BLOB)
     assert code(answer) == (403, "AuthorizationPermissionMismatch")
     assert "registered model" in answer.text
 
 
-def test_parts_of_other_uploads_are_no_blobs(site: Served) -> None:
+def test_parts_of_other_uploads_are_not_blobs(site: Served) -> None:
     folder = site.parts.services.datastores.root("default", "workspaceartifactstore") / ".uploads"
     folder.mkdir(parents=True)
     (folder / "part").write_bytes(b"x")
@@ -204,14 +204,14 @@ def test_parts_of_other_uploads_are_no_blobs(site: Served) -> None:
     assert code(send(site, "GET", ".uploads/part", key, container=ARTIFACTS))[0] == 404
 
 
-def test_a_pending_upload_opens_its_folder_only(site: Served) -> None:
+def test_a_pending_upload_opens_only_its_folder(site: Served) -> None:
     path = f"{ARM}/codes/some-code/versions/1/startPendingUpload"
-    asked = {"pendingUploadType": "TemporaryBlobReference"}
-    made: dict[str, Any] = site.ok("dan", "POST", path, asked)
-    found = made["blobReferenceForConsumption"]
-    address = urlsplit(found["credential"]["sasUri"])
-    assert found["credential"]["credentialType"] == "SAS"
-    assert address._replace(query="").geturl() == found["blobUri"]
+    request = {"pendingUploadType": "TemporaryBlobReference"}
+    created: dict[str, Any] = site.ok("dan", "POST", path, request)
+    result = created["blobReferenceForConsumption"]
+    address = urlsplit(result["credential"]["sasUri"])
+    assert result["credential"]["credentialType"] == "SAS"
+    assert address._replace(query="").geturl() == result["blobUri"]
     folder = address.path.removeprefix(f"/{STORE}/")
     assert folder.startswith("LocalUpload/")
     put(site, f"{folder}/src/train.py", b"code", address.query)
@@ -224,16 +224,16 @@ def test_a_pending_upload_opens_its_folder_only(site: Served) -> None:
     for prefix in ("", "LocalUpload/", folder):
         page = f"restype=container&comp=list&prefix={prefix}&{address.query}"
         assert code(send(site, "GET", "", page))[0] == 403, prefix
-    again = site.ok("dan", "POST", path, asked)["blobReferenceForConsumption"]
-    assert again["blobUri"] == found["blobUri"]
-    of_carl = site.ok("carl", "POST", path, asked)["blobReferenceForConsumption"]
-    assert of_carl["blobUri"] != found["blobUri"]
+    again = site.ok("dan", "POST", path, request)["blobReferenceForConsumption"]
+    assert again["blobUri"] == result["blobUri"]
+    of_carl = site.ok("carl", "POST", path, request)["blobReferenceForConsumption"]
+    assert of_carl["blobUri"] != result["blobUri"]
 
 
-def test_the_secret_is_one_for_all_servers(tmp_path: Path) -> None:
+def test_servers_of_one_home_share_the_secret(tmp_path: Path) -> None:
     first = signing.key(tmp_path, "one")
     assert signing.key(tmp_path, "one") == first and len(first) == 32
     assert signing.key(tmp_path, "two") != first
     file = tmp_path / signing.FILE
     assert file.stat().st_mode & 0o777 == 0o600
-    assert [one.name for one in tmp_path.iterdir()] == [signing.FILE]
+    assert [item.name for item in tmp_path.iterdir()] == [signing.FILE]

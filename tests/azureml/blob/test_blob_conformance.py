@@ -1,6 +1,6 @@
-"""The same calls to Azurite, Microsoft's own emulator, and to us: the same answers.
+"""The same requests to Azurite, Microsoft's own emulator, and to us: the same responses.
 
-Always: what differs on purpose stands in `DIFFERS`, with why.
+Always: intended differences are in `DIFFERS`, with a reason.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -42,12 +43,12 @@ COMPARED = (
 )  # fmt: skip
 THERE = ("etag", "last-modified", "x-ms-request-id", "x-ms-version", "x-ms-creation-time")
 EVERYTHING = ("*",)
-# By the name of an ask: which of its values differ on purpose. Ours are what Azure's documentation
-# says, where a line does not say otherwise.
+# By the name of a request: the values that intentionally differ. Ours follow Azure's documentation
+# unless a comment says otherwise.
 DIFFERS = {
     # Azurite sends the blob with its metadata.
     "get of metadata": ("content-length", "body"),
-    # Azurite answers a range behind the end with nothing, and a `bytes 10-9/10`.
+    # Azurite answers a range after the end with an empty body and `bytes 10-9/10`.
     "range behind": EVERYTHING,
     "wrong md5": ("code",),
     "no type": ("code",),
@@ -55,23 +56,23 @@ DIFFERS = {
     "block": ("content-md5",),
     "second block": ("content-md5",),
     "third block": ("content-md5",),
-    # A blob that is not there yet has no ETag.
+    # A blob that does not exist yet has no ETag.
     "staged blocks": ("etag", "last-modified"),
-    # Of a blob made of blocks nobody knows the MD5, as on Azure.
+    # As on Azure, the MD5 of a blob of blocks is not known.
     "get of listed": ("content-md5",),
     "get again": ("content-md5",),
     "get old and new": ("content-md5",),
     "get no blocks": ("content-md5",),
-    # No meaning; ours is what the framework says.
+    # It has no meaning; ours is the framework's.
     "head of container": ("content-length",),
-    # Azurite takes a block without a name.
+    # Azurite accepts a block without an id.
     "empty id": EVERYTHING,
 }
 
 
 @dataclass(frozen=True)
 class Side:
-    """`account` is the address that a storage client is given."""
+    """`account` is the URL that a storage client gets."""
 
     account: str
     container: str
@@ -87,7 +88,7 @@ class Ask:
     headers: Mapping[str, str] = field(default_factory=dict)
     content: bytes | None = None
     etag_of: str = ""
-    """A header that gets the ETag that the blob has."""
+    """A header whose value becomes the blob's ETag."""
 
 
 def _commit(*ids: str, where: str = "Latest") -> bytes:
@@ -180,17 +181,17 @@ def _served(home: Path, database_url: str) -> Iterator[Side]:
     with served(home, database_url) as site, socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
-        made: Any = application.create_app(site.parts)
-        server = uvicorn.Server(uvicorn.Config(made, lifespan="off", log_level="error"))
+        created: Any = application.create_app(site.parts)
+        server = uvicorn.Server(uvicorn.Config(created, lifespan="off", log_level="error"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
-            # What may create containers, for the emulator's account key may.
-            found = site.ok("carl", "POST", f"{ARM}/datastores/workspaceblobstore/listSecrets", {})
+            # Signatures that may create containers, as the emulator's account key may.
+            result = site.ok("carl", "POST", f"{ARM}/datastores/workspaceblobstore/listSecrets", {})
             address = f"http://127.0.0.1:{port}"
             _wait(lambda: urllib.request.urlopen(f"{address}/health").status == 200)
             account = containers.account("default")
-            yield Side(f"{address}/{account}", STORE, found["sasToken"])
+            yield Side(f"{address}/{account}", STORE, result["sasToken"])
         finally:
             server.should_exit = True
             thread.join(30)
@@ -230,12 +231,12 @@ def sides(
 ) -> Iterator[tuple[Side, Side]]:
     home = tmp_path_factory.mktemp("ours")
     azurite = tmp_path_factory.mktemp("azurite")
-    with _azurite(azurite) as theirs, _served(home, new_database(home)) as ours:
-        yield theirs, ours
+    with _azurite(azurite) as azure_value, _served(home, new_database(home)) as native:
+        yield azure_value, native
 
 
 def seen(side: Side, ask: Ask, client: httpx2.Client) -> dict[str, Any]:
-    """What of an answer a client goes by."""
+    """The parts of a response that a client uses."""
     top = f"{side.account}/{side.container}"
     path = f"{top}/{quote(ask.blob)}" if ask.blob else top
     headers = {"x-ms-version": "2021-12-02", **ask.headers}
@@ -246,66 +247,68 @@ def seen(side: Side, ask: Ask, client: httpx2.Client) -> dict[str, Any]:
     answer: Any = client.request(
         ask.method, f"{path}?{query}", headers=headers, content=ask.content
     )
-    found: dict[str, Any] = {"status": answer.status_code}
-    found["code"] = answer.headers.get("x-ms-error-code")
+    result: dict[str, Any] = {"status": answer.status_code}
+    result["code"] = answer.headers.get("x-ms-error-code")
     is_xml = "xml" in answer.headers.get("content-type", "")
     if answer.status_code < 300:
         names = [name for name in COMPARED if not (is_xml and name == "content-length")]
-        found |= {name: answer.headers.get(name) for name in names}
-        found |= {name: name in answer.headers for name in THERE}
+        result |= {name: answer.headers.get(name) for name in names}
+        result |= {name: name in answer.headers for name in THERE}
         if ask.blob and ask.method in ("GET", "HEAD") and not is_xml:
-            found["type"] = answer.headers.get("content-type")
+            result["type"] = answer.headers.get("content-type")
     if is_xml and ask.method == "GET" and answer.status_code < 300:
-        found["body"] = _told(ElementTree.fromstring(answer.content))
+        result["body"] = _told(ElementTree.fromstring(answer.content))
     elif answer.status_code < 300:
-        found["body"] = answer.content
-    return found
+        result["body"] = answer.content
+    return result
 
 
 def _told(root: ElementTree.Element) -> Any:
-    """A list of blobs or blocks, without what is of the moment or of the place."""
+    """A list of blobs or blocks, without times and URLs."""
     if root.tag == "BlockList":
         return [
-            (kind.tag, [(one.findtext("Name"), one.findtext("Size")) for one in kind])
+            (kind.tag, [(item.findtext("Name"), item.findtext("Size")) for item in kind])
             for kind in root
         ]
     blobs = [
         (
-            one.findtext("Name"),
-            one.findtext("Properties/Content-Length"),
-            one.findtext("Properties/Content-Type"),
-            one.findtext("Properties/BlobType"),
-            sorted((pair.tag, pair.text) for pair in one.iterfind("Metadata/*")),
+            item.findtext("Name"),
+            item.findtext("Properties/Content-Length"),
+            item.findtext("Properties/Content-Type"),
+            item.findtext("Properties/BlobType"),
+            sorted((pair.tag, pair.text) for pair in item.iterfind("Metadata/*")),
         )
-        for one in root.iterfind("Blobs/Blob")
+        for item in root.iterfind("Blobs/Blob")
     ]
-    prefixes = [one.findtext("Name") for one in root.iterfind("Blobs/BlobPrefix")]
+    prefixes = [item.findtext("Name") for item in root.iterfind("Blobs/BlobPrefix")]
     return blobs, prefixes, bool(root.findtext("NextMarker")), root.findtext("Prefix") or ""
 
 
-def test_the_same_answers(sides: tuple[Side, Side]) -> None:
-    """In one go: each ask finds what those before it left."""
+def test_responses_equal_azures(sides: tuple[Side, Side]) -> None:
+    """In one sequence: each request depends on those before it."""
     differ = {}
     with httpx2.Client(timeout=60) as client:
         for ask in ASKS:
-            theirs, ours = (seen(side, ask, client) for side in sides)
+            azure_value, native = (seen(side, ask, client) for side in sides)
             meant = DIFFERS.get(ask.name, ())
-            found = {
-                key: {"azurite": theirs.get(key), "ours": ours.get(key)}
-                for key in {*theirs, *ours}
-                if theirs.get(key) != ours.get(key) and key not in meant and meant != EVERYTHING
+            result = {
+                key: {"azurite": azure_value.get(key), "ours": native.get(key)}
+                for key in {*azure_value, *native}
+                if azure_value.get(key) != native.get(key)
+                and key not in meant
+                and meant != EVERYTHING
             }
-            if found:
-                differ[ask.name] = found
+            if result:
+                differ[ask.name] = result
     assert not differ, json.dumps(differ, indent=1, default=str)
 
 
 def by_sdk(side: Side) -> list[Any]:
-    """What azure-storage-blob, which is below azure-ai-ml, sees of a container."""
+    """What azure-storage-blob, which azure-ai-ml uses, reads of a container."""
     from azure.core.exceptions import AzureError
     from azure.storage.blob import BlobBlock, ContainerClient, ContentSettings
 
-    found: list[Any] = []
+    result: list[Any] = []
     client = ContainerClient(
         side.account,
         side.container,
@@ -320,10 +323,10 @@ def by_sdk(side: Side) -> list[Any]:
 
     def note(what: str, ask: Callable[[], Any]) -> None:
         try:
-            found.append((what, ask()))
+            result.append((what, ask()))
         except AzureError as error:
             status = getattr(error, "status_code", None)
-            found.append((what, type(error).__name__, status, getattr(error, "error_code", None)))
+            result.append((what, type(error).__name__, status, getattr(error, "error_code", None)))
 
     large = bytes(range(256)) * 20_000  # 5 MB, in 20 blocks
     name = "sdk/a b/\u00fc large.bin"
@@ -338,22 +341,28 @@ def by_sdk(side: Side) -> list[Any]:
         "down", lambda: hashlib.sha256(blob.download_blob(max_concurrency=8).readall()).hexdigest()
     )
     note("part", lambda: blob.download_blob(offset=1_000_000, length=7).readall())
-    note("blocks", lambda: [len(one) for one in blob.get_block_list("all")])
+    note("blocks", lambda: [len(item) for item in blob.get_block_list("all")])
     note("set", lambda: bool(blob.set_blob_metadata({"upload_status": "completed", "name": "x"})))
     note("get", lambda: dict(blob.get_blob_properties().metadata))
     settings = ContentSettings(content_type="text/plain", cache_control="no-store")
     note("headers", lambda: bool(blob.set_http_headers(settings)))
 
-    def told() -> Any:
-        seen = blob.get_blob_properties()
-        kind = seen.content_settings.content_type, seen.content_settings.cache_control
-        return seen.name, seen.size, str(seen.blob_type), *kind
+    def upload(target: Any, content: bytes) -> bool:
+        return bool(target.upload_blob(iter([content])))
 
-    note("told", told)
+    def download(source: Any) -> int:
+        return len(source.download_blob().readall())
+
+    def properties() -> Any:
+        observed = blob.get_blob_properties()
+        kind = observed.content_settings.content_type, observed.content_settings.cache_control
+        return observed.name, observed.size, str(observed.blob_type), *kind
+
+    note("properties", properties)
     for number, content in enumerate((b"", b"x", b"y" * (1 << 20), b"z" * ((1 << 20) + 1))):
         small = client.get_blob_client(f"sdk/small/{number}")
-        note(f"up {number}", lambda s=small, c=content: bool(s.upload_blob(iter([c]))))
-        note(f"down {number}", lambda s=small: len(s.download_blob().readall()))
+        note(f"up {number}", partial(upload, small, content))
+        note(f"down {number}", partial(download, small))
     staged = client.get_blob_client("sdk/staged")
     note("stage", lambda: bool(staged.stage_block("one", b"1")))
     note("and another", lambda: bool(staged.stage_block("two", b"2")))
@@ -363,14 +372,16 @@ def by_sdk(side: Side) -> list[Any]:
     etag = staged.get_blob_properties().etag
     note("of this", lambda: staged.download_blob(etag=etag, match_condition=_not(False)).readall())
     note("of other", lambda: staged.download_blob(etag=etag, match_condition=_not(True)).readall())
-    note("list", lambda: [(one.name, one.size) for one in client.list_blobs("sdk/")])
-    note("pages", lambda: [one.name for one in client.list_blobs("sdk/", results_per_page=2)])
-    note("walk", lambda: [one.name for one in client.walk_blobs("sdk/", delimiter="/")])
-    note("said", lambda: [one.metadata for one in client.list_blobs("sdk/", include=["metadata"])])
+    note("list", lambda: [(item.name, item.size) for item in client.list_blobs("sdk/")])
+    note("pages", lambda: [item.name for item in client.list_blobs("sdk/", results_per_page=2)])
+    note("walk", lambda: [item.name for item in client.walk_blobs("sdk/", delimiter="/")])
+    note(
+        "said", lambda: [item.metadata for item in client.list_blobs("sdk/", include=["metadata"])]
+    )
     note("delete", blob.delete_blob)
     note("delete again", blob.delete_blob)
     note("container", client.exists)
-    return found
+    return result
 
 
 def _not(modified: bool) -> Any:
@@ -379,14 +390,16 @@ def _not(modified: bool) -> Any:
     return MatchConditions.IfModified if modified else MatchConditions.IfNotModified
 
 
-def test_the_same_by_the_sdk(sides: tuple[Side, Side]) -> None:
-    theirs, ours = (by_sdk(side) for side in sides)
-    assert [one for one in zip(theirs, ours, strict=True) if one[0] != one[1]] == []
-    assert ours[6][1] == hashlib.sha256(bytes(range(256)) * 20_000).hexdigest()
+def test_the_sdk_gets_the_same_responses(sides: tuple[Side, Side]) -> None:
+    azure_value, native = (by_sdk(side) for side in sides)
+    assert [item for item in zip(azure_value, native, strict=True) if item[0] != item[1]] == []
+    assert native[6][1] == hashlib.sha256(bytes(range(256)) * 20_000).hexdigest()
 
 
-def test_an_upload_cut_off_half_way(sides: tuple[Side, Side]) -> None:
-    """The connection ends in the middle of a body: nothing is there, and the next one is whole."""
+def test_an_interrupted_upload_leaves_nothing(sides: tuple[Side, Side]) -> None:
+    """The connection ends in the middle of a body: the blob does not exist, and the next upload
+    succeeds.
+    """
     side = sides[1]
     host = side.account.removeprefix("http://").partition("/")[0]
     name, _, port = host.partition(":")
@@ -400,9 +413,9 @@ def test_an_upload_cut_off_half_way(sides: tuple[Side, Side]) -> None:
             connection.sendall(chunked if "chunked" in headers else part)
     url = f"{side.account}/{side.container}/cut/off?{side.sas}"
     with httpx2.Client(timeout=60) as client:
-        asked = f"restype=container&comp=list&prefix=cut&{side.sas}"
+        request = f"restype=container&comp=list&prefix=cut&{side.sas}"
         assert client.head(url).status_code == 404
-        page = client.get(f"{side.account}/{side.container}?{asked}").content
+        page = client.get(f"{side.account}/{side.container}?{request}").content
         assert ElementTree.fromstring(page).find("Blobs/Blob") is None
         assert client.put(url, content=b"whole", headers=BLOCK).status_code == 201
         assert client.get(url).content == b"whole"

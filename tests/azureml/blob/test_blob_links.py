@@ -1,4 +1,4 @@
-"""Names of containers, and addresses of blobs in every form that clients make of them."""
+"""Names of containers, and URLs of blobs in every form that clients derive from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from torchyard.azureml.blob.links import Links
 from torchyard.azureml.common import containers
 from torchyard.azureml.common.calls import Call
-from torchyard.azureml.common.paths import ours
+from torchyard.azureml.common.paths import translate
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import NotFound
@@ -36,8 +36,8 @@ def call(role: Role = Role.DATA_SCIENTIST) -> Call:
     return Call(workspace, identity, BASE, "POST", "/azureml/vision/arm/codes/c/versions/1", {})
 
 
-def test_names_are_azures_kind_and_stay() -> None:
-    """Clients keep them in what they register."""
+def test_names_follow_azures_rules_and_never_change() -> None:
+    """Clients store them in what they register."""
     assert STORE == "azureml-blobstore-" + STORE[-20:]
     assert STORE == containers.container("VISION", "workspaceblobstore")
     for workspace, store in (("vision", "a"), ("vision", "A"), ("v", "ision/a"), ("visio", "na")):
@@ -54,7 +54,7 @@ def test_names_are_azures_kind_and_stay() -> None:
     assert guid != containers.workspace_guid("other", "vision")
 
 
-def test_what_follows_an_account() -> None:
+def test_the_suffix_of_an_account() -> None:
     assert containers.suffix(BASE, "") == "@127.0.0.1:8443"
     assert containers.suffix(BASE, "ml.example.org") == "ml.example.org:8443"
     assert containers.suffix("https://ml.example.org", "ml.example.org") == "ml.example.org"
@@ -72,12 +72,12 @@ def test_what_follows_an_account() -> None:
         f"http://localhost/azureml-blob/{STORE}",
     ],
 )
-def test_addresses_that_come_back(links: Links, top: str) -> None:
+def test_blob_urls_are_read_back(links: Links, top: str) -> None:
     meant = DatastoreUri("workspaceblobstore", "LocalUpload/a b/c")
     assert links.place("vision", f"{top}/LocalUpload/a%20b/c") == meant
     assert links.place("vision", f"{top}/LocalUpload/a%20b/c/?sv=1&sig=x%2F") == meant
     assert links.place("vision", top) == DatastoreUri("workspaceblobstore", "")
-    with pytest.raises(NotFound, match="no datastore of workspace `other`"):
+    with pytest.raises(NotFound, match="not in a datastore of workspace `other`"):
         links.place("other", top)
 
 
@@ -91,13 +91,13 @@ def test_addresses_that_come_back(links: Links, top: str) -> None:
         "",
     ],
 )
-def test_addresses_of_others(links: Links, url: str) -> None:
+def test_urls_of_other_servers_are_not_ours(links: Links, url: str) -> None:
     assert links.place("vision", url) is None
 
 
-def test_addresses_that_are_given_out(links: Links) -> None:
+def test_urls_that_the_server_hands_out(links: Links) -> None:
     url = links.url(call(), "workspaceblobstore", "a b/ü#1?")
-    # The pattern by which azureml-mlflow takes an address for one of a blob.
+    # azureml-mlflow recognizes the URL of a blob by this pattern.
     assert re.fullmatch(r"https://(.+)\.blob\.(.+)/(.+)/(.*)\?(.*)", url)
     assert links.place("vision", url) == DatastoreUri("workspaceblobstore", "a b/ü#1?")
     assert parse_qs(urlsplit(url).query)["sp"] == ["r"]
@@ -121,12 +121,12 @@ def test_addresses_that_are_given_out(links: Links) -> None:
     ],
 )
 def test_paths_that_are_blobs(path: str, short: str) -> None:
-    asked = ours(path)
-    assert asked is not None and asked.path == short
+    request = translate(path)
+    assert request is not None and request.path == short
 
 
 @pytest.mark.parametrize(
     "path", ["/health", "/v1/workspaces", "/azureml-x/a", f"/x/{STORE}/a", f"/{STORE}0/a", "/ui/"]
 )
-def test_paths_that_are_none(path: str) -> None:
-    assert ours(path) is None
+def test_paths_that_are_not_blobs(path: str) -> None:
+    assert translate(path) is None

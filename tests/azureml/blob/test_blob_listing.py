@@ -1,4 +1,4 @@
-"""Lists of blobs: prefixes, delimiters, pages; the same from a folder and from any other place."""
+"""Lists of blobs: prefixes, delimiters, pages; the same from a folder and from other stores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from azureml.blob_site import code, emptied, listed, put, sas, send
 from postgres_server import NewDatabase
 from torchyard.azureml.blob import listing
-from torchyard.azureml.blob.listing import Wanted
+from torchyard.azureml.blob.listing import ListQuery
 from torchyard.azureml.blob.places import Container
 from torchyard.base.files import Writing
 from torchyard.data.folders import FolderFiles
@@ -25,27 +25,27 @@ ONE_DATABASE = True
 NAMES = [
     "a", "a-b", "b/one", "b/two", "b.txt", "b/deep/er/x", "c/d/e", "c/d.txt", "c d/x", "é/ü", "z",
 ]  # fmt: skip
-ASKED = [
-    Wanted(),
-    Wanted("b"),
-    Wanted("b/"),
-    Wanted("b/", "/"),
-    Wanted("", "/"),
-    Wanted("c", "/"),
-    Wanted("c/d", "/"),
-    Wanted("b/deep/er/x", "/"),
-    Wanted("nothing/"),
-    Wanted("nothing/", "/"),
-    Wanted("", "d"),
-    Wanted("b/", "e"),
+QUERIES = [
+    ListQuery(),
+    ListQuery("b"),
+    ListQuery("b/"),
+    ListQuery("b/", "/"),
+    ListQuery("", "/"),
+    ListQuery("c", "/"),
+    ListQuery("c/d", "/"),
+    ListQuery("b/deep/er/x", "/"),
+    ListQuery("nothing/"),
+    ListQuery("nothing/", "/"),
+    ListQuery("", "d"),
+    ListQuery("b/", "e"),
 ]
 
 
 @pytest.fixture(scope="module")
 def server(new_database: NewDatabase, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     home = tmp_path_factory.mktemp("listing")
-    with served(home, new_database(home)) as made:
-        yield made
+    with served(home, new_database(home)) as created:
+        yield created
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def key(server: Served) -> str:
 
 
 class Elsewhere:
-    """The same files, told a folder at a time as a place in the network tells them."""
+    """The same files, listed a folder at a time as a network store does."""
 
     def __init__(self, files: FolderFiles) -> None:
         self._files = files
@@ -74,11 +74,11 @@ class Elsewhere:
     def walk(self, prefix: str) -> Iterator[Entry]:
         return self._files.walk(prefix)
 
-    def fetch(self, wanted: Sequence[tuple[str, Path]]) -> None:
-        self._files.fetch(wanted)
+    def fetch(self, files: Sequence[tuple[str, Path]]) -> None:
+        self._files.fetch(files)
 
-    def read(self, path: str, start: int = 0, most: int | None = None) -> Iterator[bytes]:
-        return self._files.read(path, start, most)
+    def read(self, path: str, start: int = 0, limit: int | None = None) -> Iterator[bytes]:
+        return self._files.read(path, start, limit)
 
     def writing(self, path: str) -> AbstractContextManager[Writing]:
         return self._files.writing(path)
@@ -90,23 +90,23 @@ class Elsewhere:
         return None
 
 
-def expected(wanted: Wanted) -> list[str]:
-    """What Azure's documentation says of prefix and delimiter, word by word."""
-    found = set()
+def expected(query: ListQuery) -> list[str]:
+    """Prefix and delimiter as in Azure's documentation, literally."""
+    result = set()
     for name in NAMES:
-        if name.startswith(wanted.prefix):
-            rest = name[len(wanted.prefix) :]
-            if wanted.delimiter and wanted.delimiter in rest:
-                rest = rest[: rest.index(wanted.delimiter) + len(wanted.delimiter)]
-            found.add(wanted.prefix + rest)
-    return sorted(found)
+        if name.startswith(query.prefix):
+            remaining = name[len(query.prefix) :]
+            if query.delimiter and query.delimiter in remaining:
+                remaining = remaining[: remaining.index(query.delimiter) + len(query.delimiter)]
+            result.add(query.prefix + remaining)
+    return sorted(result)
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["folder", "elsewhere"])
-@pytest.mark.parametrize("most", [1, 2, 5000])
-@pytest.mark.parametrize("wanted", ASKED, ids=str)
-def test_pages_of_everything(
-    server: Served, tmp_path: Path, wanted: Wanted, most: int, elsewhere: bool
+@pytest.mark.parametrize("limit", [1, 2, 5000])
+@pytest.mark.parametrize("query", QUERIES, ids=str)
+def test_pages_contain_every_blob_once(
+    server: Served, tmp_path: Path, query: ListQuery, limit: int, elsewhere: bool
 ) -> None:
     folder = FolderFiles(tmp_path)
     for name in NAMES:
@@ -118,20 +118,20 @@ def test_pages_of_everything(
     files: Files = Elsewhere(folder) if elsewhere else folder
     store = Datastore("default", "x", "local", "file://x", datetime.now(timezone.utc))
     container = Container("azureml-x", "default", store, files)
-    found: list[str] = []
+    result: list[str] = []
     after = ""
     while True:
-        asked = Wanted(wanted.prefix, wanted.delimiter, after, most)
-        page = listing.page(server.parts.services.db, container, asked)
-        assert len(page.items) <= most
-        found += [one if isinstance(one, str) else one.entry.path for one in page.items]
+        request = ListQuery(query.prefix, query.delimiter, after, limit)
+        page = listing.page(server.parts.services.db, container, request)
+        assert len(page.items) <= limit
+        result += [item if isinstance(item, str) else item.entry.path for item in page.items]
         if not page.next:
             break
-        after = listing.wanted_in({"marker": page.next}).after
-    assert found == expected(wanted)
+        after = listing.read_query({"marker": page.next}).after
+    assert result == expected(query)
 
 
-def test_a_list_by_http(site: Served, key: str) -> None:
+def test_a_list_over_http(site: Served, key: str) -> None:
     for name in ("m/a.txt", "m/b.txt", "m/sub/c"):
         put(site, name, b"content", key, meta_name="said", blob_content_type="text/plain")
     query = f"restype=container&comp=list&prefix=m/&delimiter=/&include=metadata&maxresults=2&{key}"
@@ -139,28 +139,28 @@ def test_a_list_by_http(site: Served, key: str) -> None:
     assert first.headers["content-type"] == "application/xml"
     blobs, prefixes, marker = listed(first)
     assert (blobs, prefixes) == (["m/a.txt", "m/b.txt"], []) and marker
-    one = ElementTree.fromstring(first.content).find("Blobs/Blob")
-    assert one is not None
-    assert one.findtext("Properties/Content-Length") == "7"
-    assert one.findtext("Properties/Content-Type") == "text/plain"
-    assert one.findtext("Properties/BlobType") == "BlockBlob"
-    assert one.findtext("Metadata/name") == "said"
+    item = ElementTree.fromstring(first.content).find("Blobs/Blob")
+    assert item is not None
+    assert item.findtext("Properties/Content-Length") == "7"
+    assert item.findtext("Properties/Content-Type") == "text/plain"
+    assert item.findtext("Properties/BlobType") == "BlockBlob"
+    assert item.findtext("Metadata/name") == "said"
     head = send(site, "HEAD", "m/a.txt", key)
-    assert one.findtext("Properties/Etag") == head.headers["etag"].strip('"')
-    assert one.findtext("Properties/Last-Modified") == head.headers["last-modified"]
+    assert item.findtext("Properties/Etag") == head.headers["etag"].strip('"')
+    assert item.findtext("Properties/Last-Modified") == head.headers["last-modified"]
     second = send(site, "GET", "", f"{query}&marker={marker}")
     assert listed(second) == ([], ["m/sub/"], "")
 
 
 @pytest.mark.parametrize(
-    "asked", ["maxresults=0", "maxresults=-1", "maxresults=x", "maxresults=1e3", "marker=é"]
+    "parameter", ["maxresults=0", "maxresults=-1", "maxresults=x", "maxresults=1e3", "marker=é"]
 )
-def test_wrong_pages(site: Served, key: str, asked: str) -> None:
-    answer = send(site, "GET", "", f"restype=container&comp=list&{asked}&{key}")
+def test_invalid_pages_are_refused(site: Served, key: str, parameter: str) -> None:
+    answer = send(site, "GET", "", f"restype=container&comp=list&{parameter}&{key}")
     assert code(answer) == (400, "OutOfRangeQueryParameterValue")
 
 
-def test_prefixes_that_lead_out(site: Served, key: str) -> None:
+def test_prefixes_that_leave_the_container_list_nothing(site: Served, key: str) -> None:
     put(site, "a", b"x", key)
     for prefix in ("../", "/", "..", "a/../", "\\"):
         answer = send(site, "GET", "", f"restype=container&comp=list&prefix={prefix}&{key}")

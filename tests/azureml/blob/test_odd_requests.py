@@ -1,5 +1,5 @@
-"""What clients send by chance or on purpose: parts of another form, numbers that JSON has not,
-names that mean something in an address, runs that belong to others.
+"""Malformed requests: parts of the wrong type, numbers that JSON lacks, names with a meaning in
+URLs, runs of other people.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ V1_AGENT = {"User-Agent": "azureml-sdk-core/1.61.0.post4 Python/3.11"}
 def v1(tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase) -> Iterator[Services]:
     home = tmp_path_factory.mktemp("home")
     with served(home, new_database(home)) as site:
-        made = Services(site, "olga")
-        made.of("history", "PATCH", "experiments/e/runs/here", {"runId": "here"})
+        created = Services(site, "olga")
+        created.of("history", "PATCH", "experiments/e/runs/here", {"runId": "here"})
         point = metric("loss", 1.0, "2026-11-21T16:00:01Z")
-        made.of("metric", "POST", "runs/here/batch", {"values": [point]})
-        yield made
+        created.of("metric", "POST", "runs/here/batch", {"values": [point]})
+        yield created
 
 
 def sent(v1: Services, method: str, where: str, body: Any) -> Any:
-    """The answer to a body as Python's JSON writes it, with the numbers that JSON has not."""
-    headers = {"Authorization": f"Bearer {v1.site.tokens[v1.who]}"}
+    """The response to a body that Python's JSON writes, with numbers that JSON lacks."""
+    headers = {"Authorization": f"Bearer {v1.site.tokens[v1.user]}"}
     return v1.site.client.request(method, where, content=json.dumps(body), headers=headers)
 
 
@@ -69,16 +69,16 @@ SNAPSHOT = "snapshots/00000000-0000-0000-0000-000000000001"
          {**ENVIRONMENT, "python": {"condaDependencies": {"dependencies": 5}}}),
     ],
 )  # fmt: skip
-def test_a_part_of_another_form_is_the_callers_fault(
+def test_a_part_of_the_wrong_type_is_a_user_error(
     v1: Services, service: str, method: str, path: str, body: Any
 ) -> None:
     answer = sent(v1, method, f"/{service}/v1.0{WORKSPACE}/{path}", body)
-    # Nothing of it may be the server's.
+    # None of these may be a server error.
     assert answer.status_code in (200, 400, 404), answer.text
 
 
 @pytest.mark.parametrize(
-    "more",
+    "overrides",
     [
         {"data": {"in": None}},
         {"data": {"in": 5}},
@@ -90,8 +90,8 @@ def test_a_part_of_another_form_is_the_callers_fault(
         {"communicator": "Mpi", "mpi": {"processCountPerNode": 10**400}},
     ],
 )
-def test_a_run_configuration_of_another_form_is_refused(v1: Services, more: Any) -> None:
-    body = submitted(v1, "odd", **more)
+def test_a_run_configuration_of_the_wrong_form_is_refused(v1: Services, overrides: Any) -> None:
+    body = submitted(v1, "odd", **overrides)
     answer = sent(v1, "POST", f"/execution/v1.0{WORKSPACE}/experiments/e/snapshotrun", body)
     assert answer.status_code in (400, 404), answer.text
 
@@ -104,22 +104,22 @@ def test_a_run_configuration_of_another_form_is_refused(v1: Services, more: Any)
         {"limits": {"timeout": f"PT{'9' * 400}S"}},
     ],
 )
-def test_a_job_with_values_of_another_form_is_refused(v1: Services, properties: Any) -> None:
+def test_a_job_with_values_of_the_wrong_type_is_refused(v1: Services, properties: Any) -> None:
     job = {"jobType": "Command", "command": "true", "environmentId": "python", **properties}
     v1.refused(400, "PUT", "jobs/odd-values", {"properties": job})
 
 
-def test_the_workspaces_properties_are_an_object(v1: Services) -> None:
+def test_a_workspaces_properties_must_be_an_object(v1: Services) -> None:
     v1.refused(400, "PATCH", "", {"properties": [1]})
 
 
 @pytest.mark.parametrize("query", [{"$top": "²"}, {"$skip": "9" * 30}])
-def test_a_page_that_nobody_was_told_of_is_refused(v1: Services, query: dict[str, str]) -> None:
+def test_an_unknown_continuation_token_is_refused(v1: Services, query: dict[str, str]) -> None:
     v1.refused(400, "GET", "jobs", **query)
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
-def test_no_component_can_hold_a_number_that_no_list_can_tell(v1: Services, number: float) -> None:
+def test_a_component_with_an_infinite_number_is_refused(v1: Services, number: float) -> None:
     spec = {
         "type": "command",
         "command": "echo ${{inputs.rate}}",
@@ -132,7 +132,7 @@ def test_no_component_can_hold_a_number_that_no_list_can_tell(v1: Services, numb
     assert "poison" not in v1.names("components")
 
 
-def test_a_number_too_large_for_any_float_is_refused(v1: Services) -> None:
+def test_a_number_too_large_for_a_float_is_refused(v1: Services) -> None:
     headers = {"Authorization": f"Bearer {v1.site.tokens['olga']}"}
     where = f"{WORKSPACE}/environments/big/versions/1"
     body = '{"properties": {"image": "python:3.11", "inferenceConfig": {"livenessRoute": 1e999}}}'
@@ -140,25 +140,25 @@ def test_a_number_too_large_for_any_float_is_refused(v1: Services) -> None:
     assert answer.status_code == 400 and "1e999" in answer.text
 
 
-def test_a_row_with_a_list_of_no_numbers_is_told_again(v1: Services) -> None:
+def test_a_row_with_nan_in_a_list_is_returned(v1: Services) -> None:
     value = {"metricId": "r1", "data": {"m": [float("nan"), 1.0]}}
     table = {**METRIC, "name": "t", "properties": {"uxMetricType": "azureml.v1.table"}}
     where = f"/metric/v1.0{WORKSPACE}/runs/here"
     assert sent(v1, "POST", f"{where}/batch", {"values": [{**table, "value": [value]}]}).json() == {
         "errors": []
     }
-    told = sent(v1, "POST", f"{where}/full", {"metricName": "t"}).json()
-    assert told["value"][0]["data"] == {"m": ["nan", 1.0]}
+    response = sent(v1, "POST", f"{where}/full", {"metricName": "t"}).json()
+    assert response["value"][0]["data"] == {"m": ["nan", 1.0]}
 
 
-def test_many_runs_at_once_are_changed_by_who_may_change_each(v1: Services) -> None:
+def test_a_batch_of_runs_needs_permission_for_each_run(v1: Services) -> None:
     carl, dan = Services(v1.site, "carl"), Services(v1.site, "dan")
     carl.of("history", "PATCH", "experiments/e/runs/of-carl", {"runId": "of-carl"})
     dan.of("history", "PATCH", "experiments/e/runs/of-dan", {"runId": "of-dan"})
     both = [{"runId": "of-dan", "displayName": "new"}, {"runId": "of-carl", "displayName": "new"}]
-    status, said = dan.refusal("history", "PATCH", "experiments/e/batch/runs", {"runs": both})
-    assert status == 403 and "belongs to `carl`" in said
-    # Nothing is changed, what is one's own neither.
+    status, fields = dan.refusal("history", "PATCH", "experiments/e/batch/runs", {"runs": both})
+    assert status == 403 and "belongs to `carl`" in fields
+    # Nothing is changed, not even the caller's own runs.
     assert v1.of("history", "GET", "runs/of-dan")["displayName"] != "new"
     canceled = [{"name": "x.Cancel", "data": {"RunId": "of-carl"}}]
     status, _ = dan.refusal("history", "POST", "experiments/e/batch/events", {"events": canceled})
@@ -169,47 +169,49 @@ def test_many_runs_at_once_are_changed_by_who_may_change_each(v1: Services) -> N
     carl.of("history", "PATCH", "experiments/e/batch/runs", {"runs": both})
 
 
-def test_a_workspace_may_begin_with_the_name_of_a_service(v1: Services) -> None:
+def test_a_workspaces_name_may_begin_with_that_of_a_service(v1: Services) -> None:
     v1.site.ok("home", "POST", "/v1/workspaces", {"name": "armada"})
     top = WORKSPACE.replace("default", "armada")
     for version in ("1", "2", "3"):
         body = {"properties": {"image": "python:3.11", "tags": {"n": version}}}
         v1.site.ok("home", "PUT", f"{top}/environments/mine/versions/{version}", body)
-    found, where = [], f"{top}/environments/mine/versions?$maxpagesize=2"
+    result, where = [], f"{top}/environments/mine/versions?$maxpagesize=2"
     while where:
         page = v1.site.ok("home", "GET", where)
-        found += [one["name"] for one in page["value"]]
+        result += [item["name"] for item in page["value"]]
         where = page.get("nextLink", "")
-    assert found == ["3", "2", "1"]
+    assert result == ["3", "2", "1"]
 
 
-def test_children_are_told_to_the_last(v1: Services) -> None:
+def test_all_children_of_a_run_are_listed(v1: Services) -> None:
     v1.of("history", "PATCH", "experiments/e/runs/top", {"runId": "top"})
     kids = [f"kid{number}" for number in range(55)]
     runs = [{"runId": name, "parentRunId": "top"} for name in kids]
     v1.of("history", "PATCH", "experiments/e/batch/runs", {"runs": runs})
-    # azure-ai-ml 1.35 says no number and asks once.
-    told = v1.of("history", "GET", "runs/top/children")
-    assert {one["runId"] for one in told["value"]} == set(kids) and not told["continuationToken"]
-    # SDK v1 goes on by the token, older azure-ai-ml by the link.
+    # azure-ai-ml 1.35 sends no limit and requests one page.
+    response = v1.of("history", "GET", "runs/top/children")
+    assert {item["runId"] for item in response["value"]} == set(kids) and not response[
+        "continuationToken"
+    ]
+    # SDK v1 continues with the token, older azure-ai-ml with the link.
     first = v1.of("history", "GET", "runs/top/children", **{"$top": "30"})
-    more = {"$top": "30", "$continuationToken": first["continuationToken"]}
-    second = v1.of("history", "GET", "runs/top/children", **more)
+    overrides = {"$top": "30", "$continuationToken": first["continuationToken"]}
+    second = v1.of("history", "GET", "runs/top/children", **overrides)
     assert first["nextLink"] is None and second["continuationToken"] is None
-    assert {one["runId"] for one in first["value"] + second["value"]} == set(kids)
+    assert {item["runId"] for item in first["value"] + second["value"]} == set(kids)
     headers = {
         "Authorization": f"Bearer {v1.site.tokens['olga']}",
         "User-Agent": "azure-ai-ml/1.12",
     }
-    found, where = [], f"/history/v1.0{WORKSPACE}/runs/top/children?$top=20"
+    result, where = [], f"/history/v1.0{WORKSPACE}/runs/top/children?$top=20"
     while where:
         page = v1.site.client.get(where, headers=headers).json()
-        found += [one["runId"] for one in page["value"]]
+        result += [item["runId"] for item in page["value"]]
         where = page["nextLink"]
-    assert sorted(found) == sorted(kids)
+    assert sorted(result) == sorted(kids)
 
 
-def test_a_run_that_ended_unseen_is_finalizing_once_for_sdk_v1(v1: Services) -> None:
+def test_sdk_v1_sees_a_run_that_just_ended_as_finalizing_once(v1: Services) -> None:
     top = f"/history/v1.0{WORKSPACE}"
     headers = {**V1_AGENT, "Authorization": f"Bearer {v1.site.tokens['olga']}"}
 
@@ -224,34 +226,35 @@ def test_a_run_that_ended_unseen_is_finalizing_once_for_sdk_v1(v1: Services) -> 
         Services(v1.site, "carl").of(
             "history", "PATCH", f"experiments/e/runs/{name}", {"runId": name, "status": end}
         )
-    # `wait_for_completion(show_output=True)` prints logs only of a run that goes on.
+    # `wait_for_completion(show_output=True)` prints logs only while a run is running.
     assert [status("runs/unseen/details") for _ in range(3)] == [
         "Finalizing",
         "Completed",
         "Completed",
     ]
-    # Who was told of the end hears nothing else afterwards.
+    # A person who has learned of the end gets nothing else afterwards.
     assert status("runs/seen") == "Failed" and status("runs/seen/details") == "Failed"
     assert status("runs/canceled/details") == "Canceled"
 
 
 @pytest.mark.parametrize("name", ["100%.txt", "a%20b.txt", "ü@x%.txt", "d%/x y.txt"])
-def test_sdk_v1_writes_by_an_address_that_it_quotes_itself(v1: Services, name: str) -> None:
+def test_sdk_v1_writes_by_a_url_that_it_quotes_itself(v1: Services, name: str) -> None:
     def address(path: str) -> str:
-        told = v1.of("artifact", "POST", path, {"paths": [{"path": name}]})
-        uri = told["artifactContentInformation"][name]["contentUri"]
+        response = v1.of("artifact", "POST", path, {"paths": [{"path": name}]})
+        uri = response["artifactContentInformation"][name]["contentUri"]
         return str(uri.partition("?")[0])
 
-    # SDK v1 takes what is behind account and container, and quotes it; the plug-in unquotes first.
+    # SDK v1 takes the part after account and container, and quotes it; the plug-in unquotes it
+    # first.
     assert address("artifacts/batch/metadata/ExperimentRun/dcid.here").endswith(f"/{name}")
     quoted = address("artifacts/ExperimentRun/dcid.here/batch/metadata")
     assert quoted.endswith(f"/dcid.here/{quote(name)}")
 
 
-def test_files_of_a_snapshot_may_be_called_anything(v1: Services) -> None:
+def test_files_of_a_snapshot_may_have_any_name(v1: Services) -> None:
     names = {"100% a%20b #c?.py": b"1", "ü/@.py": b"2"}
-    told = v1.of("content", "POST", "snapshots/getblob", {"FileNames": list(names)})
-    for node in told["fileNodes"]:
+    response = v1.of("content", "POST", "snapshots/getblob", {"FileNames": list(names)})
+    for node in response["fileNodes"]:
         path = node["blobUri"].partition("?")[0].rpartition("/")[2]
         assert path.isalnum(), "the client would quote it once more"
     snapshot = uploaded(v1, names)
@@ -259,10 +262,10 @@ def test_files_of_a_snapshot_may_be_called_anything(v1: Services) -> None:
     assert again != snapshot
 
 
-def test_tags_of_an_experiment_may_be_nothing_and_false(v1: Services) -> None:
-    made = v1.of("history", "POST", "experiments/tagged")
+def test_tags_of_an_experiment_may_be_null_and_false(v1: Services) -> None:
+    created = v1.of("history", "POST", "experiments/tagged")
     tags = {"zero": 0, "no": False, "none": None}
-    where = f"experimentids/{made['experimentId']}"
+    where = f"experimentids/{created['experimentId']}"
     assert v1.of("history", "PATCH", where, {"tags": tags})["tags"] == {
         "zero": "0",
         "no": "False",
@@ -270,12 +273,12 @@ def test_tags_of_an_experiment_may_be_nothing_and_false(v1: Services) -> None:
     }
 
 
-def test_the_next_page_of_models_keeps_what_was_asked(v1: Services) -> None:
-    told = v1.of(
+def test_the_next_page_of_models_keeps_the_query(v1: Services) -> None:
+    response = v1.of(
         "artifact", "POST", "artifacts/ExperimentRun/dcid.here/batch/metadata",
         {"paths": [{"path": "model.bin"}]},
     )  # fmt: skip
-    address = told["artifactContentInformation"]["model.bin"]["contentUri"].partition("://")[2]
+    address = response["artifactContentInformation"]["model.bin"]["contentUri"].partition("://")[2]
     blob = "/" + address.partition("/")[2]
     v1.site.client.put(blob, content=b"x", headers={"x-ms-blob-type": "BlockBlob"})
     asset = v1.of(
@@ -292,9 +295,9 @@ def test_the_next_page_of_models_keeps_what_was_asked(v1: Services) -> None:
     assert [len(first["value"]), len(second["value"]), second["nextLink"]] == [2, 1, None]
 
 
-def test_a_snapshot_whose_answer_was_lost_is_sent_again(v1: Services) -> None:
-    told = v1.of("content", "POST", "snapshots/getblob", {"FileNames": ["a.py"]})
-    (node,) = told["fileNodes"]
+def test_a_snapshot_is_sent_again_after_a_lost_response(v1: Services) -> None:
+    response = v1.of("content", "POST", "snapshots/getblob", {"FileNames": ["a.py"]})
+    (node,) = response["fileNodes"]
     blob = "/" + node["blobUri"].partition("://")[2].partition("/")[2]
     v1.site.client.put(blob, content=b"x", headers={"x-ms-blob-type": "BlockBlob"})
     body = {
@@ -306,28 +309,28 @@ def test_a_snapshot_whose_answer_was_lost_is_sent_again(v1: Services) -> None:
     assert first == second
 
 
-def test_a_list_of_datasets_writes_nothing_the_second_time(v1: Services) -> None:
+def test_a_second_list_of_datasets_writes_nothing(v1: Services) -> None:
     properties = {"dataUri": "https://example.org/x.csv", "dataType": "uri_file"}
     v1.put("data/linked/versions/1", properties)
     v1.of("dataset", "GET", "datasets")
     writes: list[str] = []
 
-    def note(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+    def note(connection: Any, cursor: Any, statement: str, *remaining: Any) -> None:
         if statement.lstrip()[:6].upper() in ("INSERT", "UPDATE", "DELETE"):
             writes.append(statement)
 
     engine = v1.site.parts.services.db.engine
     event.listen(engine, "before_cursor_execute", note)
     try:
-        named = [one["name"] for one in v1.of("dataset", "GET", "datasets")["value"]]
+        named = [item["name"] for item in v1.of("dataset", "GET", "datasets")["value"]]
     finally:
         event.remove(engine, "before_cursor_execute", note)
     assert "linked" in named and writes == []
 
 
-def test_a_blobs_properties_keep_their_letters() -> None:
+def test_a_blobs_properties_keep_non_ascii_letters() -> None:
     # Starlette reads headers as Latin-1, and writes them so.
     sent = 'attachment; filename="ü.txt"'.encode().decode("latin-1")
-    found = blob_headers.properties_in({"x-ms-blob-content-disposition": sent})
-    assert found == {"Content-Disposition": 'attachment; filename="ü.txt"'}
-    assert blob_headers.latin(found["Content-Disposition"]) == sent
+    result = blob_headers.properties_in({"x-ms-blob-content-disposition": sent})
+    assert result == {"Content-Disposition": 'attachment; filename="ü.txt"'}
+    assert blob_headers.latin(result["Content-Disposition"]) == sent

@@ -1,4 +1,4 @@
-"""Azure's paths, what lies above workspaces, and workspaces themselves."""
+"""Azure's paths, subscriptions and resource groups, and workspaces."""
 
 from __future__ import annotations
 
@@ -10,27 +10,42 @@ from typing import Any
 import pytest
 
 from azureml.azure_server import PROVIDER, WORKSPACE, Azure
-from torchyard.azureml.common.paths import Asked, ours
+from torchyard.azureml.common.paths import AzurePath, translate
 from torchyard.azureml.entry_routes import CLOUD
-from torchyard.workspaces import path_permissions
-from torchyard.workspaces.permissions import OWN_JOBS_ONLY
+from torchyard.workspaces.permissions import OWN_JOBS_ONLY, Permission
 from workspaces.served import HERE, JOB, Served, served
 
 ONE_DATABASE = True
 
 GROUP = "/subscriptions/local/resourceGroups/torchyard"
-THE_REST = (
+UNKNOWN_PATHS = (
     "/azureml/{workspace}/{path:path}",
     "/azureml/{workspace}/credential/{path:path}",
     "/azureml-above/subscriptions/{path:path}",
 )
+QUERIES = {
+    "/arm/computes/{name}/listnodes",
+    "/arm/datastores/{name}/listsecrets",
+    "/content/snapshots/{snapshot_id}/zip",
+    "/data/dataversion/batchGetResolvedUris",
+    "/history/batchrundata",
+    "/history/experimentids/{experiment}/runs:query",
+    "/history/experiments/{experiment}/metrics:query",
+    "/history/experiments/{experiment}/runs:query",
+    "/history/experiments:query",
+    "/history/rundata",
+    "/history/runs:query",
+    "/metric/runs/{name}/full",
+    "/metric/runs/{name}/list",
+    "/modelregistry/models/batchGetResolvedUris",
+}
 HOME = f"/subscriptions/S/resourceGroups/G/providers/{PROVIDER}/workspaces/Team"
 
 
 @pytest.fixture
 def site(tmp_path: Path, database_url: str) -> Iterator[Served]:
-    with served(tmp_path, database_url) as made:
-        yield made
+    with served(tmp_path, database_url) as created:
+        yield created
 
 
 @pytest.fixture
@@ -39,7 +54,7 @@ def azure(site: Served) -> Azure:
 
 
 @pytest.mark.parametrize(
-    ("path", "wanted"),
+    ("path", "expected"),
     [
         (HOME, "/azureml/Team/arm"),
         (f"{HOME}/", "/azureml/Team/arm"),
@@ -61,54 +76,58 @@ def azure(site: Served) -> Azure:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("change", [str, str.upper, str.lower])
-def test_a_path_in_any_case(path: str, wanted: str, change: Any) -> None:
+def test_a_path_in_any_case(path: str, expected: str, change: Any) -> None:
     changed = path
-    for word in ("subscriptions", "resourceGroups", "providers", PROVIDER, "workspaces"):
-        changed = changed.replace(f"/{word}", f"/{change(word)}")
-    found = ours(changed)
-    assert found is not None and found.path == wanted
+    for text in ("subscriptions", "resourceGroups", "providers", PROVIDER, "workspaces"):
+        changed = changed.replace(f"/{text}", f"/{change(text)}")
+    result = translate(changed)
+    assert result is not None and result.path == expected
 
 
 def test_names_keep_their_case() -> None:
-    found = ours(f"{HOME}/jobs/J")
-    assert found == Asked("/azureml/Team/arm/jobs/J", "S", "G", "Team")
-    assert found.spelt("team").path == "/azureml/team/arm/jobs/J"
-    named_as_the_prefix = ours(HOME.replace("/Team", "/AzureML"))
+    result = translate(f"{HOME}/jobs/J")
+    assert result == AzurePath("/azureml/Team/arm/jobs/J", "S", "G", "Team")
+    assert result.with_workspace("team").path == "/azureml/team/arm/jobs/J"
+    named_as_the_prefix = translate(HOME.replace("/Team", "/AzureML"))
     assert named_as_the_prefix is not None
-    assert named_as_the_prefix.spelt("azureml").path == "/azureml/azureml/arm"
+    assert named_as_the_prefix.with_workspace("azureml").path == "/azureml/azureml/arm"
 
 
 @pytest.mark.parametrize("path", ["/", "/v1/workspaces/default/jobs", "/subscription", "/health"])
-def test_other_paths_stay(path: str) -> None:
-    assert ours(path) is None
+def test_other_paths_are_not_translated(path: str) -> None:
+    assert translate(path) is None
 
 
-def test_every_route_has_a_line_of_its_own(site: Served) -> None:
-    """The lines for all the rest are for what answers that there is nothing."""
-    from workspaces.test_permissions import every_route
+def test_only_queries_change_nothing_by_another_method_than_get(site: Served) -> None:
+    """Every other route that is not a GET needs more than the permission to read."""
+    from workspaces.test_permissions import every_permission
 
-    lines = {tuple(line.split()[1:]) for line in path_permissions.TABLE.splitlines() if line}
-    of_azure = {
-        (method, path)
-        for method, path in every_route(site)
-        if path.startswith("/azureml") and path not in THE_REST
+    permissions = {
+        route: permission
+        for route, permission in every_permission(site).items()
+        if route[1].startswith("/azureml") and route[1] not in UNKNOWN_PATHS
     }
-    assert len(of_azure) > 100
-    assert of_azure - lines == set(), "write them into workspaces/azure_rights.py"
+    assert len(permissions) > 150
+    reading = {
+        path.removeprefix("/azureml/{workspace}")
+        for (method, path), permission in permissions.items()
+        if method not in ("GET", "HEAD") and permission is Permission.READ
+    }
+    assert reading == QUERIES
 
 
-def test_a_workspace_in_any_case(azure: Azure, site: Served) -> None:
-    told = azure.ask("GET", WORKSPACE)
+def test_a_workspaces_name_may_be_in_any_case(azure: Azure, site: Served) -> None:
+    response = azure.ask("GET", WORKSPACE)
     changed = WORKSPACE.replace("/local/", "/LOCAL/").replace("/default", "/Default")
-    assert azure.ask("GET", changed) == told
-    assert told["id"] == WORKSPACE and told["name"] == "default"
-    assert len(told["properties"]["workspaceId"]) == 36
+    assert azure.ask("GET", changed) == response
+    assert response["id"] == WORKSPACE and response["name"] == "default"
+    assert len(response["properties"]["workspaceId"]) == 36
     site.ok("dan", "POST", f"{HERE}/jobs", {**JOB, "name": "one"})
-    found = azure.ask("GET", f"{changed}/JOBS/one")
-    assert found["id"] == f"{WORKSPACE}/jobs/one"
+    result = azure.ask("GET", f"{changed}/JOBS/one")
+    assert result["id"] == f"{WORKSPACE}/jobs/one"
 
 
-def test_wrong_places_are_told_apart(azure: Azure) -> None:
+def test_errors_of_unknown_paths_say_what_is_unknown(azure: Azure) -> None:
     error = azure.refused(404, "GET", WORKSPACE.replace("/local/", "/other/"))
     assert error["code"] == "ResourceNotFound" and "yard workspace config" in error["message"]
     error = azure.refused(404, "GET", WORKSPACE.replace("/default", "/defualt"))
@@ -122,7 +141,7 @@ def test_wrong_places_are_told_apart(azure: Azure) -> None:
 
 
 def test_subscriptions_and_groups(azure: Azure, site: Served) -> None:
-    assert [one["subscriptionId"] for one in azure.ask("GET", "/subscriptions")["value"]] == [
+    assert [item["subscriptionId"] for item in azure.ask("GET", "/subscriptions")["value"]] == [
         "local"
     ]
     assert azure.ask("GET", "/subscriptions/LOCAL")["subscriptionId"] == "local"
@@ -134,83 +153,91 @@ def test_subscriptions_and_groups(azure: Azure, site: Served) -> None:
     for place in (GROUP, "/subscriptions/local"):
         assert azure.names(f"{place}/providers/{PROVIDER}/workspaces") == ["default"]
     site.add("stranger", None)
-    azure.who = "stranger"
+    azure.user = "stranger"
     assert azure.ask("GET", "/subscriptions") == {"value": []}
     assert azure.names(f"{GROUP}/providers/{PROVIDER}/workspaces") == []
 
 
 def deployment(name: str, **parameters: str) -> tuple[str, dict[str, Any]]:
-    """Path and body of what the SDK's `begin_create` sends."""
-    given = {"workspaceName": name, "location": "eastus", "kind": "default", **parameters}
-    values = {key: {"value": value} for key, value in given.items()}
+    """The path and the body that the SDK's `begin_create` sends."""
+    original = {"workspaceName": name, "location": "eastus", "kind": "default", **parameters}
+    values = {key: {"value": value} for key, value in original.items()}
     path = f"{GROUP}/providers/Microsoft.Resources/deployments/{name}-123"
     return path, {"properties": {"template": {}, "parameters": values, "mode": "incremental"}}
 
 
-def test_a_workspace_is_made_as_the_sdk_makes_it(azure: Azure) -> None:
-    azure.who = "home"
+def test_the_sdks_template_creates_a_workspace(azure: Azure) -> None:
+    azure.user = "home"
     path, body = deployment("Vision", description="ours")
-    made = azure.ask("PUT", path, body)
-    assert made["properties"]["provisioningState"] == "Succeeded"
-    assert azure.ask("GET", path) == made
+    created = azure.ask("PUT", path, body)
+    assert created["properties"]["provisioningState"] == "Succeeded"
+    assert azure.ask("GET", path) == created
     assert azure.ask("GET", f"{GROUP}/deployments/Vision-123/operations") == {"value": []}
-    # The answer was lost, and the client asks again.
-    assert azure.ask("PUT", path, body) == made
-    there = f"{GROUP}/providers/{PROVIDER}/workspaces/vision"
-    told = azure.ask("GET", there)
-    assert (told["name"], told["location"]) == ("Vision", "eastus")
-    assert told["properties"]["description"] == "ours"
-    changed = azure.ask("PATCH", there, {"properties": {"description": "new"}, "tags": {}})
+    # The response was lost, and the client sends the request again.
+    assert azure.ask("PUT", path, body) == created
+    existing = f"{GROUP}/providers/{PROVIDER}/workspaces/vision"
+    response = azure.ask("GET", existing)
+    assert (response["name"], response["location"]) == ("Vision", "eastus")
+    assert response["properties"]["description"] == "ours"
+    changed = azure.ask("PATCH", existing, {"properties": {"description": "new"}, "tags": {}})
     assert changed["properties"]["description"] == "new"
-    assert azure.ask("GET", f"{there}/computes")["value"][0]["name"] == "local"
+    assert azure.ask("GET", f"{existing}/computes")["value"][0]["name"] == "local"
     azure.site.ok("home", "POST", "/v1/workspaces/Vision/jobs", {**JOB, "name": "one"})
-    assert "not empty" in azure.refused(409, "DELETE", there)["message"]
+    assert "not empty" in azure.refused(409, "DELETE", existing)["message"]
     azure.refused(409, "DELETE", WORKSPACE)
 
 
-def test_a_workspace_is_made_by_put(azure: Azure) -> None:
-    azure.who = "home"
-    there = f"/subscriptions/LOCAL/resourceGroups/TorchYard/providers/{PROVIDER}/workspaces/vision"
+def test_a_put_creates_a_workspace(azure: Azure) -> None:
+    azure.user = "home"
+    existing = (
+        f"/subscriptions/LOCAL/resourceGroups/TorchYard/providers/{PROVIDER}/workspaces/vision"
+    )
     body = {"location": "eastus", "properties": {"description": "ours"}}
-    assert azure.answer("PUT", there, body).status_code == 201
-    assert azure.answer("PUT", there, {"properties": {}}).status_code == 200
-    told = azure.ask("GET", there)
-    assert told["id"] == f"{GROUP}/providers/{PROVIDER}/workspaces/vision"
-    assert told["properties"]["description"] == "ours"
-    elsewhere = there.replace("TorchYard", "another")
-    assert "is there already" in azure.refused(409, "PUT", elsewhere, body)["message"]
-    assert azure.answer("DELETE", there).status_code == 200
-    azure.refused(404, "GET", there)
+    assert azure.answer("PUT", existing, body).status_code == 201
+    assert azure.answer("PUT", existing, {"properties": {}}).status_code == 200
+    response = azure.ask("GET", existing)
+    assert response["id"] == f"{GROUP}/providers/{PROVIDER}/workspaces/vision"
+    assert response["properties"]["description"] == "ours"
+    elsewhere = existing.replace("TorchYard", "another")
+    assert "exists already" in azure.refused(409, "PUT", elsewhere, body)["message"]
+    assert azure.answer("DELETE", existing).status_code == 200
+    azure.refused(404, "GET", existing)
 
 
-def test_what_makes_no_workspace(azure: Azure) -> None:
-    azure.who = "home"
+def test_other_templates_and_kinds_are_refused(azure: Azure) -> None:
+    azure.user = "home"
+    wrong: Any
     path, body = deployment("Vision", kind="hub")
     assert "kind `hub`" in azure.refused(501, "PUT", path, body)["message"]
-    for wrong in (None, [], {}, {"properties": {"parameters": {"workspaceName": {"value": 1}}}}):
+    no_name = {"properties": {"parameters": {"workspaceName": {"value": 1}}}}
+    bodies: tuple[Any, ...] = (None, [], {}, no_name)
+    for wrong in bodies:
         assert azure.answer("PUT", path, wrong).status_code == 400
     path, body = deployment("a b")
     assert "no name for a workspace" in azure.refused(400, "PUT", path, body)["message"]
-    there = f"{GROUP}/providers/{PROVIDER}/workspaces/new"
-    for wrong in (None, [], "x", {"kind": "Project"}):
-        assert azure.answer("PUT", there, wrong).status_code in (400, 501)
+    existing = f"{GROUP}/providers/{PROVIDER}/workspaces/new"
+    bodies = (None, [], "x", {"kind": "Project"})
+    for wrong in bodies:
+        assert azure.answer("PUT", existing, wrong).status_code in (400, 501)
     path, body = deployment("vision")
-    for who in ("olga", "carl", "dan"):  # owners of one workspace are not the server's
-        azure.who = who
+    for user in ("olga", "carl", "dan"):  # Owners of one workspace are not the server's owners.
+        azure.user = user
         assert azure.refused(403, "PUT", path, body)["code"] == "AuthorizationFailed"
-        azure.refused(403, "PUT", there, {"location": "x"})
+        azure.refused(403, "PUT", existing, {"location": "x"})
         azure.refused(403, "DELETE", WORKSPACE)
-    azure.who = "rita"
+    azure.user = "rita"
     azure.refused(403, "PATCH", WORKSPACE, {"properties": {"description": "mine"}})
     assert azure.names(f"{GROUP}/providers/{PROVIDER}/workspaces") == ["default"]
 
 
-def test_what_the_doors_refuse_has_azures_envelope(azure: Azure) -> None:
-    site: Any = azure.site.client
-    answer = site.put(f"{WORKSPACE}/jobs/one", content=b"x" * (65 << 10))
+def test_a_request_refused_before_its_route_has_azures_envelope(azure: Azure) -> None:
+    client: Any = azure.site.client
+    token = {"Authorization": f"Bearer {azure.site.tokens['dan']}"}
+    large = b"x" * ((16 << 20) + 1)
+    answer = client.put(f"{WORKSPACE}/jobs/one", content=large, headers=token)
     assert answer.status_code == 413
     assert answer.json()["error"]["code"] == "RequestEntityTooLarge"
-    answer = site.get(WORKSPACE)
+    answer = client.put(f"{WORKSPACE}/jobs/one", content=large)
     assert answer.status_code == 401
     assert answer.json()["error"]["code"] == "InvalidAuthenticationToken"
 
@@ -230,18 +257,18 @@ def test_metadata_and_discovery_need_no_token(site: Served) -> None:
 
 def test_a_server_without_tls_says_so(site: Served) -> None:
     answer = site.ask("dan", "POST", "/v1/client-env")
-    assert answer.status_code == 409 and "insist on it" in answer.text
+    assert answer.status_code == 409 and "which Azure's clients require" in answer.text
 
 
 def test_a_data_scientist_reaches_no_job_of_another(azure: Azure, site: Served) -> None:
     """By any route of Azure's that changes jobs or logs to them."""
-    from workspaces.test_permissions import every_route
+    from workspaces.test_permissions import every_permission
 
     site.ok("carl", "POST", f"{HERE}/jobs", {**JOB, "name": "carls"})
     before = site.rows()
-    asked = 0
-    for method, path in every_route(site):
-        if not path.startswith("/azureml/") or path in THE_REST:
+    request = 0
+    for (method, path), permission in every_permission(site).items():
+        if not path.startswith("/azureml/") or path in UNKNOWN_PATHS:
             continue
         for part, text in (("name", "carls"), ("run", "carls"), ("container", "dcid.carls")):
             path = path.replace(f"{{{part}}}", text)
@@ -249,10 +276,10 @@ def test_a_data_scientist_reaches_no_job_of_another(azure: Azure, site: Served) 
             continue
         path = path.replace("{origin}", "ExperimentRun").replace("{workspace}", "default")
         path = re.sub(r"\{\w+(:path)?\}", "a", path)
-        if path_permissions.of(method, path) in OWN_JOBS_ONLY:
+        if permission in OWN_JOBS_ONLY:
             answer = site.ask("dan", method, path, {"paths": [{"path": "a"}]}, params={"path": "a"})
             assert answer.status_code == 403, (method, path, answer.text)
             assert "belongs to `carl`" in answer.text, (method, path, answer.text)
-            asked += 1
-    assert asked > 20
+            request += 1
+    assert request > 20
     assert site.rows() == before

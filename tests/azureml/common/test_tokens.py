@@ -1,4 +1,4 @@
-"""Tokens as Azure's clients fetch and send them: good ones, and every other kind."""
+"""Tokens as Azure's clients request and send them: valid ones, and every other kind."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ ARM = "https://management.azure.example/"
 
 @pytest.fixture
 def site(tmp_path: Path, database_url: str, clock: FakeClock) -> Iterator[Served]:
-    with served(tmp_path, database_url, clock) as made:
-        yield made
+    with served(tmp_path, database_url, clock) as created:
+        yield created
 
 
 def fetch(site: Served, secret: str, resource: str = ARM) -> httpx2.Response:
@@ -40,8 +40,8 @@ def fetch(site: Served, secret: str, resource: str = ARM) -> httpx2.Response:
     return answer  # type: ignore[no-any-return]
 
 
-def token_of(site: Served, who: str) -> str:
-    answer = fetch(site, site.tokens[who])
+def token_of(site: Served, user: str) -> str:
+    answer = fetch(site, site.tokens[user])
     assert answer.status_code == 200, answer.text
     return str(answer.json()["access_token"])
 
@@ -50,11 +50,11 @@ def claims(jwt: str) -> dict[str, Any]:
     head, body, signature = jwt.split(".")
     assert len(base64.urlsafe_b64decode(signature + "=")) == 32
     assert json.loads(base64.urlsafe_b64decode(head + "=="))["typ"] == "JWT"
-    found: dict[str, Any] = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
-    return found
+    result: dict[str, Any] = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+    return result
 
 
-def test_the_answer_is_what_clients_look_for(site: Served, clock: FakeClock) -> None:
+def test_the_response_has_the_keys_that_clients_read(site: Served, clock: FakeClock) -> None:
     answer = fetch(site, site.tokens["dan"])
     body = answer.json()
     assert set(body) == {
@@ -64,15 +64,15 @@ def test_the_answer_is_what_clients_look_for(site: Served, clock: FakeClock) -> 
     assert (body["expires_on"], body["expires_in"]) == (str(now + 3600), "3600")
     assert (body["resource"], body["token_type"]) == (ARM, "Bearer")
     assert answer.headers["cache-control"] == "no-store"
-    told = claims(body["access_token"])
-    assert (told["aud"], told["iat"], told["exp"]) == (ARM.rstrip("/"), now, now + 3600)
-    assert told["upn"] == told["unique_name"] == told["name"] == "dan"
-    assert told["oid"] == told["sub"] and told["tid"] in told["iss"]
+    response = claims(body["access_token"])
+    assert (response["aud"], response["iat"], response["exp"]) == (ARM.rstrip("/"), now, now + 3600)
+    assert response["upn"] == response["unique_name"] == response["name"] == "dan"
+    assert response["oid"] == response["sub"] and response["tid"] in response["iss"]
     assert site.tokens["dan"] not in answer.text
-    assert claims(token_of(site, "carl"))["oid"] != told["oid"]
+    assert claims(token_of(site, "carl"))["oid"] != response["oid"]
 
 
-def test_sdk_v1_asks_by_form(site: Served) -> None:
+def test_sdk_v1_requests_a_token_by_a_form(site: Served) -> None:
     headers = {"Secret": site.tokens["dan"], "Metadata": "true"}
     form = {"resource": ARM, "api-version": "2017-09-01"}
     answer: Any = site.client.post("/msi/token", data=form, headers=headers)
@@ -80,18 +80,18 @@ def test_sdk_v1_asks_by_form(site: Served) -> None:
     assert claims(answer.json()["access_token"])["upn"] == "dan"
 
 
-def test_it_passes_wherever_a_token_does(site: Served) -> None:
+def test_a_jwt_works_wherever_a_token_does(site: Served) -> None:
     site.tokens["dan's jwt"] = token_of(site, "dan")
-    who = "dan's jwt"
-    assert site.ok(who, "GET", "/v1/whoami")["user"] == "dan"
-    site.ok(who, "GET", WORKSPACE)
-    site.ok(who, "GET", f"{HERE}/jobs")
-    site.ok(who, "GET", f"{MLFLOW}/experiments/get?experiment_id=0")
-    site.ok(who, "POST", f"{HERE}/jobs", {**JOB, "name": "one"})
-    assert "is a data scientist" in site.refused(who, "PUT", f"{HERE}/computes/new", {})["message"]
+    user = "dan's jwt"
+    assert site.ok(user, "GET", "/v1/whoami")["user"] == "dan"
+    site.ok(user, "GET", WORKSPACE)
+    site.ok(user, "GET", f"{HERE}/jobs")
+    site.ok(user, "GET", f"{MLFLOW}/experiments/get?experiment_id=0")
+    site.ok(user, "POST", f"{HERE}/jobs", {**JOB, "name": "one"})
+    assert "is a data scientist" in site.refused(user, "PUT", f"{HERE}/computes/new", {})["message"]
 
 
-def test_without_a_good_secret_there_is_none(site: Served) -> None:
+def test_without_a_valid_secret_there_is_no_token(site: Served) -> None:
     ask: Any = site.client
     for secret in (b"", b"yard_p_" + b"x" * 43, b"any", b"\xfcnicode", b"a" * 9000):
         for answer in (
@@ -103,17 +103,17 @@ def test_without_a_good_secret_there_is_none(site: Served) -> None:
             assert "yard client-env" in body["message"] == body["error_description"]
 
 
-def test_a_request_that_names_no_resource(site: Served) -> None:
+def test_a_request_without_a_resource_is_refused(site: Served) -> None:
     answer = fetch(site, site.tokens["dan"], resource=" ")
     assert answer.status_code == 400 and "`resource`" in answer.json()["message"]
     assert fetch(site, site.tokens["dan"], resource="r" * 500).status_code == 400
 
 
-def test_a_token_of_this_kind_fetches_no_further_one(site: Served) -> None:
+def test_a_jwt_can_not_be_exchanged_for_another(site: Served) -> None:
     assert fetch(site, token_of(site, "dan")).status_code == 401
 
 
-def test_a_jobs_token_fetches_one_with_the_jobs_rights(site: Served) -> None:
+def test_a_jobs_token_gets_a_jwt_with_the_jobs_permissions(site: Served) -> None:
     site.ok("dan", "POST", f"{HERE}/jobs", {**JOB, "name": "one"})
     site.job_token("one", "dan")
     site.tokens["jwt"] = token_of(site, "job of dan")
@@ -132,44 +132,44 @@ def refusal(site: Served, jwt: str) -> tuple[str, str]:
     return error["code"], error["message"]
 
 
-def test_it_ends_after_an_hour_and_the_next_is_good(site: Served, clock: FakeClock) -> None:
+def test_a_jwt_expires_after_an_hour_and_the_next_is_valid(site: Served, clock: FakeClock) -> None:
     first = token_of(site, "dan")
     clock.advance(timedelta(hours=1).total_seconds())
     code, message = refusal(site, first)
     assert code == "InvalidAuthenticationToken"
-    assert "the token ended at 2026-01-01 01:00 UTC" in message and "Hint: " in message
+    assert "the token expired at 2026-01-01 01:00 UTC" in message and "Hint: " in message
     site.tokens["jwt"] = token_of(site, "dan")
     site.ok("jwt", "GET", WORKSPACE)
 
 
-def test_it_ends_with_the_token_behind(site: Served) -> None:
+def test_a_jwt_is_revoked_with_its_token(site: Served) -> None:
     jwt = token_of(site, "dan")
     site.tokens["jwt"] = jwt
     site.ok("jwt", "GET", WORKSPACE)
     site.ok("home", "DELETE", "/v1/users/dan/tokens/first")
     _, message = refusal(site, jwt)
-    assert "got with one that is good no more" in message and "yard client-env" in message
+    assert "issued for is no longer valid" in message and "yard client-env" in message
     assert fetch(site, site.tokens["dan"]).status_code == 401
 
 
-def test_it_ends_with_its_person(site: Served) -> None:
+def test_a_jwt_is_revoked_with_its_person(site: Served) -> None:
     jwt = token_of(site, "dan")
     site.ok("home", "DELETE", "/v1/users/dan")
-    assert "good no more" in refusal(site, jwt)[1]
+    assert "no longer valid" in refusal(site, jwt)[1]
 
 
-def test_it_ends_no_later_than_the_token_behind(site: Served, clock: FakeClock) -> None:
+def test_a_jwt_expires_no_later_than_its_token(site: Served, clock: FakeClock) -> None:
     ends_at = clock.now() + timedelta(minutes=10)
-    asked = {"name": "short", "expires_at": ends_at.isoformat()}
-    made = site.ok("home", "POST", "/v1/users/dan/tokens", asked)
-    answer = fetch(site, made["token"]).json()
+    request = {"name": "short", "expires_at": ends_at.isoformat()}
+    created = site.ok("home", "POST", "/v1/users/dan/tokens", request)
+    answer = fetch(site, created["token"]).json()
     assert answer["expires_in"] == "600"
     clock.advance(600)
-    assert "ended at" in refusal(site, answer["access_token"])[1]
-    assert "ended at" in fetch(site, made["token"]).json()["message"]
+    assert "expired at" in refusal(site, answer["access_token"])[1]
+    assert "expired at" in fetch(site, created["token"]).json()["message"]
 
 
-def test_what_others_signed_or_changed_opens_nothing(site: Served) -> None:
+def test_a_forged_jwt_is_refused(site: Served) -> None:
     for jwt in (
         "eyJhbGciOiJSUzI1NiJ9.eyJhdWQiOiJ4In0.c2lnbmF0dXJl",
         f"{jwts.HEAD}.e30.",
@@ -182,27 +182,27 @@ def test_what_others_signed_or_changed_opens_nothing(site: Served) -> None:
         assert code == "InvalidAuthenticationToken"
         assert "not of this server" in message or "another torchyard server" in message
     head, body, signature = token_of(site, "dan").split(".")
-    told = claims(f"{head}.{body}.{signature}") | {"exp": 2**33}
-    forged = base64.urlsafe_b64encode(json.dumps(told).encode()).decode().rstrip("=")
+    response = claims(f"{head}.{body}.{signature}") | {"exp": 2**33}
+    forged = base64.urlsafe_b64encode(json.dumps(response).encode()).decode().rstrip("=")
     assert "was changed" in refusal(site, f"{head}.{forged}.{signature}")[1]
 
 
-def test_another_servers_token_is_told_from_ours(tmp_path: Path, clock: FakeClock) -> None:
+def test_another_servers_jwt_is_recognized(tmp_path: Path, clock: FakeClock) -> None:
     for home in ("one", "two"):
         (tmp_path / home).mkdir()
-    one, two = (Signer(tmp_path / home, home) for home in ("one", "two"))
-    made = one.sign("yard_p_x", "dan", ARM, clock.now())
-    # A server that is started again, or another one of a shared home, has the same key.
+    first, second = (Signer(tmp_path / home, home) for home in ("one", "two"))
+    token = first.sign("yard_p_x", "dan", ARM, clock.now())
+    # A restarted server, or another one of a shared home, has the same key.
     again = Signer(tmp_path / "one", "one")
-    assert again.read(made, clock.now()) == one.read(made, clock.now())
+    assert again.read(token, clock.now()) == first.read(token, clock.now())
     with pytest.raises(NotAuthenticated, match="another torchyard server"):
-        two.read(made, clock.now())
+        second.read(token, clock.now())
 
 
-def test_the_audience_is_as_clients_compare_it(tmp_path: Path, clock: FakeClock) -> None:
+def test_the_audience_is_the_one_that_clients_compare(tmp_path: Path, clock: FakeClock) -> None:
     signer = Signer(tmp_path, "a server")
-    for asked in ("https://ml.azure.x", "https://ml.azure.x/", "https://ml.azure.x/.default"):
-        made = signer.sign("yard_p_x", "dan", asked, clock.now())
-        assert claims(made)["aud"] == "https://ml.azure.x"
+    for request in ("https://ml.azure.x", "https://ml.azure.x/", "https://ml.azure.x/.default"):
+        created = signer.sign("yard_p_x", "dan", request, clock.now())
+        assert claims(created)["aud"] == "https://ml.azure.x"
     with pytest.raises(InvalidInput, match="longer than 200"):
         signer.sign("yard_p_x", "dan", "x" * 201, clock.now())

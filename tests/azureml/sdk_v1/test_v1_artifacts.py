@@ -23,13 +23,13 @@ def test_all_files_of_a_run_and_those_below_a_folder(v1: Services) -> None:
     container = "ExperimentRun/dcid.files"
     paths = ["outputs/a.txt", "other.txt"]
     sent = {"paths": [{"path": path} for path in paths]}
-    told = v1.of("artifact", "POST", f"artifacts/batch/metadata/{container}", sent)
-    for one in told["artifactContentInformation"].values():
-        # The account stands in the host's place, before an `@`.
-        blob = "/" + one["contentUri"].split("://", 1)[1].split("/", 1)[1]
+    response = v1.of("artifact", "POST", f"artifacts/batch/metadata/{container}", sent)
+    for item in response["artifactContentInformation"].values():
+        # The account is in the place of the host, before an `@`.
+        blob = "/" + item["contentUri"].split("://", 1)[1].split("/", 1)[1]
         answer = v1.site.client.put(blob, content=b"x", headers={"x-ms-blob-type": "BlockBlob"})
         assert answer.status_code == 201, answer.text
     top = f"artifacts/prefix/contentinfo/{container}"
-    for path, wanted in (("", paths), ("/", paths), ("/outputs/", paths[:1])):
-        found = [one["path"] for one in v1.of("artifact", "GET", f"{top}{path}")["value"]]
-        assert sorted(found) == sorted(wanted), path
+    for path, expected in (("", paths), ("/", paths), ("/outputs/", paths[:1])):
+        result = [item["path"] for item in v1.of("artifact", "GET", f"{top}{path}")["value"]]
+        assert sorted(result) == sorted(expected), path

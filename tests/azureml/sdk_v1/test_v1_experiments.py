@@ -1,4 +1,4 @@
-"""SDK v1's experiments, children and the rarer requests, as its client makes them."""
+"""SDK v1's experiments, children and rarer requests, as its client sends them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from workspaces.served import served
 
 class Services(Azure):
     def of(self, service: str, method: str, path: str, body: Any = None, **query: str) -> Any:
-        """The status and the JSON of a service's answer."""
+        """The status and the JSON of a service's response."""
         where = f"/{service}/v1.0{WORKSPACE}/{path}"
-        answer = self.site.ask(self.who, method, where, body, params=query)
+        answer = self.site.ask(self.user, method, where, body, params=query)
         return answer.status_code, answer.json()
 
 
@@ -33,90 +33,90 @@ def experiment(v1: Services, name: str) -> str:
 
 def listed(v1: Services, filter: str = "", **query: str) -> list[str]:
     body = {"filter": filter} if filter else {}
-    found = v1.of("history", "POST", "experiments:query", body, **query)[1]["value"]
-    return [one["name"] for one in found]
+    result = v1.of("history", "POST", "experiments:query", body, **query)[1]["value"]
+    return [item["name"] for item in result]
 
 
 def test_experiments_are_found_by_name_and_tag(v1: Services) -> None:
-    one = experiment(v1, "birds")
+    item = experiment(v1, "birds")
     experiment(v1, "cats")
-    v1.of("history", "PATCH", f"experimentids/{one}", {"tags": {"team": "a", "old": "x"}})
-    told = v1.of("history", "POST", f"experimentids/{one}/tags:delete", {"tags": ["old"]})[1]
-    assert told["tags"] == {"team": "a"}
+    v1.of("history", "PATCH", f"experimentids/{item}", {"tags": {"team": "a", "old": "x"}})
+    response = v1.of("history", "POST", f"experimentids/{item}/tags:delete", {"tags": ["old"]})[1]
+    assert response["tags"] == {"team": "a"}
     assert listed(v1, "(name eq birds)") == ["birds"]
     assert listed(v1, "(name eq no-such)") == []
     assert listed(v1, "(Tags/team eq a)") == ["birds"]
     assert listed(v1, '(Tags/team eq "a")') == ["birds"]
-    v1.of("history", "PATCH", f"experimentids/{one}", {"tags": {"said": 'two "words"'}})
+    v1.of("history", "PATCH", f"experimentids/{item}", {"tags": {"said": 'two "words"'}})
     assert listed(v1, '(name eq birds and Tags/said eq "two \\"words\\"")') == ["birds"]
 
 
 def test_an_archived_experiment_is_listed_apart(v1: Services) -> None:
-    one = experiment(v1, "archived")
-    told = v1.of("history", "PATCH", f"experimentids/{one}", {"archive": True})[1]
-    assert told["archivedTime"]
+    item = experiment(v1, "archived")
+    response = v1.of("history", "PATCH", f"experimentids/{item}", {"archive": True})[1]
+    assert response["archivedTime"]
     assert "archived" not in listed(v1)
     assert listed(v1, viewType="ArchivedOnly") == ["archived"]
     assert "archived" in listed(v1, viewType="All")
-    told = v1.of("history", "PATCH", f"experimentids/{one}", {"archive": False})[1]
-    assert told["archivedTime"] is None and "archived" in listed(v1)
+    response = v1.of("history", "PATCH", f"experimentids/{item}", {"archive": False})[1]
+    assert response["archivedTime"] is None and "archived" in listed(v1)
 
 
 @pytest.mark.parametrize("body", [{"archive": "yes"}, {"tags": ["a"]}, []])
 def test_a_change_of_the_wrong_form_is_refused(v1: Services, body: Any) -> None:
-    one = experiment(v1, "wrong")
-    status, _ = v1.of("history", "PATCH", f"experimentids/{one}", body)
+    item = experiment(v1, "wrong")
+    status, _ = v1.of("history", "PATCH", f"experimentids/{item}", body)
     assert status == 400
 
 
 def test_an_experiment_is_not_deleted(v1: Services) -> None:
-    one = experiment(v1, "kept")
-    status, told = v1.of("history", "DELETE", f"experimentids/{one}")
-    assert (status, "archive" in told["error"]["message"]) == (501, True)
+    item = experiment(v1, "kept")
+    status, response = v1.of("history", "DELETE", f"experimentids/{item}")
+    assert (status, "archive" in response["error"]["message"]) == (501, True)
 
 
-def test_children_are_made_and_ended_together(v1: Services) -> None:
+def test_children_are_created_and_ended_in_a_batch(v1: Services) -> None:
     names = ["child-1", "child-2"]
-    asked = [{"runId": name, "parentRunId": "parent", "tags": {"n": name}} for name in names]
+    request = [{"runId": name, "parentRunId": "parent", "tags": {"n": name}} for name in names]
     v1.of("history", "PATCH", "experiments/family/runs/parent", {"runId": "parent"})
-    told = v1.of("history", "PATCH", "experiments/family/batch/runs", {"runs": asked})[1]
-    assert sorted(told["runs"]) == names and told["errors"] == {}
-    assert told["runs"]["child-1"]["parentRunId"] == "parent"
+    response = v1.of("history", "PATCH", "experiments/family/batch/runs", {"runs": request})[1]
+    assert sorted(response["runs"]) == names and response["errors"] == {}
+    assert response["runs"]["child-1"]["parentRunId"] == "parent"
     ends = [
         {"name": "Microsoft.MachineLearning.Run.Completed", "data": {"RunId": name}}
         for name in names
     ]
     v1.of("history", "POST", "experiments/family/batch/events", {"events": ends})
-    there = v1.of("history", "GET", "experiments/family/runs/parent/children")[1]["value"]
-    assert {one["runId"]: one["status"] for one in there} == dict.fromkeys(names, "Completed")
+    existing = v1.of("history", "GET", "experiments/family/runs/parent/children")[1]["value"]
+    assert {item["runId"]: item["status"] for item in existing} == dict.fromkeys(names, "Completed")
 
 
-def test_why_a_run_failed_is_told(v1: Services) -> None:
+def test_a_runs_error_is_in_its_details(v1: Services) -> None:
     v1.of("history", "PATCH", "experiments/family/runs/failing", {"runId": "failing"})
-    said = {"error": {"code": "BadColumn", "message": "no such column: age"}}
-    event = {"name": "Microsoft.MachineLearning.Run.Error", "data": {"ErrorResponse": said}}
+    fields = {"error": {"code": "BadColumn", "message": "no such column: age"}}
+    event = {"name": "Microsoft.MachineLearning.Run.Error", "data": {"ErrorResponse": fields}}
     v1.of("history", "POST", "experiments/family/runs/failing/events", event)
-    told = v1.of("history", "GET", "experiments/family/runs/failing/details")[1]
-    assert told["status"] == "Failed"
-    assert told["error"]["error"]["message"] == "no such column: age"
+    response = v1.of("history", "GET", "experiments/family/runs/failing/details")[1]
+    assert response["status"] == "Failed"
+    assert response["error"]["error"]["message"] == "no such column: age"
 
 
-def test_an_error_of_models_is_in_its_client_s_form(v1: Services) -> None:
-    status, told = v1.of("modelmanagement", "GET", "models/no-such:1")
-    assert (status, told["statusCode"]) == (404, 404)
-    assert told["correlation"]["message"] == told["error"]["message"]
-    status, told = v1.of("modelmanagement", "POST", "packages", {})
-    assert status == 501 and "web services" in told["message"]
+def test_errors_of_models_have_the_form_of_their_client(v1: Services) -> None:
+    status, response = v1.of("modelmanagement", "GET", "models/no-such:1")
+    assert (status, response["statusCode"]) == (404, 404)
+    assert response["correlation"]["message"] == response["error"]["message"]
+    status, response = v1.of("modelmanagement", "POST", "packages", {})
+    assert status == 501 and "web services" in response["message"]
 
 
 def test_secrets_are_refused(v1: Services) -> None:
-    status, told = v1.of("credential", "PUT", "secrets", {})
-    assert status == 501 and "environment_variables" in told["error"]["message"]
+    status, response = v1.of("credential", "PUT", "secrets", {})
+    assert status == 501 and "environment_variables" in response["error"]["message"]
 
 
 def test_a_data_lake_is_not_registered_by_v1(v1: Services) -> None:
-    asked = {"name": "lake", "dataStoreType": "AzureDataLakeGen2"}
-    status, told = v1.of("datastore", "POST", "datastores", asked)
-    assert status == 501 and "AzureDataLakeGen2" in told["error"]["message"]
-    status, told = v1.of("datastore", "POST", "datastores", {"name": "workspaceblobstore"})
-    assert status == 400 and "already exists" in told["error"]["message"]
+    request = {"name": "lake", "dataStoreType": "AzureDataLakeGen2"}
+    status, response = v1.of("datastore", "POST", "datastores", request)
+    assert status == 501 and "AzureDataLakeGen2" in response["error"]["message"]
+    status, response = v1.of("datastore", "POST", "datastores", {"name": "workspaceblobstore"})
+    assert status == 400 and "already exists" in response["error"]["message"]

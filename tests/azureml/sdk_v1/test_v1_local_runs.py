@@ -1,4 +1,4 @@
-"""SDK v1's target `local`, as its client and the program that it starts ask for it."""
+"""SDK v1's target `local`: the requests of its client and of the program that it starts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from workspaces.served import served
 
 class Services(Azure):
     def answer(self, method: str, path: str, body: Any = None, **query: str) -> Any:
-        return self.site.ask(self.who, method, path, body, params=query)
+        return self.site.ask(self.user, method, path, body, params=query)
 
 
 OWN = {"python": {"userManagedDependencies": True, "interpreterPath": "python3"}}
@@ -43,7 +43,7 @@ def azure(
         yield Services(site, "dan")
 
 
-def configured(**more: Any) -> dict[str, Any]:
+def configured(**overrides: Any) -> dict[str, Any]:
     return {
         "script": "train.py",
         "arguments": ["--epochs", 3, "a b"],
@@ -52,54 +52,57 @@ def configured(**more: Any) -> dict[str, Any]:
         "communicator": "None",
         "environment": OWN,
         "environmentVariables": {"MINE": "x", "API_KEY": "a-long-secret-value"},
-        **more,
+        **overrides,
     }
 
 
-def answer(azure: Services, configuration: Mapping[str, Any], run: str, **more: Any) -> Any:
-    definition = json.dumps({"Configuration": configuration, **more})
-    files = [("files", ("definition.json", definition)), ("files", ("aml_config.zip", b"PK\0\xff"))]
+def answer(azure: Services, configuration: Mapping[str, Any], run: str, **overrides: Any) -> Any:
+    definition = json.dumps({"Configuration": configuration, **overrides})
+    files: Any = [
+        ("files", ("definition.json", definition)),
+        ("files", ("aml_config.zip", b"PK\0\xff")),
+    ]
     return azure.site.client.post(
         f"/execution/v1.0{WORKSPACE}/experiments/birds/localrun",
         params={"runId": run},
         files=files,
-        headers={"Authorization": f"Bearer {azure.site.tokens[azure.who]}"},
+        headers={"Authorization": f"Bearer {azure.site.tokens[azure.user]}"},
     )
 
 
-def submitted(azure: Services, **more: Any) -> str:
+def submitted(azure: Services, **overrides: Any) -> str:
     run = f"birds_{uuid.uuid4().hex[:8]}"
-    told = answer(azure, configured(**more), run)
-    assert told.status_code == 200, told.text
+    response = answer(azure, configured(**overrides), run)
+    assert response.status_code == 200, response.text
     return run
 
 
 def below(azure: Services, run: str, path: str, body: Any = None, method: str = "POST") -> Any:
     where = f"/execution/v1.0{WORKSPACE}/experiments/birds/runs/{run}/local{path}"
-    return azure.site.ask(azure.who, method, where, body)
+    return azure.site.ask(azure.user, method, where, body)
 
 
 def history(azure: Services, run: str, path: str = "") -> Any:
     return azure.ask("GET", f"/history/v1.0{WORKSPACE}/experiments/birds/runs/{run}{path}")
 
 
-def test_the_client_is_sent_what_it_starts(azure: Services) -> None:
+def test_the_client_gets_the_program_that_it_starts(azure: Services) -> None:
     run = f"birds_{uuid.uuid4().hex[:8]}"
-    told = answer(azure, configured(), run)
-    with zipfile.ZipFile(io.BytesIO(told.content)) as archive:
+    response = answer(azure, configured(), run)
+    with zipfile.ZipFile(io.BytesIO(response.content)) as archive:
         names = set(archive.namelist())
         text = "".join(archive.read(name).decode("latin-1") for name in names)
         task = json.loads(archive.read("azureml-setup/task.json"))
     assert names == {
-        f"azureml-setup/{one}" for one in ("Invocation.sh", "task.json", "local_run.pyz")
+        f"azureml-setup/{item}" for item in ("Invocation.sh", "task.json", "local_run.pyz")
     }
     assert azure.site.tokens["dan"] not in text and "a-long-secret-value" not in text
     assert (task["script"], task["arguments"]) == ("train.py", ["--epochs", "3", "a b"])
     assert task["interpreter"] == "python3" and task["path"].endswith(f"/runs/{run}/local")
-    # Sent again, since its answer was lost, it is the same run.
+    # Sent again, after a lost response, it is the same run.
     assert answer(azure, configured(), run).status_code == 200
-    seen = history(azure, run)
-    assert (seen["status"], seen["target"], seen["runType"]) == (
+    observed = history(azure, run)
+    assert (observed["status"], observed["target"], observed["runType"]) == (
         "Preparing", "local", "azureml.scriptrun",
     )  # fmt: skip
     definition = history(azure, run, "/details")["runDefinition"]
@@ -113,7 +116,7 @@ def test_a_run_from_its_beginning_to_its_end(azure: Services) -> None:
     assert variables["MINE"] == "x" and variables["AZUREML_RUN_ID"] == run
     token = variables["AZUREML_RUN_TOKEN"]
     azure.site.tokens["script"] = token
-    metric = {"values": []}
+    metric: dict[str, Any] = {"values": []}
     path = f"/metric/v2.0{WORKSPACE}/runs/{run}/batch"
     assert azure.site.ask("script", "POST", path, metric).status_code == 200
     assert below(azure, run, "/report", {"status": "Running"}).json() == {"status": "Running"}
@@ -132,8 +135,11 @@ def test_a_run_from_its_beginning_to_its_end(azure: Services) -> None:
     assert sent.status_code == 201, sent.text
     done = {"status": "Completed", "exit_code": 0}
     assert below(azure, run, "/report", done).json() == {"status": "Completed"}
-    seen = azure.ask("GET", f"/artifact/v2.0{WORKSPACE}/artifacts/ExperimentRun/dcid.{run}")
-    assert [one["path"] for one in seen["value"]] == ["outputs/a b%.txt", "user_logs/std_log.txt"]
+    observed = azure.ask("GET", f"/artifact/v2.0{WORKSPACE}/artifacts/ExperimentRun/dcid.{run}")
+    assert [item["path"] for item in observed["value"]] == [
+        "outputs/a b%.txt",
+        "user_logs/std_log.txt",
+    ]
     job = actions.get(azure.site.parts.services, "default", run)
     assert job.exit_code == 0 and job.properties["torchyard.machine"] == "laptop"
     late = below(azure, run, "/report", {"status": "Running"})
@@ -145,8 +151,8 @@ def test_a_script_s_own_complete_does_not_end_its_run(azure: Services) -> None:
     run = submitted(azure)
     below(azure, run, "/report", {"status": "Running"})
     where = f"/history/v1.0{WORKSPACE}/experiments/birds/runs/{run}/events"
-    for word in ("Microsoft.MachineLearning.Run.Completed", "Microsoft.MachineLearning.Run.Failed"):
-        azure.ask("POST", where, {"name": word})
+    for text in ("Microsoft.MachineLearning.Run.Completed", "Microsoft.MachineLearning.Run.Failed"):
+        azure.ask("POST", where, {"name": text})
         assert history(azure, run)["status"] == "Running"
     azure.ask("POST", where, {"name": "Microsoft.MachineLearning.Run.Canceled"})
     assert history(azure, run)["status"] == "Canceled"
@@ -154,16 +160,16 @@ def test_a_script_s_own_complete_does_not_end_its_run(azure: Services) -> None:
     assert below(azure, run, "/report", failed).json() == {"status": "Canceled"}
 
 
-def test_why_a_script_failed(azure: Services) -> None:
+def test_the_reason_of_a_failed_script_is_reported(azure: Services) -> None:
     run = submitted(azure)
     error = {"code": "import_failed", "message": "no module `x`", "hint": "add it", "details": {}}
     below(azure, run, "/report", {"status": "Failed", "exit_code": 3, "error": error})
-    told = history(azure, run, "/details")["error"]["error"]
-    assert (told["code"], told["message"]) == ("import_failed", "no module `x`")
+    response = history(azure, run, "/details")["error"]["error"]
+    assert (response["code"], response["message"]) == ("import_failed", "no module `x`")
 
 
 @pytest.mark.parametrize(
-    ("more", "words"),
+    ("overrides", "message"),
     [
         ({"docker": {"useDocker": True}}, "Docker"),
         ({"environment": {**OWN, "docker": {"enabled": True}}}, "Docker"),
@@ -175,19 +181,21 @@ def test_why_a_script_failed(azure: Services) -> None:
         ({"environment": {"python": {"userManagedDependencies": False}}}, "another machine"),
     ],
 )
-def test_what_is_refused_at_submit(azure: Services, more: Any, words: str) -> None:
+def test_unsupported_configurations_are_refused_at_submit(
+    azure: Services, overrides: Any, message: str
+) -> None:
     run = f"no_{uuid.uuid4().hex[:8]}"
-    told = answer(azure, configured(**more), run)
-    assert told.status_code in (400, 501), told.text
-    assert words in told.json()["error"]["message"]
+    response = answer(azure, configured(**overrides), run)
+    assert response.status_code in (400, 501), response.text
+    assert message in response.json()["error"]["message"]
     assert azure.refused(404, "GET", f"/history/v1.0{WORKSPACE}/experiments/birds/runs/{run}")
 
 
 def test_windows_is_refused_by_name(azure: Services) -> None:
-    told = answer(
+    response = answer(
         azure, configured(), "w_1", TelemetryValues={"amlClientOSVersion": "Windows-10-10.0"}
     )
-    assert told.status_code == 501 and "Windows" in told.json()["error"]["message"]
+    assert response.status_code == 501 and "Windows" in response.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -203,7 +211,9 @@ def test_windows_is_refused_by_name(azure: Services) -> None:
         ("/places", {"paths": ["../../x"]}, "POST"),
     ],
 )
-def test_odd_words_of_a_program(azure: Services, path: str, body: Any, method: str) -> None:
+def test_malformed_reports_of_the_program_are_refused(
+    azure: Services, path: str, body: Any, method: str
+) -> None:
     run = submitted(azure)
     assert below(azure, run, path, body, method).status_code == 400
 
@@ -213,11 +223,11 @@ def test_only_a_local_run_has_a_program(azure: Services) -> None:
         "PUT", f"/history/v1.0{WORKSPACE}/experiments/birds/runs/plain_1", {"runId": "plain_1"}
     )
     assert below(azure, "plain_1", "/report", {"status": "Failed"}).status_code == 400
-    told = answer(azure, configured(), "plain_1")
-    assert told.status_code == 409, "a name that is another run's"
+    response = answer(azure, configured(), "plain_1")
+    assert response.status_code == 409, "a name that is another run's"
 
 
-def test_another_s_run_is_not_to_be_reported_on(azure: Services) -> None:
+def test_only_the_owner_reports_on_a_local_run(azure: Services) -> None:
     run = submitted(azure)
     azure.site.add("dora", "data-scientist")
     for method, path, body in (
@@ -230,22 +240,26 @@ def test_another_s_run_is_not_to_be_reported_on(azure: Services) -> None:
         assert below(Services(azure.site, "rita"), run, path, body, method).status_code == 403
 
 
-def test_a_dataset_s_place_is_put_in_where_it_stands() -> None:
-    def dataset(asked: Mapping[str, Any]) -> tuple[str, str]:
-        return f"azureml:{asked['name']}:1", "uri_folder"
+def test_the_path_of_a_dataset_replaces_its_reference() -> None:
+    def dataset(request: Mapping[str, Any]) -> tuple[str, str]:
+        return f"azureml:{request['name']}:1", "uri_folder"
 
-    def one(mechanism: str, **more: Any) -> dict[str, Any]:
+    def item(mechanism: str, **overrides: Any) -> dict[str, Any]:
         location = {"dataset": {"name": "birds", "id": "7"}}
-        return {"dataLocation": location, "mechanism": mechanism, **more}
+        return {"dataLocation": location, "mechanism": mechanism, **overrides}
 
-    data = {"birds": one("mount"), "raw": one("direct"), "to": one("download", pathOnCompute="/d")}
-    asked = configured(
+    data = {
+        "birds": item("mount"),
+        "raw": item("direct"),
+        "to": item("download", pathOnCompute="/d"),
+    }
+    request = configured(
         arguments=["DatasetConsumptionConfig:birds", "--x=DatasetConsumptionConfig:raw", "$HOME"],
         data=data,
         dataReferences={"ref": {"mode": "download"}},
     )
-    asked["arguments"].append("$AZUREML_DATAREFERENCE_ref")
-    spec = local_configs.spec_of(asked, dataset, lambda one: ("azureml://x", "uri_folder"))
+    request["arguments"].append("$AZUREML_DATAREFERENCE_ref")
+    spec = local_configs.spec_of(request, dataset, lambda item: ("azureml://x", "uri_folder"))
     assert spec.arguments == ["${{inputs.birds}}", "--x=7", "$HOME", "${{inputs.ref}}"]
     assert set(spec.inputs) == {"birds", "to", "ref"}
     assert spec.inputs["to"]["path_on_compute"] == "/d"
@@ -254,7 +268,7 @@ def test_a_dataset_s_place_is_put_in_where_it_stands() -> None:
         local_configs.spec_of(configured(nodeCount=2), dataset, dataset)
 
 
-def test_the_user_s_token_goes_to_its_own_server_only() -> None:
+def test_the_users_token_is_sent_only_to_its_own_server() -> None:
     variables = {"MSI_ENDPOINT": "https://h:1/msi/token", "MSI_SECRET": "s"}
     assert connection.token("https://h:1", variables) == "s"
     assert connection.token("https://h:11", variables) == ""
@@ -262,23 +276,23 @@ def test_the_user_s_token_goes_to_its_own_server_only() -> None:
     assert connection.token("https://h:1", {}) == ""
 
 
-def test_a_package_that_the_user_s_own_python_lacks() -> None:
+def test_a_package_that_the_users_python_lacks_is_named() -> None:
     hint = causes.match_text("ModuleNotFoundError: No module named 'sklearn'", has_peers=False)
     assert hint is not None
-    told = program.install_hint(hint.hint, "/usr/bin/python3")
-    assert told == "install it: `/usr/bin/python3 -m pip install scikit-learn`"
+    response = program.install_hint(hint.hint, "/usr/bin/python3")
+    assert response == "install it: `/usr/bin/python3 -m pip install scikit-learn`"
 
 
-def test_the_program_is_one_that_python_runs_alone(azure: Services, tmp_path: Any) -> None:
-    """Away from torchyard's own modules it finds all that it needs, and says what it lacks."""
-    told = answer(azure, configured(), submitted(azure))
-    with zipfile.ZipFile(io.BytesIO(told.content)) as archive:
+def test_python_runs_the_program_without_other_files(azure: Services, tmp_path: Any) -> None:
+    """Outside torchyard's own package it finds all its modules, and reports what is missing."""
+    response = answer(azure, configured(), submitted(azure))
+    with zipfile.ZipFile(io.BytesIO(response.content)) as archive:
         archive.extractall(tmp_path)
-    kept = {name: text for name, text in os.environ.items() if not name.startswith("MSI_")}
+    stored = {name: text for name, text in os.environ.items() if not name.startswith("MSI_")}
     subprocess.run(
         ["/bin/bash", tmp_path / "azureml-setup" / "Invocation.sh"],
         env={
-            **kept,
+            **stored,
             "IDENTITY_ENDPOINT": "",
             "PATH": f"{os.path.dirname(sys.executable)}:/bin:/usr/bin",
         },

@@ -1,4 +1,4 @@
-"""`metrics:query`, which SDK v1's notebook widget asks every five seconds."""
+"""`metrics:query`, which SDK v1's notebook widget sends every five seconds."""
 
 from __future__ import annotations
 
@@ -46,43 +46,43 @@ def v1(tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase) -> I
         yield services
 
 
-def asked(v1: Services, filter: str, **more: Any) -> list[dict[str, Any]]:
-    told: list[dict[str, Any]] = v1.of("history", "POST", QUERY, {"filter": filter, **more})[
-        "value"
-    ]
-    return told
+def asked(v1: Services, filter: str, **overrides: Any) -> list[dict[str, Any]]:
+    response: list[dict[str, Any]] = v1.of(
+        "history", "POST", QUERY, {"filter": filter, **overrides}
+    )["value"]
+    return response
 
 
 def test_a_point_is_one_object(v1: Services) -> None:
-    found = [one for one in asked(v1, "(RunId eq seen_1)") if one["name"] == "loss"]
-    assert [one["cells"] for one in found] == [[{"loss": 1 / (n + 1)}] for n in range(7)]
-    first = found[0]
+    result = [item for item in asked(v1, "(RunId eq seen_1)") if item["name"] == "loss"]
+    assert [item["cells"] for item in result] == [[{"loss": 1 / (n + 1)}] for n in range(7)]
+    first = result[0]
     assert first["runId"] == "seen_1" and first["metricType"] == "azureml.v1.scalar"
-    # The client compares this with types in small letters.
+    # The client compares this with types in lower case.
     assert first["schema"]["properties"] == [
         {"propertyId": "loss", "name": "loss", "type": "double"}
     ]
-    assert len({one["metricId"] for one in found}) == 7
+    assert len({item["metricId"] for item in result}) == 7
 
 
-def test_rows_and_pictures_come_too(v1: Services) -> None:
-    found = {one["name"]: one for one in asked(v1, "(RunId eq seen_1)")}
-    assert found["word"]["cells"] == [{"word": "hello"}]
-    assert found["table"]["cells"] == [{"a": 1, "b": 2}]
-    assert found["plot"]["dataLocation"].endswith("/plot.png")
-    assert found["odd"]["cells"] == [{"odd": "NaN"}]
+def test_rows_and_pictures_are_returned(v1: Services) -> None:
+    result = {item["name"]: item for item in asked(v1, "(RunId eq seen_1)")}
+    assert result["word"]["cells"] == [{"word": "hello"}]
+    assert result["table"]["cells"] == [{"a": 1, "b": 2}]
+    assert result["plot"]["dataLocation"].endswith("/plot.png")
+    assert result["odd"]["cells"] == [{"odd": "NaN"}]
 
 
-def test_a_point_keeps_its_id_when_an_earlier_one_comes_late(v1: Services) -> None:
-    before = {one["metricId"] for one in asked(v1, "(RunId eq seen_2)")}
+def test_a_point_keeps_its_id_when_an_earlier_one_arrives_late(v1: Services) -> None:
+    before = {item["metricId"] for item in asked(v1, "(RunId eq seen_2)")}
     late = {"values": [metric("loss", 6.0, "2026-11-21T15:59:00.000000Z")]}
     v1.of("metric", "POST", "runs/seen_2/batch", late)
-    after = {one["metricId"] for one in asked(v1, "(RunId eq seen_2)")}
+    after = {item["metricId"] for item in asked(v1, "(RunId eq seen_2)")}
     assert before < after and len(after) == len(before) + 1
 
 
 @pytest.mark.parametrize(
-    ("more", "count"),
+    ("overrides", "count"),
     [
         (" and CreatedUtc gt 2026-11-21T16:00:04.000000Z", 2),
         (" and name eq loss", 7),
@@ -90,41 +90,41 @@ def test_a_point_keeps_its_id_when_an_earlier_one_comes_late(v1: Services) -> No
         (" or RunId eq seen_2 and MetricType eq azureml.v1.scalar and name eq nothing", 0),
     ],
 )
-def test_filters_as_the_client_writes_them(v1: Services, more: str, count: int) -> None:
-    assert len(asked(v1, f"(RunId eq seen_1{more})")) == count
+def test_filters_as_the_client_writes_them(v1: Services, overrides: str, count: int) -> None:
+    assert len(asked(v1, f"(RunId eq seen_1{overrides})")) == count
 
 
-def test_there_are_pages(v1: Services) -> None:
-    whole = asked(v1, "(RunId eq seen_1)")
+def test_results_are_paged(v1: Services) -> None:
+    everything = asked(v1, "(RunId eq seen_1)")
     body: dict[str, Any] = {"filter": "(RunId eq seen_1)", "top": 3}
-    found: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     while True:
-        told = v1.of("history", "POST", QUERY, body)
-        assert len(told["value"]) <= 3
-        found += told["value"]
-        if told["continuationToken"] is None:
+        response = v1.of("history", "POST", QUERY, body)
+        assert len(response["value"]) <= 3
+        result += response["value"]
+        if response["continuationToken"] is None:
             break
-        body["continuationToken"] = told["continuationToken"]
-    assert found == whole
+        body["continuationToken"] = response["continuationToken"]
+    assert result == everything
 
 
 @pytest.mark.parametrize(
     "filter",
     ["", "name eq loss", "RunId gt a", "RunId eq a and CreatedUtc gt noon", "RunId eq a or (b)"],
 )
-def test_what_is_not_understood_is_refused(v1: Services, filter: str) -> None:
+def test_an_unreadable_filter_is_refused(v1: Services, filter: str) -> None:
     code, message = v1.refusal("history", "POST", QUERY, {"filter": filter})
     assert code in (400, 404), message
-    assert "not understood" in message or "does not exist" in message
+    assert "can't be read" in message or "does not exist" in message
 
 
 @pytest.mark.parametrize("top", [0, -1, "many", True])
-def test_a_page_has_a_size(v1: Services, top: Any) -> None:
+def test_the_size_of_a_page_is_checked(v1: Services, top: Any) -> None:
     body = {"filter": "(RunId eq seen_1)", "top": top}
     code, message = v1.refusal("history", "POST", QUERY, body)
     assert code == 400 and "`top`" in message, message
 
 
-def test_a_run_that_is_not_there(v1: Services) -> None:
+def test_a_missing_run_is_reported(v1: Services) -> None:
     code, message = v1.refusal("history", "POST", QUERY, {"filter": "(RunId eq nobody)"})
     assert code == 404 and "nobody" in message

@@ -1,4 +1,6 @@
-"""What SDK v1 logs and reads: rows that differ, numbers of every kind, points without a step."""
+"""What SDK v1 logs and reads: rows of different columns, all kinds of numbers, points without
+steps.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ def v1(tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase) -> I
 
 @pytest.fixture
 def run(v1: Services, request: pytest.FixtureRequest) -> str:
-    """A run that is no job, made for the test."""
-    name = request.node.originalname.removeprefix("test_")
+    """A run that is not a job, for the test."""
+    name: str = request.node.originalname.removeprefix("test_")
     v1.of("history", "PATCH", f"experiments/e/runs/{name}", {"runId": name})
     return name
 
@@ -46,13 +48,13 @@ def row(number: int, columns: dict[str, str], **data: Any) -> dict[str, Any]:
 
 
 def test_rows_of_different_columns_are_read_together(v1: Services, run: str) -> None:
-    # The later comes first: the client sends several batches at once.
+    # The later one arrives first: the client sends several batches at once.
     log(v1, run, row(2, {"x": "double", "z": "double"}, x="text", z=3.0))
     log(v1, run, row(1, {"x": "integer", "y": "string"}, x=1, y="q"))
-    told = read(v1, run, "row")
-    # The client makes a number of each value in a column of type double.
-    assert told["columns"] == {"x": "string", "y": "string", "z": "double"}
-    assert [one["data"] for one in told["value"]] == [
+    response = read(v1, run, "row")
+    # The client converts each value in a column of type double to a number.
+    assert response["columns"] == {"x": "string", "y": "string", "z": "double"}
+    assert [item["data"] for item in response["value"]] == [
         {"x": 1, "y": "q", "z": "NaN"},
         {"x": "text", "y": None, "z": 3.0},
     ]
@@ -60,12 +62,12 @@ def test_rows_of_different_columns_are_read_together(v1: Services, run: str) -> 
 
 def test_every_kind_of_number_is_a_metric(v1: Services, run: str) -> None:
     at = "2026-11-21T16:00:01Z"
-    given = [(True, "boolean"), (3, "integer"), (10**300, "integer"), (float("inf"), "double")]
-    for place, (value, kind) in enumerate(given):
+    original = [(True, "boolean"), (3, "integer"), (10**300, "integer"), (float("inf"), "double")]
+    for place, (value, kind) in enumerate(original):
         sent = "Infinity" if value == float("inf") else value
         assert log(v1, run, metric(f"k{place}", sent, at, kind)) == []
     keys = v1.site.ask("olga", "GET", f"/v1/workspaces/default/jobs/{run}/metrics").json()
-    assert {one["key"]: one["value"] for one in keys["value"]} == {
+    assert {item["key"]: item["value"] for item in keys["value"]} == {
         "k0": 1.0,
         "k1": 3.0,
         "k2": 1e300,
@@ -73,7 +75,7 @@ def test_every_kind_of_number_is_a_metric(v1: Services, run: str) -> None:
     }
 
 
-def test_a_bad_value_does_not_hold_up_the_others(v1: Services, run: str) -> None:
+def test_an_invalid_value_does_not_block_the_others(v1: Services, run: str) -> None:
     at = "2026-11-21T16:00:01Z"
     (error,) = log(v1, run, metric("big", 10**400, at, "integer"), metric("good", 1.0, at))
     assert error["metric"]["name"] == "big"
@@ -81,15 +83,15 @@ def test_a_bad_value_does_not_hold_up_the_others(v1: Services, run: str) -> None
     assert read(v1, run, "good")["value"][0]["data"] == {"good": 1.0}
 
 
-def test_a_point_without_a_step_has_its_place(v1: Services, run: str) -> None:
+def test_points_without_steps_keep_their_order(v1: Services, run: str) -> None:
     later = [metric("down", 1.0 + n, f"2026-11-21T16:00:01.0005{n:02}Z") for n in range(50, 100)]
     first = [metric("down", 1.0 + n, f"2026-11-21T16:00:01.0005{n:02}Z") for n in range(50)]
     for batch in (later, first, later):
         log(v1, run, *batch)
-    told = read(v1, run, "down")["value"]
-    assert [(one["step"], one["data"]["down"]) for one in told] == [
+    response = read(v1, run, "down")["value"]
+    assert [(item["step"], item["data"]["down"]) for item in response] == [
         (n, 1.0 + n) for n in range(100)
     ]
     path = f"/mlflow/default/api/2.0/mlflow/metrics/get-history?run_id={run}&metric_key=down"
     points = v1.site.ask("olga", "GET", path).json()["metrics"]
-    assert [one["step"] for one in points] == list(range(100))
+    assert [item["step"] for item in points] == list(range(100))

@@ -1,4 +1,4 @@
-"""SDK v1's services as its client asks them; without a scheduler."""
+"""SDK v1's services with its client's requests; without a scheduler."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from workspaces.served import served
 
 class Services(Azure):
     def of(self, service: str, method: str, path: str, body: Any = None, **query: str) -> Any:
-        """The JSON of a service's answer: `/metric/v1.0…/path`."""
+        """The JSON of a service's response: `/metric/v1.0…/path`."""
         where = f"/{service}/v1.0{WORKSPACE}/{path}"
-        answer = self.site.ask(self.who, method, where, body, params=query)
+        answer = self.site.ask(self.user, method, where, body, params=query)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
     def refusal(self, service: str, method: str, path: str, body: Any = None, **query: str) -> Any:
         where = f"/{service}/v1.0{WORKSPACE}/{path}"
-        answer = self.site.ask(self.who, method, where, body, params=query)
+        answer = self.site.ask(self.user, method, where, body, params=query)
         assert answer.status_code >= 400, answer.text
         return answer.status_code, answer.json()["error"]["message"]
 
@@ -58,26 +58,26 @@ ENVIRONMENT = {
 
 
 def uploaded(v1: Services, files: dict[str, bytes], parent: str = "") -> str:
-    """The id of a snapshot, sent as the client does; files without bytes are the parent's."""
+    """The id of a snapshot, sent as by the client; files without bytes are the parent's."""
     sent = {path: content for path, content in files.items() if content}
-    told = v1.of("content", "POST", "snapshots/getblob", {"FileNames": list(sent)})
+    response = v1.of("content", "POST", "snapshots/getblob", {"FileNames": list(sent)})
     nodes = []
-    for node in told["fileNodes"]:
-        blob = "/" + node["blobUri"].split("://", 1)[1].split("/", 1)[1]
+    for upload in response["fileNodes"]:
+        blob = "/" + upload["blobUri"].split("://", 1)[1].split("/", 1)[1]
         answer = v1.site.client.put(
-            blob, content=sent[node["fullName"]], headers={"x-ms-blob-type": "BlockBlob"}
+            blob, content=sent[upload["fullName"]], headers={"x-ms-blob-type": "BlockBlob"}
         )
         assert answer.status_code == 201, answer.text
-        nodes.append({"FullName": node["fullName"], "BlobUri": node["blobUri"], "FileSize": 1})
+        nodes.append({"FullName": upload["fullName"], "BlobUri": upload["blobUri"], "FileSize": 1})
     tree: dict[str, Any] = {"name": "", "type": "Directory", "children": {}}
     for path in files:
-        here = tree
+        node = tree
         *folders, name = path.split("/")
         for folder in folders:
-            here = here["children"].setdefault(
+            node = node["children"].setdefault(
                 folder, {"name": folder, "type": "Directory", "children": {}}
             )
-        here["children"][name] = {"name": name, "type": "File", "children": {}}
+        node["children"][name] = {"name": name, "type": "File", "children": {}}
     snapshot = str(uuid.uuid4())
     v1.of(
         "content",
@@ -92,7 +92,7 @@ def uploaded(v1: Services, files: dict[str, bytes], parent: str = "") -> str:
     return snapshot
 
 
-def submitted(v1: Services, run: str, **more: Any) -> Any:
+def submitted(v1: Services, run: str, **overrides: Any) -> Any:
     snapshot = uploaded(v1, {"train.py": b"print(1)\n"})
     configuration = {
         "script": "train.py",
@@ -101,9 +101,9 @@ def submitted(v1: Services, run: str, **more: Any) -> Any:
         "nodeCount": 1,
         "communicator": "None",
         "environment": ENVIRONMENT,
-        **more,
+        **overrides,
     }
-    configuration["target"] = more.get("target", "cpu-cluster")
+    configuration["target"] = overrides.get("target", "cpu-cluster")
     return {"Configuration": configuration, "SnapshotId": snapshot}
 
 
@@ -127,31 +127,31 @@ def test_environments_are_registered_once_by_content(v1: Services) -> None:
     assert again["version"] == "1"
     other = {**ENVIRONMENT, "docker": {"baseImage": "python:3.11"}}
     assert v1.of("environment", "PUT", "environments/mine", other)["version"] == "2"
-    found = v1.of("environment", "GET", "environments/mine/versions/1")
-    conda = found["python"]["condaDependencies"]
+    result = v1.of("environment", "GET", "environments/mine/versions/1")
+    conda = result["python"]["condaDependencies"]
     assert conda["dependencies"] == ["python=3.11", {"pip": ["six==1.16.0"]}]
     listed = v1.of("environment", "GET", "environments/")["value"]
-    assert {"mine", "acpt-pytorch-2.13-cpu"} <= {one["name"] for one in listed}
+    assert {"mine", "acpt-pytorch-2.13-cpu"} <= {item["name"] for item in listed}
 
 
 def test_a_published_environment_by_its_old_name(v1: Services) -> None:
-    found = v1.of("environment", "GET", "environments/AzureML-PyTorch-1.6-GPU")
-    assert found["name"] == "AzureML-PyTorch-1.6-GPU"
-    pip = found["python"]["condaDependencies"]["dependencies"][-1]["pip"]
-    assert any(one.startswith("torch==") for one in pip)
+    result = v1.of("environment", "GET", "environments/AzureML-PyTorch-1.6-GPU")
+    assert result["name"] == "AzureML-PyTorch-1.6-GPU"
+    pip = result["python"]["condaDependencies"]["dependencies"][-1]["pip"]
+    assert any(item.startswith("torch==") for item in pip)
 
 
 def test_reserved_names_are_refused(v1: Services) -> None:
-    asked = {**ENVIRONMENT, "name": "AzureML-mine"}
-    status, message = v1.refusal("environment", "PUT", "environments/AzureML-mine", asked)
+    request = {**ENVIRONMENT, "name": "AzureML-mine"}
+    status, message = v1.refusal("environment", "PUT", "environments/AzureML-mine", request)
     assert status == 400 and "reserved" in message
 
 
-def test_a_snapshot_takes_what_is_unchanged_from_its_parent(v1: Services) -> None:
+def test_a_snapshot_takes_unchanged_files_from_its_parent(v1: Services) -> None:
     first = uploaded(v1, {"train.py": b"print(1)", "lib/a.py": b"a = 1"})
     second = uploaded(v1, {"train.py": b"print(2)", "lib/a.py": b""}, first)
-    told = v1.of("content", "POST", f"snapshots/{second}/zip")
-    blob = "/" + told["zipSasUri"].split("://", 1)[1].split("/", 1)[1]
+    response = v1.of("content", "POST", f"snapshots/{second}/zip")
+    blob = "/" + response["zipSasUri"].split("://", 1)[1].split("/", 1)[1]
     with zipfile.ZipFile(io.BytesIO(v1.site.client.get(blob).content)) as archive:
         assert {name: archive.read(name) for name in archive.namelist()} == {
             "train.py": b"print(2)",
@@ -159,7 +159,7 @@ def test_a_snapshot_takes_what_is_unchanged_from_its_parent(v1: Services) -> Non
         }
 
 
-def test_a_file_that_nobody_sent_is_no_snapshot(v1: Services) -> None:
+def test_a_snapshot_needs_all_its_files(v1: Services) -> None:
     tree = {"name": "", "children": {"a": {"name": "a", "type": "File"}}}
     status, message = v1.refusal(
         "content", "POST", f"snapshots/{uuid.uuid4()}", {"DirTreeNode": tree}
@@ -170,65 +170,69 @@ def test_a_file_that_nobody_sent_is_no_snapshot(v1: Services) -> None:
 @pytest.mark.parametrize(
     "uri", ["https://h/c/azureml-models/x", "https://h/c/azureml-snapshots/../x", "", "file:///etc"]
 )
-def test_a_snapshot_takes_files_only_from_where_they_were_put(v1: Services, uri: str) -> None:
+def test_a_snapshot_takes_files_only_from_their_upload_urls(v1: Services, uri: str) -> None:
     node = {"FullName": "a", "BlobUri": uri}
     tree = {"name": "", "children": {"a": {"name": "a", "type": "File"}}}
     body = {"DirTreeNode": tree, "FileRevisionList": {"FileNodes": [node]}}
     status, message = v1.refusal("content", "POST", f"snapshots/{uuid.uuid4()}", body)
-    assert status == 400 and "did not tell" in message
+    assert status == 400 and "is not at the URL" in message
 
 
-def test_a_run_is_a_job_with_the_client_s_name(v1: Services, cluster: str) -> None:
-    asked = submitted(v1, "birds_1")
-    told = v1.of("execution", "POST", "experiments/birds/snapshotrun", asked, runId="birds_1")
-    assert told == {"runId": "birds_1"}
-    again = v1.of("execution", "POST", "experiments/birds/snapshotrun", asked, runId="birds_1")
-    assert again == told
+def test_a_run_is_a_job_with_the_name_from_the_client(v1: Services, cluster: str) -> None:
+    request = submitted(v1, "birds_1")
+    response = v1.of("execution", "POST", "experiments/birds/snapshotrun", request, runId="birds_1")
+    assert response == {"runId": "birds_1"}
+    again = v1.of("execution", "POST", "experiments/birds/snapshotrun", request, runId="birds_1")
+    assert again == response
     job = actions.get(v1.site.parts.services, "default", "birds_1")
     assert job.experiment_name == "birds" and job.compute == cluster
     assert job.document["command"] == "python train.py --epochs 3"
-    assert job.properties["ContentSnapshotId"] == asked["SnapshotId"]
+    assert job.properties["ContentSnapshotId"] == request["SnapshotId"]
     details = v1.of("history", "GET", "experiments/birds/runs/birds_1/details")
     definition = details["runDefinition"]
     assert (definition["script"], definition["arguments"]) == ("train.py", ["--epochs", "3"])
     assert definition["environment"]["name"] == "mine" and definition["target"] == cluster
-    shown = v1.of("history", "GET", "experiments/birds/runs/birds_1")
-    assert shown["runId"] == "birds_1" and shown["cancelUri"].endswith("/runs/birds_1/cancel")
+    document = v1.of("history", "GET", "experiments/birds/runs/birds_1")
+    assert document["runId"] == "birds_1" and document["cancelUri"].endswith("/runs/birds_1/cancel")
 
 
 @pytest.mark.parametrize(
-    ("path", "more", "status", "words"),
+    ("path", "overrides", "status", "expected_message"),
     [
-        ("snapshotrun", {"target": "local"}, 501, "the client starts it itself"),
+        ("snapshotrun", {"target": "local"}, 501, "the client, not the server, starts"),
         ("snapshotrun", {"target": "nowhere"}, 404, "compute `nowhere` does not exist"),
         ("snapshotrun", {"command": "true"}, 400, "a script and a command"),
-        ("localrun", {}, 400, "holds no `definition.json`"),
+        ("localrun", {}, 400, "contains no `definition.json`"),
         ("localprepare", {}, 501, "only prepares"),
         ("snapshotprepare", {}, 501, "only prepares"),
     ],
 )
-def test_runs_that_are_refused(
-    v1: Services, cluster: str, path: str, more: Any, status: int, words: str
+def test_unsupported_runs_are_refused(
+    v1: Services, cluster: str, path: str, overrides: Any, status: int, expected_message: str
 ) -> None:
-    asked = submitted(v1, "x", **more)
-    found, message = v1.refusal(
-        "execution", "POST", f"experiments/e/{path}", asked, runId=f"no_{uuid.uuid4().hex}"
+    request = submitted(v1, "x", **overrides)
+    result, message = v1.refusal(
+        "execution", "POST", f"experiments/e/{path}", request, runId=f"no_{uuid.uuid4().hex}"
     )
-    assert found in (status, 400) and words in message
+    assert result in (status, 400) and expected_message in message
 
 
-def metric(name: str, value: Any, at: str, kind: str = "Double", **more: Any) -> dict[str, Any]:
+def metric(
+    name: str, value: Any, at: str, kind: str = "Double", **overrides: Any
+) -> dict[str, Any]:
     return {
         "name": name,
         "columns": {name: kind},
-        "value": [{"metricId": str(uuid.uuid4()), "createdUtc": at, "data": {name: value}, **more}],
+        "value": [
+            {"metricId": str(uuid.uuid4()), "createdUtc": at, "data": {name: value}, **overrides}
+        ],
         "properties": {"uxMetricType": "azureml.v1.scalar"},
     }
 
 
 def test_numbers_of_one_millisecond_keep_their_order(v1: Services, cluster: str) -> None:
-    asked = submitted(v1, "quick_1")
-    v1.of("execution", "POST", "experiments/m/snapshotrun", asked, runId="quick_1")
+    request = submitted(v1, "quick_1")
+    v1.of("execution", "POST", "experiments/m/snapshotrun", request, runId="quick_1")
     logged = [5.0, 1.0, 1.0, 3.0]
     batch = [
         metric("down", value, f"2026-11-21T16:00:01.12300{place}0Z")
@@ -236,8 +240,8 @@ def test_numbers_of_one_millisecond_keep_their_order(v1: Services, cluster: str)
     ]
     for values in (batch, batch, list(reversed(batch))):
         v1.of("metric", "POST", "runs/quick_1/batch", {"values": values})
-    told = v1.of("metric", "POST", "runs/quick_1/full", {"metricName": "down"})
-    assert [one["data"]["down"] for one in told["value"]] == logged
+    response = v1.of("metric", "POST", "runs/quick_1/full", {"metricName": "down"})
+    assert [item["data"]["down"] for item in response["value"]] == logged
     bad = metric("down", 1.0, "2026-11-21T16:00:02Z", step=["one"])
     status, _ = v1.refusal("metric", "POST", "runs/quick_1/batch", {"values": [bad]})
     assert status == 400
@@ -253,7 +257,7 @@ def test_metrics_of_a_run(v1: Services, cluster: str) -> None:
     )
     late = metric("loss", 0.5, "2026-11-21T16:00:02.0000000Z")
     early = metric("loss", 1.0, "2026-11-21T16:00:01.1234567Z")
-    word = metric("word", "hello", "2026-11-21T16:00:03Z", "String")
+    text = metric("word", "hello", "2026-11-21T16:00:03Z", "String")
     table = {
         "name": "row",
         "columns": {"x": "Integer", "y": "Double"},
@@ -262,21 +266,21 @@ def test_metrics_of_a_run(v1: Services, cluster: str) -> None:
         ],
         "properties": {"uxMetricType": "azureml.v1.table"},
     }
-    for batch in ([late], [early, word, table], [early, word, table]):
+    for batch in ([late], [early, text, table], [early, text, table]):
         assert v1.of("metric", "POST", "runs/metrics_1/batch", {"values": batch})["errors"] == []
     keys = v1.of("metric", "POST", "runs/metrics_1/list", {})["value"]
-    assert sorted(one["metricKey"]["name"] for one in keys) == ["loss", "row", "word"]
+    assert sorted(item["metricKey"]["name"] for item in keys) == ["loss", "row", "word"]
 
     def values(name: str) -> list[Any]:
-        told = v1.of("metric", "POST", "runs/metrics_1/full", {"metricName": name})
-        return [one["data"] for one in told["value"]]
+        response = v1.of("metric", "POST", "runs/metrics_1/full", {"metricName": name})
+        return [item["data"] for item in response["value"]]
 
     assert values("loss") == [{"loss": 1.0}, {"loss": 0.5}]
     assert values("word") == [{"word": "hello"}]
     assert values("row") == [{"x": 1, "y": 2.5}]
     services = v1.site.parts.services
     job = actions.get(services, "default", "metrics_1")
-    assert sorted(one.value for one in services.history.series(job.id, "loss")) == [0.5, 1.0]
+    assert sorted(item.value for item in services.history.series(job.id, "loss")) == [0.5, 1.0]
     status, message = v1.refusal("metric", "POST", "runs/metrics_1/full", {"metricName": "no"})
     assert status == 404 and "has no metric `no`" in message
 
@@ -310,8 +314,8 @@ def test_a_registered_dataset_is_a_data_asset(v1: Services) -> None:
         "datasetType": "file",
         "latest": {"dataflow": dataflow({"folder": long})},  # type: ignore[arg-type]
     }
-    made = v1.of("dataset", "POST", "datasets/register", body)
-    assert made["latest"]["versionId"] == "1"
+    created = v1.of("dataset", "POST", "datasets/register", body)
+    assert created["latest"]["versionId"] == "1"
     status, _ = v1.refusal("dataset", "POST", "datasets/register", body)
     assert status == 409
     newer = v1.of(
@@ -323,13 +327,13 @@ def test_a_registered_dataset_is_a_data_asset(v1: Services) -> None:
         updateDefinitionIfExists="true",
     )
     assert newer["latest"]["versionId"] == "2"
-    shown = v1.ask("GET", "data/births/versions/2")["properties"]
-    assert shown["dataType"] == "uri_folder" and shown["dataUri"].endswith("paths/births")
+    document = v1.ask("GET", "data/births/versions/2")["properties"]
+    assert document["dataType"] == "uri_folder" and document["dataUri"].endswith("paths/births")
     got = v1.of("dataset", "GET", "datasets/query/name=births")
-    assert got["latest"]["savedDatasetId"] == made["latest"]["savedDatasetId"]
+    assert got["latest"]["savedDatasetId"] == created["latest"]["savedDatasetId"]
 
 
-def test_models_are_made_of_artifacts(v1: Services, cluster: str) -> None:
+def test_models_are_created_from_artifacts(v1: Services, cluster: str) -> None:
     stores = v1.site.parts.services.datastores
     with stores.writing("default", "workspaceartifactstore", "LocalUpload/1/m/w.bin") as writing:
         writing.write(b"weights")
@@ -339,61 +343,61 @@ def test_models_are_made_of_artifacts(v1: Services, cluster: str) -> None:
         "assets",
         {"name": "m", "artifacts": [{"prefix": "LocalUpload/1/m"}]},
     )
-    made = v1.of(
+    created = v1.of(
         "modelmanagement",
         "POST",
         "models",
         {"name": "m", "url": f"aml://asset/{asset['id']}", "kvTags": {"a": "b"}},
     )
-    assert (made["id"], made["kvTags"], made["framework"]) == ("m:1", {"a": "b"}, "Custom")
-    places = v1.of("modelmanagement", "GET", f"assets/{made['url'].rpartition('/')[2]}")
+    assert (created["id"], created["kvTags"], created["framework"]) == ("m:1", {"a": "b"}, "Custom")
+    places = v1.of("modelmanagement", "GET", f"assets/{created['url'].rpartition('/')[2]}")
     prefix = places["artifacts"][0]["prefix"]
     origin, container, path = prefix.split("/", 2)
     files = v1.of("artifact", "GET", f"artifacts/prefix/contentinfo/{origin}/{container}/{path}")
-    assert [one["path"] for one in files["value"]] == [f"{path}/w.bin"]
+    assert [item["path"] for item in files["value"]] == [f"{path}/w.bin"]
     patch = [{"op": "add", "path": "/kvTags/x", "value": "y"}]
     changed = v1.of("modelmanagement", "PATCH", "models/m:1", patch)
     assert changed["kvTags"] == {"a": "b", "x": "y"}
     listed = v1.of("modelmanagement", "GET", "models", name="m", tags="x=y")["value"]
-    assert [one["id"] for one in listed] == ["m:1"]
+    assert [item["id"] for item in listed] == ["m:1"]
     assert v1.of("modelmanagement", "GET", "models", name="m", tags="x=z")["value"] == []
     status, message = v1.refusal("modelmanagement", "POST", "services", {})
     assert status == 501 and "does not serve web services" in message
 
 
-def test_computes_have_what_the_client_looks_into(v1: Services, cluster: str) -> None:
-    found = v1.of("rp", "GET", f"computes/{cluster}")
-    assert found["properties"]["properties"]["userAccountCredentials"] == {}
-    assert "identity" not in found
-    old = v1.answer("PUT", f"computes/{cluster}", {"properties": found["properties"]})
+def test_computes_have_the_keys_that_the_client_reads(v1: Services, cluster: str) -> None:
+    result = v1.of("rp", "GET", f"computes/{cluster}")
+    assert result["properties"]["properties"]["userAccountCredentials"] == {}
+    assert "identity" not in result
+    old = v1.answer("PUT", f"computes/{cluster}", {"properties": result["properties"]})
     assert old.status_code in (200, 201)
 
 
 def test_the_default_datastore_and_its_signature(v1: Services) -> None:
-    found = v1.of("datastore", "GET", "default")
-    section = found["azureStorageSection"]
-    assert found["name"] == "workspaceblobstore" and "sig=" in section["sasToken"]
+    result = v1.of("datastore", "GET", "default")
+    section = result["azureStorageSection"]
+    assert result["name"] == "workspaceblobstore" and "sig=" in section["sasToken"]
     listed = v1.of("datastore", "GET", "datastores")["value"]
-    assert [one["name"] for one in listed][:2] == ["workspaceblobstore", "workspaceartifactstore"]
+    assert [item["name"] for item in listed][:2] == ["workspaceblobstore", "workspaceartifactstore"]
     status, message = v1.refusal("datastore", "POST", "datastores", {"name": "x"})
     assert status == 501 and "yard datastore create" in message
 
 
 def test_a_hyperdrive_run_is_refused_as_its_client_reads_it(v1: Services) -> None:
     where = f"/hyperdrive/v1.0{WORKSPACE}/experiments"
-    answer = v1.site.ask(v1.who, "POST", where, {})
-    told = answer.json()
-    assert (answer.status_code, told["code"]) == (501, 501)
-    assert "does not serve HyperDrive yet" in told["message"]
+    answer = v1.site.ask(v1.user, "POST", where, {})
+    response = answer.json()
+    assert (answer.status_code, response["code"]) == (501, 501)
+    assert "does not serve HyperDrive yet" in response["message"]
 
 
-def test_a_dataset_changes_its_words_and_can_be_unregistered(v1: Services) -> None:
+def test_a_datasets_description_changes_and_it_can_be_unregistered(v1: Services) -> None:
     place: Any = {"file": "azureml://datastores/workspaceblobstore/paths/short.csv"}
     body = {"name": "short", "datasetType": "file", "latest": {"dataflow": dataflow(place)}}
-    made = v1.of("dataset", "POST", "datasets/register", body)
-    said = {**body, "description": "changed", "tags": {"a": "b"}}
-    told = v1.of("dataset", "PUT", f"datasets/{made['datasetId']}", said)
-    assert (told["description"], told["tags"]) == ("changed", {"a": "b"})
+    created = v1.of("dataset", "POST", "datasets/register", body)
+    fields = {**body, "description": "changed", "tags": {"a": "b"}}
+    response = v1.of("dataset", "PUT", f"datasets/{created['datasetId']}", fields)
+    assert (response["description"], response["tags"]) == ("changed", {"a": "b"})
     v1.of("dataset", "DELETE", "datasets/short")
     assert v1.refusal("dataset", "GET", "datasets/query/name=short")[0] == 404
     again = v1.of("dataset", "POST", "datasets/register", body)

@@ -249,8 +249,8 @@ def test_a_server_with_a_certificate_of_its_own(
     issued = certificates.ensure(home, [], datetime.now(timezone.utc))
     authority = tmp_path / "team-ca.pem"
     authority.write_text(certificates.authority(home))
-    certificate = listeners.GivenTls(listeners.Tls(issued.file, issued.file), 1234)
-    assert certificate.way("") == listeners.Way(1234)
+    certificate = listeners.ConfiguredTls(listeners.Tls(issued.file, issued.file), 1234)
+    assert certificate.way("") == listeners.TlsEndpoint(1234)
     assert certificate.way("gpu-box").host in issued.names
     server = RealServer(tmp_path / "shared", with_tls=True)
     try:

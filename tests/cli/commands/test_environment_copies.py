@@ -119,7 +119,5 @@ def test_every_form_of_reference_in_a_job(real: RealServer, yard: Yard) -> None:
     Path("job.yml").write_text(f"command: x\nenvironment: {other}\n")
     answer = yard("job", "create", "-f", "job.yml")
     assert (
-        answer.code == 2
-        and "job.yml:2:1" in answer.err
-        and "lies in workspace `other`" in answer.err
+        answer.code == 2 and "job.yml:2:1" in answer.err and "is in workspace `other`" in answer.err
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -74,7 +75,7 @@ def test_a_machine_that_lacks_things(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert finding.status == "wrong" and "mismatch" in finding.result
     smi.write_text("#!/bin/sh\necho 'H200, 570.1, 143771 MiB'\necho 'H200, 570.1, 143771 MiB'\n")
     assert machine_check.gpu().result == "2 x H200, 570.1, 143771 MiB"
-    monkeypatch.setattr(programs_check.sys, "executable", str(bin_folder / "python"))
+    monkeypatch.setattr(sys, "executable", str(bin_folder / "python"))
     assert programs_check.uv().status == "wrong"
 
 

@@ -498,9 +498,9 @@ def test_wrong_token_and_no_server(
     for url in ("http://127.0.0.1:99999", "http://[::1", "http://host:port"):
         monkeypatch.setenv("TORCHYARD_URL", url)
         answer = yard("job", "list")
-        assert answer.code == 2 and f"error: `{url}` is no server's address" in answer.err
+        assert answer.code == 2 and f"error: `{url}` is not a server's address" in answer.err
     monkeypatch.setenv("TORCHYARD_URL", server.url)
     for token in ("two\nlines", "größe", "\u65e5"):
         monkeypatch.setenv("TORCHYARD_TOKEN", token)
         answer = yard("job", "list")
-        assert answer.code == 2 and "error: the token for the server is no token" in answer.err
+        assert answer.code == 2 and "error: the token for the server is not a token" in answer.err

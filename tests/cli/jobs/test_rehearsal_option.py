@@ -26,8 +26,13 @@ def test_the_option_is_a_property_beside_the_others(
 
 
 def test_the_sdk_has_it_as_an_argument() -> None:
-    def properties(**options: bool) -> object:
-        made = command(command="x", environment="python", properties={"mine": "1"}, **options)
+    def properties(rehearse_on_cpu: bool = False) -> object:
+        made = command(
+            command="x",
+            environment="python",
+            properties={"mine": "1"},
+            rehearse_on_cpu=rehearse_on_cpu,
+        )
         return made.to_dict()["properties"]
 
     assert properties() == {"mine": "1"}

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -182,7 +183,7 @@ def test_unknown_job(server: FakeServer, yard: Yard) -> None:
     )
 
 
-def _spawn(*arguments: str, **options: object) -> subprocess.Popen[bytes]:
+def _spawn(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "torchyard.cli.main", *arguments]
     return subprocess.Popen(
         command,
@@ -191,7 +192,7 @@ def _spawn(*arguments: str, **options: object) -> subprocess.Popen[bytes]:
         env=dict(os.environ),
         # A shell that runs the tests in the background ignores it, which children inherit.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-        **options,  # type: ignore[call-overload]
+        **options,
     )
 
 

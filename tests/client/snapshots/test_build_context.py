@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -54,7 +55,8 @@ def test_what_lies_elsewhere_is_left_to_the_server(folder: Path) -> None:
         body = {"build": {"path": path}}
         files = job_files.find_environment(body, folder)
         assert (files.paths, files.document) == ((), body)
-    for build in ("docker", None, {}):
+    builds: tuple[Any, ...] = ("docker", None, {})
+    for build in builds:
         assert job_files.find_environment({"build": build}, folder).paths == ()
 
 

@@ -48,7 +48,7 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the files be old enough to be believed."""
-    monkeypatch.setattr(snapshot.time, "time_ns", lambda: real_time_ns() + OLD_NS)
+    monkeypatch.setattr(time, "time_ns", lambda: real_time_ns() + OLD_NS)
 
 
 real_time_ns = time.time_ns

@@ -9,22 +9,22 @@ from azure.identity import DefaultAzureCredential
 
 import mlflow
 
-own = os.environ["AZUREML_RUN_ID"]
+run_id = os.environ["AZUREML_RUN_ID"]
 # MLflow takes MLFLOW_RUN_ID away when it has read it.
-given = dict(os.environ)
+environ = dict(os.environ)
 
 # Plain MLflow, by the variables that every job has
 mlflow.log_metric("plain", 1.5, step=1)
 mlflow.log_param("way", "plain")
 
-# The SDK, with the job's own right
+# The SDK, with the job's own permissions
 ml = MLClient(
     DefaultAzureCredential(),
     os.environ["AZUREML_ARM_SUBSCRIPTION"],
     os.environ["AZUREML_ARM_RESOURCEGROUP"],
     os.environ["AZUREML_ARM_WORKSPACE_NAME"],
 )
-assert ml.jobs.get(own).status == "Running"
+assert ml.jobs.get(run_id).status == "Running"
 
 # The plug-in, in a process of its own
 PLUGIN = """
@@ -37,8 +37,8 @@ mlflow.log_artifact("seen.txt", "notes")
 mlflow.end_run()
 """
 uri = ml.workspaces.get(ml.workspace_name).mlflow_tracking_uri
-subprocess.run([sys.executable, "-c", PLUGIN, uri], env=given, check=True)
-found = mlflow.get_run(own)
-assert found.data.metrics == {"plain": 1.5, "plugin": 1.0}, found.data.metrics
-assert found.info.status == "RUNNING", "a client does not end its job"
+subprocess.run([sys.executable, "-c", PLUGIN, uri], env=environ, check=True)
+run = mlflow.get_run(run_id)
+assert run.data.metrics == {"plain": 1.5, "plugin": 1.0}, run.data.metrics
+assert run.info.status == "RUNNING", "a client does not end its job"
 print("all is well")

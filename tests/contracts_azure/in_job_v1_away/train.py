@@ -1,4 +1,4 @@
-"""Two ranks that log while the server is away, quickly, and end without a flush."""
+"""Two ranks that log quickly while the server is unreachable, and end without a flush."""
 
 import os
 import sys
@@ -9,12 +9,12 @@ from pathlib import Path
 from azureml.core import Run
 
 warnings.simplefilter("ignore")
-meeting = Path(sys.argv[1])
+shared_folder = Path(sys.argv[1])
 rank = os.environ["RANK"]
 run = Run.get_context(allow_offline=False)
 run.log(f"began-{rank}", 1)
 run.flush()
-while not (meeting / "away").exists():
+while not (shared_folder / "away").exists():
     time.sleep(0.05)
 taken = time.perf_counter()
 for number in range(500):
@@ -29,7 +29,7 @@ run.flush()
 assert tags[f"rank-{rank}"] == "was here", tags
 taken = time.perf_counter() - taken
 assert taken < 30, f"logging waited for the server: {taken} s"
-(meeting / f"logged-{rank}").touch()
+(shared_folder / f"logged-{rank}").touch()
 for number in range(60):
     run.log(f"last-{rank}", number)
 if rank == "1":

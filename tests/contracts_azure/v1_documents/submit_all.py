@@ -75,12 +75,12 @@ datastore = ws.get_default_datastore()
 dataset = Dataset.File.upload_directory(src_dir=data_root, target=(datastore, data_root))
 
 
-def submit(key: str, experiment: str, **asked: Any) -> None:
+def submit(key: str, experiment: str, **options: Any) -> None:
     src = ScriptRunConfig(
         source_directory=project_folder,
         compute_target=compute_target,
         environment=pytorch_env,
-        **asked,
+        **options,
     )
     seen[key] = Experiment(ws, name=experiment).submit(src)
 
@@ -98,7 +98,7 @@ submit(
     distributed_job_config=MpiConfiguration(node_count=2),
 )
 for backend in ("Nccl", "Gloo"):
-    arguments = ["--dist-backend", backend.lower()]
+    arguments: list[str | int] = ["--dist-backend", backend.lower()]
     arguments += ["--dist-url", "$AZ_BATCHAI_PYTORCH_INIT_METHOD"]
     arguments += ["--rank", "$AZ_BATCHAI_TASK_INDEX", "--world-size", 2]
     submit(
@@ -129,14 +129,14 @@ submit(
     distributed_job_config=PyTorchConfiguration(node_count=2),
 )
 
-found: dict[str, Any] = {}
+results: dict[str, Any] = {}
 for key in ("train", "horovod", "Nccl", "Gloo", "per process", "per node"):
     run = seen.pop(key)
     run.wait_for_completion(show_output=True, raise_on_error=False)
     details = run.get_details()
     names = sorted(run.get_file_names())
     run.download_files(output_directory=key)
-    found[key] = {
+    results[key] = {
         "status": run.get_status(),
         "error": details.get("error"),
         "definition": details["runDefinition"],
@@ -150,4 +150,4 @@ for key in ("train", "horovod", "Nccl", "Gloo", "per process", "per node"):
         seen["model"] = [model.name, model.version, os.path.getsize("model/model.pt")]
         seen["of the model"] = model.run_id == run.id
 with open(RESULTS, "w") as file:
-    json.dump({**seen, "runs": found}, file, default=str)
+    json.dump({**seen, "runs": results}, file, default=str)

@@ -32,7 +32,7 @@ for _ in range(args.epochs):
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-weights = b"".join(one.detach().cpu().numpy().tobytes() for one in network.parameters())
+weights = b"".join(weight.detach().cpu().numpy().tobytes() for weight in network.parameters())
 os.makedirs("outputs", exist_ok=True)
 with open(f"outputs/rank-{rank}.txt", "w") as file:
     file.write(f"{losses}\n{hashlib.sha256(weights).hexdigest()}\n")

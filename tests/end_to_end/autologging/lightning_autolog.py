@@ -15,27 +15,27 @@ class Digits(lightning.LightningModule):
             torch.nn.Linear(64, 16), torch.nn.ReLU(), torch.nn.Linear(16, 10)
         )
 
-    def forward(self, images):
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
         return self.layers(images)
 
-    def training_step(self, batch, number):
+    def training_step(self, batch: list[torch.Tensor], number: int) -> torch.Tensor:
         images, digits = batch
         loss = torch.nn.functional.cross_entropy(self(images), digits)
         self.log("train_loss", loss, on_step=False, on_epoch=True)
         return loss
 
-    def validation_step(self, batch, number):
+    def validation_step(self, batch: list[torch.Tensor], number: int) -> None:
         images, digits = batch
         self.log("accuracy", (self(images).argmax(1) == digits).float().mean())
 
-    def configure_optimizers(self):
+    def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.Adam(self.parameters(), lr=0.01)
 
 
 lightning.seed_everything(7)
-found = load_digits()
+dataset = load_digits()
 everything = TensorDataset(
-    torch.tensor(found.data / 16, dtype=torch.float32), torch.tensor(found.target)
+    torch.tensor(dataset.data / 16, dtype=torch.float32), torch.tensor(dataset.target)
 )
 training, testing = torch.utils.data.random_split(everything, [1500, 297])
 mlflow.pytorch.autolog()

@@ -6,9 +6,9 @@ from sklearn.datasets import load_digits
 import mlflow
 
 torch.manual_seed(7)
-found = load_digits()
-images_NF = torch.tensor(found.data / 16, dtype=torch.float32)
-digits_N = torch.tensor(found.target)
+dataset = load_digits()
+images_NF = torch.tensor(dataset.data / 16, dtype=torch.float32)
+digits_N = torch.tensor(dataset.target)
 model = torch.nn.Linear(64, 10)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
 

@@ -15,7 +15,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 
 class Net(nn.Module):
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.conv = nn.Conv2d(3, 8, 3)
         self.norm = nn.BatchNorm2d(8)
@@ -23,13 +23,13 @@ class Net(nn.Module):
         self.out = nn.Linear(8 * 6 * 6, 4)
         self.register_buffer("scale", torch.ones(1))
 
-    def forward(self, images):
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
         hidden = F.relu(self.norm(self.conv(images)))
         noise = torch.zeros(hidden.shape, device=images.device) + hidden.new_zeros(1)
         return self.out(self.dropout((hidden + noise).flatten(1))) * self.scale
 
 
-def main():
+def main() -> None:
     device = torch.device("cpu")
     dist.init_process_group("gloo")
     torch.manual_seed(7)
@@ -49,14 +49,19 @@ def main():
     dist.destroy_process_group()
 
 
-def make_data():
+def make_data() -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(1)
     labels = torch.randint(0, 4, (64,), generator=generator)
     noise = torch.randn(64, 3, 8, 8, generator=generator)
     return noise + labels[:, None, None, None].float(), labels
 
 
-def train(model, loader, sampler, optimizer):
+def train(
+    model: nn.Module,
+    loader: DataLoader,
+    sampler: DistributedSampler,
+    optimizer: torch.optim.Optimizer,
+) -> list[float]:
     losses = []
     for epoch in range(2):
         sampler.set_epoch(epoch)
@@ -69,7 +74,9 @@ def train(model, loader, sampler, optimizer):
     return losses
 
 
-def train_mixed(model, loader, optimizer, kind):
+def train_mixed(
+    model: nn.Module, loader: DataLoader, optimizer: torch.optim.Optimizer, kind: torch.dtype
+) -> list[float]:
     losses = []
     scaler = torch.amp.GradScaler("cpu", enabled=kind == torch.float16)
     for images, labels in loader:
@@ -86,7 +93,7 @@ def train_mixed(model, loader, optimizer, kind):
     return losses
 
 
-def reload(model):
+def reload(model: nn.Module) -> DistributedDataParallel:
     file = io.BytesIO()
     torch.save({"model": model.module.state_dict(), "rng": torch.get_rng_state()}, file)
     file.seek(0)
@@ -96,12 +103,12 @@ def reload(model):
     return DistributedDataParallel(fresh)
 
 
-def reduce(loss, device):
+def reduce(loss: float, device: torch.device) -> float:
     together = dist.new_group()
     dist.barrier()
     mean = torch.tensor([loss], device=device, dtype=torch.float64)
     dist.all_reduce(mean, group=together)
-    return (mean / dist.get_world_size()).item()
+    return float((mean / dist.get_world_size()).item())
 
 
 if __name__ == "__main__":

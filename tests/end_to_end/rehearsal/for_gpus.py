@@ -16,7 +16,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 
 class Net(nn.Module):
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.conv = nn.Conv2d(3, 8, 3)
         self.norm = nn.BatchNorm2d(8)
@@ -24,13 +24,13 @@ class Net(nn.Module):
         self.out = nn.Linear(8 * 6 * 6, 4)
         self.register_buffer("scale", torch.ones(1))
 
-    def forward(self, images):
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
         hidden = F.relu(self.norm(self.conv(images)))
         noise = torch.zeros(hidden.shape, device=images.device) + hidden.new_zeros(1, device="cuda")
         return self.out(self.dropout((hidden + noise).flatten(1))) * self.scale
 
 
-def main():
+def main() -> None:
     local_rank = int(os.environ["LOCAL_RANK"])
     assert torch.cuda.is_available() and torch.cuda.device_count() == 1
     assert dist.is_nccl_available()
@@ -64,14 +64,20 @@ def main():
     dist.destroy_process_group()
 
 
-def make_data():
+def make_data() -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator(device="cuda").manual_seed(1)
     labels = torch.randint(0, 4, (64,), generator=generator, device="cuda")
     noise = torch.randn(64, 3, 8, 8, generator=generator, device="cuda")
     return (noise + labels[:, None, None, None].float()).cpu(), labels.cpu()
 
 
-def train(model, loader, sampler, optimizer, device):
+def train(
+    model: nn.Module,
+    loader: DataLoader,
+    sampler: DistributedSampler,
+    optimizer: torch.optim.Optimizer,
+    device: torch.device,
+) -> list[float]:
     losses = []
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     copying = torch.cuda.Stream()
@@ -97,7 +103,13 @@ def train(model, loader, sampler, optimizer, device):
     return losses
 
 
-def train_mixed(model, loader, optimizer, device, kind):
+def train_mixed(
+    model: nn.Module,
+    loader: DataLoader,
+    optimizer: torch.optim.Optimizer,
+    device: torch.device,
+    kind: torch.dtype,
+) -> list[float]:
     losses = []
     scaler = torch.amp.GradScaler("cuda", enabled=kind == torch.float16)
     for images, labels in loader:
@@ -117,7 +129,7 @@ def train_mixed(model, loader, optimizer, device, kind):
     return losses
 
 
-def reload(model, device, local_rank):
+def reload(model: nn.Module, device: torch.device, local_rank: int) -> DistributedDataParallel:
     file = io.BytesIO()
     torch.save({"model": model.module.state_dict(), "rng": torch.cuda.get_rng_state()}, file)
     file.seek(0)
@@ -129,15 +141,15 @@ def reload(model, device, local_rank):
     return DistributedDataParallel(fresh.to(device), device_ids=[local_rank])
 
 
-def reduce(loss, device, local_rank):
+def reduce(loss: float, device: torch.device, local_rank: int) -> float:
     together = dist.new_group(backend="nccl")
     dist.barrier(device_ids=[local_rank])
     mean = torch.tensor([loss], device=device, dtype=torch.float64)
     dist.all_reduce(mean, op=dist.ReduceOp.AVG, group=together)
     everyone = [torch.empty_like(mean, device="cuda") for _ in range(dist.get_world_size())]
     dist.all_gather(everyone, mean)
-    assert len({one.item() for one in everyone}) == 1
-    return mean.item()
+    assert len({value.item() for value in everyone}) == 1
+    return float(mean.item())
 
 
 if __name__ == "__main__":

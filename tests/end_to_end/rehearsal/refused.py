@@ -1,14 +1,16 @@
-"""Asks for everything that can't be rehearsed on a CPU, and prints what it is told each time."""
+"""Call everything that can't be rehearsed on a CPU, and print each answer."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.cuda import comm
 from torch.utils import cpp_extension
 
-ASKED = {
+CALLS: dict[str, Callable[[], Any]] = {
     "torch.cuda.memory_allocated": lambda: torch.cuda.memory_allocated(),
     "torch.cuda.max_memory_allocated": lambda: torch.cuda.max_memory_allocated(0),
     "torch.cuda.memory_reserved": lambda: torch.cuda.memory_reserved(),
@@ -40,8 +42,8 @@ ASKED = {
 }
 
 
-def main():
-    for name, ask in ASKED.items():
+def main() -> None:
+    for name, ask in CALLS.items():
         try:
             answer = ask()
         except RuntimeError as error:
@@ -56,11 +58,11 @@ def main():
     print("factories without a rehearsal:", forgotten())
 
 
-def forgotten():
+def forgotten() -> list[str]:
     """Functions of this torch that take a device and were not changed for the rehearsal."""
     declared = (Path(torch.__file__).parent / "_C" / "_VariableFunctions.pyi").read_text()
-    found = re.findall(r"^def ([a-z]\w*)\((.*?)\) -> ", declared, re.DOTALL | re.MULTILINE)
-    named = {name for name, arguments in found if re.search(r"\bdevice:", arguments)}
+    signatures = re.findall(r"^def ([a-z]\w*)\((.*?)\) -> ", declared, re.DOTALL | re.MULTILINE)
+    named = {name for name, arguments in signatures if re.search(r"\bdevice:", arguments)}
     return sorted(name for name in named if not hasattr(getattr(torch, name), "__wrapped__"))
 
 

@@ -48,7 +48,7 @@ def played(
             Running({NODES: job.nodes}, queue.ends_in_s(job.limit_s, now - at)) for at, job in going
         ]
         here = [job.waiting() for job in queued.values() if job.comes_s <= now]
-        look = queue.look(here, {NODES: capacity}, held)
+        look = queue.decide(here, {NODES: capacity}, held)
         chosen = list(look.starts)
         if not back_fill:
             first_head = min((head.job.id for head in look.heads), default=1 << 60)
@@ -62,10 +62,11 @@ def played(
     return starts
 
 
+BusySite = tuple[int, list[Play], list[Play]]
+
+
 @st.composite
-def sites(
-    draw: st.DrawFn, limits: bool, to_the_end: bool = False
-) -> tuple[int, list[Play], list[Play]]:
+def sites(draw: st.DrawFn, limits: bool, to_the_end: bool = False) -> BusySite:
     """A cluster that is busy, a job that can't start, and others behind it."""
     capacity = draw(st.integers(2, 9))
     counter = itertools.count(1)
@@ -86,7 +87,9 @@ def sites(
 
 @settings(max_examples=100, deadline=None)
 @given(sites(limits=False))
-def test_whatever_the_run_times_the_head_starts_no_later_than_without_back_fill(site) -> None:
+def test_whatever_the_run_times_the_head_starts_no_later_than_without_back_fill(
+    site: BusySite,
+) -> None:
     capacity, running, waiting = site
     head = waiting[0].id
     filled = played(capacity, running, waiting, back_fill=True)
@@ -96,7 +99,7 @@ def test_whatever_the_run_times_the_head_starts_no_later_than_without_back_fill(
 
 @settings(max_examples=100, deadline=None)
 @given(sites(limits=True, to_the_end=True))
-def test_jobs_that_use_up_their_limits_don_t_delay_it_either(site) -> None:
+def test_jobs_that_use_up_their_limits_don_t_delay_it_either(site: BusySite) -> None:
     capacity, running, waiting = site
     head = waiting[0].id
     filled = played(capacity, running, waiting, back_fill=True)[head]
@@ -105,7 +108,7 @@ def test_jobs_that_use_up_their_limits_don_t_delay_it_either(site) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(sites(limits=True))
-def test_the_time_that_the_head_was_given_is_kept(site) -> None:
+def test_the_time_that_the_head_was_given_is_kept(site: BusySite) -> None:
     capacity, running, waiting = site
     held = [Running({NODES: job.nodes}, queue.ends_in_s(job.limit_s, 0)) for job in running]
     free = {NODES: capacity - sum(job.nodes for job in running)}
@@ -117,13 +120,13 @@ def test_the_time_that_the_head_was_given_is_kept(site) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(sites(limits=True))
-def test_nothing_idles_while_a_job_that_may_run_fits(site) -> None:
+def test_nothing_idles_while_a_job_that_may_run_fits(site: BusySite) -> None:
     capacity, running, waiting = site
     held = [Running({NODES: job.nodes}, queue.ends_in_s(job.limit_s, 0)) for job in running]
     jobs = [job.waiting() for job in waiting]
-    look = queue.look(jobs, {NODES: capacity}, held)
+    look = queue.decide(jobs, {NODES: capacity}, held)
     now = [*held, *map(queue.started, look.starts)]
-    again = queue.look([job for job in jobs if job not in look.starts], {NODES: capacity}, now)
+    again = queue.decide([job for job in jobs if job not in look.starts], {NODES: capacity}, now)
     assert again.starts == ()
     if not look.heads:
         assert len(look.starts) == len(jobs)
@@ -148,35 +151,35 @@ def _waiting(id: int, nodes: int, **more: object) -> Waiting:
     return replace(Waiting(id, "w/c", {NODES: nodes}), **more)  # type: ignore[arg-type]
 
 
-def _ids(look: queue.Look) -> list[int]:
+def _ids(look: queue.Decision) -> list[int]:
     return [job.id for job in look.starts]
 
 
 def test_priority_comes_before_submission() -> None:
     jobs = [
-        _waiting(1, 1, turn=queue.turn_of("standard", "low")),
+        _waiting(1, 1, priority_rank=queue.priority_rank_of("standard", "low")),
         _waiting(2, 1),
-        _waiting(3, 1, turn=queue.turn_of("premium", "high")),
-        _waiting(4, 1, turn=queue.turn_of("spot", "high"), low=True),
+        _waiting(3, 1, priority_rank=queue.priority_rank_of("premium", "high")),
+        _waiting(4, 1, priority_rank=queue.priority_rank_of("spot", "high"), low=True),
     ]
-    assert _ids(queue.look(jobs, {NODES: 3}, [])) == [3, 2, 1]
+    assert _ids(queue.decide(jobs, {NODES: 3}, [])) == [3, 2, 1]
 
 
 def test_a_job_passes_beside_the_nodes_that_the_head_waits_for() -> None:
     running = [Running({NODES: 3})]
     jobs = [_waiting(1, 2), _waiting(2, 1)]
     # Once the three are free there is one more than the head takes.
-    assert _ids(queue.look(jobs, {NODES: 4}, running)) == [2]
-    assert _ids(queue.look([_waiting(1, 4), _waiting(2, 1)], {NODES: 4}, running)) == []
+    assert _ids(queue.decide(jobs, {NODES: 4}, running)) == [2]
+    assert _ids(queue.decide([_waiting(1, 4), _waiting(2, 1)], {NODES: 4}, running)) == []
 
 
 def test_a_job_passes_that_is_bound_to_end_in_time() -> None:
     running = [Running({NODES: 3}, ends_in_s=1000)]
     head = _waiting(1, 4)
-    assert _ids(queue.look([head, _waiting(2, 1, limit_s=880)], {NODES: 4}, running)) == [2]
-    assert _ids(queue.look([head, _waiting(2, 1, limit_s=881)], {NODES: 4}, running)) == []
+    assert _ids(queue.decide([head, _waiting(2, 1, limit_s=880)], {NODES: 4}, running)) == [2]
+    assert _ids(queue.decide([head, _waiting(2, 1, limit_s=881)], {NODES: 4}, running)) == []
     unknown = [Running({NODES: 3})]
-    assert _ids(queue.look([head, _waiting(2, 1, limit_s=1)], {NODES: 4}, unknown)) == []
+    assert _ids(queue.decide([head, _waiting(2, 1, limit_s=1)], {NODES: 4}, unknown)) == []
 
 
 def test_one_that_has_passed_its_limit_promises_nothing() -> None:
@@ -186,13 +189,13 @@ def test_one_that_has_passed_its_limit_promises_nothing() -> None:
 
 
 def test_a_head_that_can_never_start_holds_nobody_up() -> None:
-    assert _ids(queue.look([_waiting(1, 5), _waiting(2, 4)], {NODES: 4}, [])) == [2]
+    assert _ids(queue.decide([_waiting(1, 5), _waiting(2, 4)], {NODES: 4}, [])) == [2]
 
 
 def test_clusters_that_share_nothing_don_t_wait_for_each_other() -> None:
     other = replace(_waiting(2, 1), line="w/d", needs={"nodes of w/d": 1})
     capacity = {NODES: 1, "nodes of w/d": 1}
-    assert _ids(queue.look([_waiting(1, 2), other], capacity, [])) == [2]
+    assert _ids(queue.decide([_waiting(1, 2), other], capacity, [])) == [2]
 
 
 def test_clusters_that_share_devices_wait_for_each_other() -> None:
@@ -200,22 +203,22 @@ def test_clusters_that_share_devices_wait_for_each_other() -> None:
     running = [Running({"nodes of w/d": 1, "gpus": 1})]
     head = Waiting(1, "w/c", {NODES: 1, "gpus": 4})
     small = Waiting(2, "w/d", {"nodes of w/d": 1, "gpus": 1})
-    assert _ids(queue.look([head, small], capacity, running)) == []
+    assert _ids(queue.decide([head, small], capacity, running)) == []
     # One without devices takes nothing from the head.
     plain = Waiting(3, "w/d", {"nodes of w/d": 1})
-    assert _ids(queue.look([head, small, plain], capacity, running)) == [3]
-    assert _ids(queue.look([head, plain], capacity, running)) == [3]
+    assert _ids(queue.decide([head, small, plain], capacity, running)) == [3]
+    assert _ids(queue.decide([head, plain], capacity, running)) == [3]
 
 
 def test_low_priority_fills_gaps_until_somebody_takes_the_room() -> None:
     head = _waiting(1, 4)
-    spot = _waiting(2, 1, low=True, turn=queue.SPOT_TURN)
-    assert _ids(queue.look([head, spot], {NODES: 4}, [Running({NODES: 3})])) == [2]
+    spot = _waiting(2, 1, low=True, priority_rank=queue.SPOT_RANK)
+    assert _ids(queue.decide([head, spot], {NODES: 4}, [Running({NODES: 3})])) == [2]
     # Two that may be told to leave hold what the head needs: it will have it at once.
     low = [Running({NODES: 3}, low=True)]
-    look = queue.look([head, spot], {NODES: 4}, low)
+    look = queue.decide([head, spot], {NODES: 4}, low)
     assert _ids(look) == []
-    assert look.heads[0].takes_room
+    assert look.heads[0].preempts
 
 
 def _candidate(name: str, amount: int, at: float) -> tuple[str, Running, float]:

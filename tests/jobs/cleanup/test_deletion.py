@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from jobs import rooms
-from jobs.rooms import WORKSPACE, Worker
+from jobs import support
+from jobs.support import WORKSPACE, Worker
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import metadata
 from torchyard.base.errors import Conflict, NotFound
@@ -41,10 +41,10 @@ def scheduler(services: Services) -> Scheduler:
 
 def finished(services: Services, scheduler: Scheduler, **document: Any) -> Job:
     """A job that ran to its end and left files, logs, points and parameters."""
-    job = rooms.submit(services, **document)
+    job = support.submit(services, **document)
     for _ in range(3):
-        scheduler.look()
-    attempt = rooms.attempt_of(services, job)
+        scheduler.run_round()
+    attempt = support.attempt_of(services, job)
     scratch.folder(services, attempt.id).mkdir(parents=True)
     points = [metric("loss", step / 7, 1000 + step, step) for step in range(700)]
     services.history.append(job.id, [*points, param("lr", "0.1")])
@@ -57,12 +57,12 @@ def finished(services: Services, scheduler: Scheduler, **document: Any) -> Job:
     Worker(services, attempt).whole_life()
     # As the scheduler does where outputs carry a name.
     endings.finish(services, attempt.id, registers=True)
-    return rooms.again(services, job)
+    return support.again(services, job)
 
 
 def clean(services: Services, job: Job) -> None:
     """As the scheduler does once the worker has left."""
-    scratch.clear(services, rooms.attempt_of(services, job))
+    scratch.clear(services, support.attempt_of(services, job))
 
 
 def left_of(services: Services, job: Job) -> dict[str, int]:
@@ -100,7 +100,7 @@ def test_nothing_of_a_job_stays(services: Services, scheduler: Scheduler) -> Non
     assert left_of(services, other) == before
     with pytest.raises(NotFound):
         actions.get(services, WORKSPACE, "gone")
-    again = rooms.submit(services, name="gone")
+    again = support.submit(services, name="gone")
     assert again.id > job.id and services.history.latest(again.id) == []
 
 
@@ -125,13 +125,13 @@ def test_a_number_is_never_given_twice(services: Services, scheduler: Scheduler)
     job = finished(services, scheduler, name="last")
     clean(services, job)
     delete(services, "last")
-    assert rooms.submit(services, name="next").id == job.id + 1
+    assert support.submit(services, name="next").id == job.id + 1
 
 
 def test_what_runs_stays_and_so_do_its_ancestors(services: Services, scheduler: Scheduler) -> None:
     parent = finished(services, scheduler, name="parent")
     clean(services, parent)
-    rooms.submit(services, name="child", parent_job_name="parent")
+    support.submit(services, name="child", parent_job_name="parent")
     with pytest.raises(Conflict, match="`child`, a child of `parent`, is ") as caught:
         delete(services, "parent")
     assert caught.value.code == "job_not_ended" and "yard job cancel -n child" in caught.value.hint
@@ -144,10 +144,14 @@ def test_what_runs_stays_and_so_do_its_ancestors(services: Services, scheduler: 
 def test_runs_that_a_script_left_running_end_with_its_job(
     services: Services, scheduler: Scheduler, code: int, status: str
 ) -> None:
-    job = rooms.submit(services, name="parent")
-    scheduler.look()
-    attempt = rooms.attempt_of(services, job)
-    made = {"experiment_id": job.experiment_id, "owner": "me", "started_at": services.clock.now()}
+    job = support.submit(services, name="parent")
+    scheduler.run_round()
+    attempt = support.attempt_of(services, job)
+    made: dict[str, Any] = {
+        "experiment_id": job.experiment_id,
+        "owner": "me",
+        "started_at": services.clock.now(),
+    }
 
     def below(parent: str) -> Job:
         return runs.create_run(services, WORKSPACE, display_name="", parent=parent, tags={}, **made)
@@ -157,11 +161,11 @@ def test_runs_that_a_script_left_running_end_with_its_job(
     runs.change_run(services, WORKSPACE, over.name, status=Status.CANCELED)
     worker = Worker(services, attempt)
     worker.fails(code) if code else worker.whole_life()
-    ended = [rooms.again(services, one) for one in (job, child, deeper)]
+    ended = [support.again(services, one) for one in (job, child, deeper)]
     assert [one.status.value for one in ended] == [status] * 3
     assert len({one.ended_at for one in ended}) == 1
-    assert rooms.again(services, over).status is Status.CANCELED
-    assert rooms.again(services, apart).status is Status.RUNNING
+    assert support.again(services, over).status is Status.CANCELED
+    assert support.again(services, apart).status is Status.RUNNING
     clean(services, job)
     assert set(delete(services, "parent")) == {one.name for one in (*ended, over)}
 
@@ -177,7 +181,7 @@ def test_files_that_something_needs_stay(services: Services, scheduler: Schedule
     source = finished(services, scheduler, name="source", outputs={"out": {"type": "uri_folder"}})
     clean(services, source)
     given = {"type": "uri_folder", "path": "azureml://jobs/source/outputs/out"}
-    rooms.submit(services, name="reader", inputs={"data": given})
+    support.submit(services, name="reader", inputs={"data": given})
     with pytest.raises(Conflict, match="job `reader` needs its files"):
         delete(services, "source")
     actions.cancel(services, WORKSPACE, "reader")
@@ -224,12 +228,12 @@ def test_a_server_that_is_killed_goes_on_at_its_next_start(
         patch.setattr(removal, step, die)
         with pytest.raises(Killed):
             delete(services, "half")
-    assert rooms.again(services, job).deleted  # hidden from lists meanwhile
+    assert support.again(services, job).deleted  # hidden from lists meanwhile
     left = left_of(services, job)
     assert "paths" not in left and left["events"] and left["metrics"]
 
     started_again = Scheduler(services, FakeExecutor(), "http://127.0.0.1:1")
-    started_again.look()
+    started_again.run_round()
     started_again._forgetter.shutdown(wait=True)
     assert left_of(services, job) == {}
 
@@ -259,7 +263,7 @@ def test_what_comes_to_be_needed_meanwhile_is_spared(
     uri = "azureml://datastores/workspaceblobstore/paths/azureml/spared/out/"
     assets.register(services.db, services.clock, WORKSPACE, assets.Request("late", uri), uri, "me")
     assert removal.work(services) == [] and not removal.is_due(services)
-    assert not rooms.again(services, job).deleted and left_of(services, job)["metrics"]
+    assert not support.again(services, job).deleted and left_of(services, job)["metrics"]
 
 
 def test_retention_keeps_what_is_young_running_or_registered(
@@ -290,7 +294,7 @@ def test_retention_keeps_what_is_young_running_or_registered(
     assert removal.work(services) == ["old"]
     clock.advance(5 * DAY_S)
     # The server looks by itself once an hour.
-    scheduler.look()
+    scheduler.run_round()
     scheduler._forgetter.shutdown(wait=True)
     assert removal.work(services) == [] and left_of(services, young) == {}
     assert left_of(services, trainer)["metrics"]

@@ -8,16 +8,17 @@ import threading
 import time
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from jobs import rooms
+from jobs import support
 from torchyard.base.blobs import Blobs
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, NotFound, TorchyardError
-from torchyard.environments.actions import Environments
 from torchyard.environments.packages import caches
+from torchyard.environments.services import Environments
 from torchyard.jobs.cleanup import reclaiming
 from torchyard.jobs.cleanup import reclaiming_settings as settings
 from torchyard.jobs.cleanup.reclaiming import DAY_S, Wishes
@@ -31,10 +32,9 @@ _OLD_S = 40 * DAY_S
 
 @pytest.fixture
 def services(tmp_path: Path, db: Database) -> Services:
-    made = rooms.make(tmp_path, db, SystemClock())  # type: ignore[arg-type]
+    made = support.make_services(tmp_path, db, SystemClock())  # type: ignore[arg-type]
     real = Environments(tmp_path, db, made.clock, {}, platform="test")  # type: ignore[arg-type]
-    made.environments.folders = real.folders  # type: ignore[method-assign]
-    made.environments.remove = real.remove  # type: ignore[method-assign]
+    made.environments.folders = real.folders
     return made
 
 
@@ -66,22 +66,20 @@ def _end(services: Services, job: Job) -> None:
 def test_what_a_record_names_stays(services: Services, seed: int) -> None:
     chance = random.Random(seed)
     pool = [chance.randbytes(20) for _ in range(30)]
-    snapshots = {}
+    snapshots: dict[str, None] = {}
     for _ in range(15):
         contents = chance.sample(pool, chance.randint(1, 6))
         snapshots[_snapshot(services, *contents)] = None
     jobs = []
     for snapshot in chance.sample(sorted(snapshots), 9):
         given = {"type": "uri_folder", "path": f"snapshot:{snapshot}"}
-        how = chance.choice(
-            [
-                {"code": f"snapshot:{snapshot}"},
-                {"inputs": {"data": given}, "command": "ls ${{inputs.data}}"},
-                {"properties": {"made_from": f"it was snapshot:{snapshot}, I think"}},
-                {"tags": {"note": f"snapshot:{snapshot}"}},
-            ]
-        )
-        job = rooms.submit(services, **how)
+        references: list[dict[str, Any]] = [
+            {"code": f"snapshot:{snapshot}"},
+            {"inputs": {"data": given}, "command": "ls ${{inputs.data}}"},
+            {"properties": {"made_from": f"it was snapshot:{snapshot}, I think"}},
+            {"tags": {"note": f"snapshot:{snapshot}"}},
+        ]
+        job = support.submit(services, **chance.choice(references))
         if chance.random() < 0.5:
             _end(services, job)
         jobs.append((job, snapshot))
@@ -114,7 +112,7 @@ def test_a_snapshot_that_lost_a_file_is_asked_for_again(services: Services) -> N
     snapshot = _snapshot(services, b"a", b"b")
     services.blobs.path(services.blobs.put_bytes(b"b")).unlink()
     with pytest.raises(TorchyardError, match="no longer whole"):
-        rooms.submit(services, code=f"snapshot:{snapshot}")
+        support.submit(services, code=f"snapshot:{snapshot}")
 
 
 def test_submissions_beside_removals(services: Services) -> None:
@@ -138,7 +136,7 @@ def test_submissions_beside_removals(services: Services) -> None:
     try:
         for snapshot in snapshots:
             try:
-                rooms.submit(services, code=f"snapshot:{snapshot}")
+                support.submit(services, code=f"snapshot:{snapshot}")
             except TorchyardError:
                 continue  # removed before: the client uploads it again
             kept.append(snapshot)
@@ -152,7 +150,7 @@ def test_submissions_beside_removals(services: Services) -> None:
 
 
 def test_environments_of_open_jobs_stay(services: Services, tmp_path: Path) -> None:
-    running = rooms.submit(services)
+    running = support.submit(services)
     with services.db.read() as connection:
         needed = connection.execute(store.jobs.select()).one().environment_hash
     for name in (needed, "a" * 64, "b" * 64):
@@ -164,16 +162,16 @@ def test_environments_of_open_jobs_stay(services: Services, tmp_path: Path) -> N
     assert (things[needed].goes, things[needed].why) == (False, f"job `{running.name}` needs it")
     assert things["a" * 64].goes and not things["b" * 64].goes
     reclaiming.reclaim(services, Wishes(budget_bytes=1000))
-    assert [hash for hash, _ in services.environments.folders()] == [needed]
+    assert [hash for hash, _ in services.environments.folders.all()] == [needed]
     _end(services, running)
     reclaiming.reclaim(services, Wishes())
-    assert list(services.environments.folders()) == []
+    assert list(services.environments.folders.all()) == []
 
 
 def test_inputs_that_a_job_may_read_stay(services: Services, tmp_path: Path) -> None:
     cache = tmp_path / "cache" / "data"
     since = _snapshot(services, b"x")
-    job = rooms.submit(
+    job = support.submit(
         services,
         inputs={"data": {"type": "uri_folder", "path": f"snapshot:{since}"}},
         command="ls ${{inputs.data}}",
@@ -191,7 +189,7 @@ def test_inputs_that_a_job_may_read_stay(services: Services, tmp_path: Path) -> 
 
 
 def test_scratch_and_logs(services: Services, tmp_path: Path) -> None:
-    first, second = rooms.submit(services), rooms.submit(services)
+    first, second = support.submit(services), support.submit(services)
     for job in (first, second):
         services.logs.append(job.workspace, job.name, 1, "user_logs/std_log.txt", 0, b"x" * 100)
         _end(services, job)

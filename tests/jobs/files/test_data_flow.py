@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from data.conftest import Web, web  # noqa: F401
-from jobs.rooms import WORKSPACE, Worker, again, attempt_of, make, submit
+from jobs.support import WORKSPACE, Worker, again, attempt_of, make_services, submit
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidSpec
@@ -21,6 +21,7 @@ from torchyard.jobs.files import artifacts, data_sources
 from torchyard.jobs.files import outputs as outputs_of
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import progress
+from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.services import Services
 from torchyard.models import actions as models
@@ -32,7 +33,7 @@ NAS = "azureml://datastores/nas/paths"
 
 @pytest.fixture
 def services(tmp_path: Path, db: Database, clock: FakeClock) -> Services:
-    made = make(tmp_path / "home", db, clock)
+    made = make_services(tmp_path / "home", db, clock)
     folder = tmp_path / "nas"
     (folder / "sets").mkdir(parents=True)
     (folder / "sets" / "a.csv").write_text("a\n")
@@ -53,7 +54,7 @@ class Yard:
         deadline = time.monotonic() + 60
         while (now := again(self.services, job)).status not in statuses:
             assert time.monotonic() < deadline, now
-            self.scheduler.look()
+            self.scheduler.run_round()
             time.sleep(0.01)
         return now
 
@@ -231,7 +232,7 @@ def test_named_outputs_are_registered_once(yard: Yard, services: Services) -> No
     (model,) = models.of_job(services.db, WORKSPACE, job.name)
     assert (model.name, [file.path for file in model.files]) == ("net", ["m.pt"])
     yard.executor.finish(attempt_of(services, job).id)
-    yard.scheduler.look()
+    yard.scheduler.run_round()
     assert len(assets.list_in(services.db, WORKSPACE, "cleaned")) == 1
     assert len(models.of_job(services.db, WORKSPACE, job.name)) == 1
 
@@ -246,7 +247,7 @@ def test_neither_a_round_nor_a_request_waits_for_a_model(yard: Yard, services: S
     with locks.held(services.lock(f"outputs-{job.id % 16}")):
         Worker(services, attempt_of(services, job)).whole_life()
         Worker(services, attempt_of(services, plain)).whole_life()
-        yard.scheduler.look()
+        yard.scheduler.run_round()
         third = submit(services)
         yard.look_until(third, Status.STARTING)
         assert again(services, plain).status is Status.COMPLETED
@@ -263,7 +264,7 @@ def test_a_version_that_is_taken_is_told(yard: Yard, services: Services) -> None
         _finish(yard, job)
     from torchyard.jobs import actions
 
-    said = [e.body["message"] for e in actions.events(services, job) if e.kind == "notice"]
+    said = notices_of(actions.events(services, job))
     assert any("could not be registered" in message for message in said)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from jobs import rooms
-from jobs.rooms import ME, WORKSPACE, submit
+from jobs import support
+from jobs.support import ME, WORKSPACE, submit
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, TorchyardError
@@ -29,7 +29,7 @@ WRITERS = 8
 
 @pytest.fixture
 def services(tmp_path: Path, db: Database, clock: FakeClock) -> Services:
-    return rooms.make(tmp_path / "home", db, clock)
+    return support.make_services(tmp_path / "home", db, clock)
 
 
 def at_once(call: Callable[[int], Any], writers: int = WRITERS) -> list[Any]:
@@ -104,9 +104,14 @@ def test_one_workers_records_sent_twice_at_once(services: Services) -> None:
 
 def test_a_new_parameter(services: Services) -> None:
     job = submit(services)
-    same = at_once(lambda _: services.history.append(job.id, [Param("lr", "0.1")]) or "ok")
+
+    def append(name: str, value: str) -> str:
+        services.history.append(job.id, [Param(name, value)])
+        return "ok"
+
+    same = at_once(lambda _: append("lr", "0.1"))
     assert same == ["ok"] * WRITERS
-    others = at_once(lambda n: services.history.append(job.id, [Param("seed", str(n))]) or "ok")
+    others = at_once(lambda n: append("seed", str(n)))
     assert others.count("ok") == 1
     assert {type(answer) for answer in others if answer != "ok"} == {InvalidInput}
     assert services.history.params(job.id) == {"lr": "0.1", "seed": str(others.index("ok"))}
@@ -125,7 +130,7 @@ def test_tags_merge(services: Services) -> None:
 
     assert at_once(tag) == ["ok"] * WRITERS
     expected = {f"{number}.{step}" for number in range(WRITERS) for step in range(10)}
-    assert set(rooms.again(services, job).tags) == expected
+    assert set(support.again(services, job).tags) == expected
 
 
 def test_an_experiment_of_one_name(services: Services) -> None:
@@ -141,7 +146,7 @@ def test_an_experiment_of_one_name(services: Services) -> None:
 
 
 def test_a_job_of_one_name(services: Services) -> None:
-    document = {**rooms.JOB, "name": "same_job"}
+    document = {**support.JOB, "name": "same_job"}
     said = at_once(lambda _: submission.create(services, WORKSPACE, document, ME))
     assert len({job.id for job, _ in said}) == 1
     assert sum(new for _, new in said) == 1
@@ -201,7 +206,7 @@ def test_two_schedulers_claim_a_job_once(services: Services) -> None:
 
     jobs = [submit(services) for _ in range(3)]
     schedulers = [Scheduler(services, FakeExecutor(), "http://127.0.0.1:1") for _ in range(4)]
-    at_once(lambda number: schedulers[number].look() or "ok", 4)
+    at_once(lambda number: schedulers[number].run_round(), 4)
     assert [scheduler.trouble for scheduler in schedulers] == [""] * 4
     with services.db.read() as connection:
         for job in jobs:

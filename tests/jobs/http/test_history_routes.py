@@ -32,8 +32,8 @@ class Served(TestClient):
 
     def run(self, metrics: dict[str, list[float]], over: bool = True) -> str:
         services = self.parts.services
-        known = {one.name: one.id for one in runs.experiments(services, "default")}
-        number = known.get("e") or runs.create_experiment(services, "default", "e", {}).id
+        experiment_ids = {one.name: one.id for one in runs.experiments(services, "default")}
+        number = experiment_ids.get("e") or runs.create_experiment(services, "default", "e", {}).id
         job = runs.create_run(
             services, "default", experiment_id=number, owner="me", display_name="",
             started_at=services.clock.now(), parent="", tags={},
@@ -143,7 +143,7 @@ def test_exports(client: Served) -> None:
     assert answer.headers["content-type"].startswith("text/csv")
     rows = list(csv.DictReader(io.StringIO(answer.text)))
     assert [float(row["value"]) for row in rows if row["key"] == "loss"] == list(range(900))
-    query = {"key": ODD, "from": 0, "to": 5}
+    query: dict[str, str | int] = {"key": ODD, "from": 0, "to": 5}
     answer = client.get(f"{WORKSPACE}/jobs/{name}/metrics/export", params=query)
     assert [row["value"] for row in csv.DictReader(io.StringIO(answer.text))] == ["NaN"]
     client.refused(f"/jobs/{name}/metrics/export", format="xls")
@@ -166,12 +166,19 @@ def test_deleting_over_http(client: Served) -> None:
     one, two = client.run({"a": [1.0]}), client.run({"a": [1.0]})
     open_run = client.run({"a": [1.0]}, over=False)
     path = f"{WORKSPACE}/jobs"
-    told = client.post(f"{path}/delete", json={"experiment_name": "e", "dry_run": True}).json()
-    assert [(job["name"], job["points"]) for job in told["jobs"]] == [(two, 1), (one, 1)]
+    plan = client.post(f"{path}/delete", json={"experiment_name": "e", "dry_run": True}).json()
+    assert [(job["name"], job["points"]) for job in plan["jobs"]] == [(two, 1), (one, 1)]
     assert client.delete(f"{path}/{open_run}").json()["error"]["code"] == "job_not_ended"
     assert client.delete(f"{path}/{one}").json() == {"deleted": [one], "pending": [], "kept": []}
     assert client.delete(f"{path}/{one}").status_code == 404
-    for wrong in ({}, [], {"names": "x"}, {"names": [two], "status": "Failed"}, {"nams": []}):
+    bodies: tuple[Any, ...] = (
+        {},
+        [],
+        {"names": "x"},
+        {"names": [two], "status": "Failed"},
+        {"nams": []},
+    )
+    for wrong in bodies:
         assert client.post(f"{path}/delete", json=wrong).status_code == 400, wrong
     assert client.post(f"{path}/delete", json={"older_than_s": True}).status_code == 400
     assert client.post(f"{path}/delete", json={"older_than_s": 1e300}).status_code == 400

@@ -65,7 +65,7 @@ def test_lists_archive_and_filters(client: TestClient) -> None:
     assert client.post(f"{JOBS}/a/restore").json()["archived"] is False
     assert _names(client) == ["b", "a"]
     experiments = client.get(f"{WORKSPACE}/experiments").json()["value"]
-    assert {one["name"]: one["job_count"] for one in experiments} == {"one": 1, "Default": 1}
+    assert {unit["name"]: unit["job_count"] for unit in experiments} == {"one": 1, "Default": 1}
 
 
 def test_update_and_document(client: TestClient) -> None:

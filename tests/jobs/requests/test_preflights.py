@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.rooms import Worker, attempt_of, submit
+from jobs.support import Worker, attempt_of, submit
 from torchyard.base.errors import InvalidSpec, LimitExceeded
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs.attempts import report_fields, worker_reports
@@ -20,17 +20,17 @@ def test_nodes_hear_of_each_other_once_all_have_come(
 ) -> None:
     job = submit(services, resources={"instance_count": 2}, distribution={"type": "pytorch"})
     assert preflights.of(services, job) == []
-    scheduler.look()
+    scheduler.run_round()
     attempt = attempt_of(services, job)
-    worker_reports.come(
+    worker_reports.join(
         services, attempt.id, 1, "10.0.0.2", None, {"node": 1, "host": "b", "nonce": "n"}
     )
-    assert not worker_reports.meeting(services, attempt.id).ready
-    worker_reports.come(
+    assert not worker_reports.rendezvous(services, attempt.id).ready
+    worker_reports.join(
         services, attempt.id, 0, "10.0.0.1", 6105, {"node": 0, "host": "a", "door": 5}
     )
-    found = worker_reports.meeting(services, attempt.id)
-    assert found.ready and [facts["host"] for facts in found.facts] == ["a", "b"]
+    rendezvous = worker_reports.rendezvous(services, attempt.id)
+    assert rendezvous.ready and [facts["host"] for facts in rendezvous.facts] == ["a", "b"]
 
     Worker(services, attempt, 1).tell(
         "preflight", findings=[_FINDING], ways=[], apart_s=0.5, took_ms=3
@@ -43,9 +43,9 @@ def test_nodes_hear_of_each_other_once_all_have_come(
 
 def test_a_node_that_tells_nothing_of_itself(services: Services, scheduler: Scheduler) -> None:
     job = submit(services)
-    scheduler.look()
-    worker_reports.come(services, attempt_of(services, job).id, 0, "10.0.0.1", 6105)
-    assert worker_reports.meeting(services, attempt_of(services, job).id).facts == [{}]
+    scheduler.run_round()
+    worker_reports.join(services, attempt_of(services, job).id, 0, "10.0.0.1", 6105)
+    assert worker_reports.rendezvous(services, attempt_of(services, job).id).facts == [{}]
     assert preflights.of(services, job)[0]["facts"] == {}
 
 
@@ -61,7 +61,7 @@ def test_the_backend_that_a_job_names(
 ) -> None:
     distribution = {"type": "pytorch", "communication_backend": written}
     submit(services, distribution=distribution, properties={"torchyard.preflight": "warn"})
-    scheduler.look()
+    scheduler.run_round()
     (plan,) = executor.launches
     assert (plan.communication_backend, plan.preflight) == (planned, "warn")
 

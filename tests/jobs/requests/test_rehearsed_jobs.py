@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from jobs import rooms
-from jobs.rooms import WORKSPACE, submit
+from jobs import support
+from jobs.support import WORKSPACE, submit
 from torchyard.base.errors import InvalidSpec
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions
 from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import submission, to_json
 from torchyard.jobs.services import Services
@@ -20,14 +21,12 @@ ASKED = {"torchyard.rehearse_on_cpu": True}
 
 
 def notices(services: Services, job: Job) -> list[str]:
-    return [
-        event.body["message"] for event in actions.events(services, job) if event.kind == "notice"
-    ]
+    return notices_of(actions.events(services, job))
 
 
 def plan_of(services: Services) -> int:
     executor = FakeExecutor()
-    Scheduler(services, executor, "http://127.0.0.1:1").look()
+    Scheduler(services, executor, "http://127.0.0.1:1").run_round()
     return executor.launches[0].rehearsed_gpus
 
 
@@ -53,17 +52,17 @@ def test_a_job_that_asks_carries_property_tag_notice_and_field(services: Service
 
 def test_a_workspace_may_ask_for_all_and_a_job_may_say_no(services: Services) -> None:
     workspaces.update(services.db, WORKSPACE, {"rehearse_on_cpu": True})
-    asked, declined = (
+    requested, declined = (
         submit(services),
         submit(services, properties={"torchyard.rehearse_on_cpu": "false"}),
     )
-    assert rehearsal.is_rehearsed(asked.properties)
+    assert rehearsal.is_rehearsed(requested.properties)
     assert not rehearsal.is_rehearsed(declined.properties)
-    assert f"asked for by workspace `{WORKSPACE}`" in notices(services, asked)[0]
+    assert f"asked for by workspace `{WORKSPACE}`" in notices(services, requested)[0]
     assert notices(services, declined) == []
     # What a job is does not change with its workspace.
     workspaces.update(services.db, WORKSPACE, {"rehearse_on_cpu": False})
-    assert rehearsal.is_rehearsed(rooms.again(services, asked).properties)
+    assert rehearsal.is_rehearsed(support.again(services, requested).properties)
     assert not rehearsal.is_rehearsed(submit(services).properties)
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from jobs import rooms
-from jobs.rooms import ME, WORKSPACE, Worker, attempt_of, submit
+from jobs import support
+from jobs.support import ME, WORKSPACE, Worker, attempt_of, submit
 from torchyard.base.blobs import SnapshotFile
 from torchyard.base.clock import FakeClock
 from torchyard.base.errors import Conflict, InvalidSpec
@@ -16,10 +16,12 @@ from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts, model_sources
 from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import submission
 from torchyard.jobs.services import Services
 from torchyard.models import actions as models
+from torchyard.models.types import Model
 
 
 def snapshot(services: Services, *paths: str) -> str:
@@ -34,13 +36,13 @@ def done(services: Services, **changes: Any) -> Job:
     """A job that ran to its end and left `outputs/model.pt` and `best/weights.bin`."""
     job = submit(services, outputs={"best": None}, **changes)
     scheduler = Scheduler(services, FakeExecutor(), "http://127.0.0.1:1")
-    scheduler.look()
+    scheduler.run_round()
     with artifacts.writing(services, job, "outputs/model.pt") as writing:
         writing.write(b"weights")
     with artifacts.writing_output(services, job, "best", "weights.bin") as writing:
         writing.write(b"best weights")
     Worker(services, attempt_of(services, job)).whole_life()
-    assert rooms.again(services, job).status.ended
+    assert support.again(services, job).status.ended
     return job
 
 
@@ -51,12 +53,10 @@ def pinned(services: Services, path: str, **keys: Any) -> str:
 
 
 def notices(services: Services, job: Job) -> list[str]:
-    return [
-        event.body["message"] for event in actions.events(services, job) if event.kind == "notice"
-    ]
+    return notices_of(actions.events(services, job))
 
 
-def register(services: Services, name: str, path: str, kind: str = "custom_model") -> models.Model:
+def register(services: Services, name: str, path: str, kind: str = "custom_model") -> Model:
     return models.register(
         services.db, services.clock, services.datastores,
         lambda workspace, wanted: model_sources.find(services, workspace, wanted),
@@ -95,7 +95,7 @@ def test_an_asset_is_pinned_to_its_version_and_the_same_body_is_the_same_job(
     services: Services,
 ) -> None:
     def new_version() -> None:
-        asked = assets.Request("set", f"snapshot:{snapshot(services, 'x.csv')}", "uri_folder")
+        request = assets.Request("set", f"snapshot:{snapshot(services, 'x.csv')}", "uri_folder")
         assets.create(
             services.db,
             services.clock,
@@ -103,7 +103,7 @@ def test_an_asset_is_pinned_to_its_version_and_the_same_body_is_the_same_job(
             services.blobs,
             lambda *_: "",
             WORKSPACE,
-            asked,
+            request,
             "me",
         )
 
@@ -111,12 +111,12 @@ def test_an_asset_is_pinned_to_its_version_and_the_same_body_is_the_same_job(
     inputs = {"a": {"path": "azureml:set@latest"}}
     job = submit(services, name="mine", inputs=inputs)
     assert job.document["inputs"]["a"]["path"] == "azureml:set:1"
-    assert job.spec == rooms.again(services, job).spec
+    assert job.spec == support.again(services, job).spec
     new_version()
     again = submission.create(
-        services, WORKSPACE, {**rooms.JOB, "name": "mine", "inputs": inputs}, ME
+        services, WORKSPACE, {**support.JOB, "name": "mine", "inputs": inputs}, ME
     )
-    assert again == (rooms.again(services, job), False)
+    assert again == (support.again(services, job), False)
     with pytest.raises(Conflict):
         submit(services, name="mine", inputs={"a": {"path": "azureml:set:2"}})
     # What would make it again names the version that it had.
@@ -175,7 +175,7 @@ def test_what_does_not_exist_is_refused_in_its_place(services: Services) -> None
 
 
 def test_validate_takes_what_is_not_uploaded_yet(services: Services) -> None:
-    document = {**rooms.JOB, "code": "local:src", "inputs": {"a": {"path": "local:data"}}}
+    document = {**support.JOB, "code": "local:src", "inputs": {"a": {"path": "local:data"}}}
     assert submission.check(services, WORKSPACE, document, uploaded=False).notices == ()
     with pytest.raises(InvalidSpec):
         submission.check(services, WORKSPACE, document)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from jobs import rooms
-from jobs.rooms import WORKSPACE, Worker, again, attempt_of, submit
+from jobs import support
+from jobs.support import WORKSPACE, Worker, again, attempt_of, submit
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidSpec, NotFound
@@ -32,7 +32,7 @@ from torchyard.jobs.services import Services
 def services(tmp_path: Path, db: Database, clock: FakeClock) -> Services:
     """On a machine with two pretended GPUs."""
     environ = {"TORCHYARD_DEVICES": "2", "TORCHYARD_DEVICE_LOCKS": str(tmp_path / "locks")}
-    return replace(rooms.make(tmp_path, db, clock), devices=Machine(environ))
+    return replace(support.make_services(tmp_path, db, clock), devices=Machine(environ))
 
 
 def cluster(services: Services, name: str = "cluster", **keys: Any) -> None:
@@ -48,7 +48,7 @@ def test_what_runs_where_and_who_waits(services: Services, scheduler: Scheduler)
     first = submit(services, compute="cluster", resources={"instance_count": 2})
     second = submit(services, compute="cluster")
     for _ in range(3):  # a round takes what its time allows
-        scheduler.look()
+        scheduler.run_round()
     there = clusters.nodes(services, WORKSPACE, "cluster")
     assert [(node.name, node.state, node.job, node.rank, node.owner) for node in there] == [
         ("cluster-0", "running", first.name, 0, "me"),
@@ -59,12 +59,12 @@ def test_what_runs_where_and_who_waits(services: Services, scheduler: Scheduler)
     assert "needs 1 node" in waits.why
     for node in range(2):
         Worker(services, attempt_of(services, first), node).whole_life()
-    scheduler.look()
+    scheduler.run_round()
     # One node was taken on, and nobody wants the other.
     assert again(services, second).status is Status.STARTING
     assert states(services) == ["running"]
     Worker(services, attempt_of(services, second)).whole_life()
-    scheduler.look()
+    scheduler.run_round()
     assert states(services) == []
 
 
@@ -72,16 +72,16 @@ def test_a_launch_that_loses_the_race_goes_back_into_the_queue(
     services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
     job = submit(services)
-    executor.launch_error = DevicesTaken("needs 1 GPUs of this machine, and others were faster")
-    scheduler.look()
+    executor.launch_error = DevicesTaken("needs 1 GPUs of this machine, and others took them first")
+    scheduler.run_round()
     back = again(services, job)
     assert (back.status, back.attempt, back.error) == (Status.QUEUED, 0, None)
     with services.db.read() as connection:
         assert attempt_store.attempts_of(connection, job.id) == []
     assert states(services, "local") == ["idle"]
     spans = progress.timeline(actions.events(services, back))
-    assert spans[-1].name.value == "Scaling" and "others were faster" in spans[-1].waited_for
-    scheduler.look()
+    assert spans[-1].name.value == "Scaling" and "others took them first" in spans[-1].waited_for
+    scheduler.run_round()
     assert again(services, job).status is Status.STARTING
     assert attempt_of(services, job).number == 1
     Worker(services, attempt_of(services, job)).whole_life()
@@ -96,13 +96,13 @@ def test_a_partly_begun_launch_is_tried_again(
     scheduler.preparer.prepare()
     scheduler.claimer.claim()
     assert again(services, job).status is Status.STARTING and executor.launches == []
-    scheduler.look()
+    scheduler.run_round()
     assert len(executor.launches) == 1
 
 
 def test_put_back_leaves_a_started_attempt_alone(services: Services, scheduler: Scheduler) -> None:
     job = submit(services)
-    scheduler.look()
+    scheduler.run_round()
     worker_reports.put_back(services, attempt_of(services, job), "late")
     assert again(services, job).status is Status.STARTING
 
@@ -129,12 +129,12 @@ def test_how_many_gpus_a_node_gets(
     scheduler: Scheduler,
     executor: FakeExecutor,
     compute: dict[str, Any],
-    asked: dict[str, Any],
+    document: dict[str, Any],
     expected: int,
 ) -> None:
     cluster(services, **compute)
-    submit(services, compute="cluster", **asked)
-    scheduler.look()
+    submit(services, compute="cluster", **document)
+    scheduler.run_round()
     [plan] = executor.launches
     assert plan.gpus_per_node == expected
     assert (plan.cluster, plan.size) == ("cluster", compute.get("size", ""))
@@ -152,11 +152,11 @@ def test_how_many_gpus_a_node_gets(
     ],
 )
 def test_what_can_never_be_is_refused_at_once(
-    services: Services, compute: dict[str, Any], asked: dict[str, Any], code: str
+    services: Services, compute: dict[str, Any], document: dict[str, Any], code: str
 ) -> None:
     cluster(services, **compute)
     with pytest.raises(InvalidSpec) as refused:
-        submit(services, compute="cluster", **asked)
+        submit(services, compute="cluster", **document)
     assert refused.value.code == code and refused.value.at and refused.value.hint
 
 
@@ -176,15 +176,15 @@ def test_a_job_waits_for_devices_that_others_hold(
     others = services.devices.take(2, "job x of workspace y")
     job = submit(services)
     free = submit(services, compute="local", properties={"torchyard.gpus": "0"})
-    scheduler.look()
+    scheduler.run_round()
     assert again(services, job).status is Status.QUEUED
-    assert waiting_reasons.why(services, again(services, job)).startswith(
+    assert waiting_reasons.describe(services, again(services, job)).startswith(
         "needs 1 GPU; 2 of 2 of this machine are taken by job x of workspace y"
     )
     give_back(others)
-    scheduler.look()
+    scheduler.run_round()
     assert again(services, job).status is Status.STARTING
-    scheduler.look()
+    scheduler.run_round()
     assert again(services, free).status is Status.STARTING
 
 
@@ -193,7 +193,7 @@ def test_a_cluster_with_jobs_is_deleted_by_force_only(
 ) -> None:
     cluster(services, max_instances=1)
     running = submit(services, compute="cluster")
-    scheduler.look()
+    scheduler.run_round()
     queued = submit(services, compute="cluster")
     with pytest.raises(Conflict, match="2 jobs that have not ended") as refused:
         clusters.delete(services, WORKSPACE, "cluster", "me")
@@ -201,18 +201,18 @@ def test_a_cluster_with_jobs_is_deleted_by_force_only(
     assert not clusters.delete(services, WORKSPACE, "cluster", "me", force=True)
     with pytest.raises(Conflict, match="is being deleted"):
         submit(services, compute="cluster")
-    told = again(services, queued)
-    assert told.status is Status.CANCELED and told.error is not None
-    assert told.error.message == "compute `cluster` was deleted by `me`"
+    canceled = again(services, queued)
+    assert canceled.status is Status.CANCELED and canceled.error is not None
+    assert canceled.error.message == "compute `cluster` was deleted by `me`"
     worker = Worker(services, attempt_of(services, running))
-    assert worker_reports.order(services, worker.attempt.id) == worker_reports.Order(
+    assert worker_reports.stop_request(services, worker.attempt.id) == worker_reports.StopRequest(
         "stop", "cancel"
     )
     worker.tell("node_exited", exit_code=143, error={"code": "stopped", "message": ""})
-    told = again(services, running)
-    assert told.status is Status.CANCELED
-    assert told.error is not None and told.error.code == "compute_deleted"
-    scheduler.look()
+    canceled = again(services, running)
+    assert canceled.status is Status.CANCELED
+    assert canceled.error is not None and canceled.error.code == "compute_deleted"
+    scheduler.run_round()
     with pytest.raises(NotFound):
         computes.get(services.db, WORKSPACE, "cluster")
 

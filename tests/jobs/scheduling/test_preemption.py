@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from jobs import rooms
-from jobs.rooms import WORKSPACE, Worker, again, attempt_of, submit
+from jobs import support
+from jobs.support import WORKSPACE, Worker, again, attempt_of, submit
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidSpec
@@ -24,7 +24,7 @@ from torchyard.jobs.services import Services
 
 @pytest.fixture
 def services(tmp_path: Path, db: Database, clock: FakeClock) -> Services:
-    made = rooms.make(tmp_path, db, clock)
+    made = support.make_services(tmp_path, db, clock)
     for name, tier in {"spare": "low_priority", "mine": "dedicated"}.items():
         document = {"name": name, "max_instances": 4, "tier": tier}
         computes.create(db, clock, WORKSPACE, document, home=made.home)
@@ -36,7 +36,7 @@ def running(services: Services, scheduler: Scheduler, clock: FakeClock, **change
     """A job whose ranks have started."""
     job = submit(services, **changes)
     clock.advance(1)
-    scheduler.look()
+    scheduler.run_round()
     assert again(services, job).status is Status.STARTING
     attempt = attempt_of(services, job)
     for node in range(attempt.node_count):
@@ -69,20 +69,20 @@ def test_a_dedicated_job_takes_the_room_of_a_low_priority_one(
     low = running(services, scheduler, clock, **SPARE, resources={"instance_count": 3})
     dedicated = submit(services, compute="mine", resources={"instance_count": 4})
     later = submit(services, **SPARE)
-    scheduler.look()
+    scheduler.run_round()
     assert order_of(services, low) == "preempted"
     assert again(services, dedicated).status is Status.QUEUED
-    assert waiting_reasons.why(services, again(services, dedicated)) == (
+    assert waiting_reasons.describe(services, again(services, dedicated)) == (
         "needs 4 nodes; 4 of 4 nodes of `mine` are free, and 1 of the 4 nodes of this machine "
         f"that they take together; job `{low.name}` makes room for it"
     )
     # One node is free, but it is the dedicated job's by now.
     assert again(services, later).status is Status.QUEUED
-    scheduler.look()
+    scheduler.run_round()
     leaves(services, executor, low)
     queued = again(services, low)
     assert (queued.status, queued.error, queued.retry_at) == (Status.QUEUED, None, None)
-    scheduler.look()
+    scheduler.run_round()
     assert again(services, dedicated).status is Status.STARTING
     assert again(services, low).status is Status.QUEUED
     with services.db.read() as connection:
@@ -97,7 +97,7 @@ def test_a_dedicated_job_takes_the_room_of_a_low_priority_one(
     for node in range(4):
         Worker(services, attempt_of(services, dedicated), node).whole_life()
     executor.finish(attempt_of(services, dedicated).id)
-    scheduler.look()
+    scheduler.run_round()
     assert again(services, low).status is Status.STARTING
     assert executor.launches[-2].job == low.name
     assert executor.launches[-2].variables["TORCHYARD_ATTEMPT_NUMBER"] == "2"
@@ -108,12 +108,12 @@ def test_the_fewest_and_the_latest_started_leave(
 ) -> None:
     low = [running(services, scheduler, clock, **SPARE) for _ in range(4)]
     submit(services, compute="mine")
-    scheduler.look()
+    scheduler.run_round()
     assert [order_of(services, job) for job in low] == ["", "", "", "preempted"]
-    scheduler.look()
+    scheduler.run_round()
     assert [order_of(services, job) for job in low] == ["", "", "", "preempted"], "once is enough"
     submit(services, resources={"instance_count": 2})
-    scheduler.look()
+    scheduler.run_round()
     assert [order_of(services, job) for job in low] == ["", "preempted", "preempted", "preempted"]
 
 
@@ -123,7 +123,7 @@ def test_nobody_leaves_where_it_would_not_help(
     running(services, scheduler, clock, compute="mine", resources={"instance_count": 3})
     low = running(services, scheduler, clock, **SPARE)
     submit(services, resources={"instance_count": 2})
-    scheduler.look()
+    scheduler.run_round()
     assert order_of(services, low) == ""
 
 
@@ -134,10 +134,10 @@ def test_a_spot_job_leaves_its_own_cluster(
     spot = {"queue_settings": {"job_tier": "spot"}, "resources": {"instance_count": 4}}
     first = running(services, scheduler, clock, **spot)
     other = submit(services, **spot)
-    scheduler.look()
+    scheduler.run_round()
     assert order_of(services, first) == "", "spot jobs leave for no spot job"
     submit(services)
-    scheduler.look()
+    scheduler.run_round()
     assert order_of(services, first) == "preempted"
     assert again(services, other).status is Status.QUEUED
 
@@ -150,8 +150,8 @@ def test_a_preempted_attempt_is_not_counted_by_a_retry_policy(
     for attempt in (1, 2):
         preemption.preempt(services, WORKSPACE, job.name, "me")
         leaves(services, executor, job)
-        scheduler.look()
-        scheduler.look()
+        scheduler.run_round()
+        scheduler.run_round()
         assert attempt_of(services, job).number == attempt + 1
         Worker(services, attempt_of(services, job)).tell("ranks_started", ranks=[])
     for status in (Status.STARTING, Status.FAILED):
@@ -162,8 +162,8 @@ def test_a_preempted_attempt_is_not_counted_by_a_retry_policy(
         worker.tell("node_exited", exit_code=9, error=error)
         executor.finish(attempt_now.id)
         clock.advance(1)
-        scheduler.look()
-        scheduler.look()
+        scheduler.run_round()
+        scheduler.run_round()
         assert again(services, job).status is status
     assert again(services, job).attempt == 4
 
@@ -185,7 +185,7 @@ def test_a_worker_that_dies_while_it_leaves_is_forgiven(
     job = running(services, scheduler, clock)
     preemption.preempt(services, WORKSPACE, job.name, "me")
     executor.lose(attempt_of(services, job).id)
-    scheduler.look()
+    scheduler.run_round()
     assert again(services, job).status is Status.QUEUED
 
 
@@ -218,10 +218,10 @@ def test_only_what_runs_can_be_preempted(services: Services, scheduler: Schedule
     ],
 )
 def test_wrong_queue_settings_are_refused(
-    services: Services, given: dict[str, Any], at: str, hint: str
+    services: Services, tier: dict[str, Any], at: str, hint: str
 ) -> None:
     with pytest.raises(InvalidSpec) as refused:
-        submit(services, queue_settings=given)
+        submit(services, queue_settings=tier)
     assert refused.value.at == ("queue_settings", at)
     assert hint in refused.value.hint
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from jobs import rooms
-from jobs.rooms import WORKSPACE, again, submit
+from jobs import support
+from jobs.support import WORKSPACE, again, submit
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.compute import actions as computes
@@ -30,7 +31,7 @@ CLUSTERS = {"local": "dedicated", "other": "dedicated", "spare": "low_priority"}
 
 @pytest.fixture
 def services(tmp_path: Path, db: Database, clock: FakeClock) -> Services:
-    made = rooms.make(tmp_path, db, clock)
+    made = support.make_services(tmp_path, db, clock)
     for name, tier in CLUSTERS.items():
         if name != "local":
             add_cluster(made, name, 5, tier)
@@ -64,13 +65,13 @@ def random_job(services: Services, chance: random.Random) -> None:
     queued(services, job)
 
 
-def look_at_all(services: Services) -> queue.Look:
-    """What `queue.look` says of the tables as they are."""
+def look_at_all(services: Services) -> queue.Decision:
+    """What `queue.decide` says of the tables as they are."""
     now = services.clock.now()
     with services.db.read() as connection:
         every = shares.read(connection, machine.bounds(services))
         held = queue_store.held(connection)
-        rows = connection.execute(
+        rows: Sequence[Any] = connection.execute(
             sa.select(store.jobs).where(store.jobs.c.status == Status.QUEUED.value)
         ).all()
     waiting = [
@@ -78,15 +79,15 @@ def look_at_all(services: Services) -> queue.Look:
             row.id,
             f"{row.workspace}/{row.compute}",
             every.needs(row),
-            row.turn,
+            row.priority_rank,
             row.limit_s or 0.0,
-            every.is_low((row.workspace, row.compute), row.turn),
+            every.is_low((row.workspace, row.compute), row.priority_rank),
         )
         for row in rows
         if row.retry_at is None or row.retry_at <= now
     ]
     running = [every.running(one, now.timestamp()) for one in held]
-    return queue.look(waiting, every.capacity, running)
+    return queue.decide(waiting, every.capacity, running)
 
 
 def walked(services: Services) -> tuple[list[int], set[int]]:
@@ -113,9 +114,9 @@ def test_a_walk_starts_whom_a_look_at_the_whole_queue_starts(
         assert walked(services) == ([job.id for job in look.starts], {h.job.id for h in look.heads})
         scheduler.claimer.claim()
         while (
-            services.bell.is_set()
+            services.wakeup.is_set()
         ):  # A round that took long on a slow machine goes on in the next.
-            services.bell.clear()
+            services.wakeup.clear()
             scheduler.claimer.claim()
         assert look_at_all(services).starts == (), "nothing idles while a job that may run fits"
         with services.db.read() as connection:
@@ -132,7 +133,7 @@ def end(services: Services, name: str) -> None:
         assert job is not None
         attempt = attempt_store.attempts_of(connection, job.id)[-1]
     for node in range(attempt.node_count):
-        rooms.Worker(services, attempt, node).whole_life()
+        support.Worker(services, attempt, node).whole_life()
 
 
 def test_priorities_decide_at_a_cluster(services: Services) -> None:

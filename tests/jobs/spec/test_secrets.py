@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from jobs.rooms import Worker, attempt_of
+from jobs.support import Worker, attempt_of
 from postgres_server import NewDatabase
 from torchyard import server
 from torchyard.app import application
@@ -45,7 +45,7 @@ def built(tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase) -
     """The folder of environments of a home where `python` is built."""
     home = tmp_path_factory.mktemp("built")
     parts = _parts(home, new_database(home))
-    parts.services.environments.build(parts.services.environments.resolve("python"))
+    parts.services.environments.builds.run(parts.services.environments.resolver.resolve("python"))
     parts.services.db.close()
     return home / "environments"
 
@@ -89,7 +89,7 @@ def test_no_answer_shows_a_secret(client: TestClient, parts: application.Parts) 
     }
     assert shown["spec"]["command"] == f"python train.py --phrase '{'*' * len(MARKED)}'"
     for _ in range(5):
-        parts.scheduler.look()
+        parts.scheduler.run_round()
     services = parts.services
     executor: FakeExecutor = parts.scheduler.executor  # type: ignore[assignment]
     plan = executor.launches[0]
@@ -132,7 +132,7 @@ def test_what_a_script_tells_the_server_itself_is_masked(
     """With its run's token and no relay between: every word but the names of what exists."""
     client.post(JOBS, json=JOB)
     for _ in range(5):
-        parts.scheduler.look()
+        parts.scheduler.run_round()
     executor: FakeExecutor = parts.scheduler.executor  # type: ignore[assignment]
     own = {"Authorization": f"Bearer {executor.launches[0].run_token}"}
     base = "/mlflow/default/api/2.0/mlflow"
@@ -174,7 +174,7 @@ def test_a_short_secret_hides_no_name_of_what_exists(
     job = {**JOB, "name": "job-1234-5", "environment_variables": pin, "properties": marked}
     assert client.post(JOBS, json=job).status_code == 201
     for _ in range(5):
-        parts.scheduler.look()
+        parts.scheduler.run_round()
     executor: FakeExecutor = parts.scheduler.executor  # type: ignore[assignment]
     own = {"Authorization": f"Bearer {executor.launches[0].run_token}"}
     body = {"run_id": "job-1234-5", "key": "pin", "value": "is 1234"}
@@ -245,7 +245,7 @@ def test_the_words_of_a_datastores_library_show_no_credentials() -> None:
     }
     place = RemoteFiles("datastore `d`", "s3", options, "b")
     words = f"no me at http://h?sig={signature}, {key} or {json.dumps(options)}"
-    with pytest.raises(Unreachable) as caught, place._told("x"):
+    with pytest.raises(Unreachable) as caught, place._translated("x"):
         raise RuntimeError(words)
     message = caught.value.message
     assert not [one for one in (key, signature, "hunter2") if one in message]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -176,9 +177,9 @@ def record(
     (folder / f"{at:.3f}.json").write_text(json.dumps(body))
 
 
-def ended(rank: int, at: float, code: int = 1, **extra: object) -> RankExit:
+def ended(rank: int, at: float, code: int = 1, **extra: Any) -> RankExit:
     log = Path(f"/nowhere/{rank}")
-    values = {"signal": 0, "pid": 70 + rank, "at": at, **extra}
+    values: dict[str, Any] = {"signal": 0, "pid": 70 + rank, "at": at, **extra}
     return RankExit(Rank(rank, rank, log, f"user_logs/std_log_process_{rank}.txt"), code, **values)
 
 

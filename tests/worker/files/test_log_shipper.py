@@ -183,7 +183,8 @@ def test_logs_are_complete_after_the_server_was_unreachable(
 def test_a_lost_response_duplicates_nothing(
     server: StubServer, shipper: LogShipper, tmp_path: Path
 ) -> None:
-    log, lost = tmp_path / "log", []
+    log = tmp_path / "log"
+    lost: list[str] = []
     real = server.answer
 
     def answer(method: str, path: str, query: dict[str, str], body: bytes) -> Any:

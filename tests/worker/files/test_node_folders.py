@@ -5,9 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import signal
-import subprocess
-import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +30,7 @@ from torchyard.worker.launch import variables
 from torchyard.worker.launch.node_setup import NodeSetup
 from torchyard.worker.launch.ranks import plan_ranks
 from torchyard.worker.preflight.rendezvous import Rendezvous
-from torchyard.worker.system import processes, temporary
+from torchyard.worker.system import temporary
 
 PLAN = LaunchPlan(
     attempt_id="att",
@@ -190,29 +187,6 @@ def test_variables_override_each_other_in_order() -> None:
     assert variables["no_proxy"] == variables["NO_PROXY"] == "intranet,127.0.0.1"
     hidden = replace(PLAN, environment_variables={"TORCHYARD_ATTEMPT": "other:0"})
     assert _environment({}, hidden)["TORCHYARD_ATTEMPT"] == "att:1"
-
-
-def test_a_reused_pid_is_not_signalled() -> None:
-    with subprocess.Popen(["sleep", "320"]) as child:
-        process = processes.read(child.pid)
-        assert process is not None and not process.ended
-        processes.send(process.pid, process.start_time - 1, signal.SIGKILL)
-        with pytest.raises(subprocess.TimeoutExpired):
-            child.wait(0.1)
-        processes.send(process.pid, process.start_time, signal.SIGKILL)
-        assert child.wait(5) == -signal.SIGKILL
-    processes.send(process.pid, process.start_time, signal.SIGKILL)
-
-
-def test_process_names_may_contain_brackets() -> None:
-    program = "open('/proc/self/comm', 'w').write(') R 1 ('); print(flush=True); input()"
-    pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe) as child:
-        assert child.stdout is not None
-        child.stdout.readline()
-        process = processes.read(child.pid)
-        assert process is not None and process.parent == os.getpid()
-        processes.send(process.pid, process.start_time, signal.SIGKILL)
 
 
 def test_a_long_temporary_folder_gets_a_short_name(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_any_folder_name_works_in_any_locale(shared: Path, tmp_path: Path) -> No
     bin_folder = thin_environment.create(moved / "env", moved / "thin")
     plain = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
     for locale in (plain, {"LC_ALL": "C.UTF-8"}):
-        words = [bin_folder / "python", "-c", "import alpha, sys; print(sys.from_own_pth)"]
+        words = [str(bin_folder / "python"), "-c", "import alpha, sys; print(sys.from_own_pth)"]
         assert run(*words, env=locale) == "True"
 
 
@@ -74,7 +74,7 @@ def test_packages_installed_in_the_thin_environment_take_precedence_and_stay_the
     bin_folder = thin_environment.create(shared, tmp_path / "env")
     newer = wheels.put(tmp_path, "alpha", "2.0", script="alpha-says")
     before = sorted(path for path in shared.rglob("*") if "__pycache__" not in str(path))
-    pip = [bin_folder / "pip", "--disable-pip-version-check", "install", "--no-index"]
+    pip = [str(bin_folder / "pip"), "--disable-pip-version-check", "install", "--no-index"]
     run(*pip, newer)
     code = "import alpha; print(alpha.__version__, alpha.__file__)"
     version, file = run(bin_folder / "python", "-c", code).split()

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,7 +69,7 @@ def image(tmp_path: Path, allowed: None) -> Path:
 
 
 def _as_maker(
-    folder: Path, image: Path, script: str, words: list[str], **user: object
+    folder: Path, image: Path, script: str, words: list[str], **user: Any
 ) -> subprocess.CompletedProcess[str]:
     node = folder / "node"
     node.mkdir(exist_ok=True)
@@ -77,7 +78,7 @@ def _as_maker(
     zip_file = shutil.copy(worker_zip(folder), folder / "worker.pyz")
     return subprocess.run(
         [*words, "-c", _MAKER, str(zip_file), str(node), str(image), script],
-        capture_output=True, text=True, timeout=30, cwd="/", **user,  # type: ignore[call-overload]
+        capture_output=True, text=True, timeout=30, cwd="/", **user,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from torchyard.shared.connection import Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.retry_delays import retry
 from torchyard.shared.server_address import ServerAddress
-from torchyard.worker.server.control import Orders
+from torchyard.worker.server.control import Control
 from torchyard.worker.server.events import Events
 
 
@@ -35,7 +35,7 @@ def test_a_full_disk_is_not_mistaken_for_an_unreachable_server() -> None:
 
 
 def test_messages_that_cannot_be_written_are_ignored() -> None:
-    print("traceback", file=disk.Words(_Full()), flush=True)
+    print("traceback", file=disk.LogStream(_Full()), flush=True)
 
 
 def test_a_known_cause_is_not_replaced(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_a_known_cause_is_not_replaced(tmp_path: Path) -> None:
 
 def test_an_event_is_stored_once_there_is_space(tmp_path: Path) -> None:
     events = Events(
-        Connection.of_attempt(ServerAddress("http://127.0.0.1:9"), "t", "a"), 0, tmp_path, Orders()
+        Connection.of_attempt(ServerAddress("http://127.0.0.1:9"), "t", "a"), 0, tmp_path, Control()
     )
     kept = events._spool
     events._spool = open("/dev/full", "ab", buffering=0)

@@ -343,7 +343,7 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster() -> Iterator[Callable[[int], Cluster]]:
+def new_cluster() -> Iterator[Callable[[int], Cluster]]:
     clusters: list[Cluster] = []
 
     def make(count: int) -> Cluster:
@@ -355,8 +355,8 @@ def cluster() -> Iterator[Callable[[int], Cluster]]:
         node.close()
 
 
-def test_no_node_passes_before_all_are_ready(cluster: Callable[[int], Cluster]) -> None:
-    cluster = cluster(4)
+def test_no_node_passes_before_all_are_ready(new_cluster: Callable[[int], Cluster]) -> None:
+    cluster = new_cluster(4)
     passed: list[int] = []
 
     def go(node: int) -> list[links.ProbeResult]:
@@ -387,8 +387,10 @@ def test_no_node_passes_before_all_are_ready(cluster: Callable[[int], Cluster]) 
     hold_port(cluster.held_port.port, cluster.held_port.port).close()
 
 
-def test_another_programs_port_is_not_taken_for_a_nodes(cluster: Callable[[int], Cluster]) -> None:
-    cluster = cluster(2)
+def test_another_programs_port_is_not_taken_for_a_nodes(
+    new_cluster: Callable[[int], Cluster],
+) -> None:
+    cluster = new_cluster(2)
     with socket.create_server(("127.0.0.1", 0)) as stranger:
 
         def serve() -> None:
@@ -410,8 +412,8 @@ def test_another_programs_port_is_not_taken_for_a_nodes(cluster: Callable[[int],
     assert rendezvous.hung_up and "no answer" in rendezvous.error
 
 
-def test_a_wrong_nonce_gets_no_answer(cluster: Callable[[int], Cluster]) -> None:
-    cluster = cluster(2)
+def test_a_wrong_nonce_gets_no_answer(new_cluster: Callable[[int], Cluster]) -> None:
+    cluster = new_cluster(2)
     stopping = threading.Event()
     probe = cluster.probe(0, is_stopped=stopping.is_set)
 
@@ -431,9 +433,9 @@ def test_a_wrong_nonce_gets_no_answer(cluster: Callable[[int], Cluster]) -> None
 
 
 def test_a_node_that_hung_up_is_not_reported_as_a_blocked_port(
-    cluster: Callable[[int], Cluster],
+    new_cluster: Callable[[int], Cluster],
 ) -> None:
-    cluster = cluster(2)
+    cluster = new_cluster(2)
 
     def hang_up(listener: socket.socket) -> None:
         listener.setblocking(True)
@@ -452,8 +454,8 @@ def test_a_node_that_hung_up_is_not_reported_as_a_blocked_port(
     assert len(results) == 2 and all(result.hung_up for result in results)
 
 
-def test_a_closed_port_is_reported(cluster: Callable[[int], Cluster]) -> None:
-    cluster = cluster(2)
+def test_a_closed_port_is_reported(new_cluster: Callable[[int], Cluster]) -> None:
+    cluster = new_cluster(2)
     cluster.listeners[0][0].close()
     probe = cluster.probe(1, answer_s=0.2)
     blocked = links.failures_by_node(probe.probe_all())
@@ -463,8 +465,8 @@ def test_a_closed_port_is_reported(cluster: Callable[[int], Cluster]) -> None:
     ]
 
 
-def test_the_clock_offset_is_measured_against_node_0(cluster: Callable[[int], Cluster]) -> None:
-    cluster = cluster(2)
+def test_the_clock_offset_is_measured_against_node_0(new_cluster: Callable[[int], Cluster]) -> None:
+    cluster = new_cluster(2)
 
     def go(node: int) -> links.ClockOffset | None:
         probe = cluster.probe(node, clock=lambda: time.time() - 700.0 * node)

@@ -12,7 +12,7 @@ import pytest
 
 from torchyard.shared.connection import Connection
 from torchyard.shared.server_address import ServerAddress
-from torchyard.worker.server.control import OVER, Orders
+from torchyard.worker.server.control import OVER, Control
 from torchyard.worker.server.events import Events, now_text
 from worker.stub_server import StubServer, running
 
@@ -26,7 +26,7 @@ def server() -> Iterator[StubServer]:
         yield made
 
 
-def _events(server: StubServer, folder: Path, orders: Orders, heartbeat_s: float = 5.0) -> Events:
+def _events(server: StubServer, folder: Path, orders: Control, heartbeat_s: float = 5.0) -> Events:
     link = Connection.of_attempt(ServerAddress(server.url), "token", "attempt")
     events = Events(link, 0, folder, orders, heartbeat_s)
     events.start()
@@ -34,7 +34,7 @@ def _events(server: StubServer, folder: Path, orders: Orders, heartbeat_s: float
 
 
 def test_many_events_arrive_in_order_once(server: StubServer, tmp_path: Path) -> None:
-    events = _events(server, tmp_path, Orders())
+    events = _events(server, tmp_path, Control())
     for number in range(450):
         events.post("notice", message=str(number))
     assert events.deliver()
@@ -51,7 +51,7 @@ def test_an_heir_goes_on_behind_what_is_whole(
     first = {"seq": 0, "at": now_text(), "kind": "node_started", "body": {}}
     whole = json.dumps(first).encode() + b"\n"
     (tmp_path / "events.jsonl").write_bytes(whole + torn)
-    events = _events(server, tmp_path, Orders())
+    events = _events(server, tmp_path, Control())
     events.post("node_exited", exit_code=1)
     assert events.deliver()
     assert [event["seq"] for event in server.events[0]] == [0, 1]
@@ -60,7 +60,7 @@ def test_an_heir_goes_on_behind_what_is_whole(
 
 
 def test_what_a_server_lost_is_sent_again(server: StubServer, tmp_path: Path) -> None:
-    events = _events(server, tmp_path, Orders())
+    events = _events(server, tmp_path, Control())
     for number in range(3):
         events.post("notice", message=str(number))
     events.deliver()
@@ -72,14 +72,14 @@ def test_what_a_server_lost_is_sent_again(server: StubServer, tmp_path: Path) ->
 
 
 def test_silence_is_filled_with_heartbeats(server: StubServer, tmp_path: Path) -> None:
-    events = _events(server, tmp_path, Orders(), heartbeat_s=0.05)
+    events = _events(server, tmp_path, Control(), heartbeat_s=0.05)
     server.wait_until(lambda: server.heartbeats.get(0, 0) >= 3)
     events.close()
 
 
 def test_the_first_reason_to_stop_stays_but_for_the_end(server: StubServer) -> None:
-    orders = Orders()
-    orders.listen_to_server(Connection.of_attempt(ServerAddress(server.url), "token", "attempt"), 0)
+    orders = Control()
+    orders.poll_server(Connection.of_attempt(ServerAddress(server.url), "token", "attempt"), 0)
     assert not orders.stopped
     server.say_stop("cancel")
     server.wait_until(lambda: orders.stopped)
@@ -90,7 +90,7 @@ def test_the_first_reason_to_stop_stays_but_for_the_end(server: StubServer) -> N
 
 
 def test_waiting_ends_when_woken() -> None:
-    orders = Orders()
+    orders = Control()
     orders.wake()
     orders.wait(30.0)
     orders.wait(0.001)
@@ -98,7 +98,7 @@ def test_waiting_ends_when_woken() -> None:
 
 def test_an_attempt_that_is_over_ends_the_delivery(server: StubServer, tmp_path: Path) -> None:
     server.over = True
-    orders = Orders()
+    orders = Control()
     events = _events(server, tmp_path, orders)
     events.post("notice", message="x")
     assert not events.deliver()
@@ -128,7 +128,7 @@ def test_an_event_that_is_refused_is_shortened_and_the_loss_told(
     server: StubServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     _refuses(server, lambda event: len(json.dumps(event)) > 5_000)
-    events = _events(server, tmp_path, Orders())
+    events = _events(server, tmp_path, Control())
     for number in range(30):
         events.post("notice", message=str(number))
     error = {"code": "rank_failed", "message": "m" * 9_000, "details": {"lines": ["l"] * 9_000}}
@@ -157,19 +157,19 @@ def test_a_server_that_takes_nothing_keeps_nobody_waiting(
 ) -> None:
     server.refuse = lambda method, path: (status, {}) if path.startswith("/report") else None
     link = Connection.of_attempt(ServerAddress(server.url), "token", "attempt")
-    events = Events(link, 0, tmp_path, Orders(), 0.05, patience_s=0.5)
+    events = Events(link, 0, tmp_path, Control(), 0.05, refusal_limit_s=0.5)
     events.start()
     events.post("node_exited", exit_code=0)
     assert not events.deliver()
     events.close()
-    assert "events given up: the server refuses them" in capfd.readouterr().err
+    assert "events dropped: the server refuses them" in capfd.readouterr().err
 
 
 def test_a_refusal_that_passes_loses_nothing(server: StubServer, tmp_path: Path) -> None:
     """A proxy says 404 for a moment; what was shortened meanwhile is whole on disk."""
     bad = [True]
     _refuses(server, lambda event: bad[0])
-    events = _events(server, tmp_path, Orders(), heartbeat_s=0.05)
+    events = _events(server, tmp_path, Control(), heartbeat_s=0.05)
     events.post("node_exited", exit_code=7)
     server.wait_until(lambda: server.heartbeats.get(0, 0) >= 0)
     bad[0] = False
@@ -184,7 +184,7 @@ def test_a_server_that_is_away_is_waited_for_however_long(
     """Other than refusals: nobody answers, for longer than refusals are borne."""
     server.stop()
     link = Connection.of_attempt(ServerAddress(server.url), "token", "attempt")
-    events = Events(link, 0, tmp_path, Orders(), 0.05, patience_s=0.0)
+    events = Events(link, 0, tmp_path, Control(), 0.05, refusal_limit_s=0.0)
     events.start()
     events.post("node_exited", exit_code=0)
     threading.Timer(0.5, server.start).start()

@@ -112,7 +112,7 @@ def test_the_same_as_an_ordinary_user() -> None:
         words = mounts.command([Mount(str(source), str(target))], ["/bin/sh", "-c", "true"])
         words[0] = _python_of_nobody()
         # The sources may be closed to that user; the zip is what really runs.
-        words[5] = shutil.copy(worker_zip(Path(folder)), Path(folder, "worker.pyz"))
+        words[5] = str(shutil.copy(worker_zip(Path(folder)), Path(folder, "worker.pyz")))
         words[-1] = _TRY.replace("{0}", str(target)) + "id -un\n"
         done = _as_nobody(words)
         assert done.stdout.split() == ["a", "nobody"], done.stdout + done.stderr

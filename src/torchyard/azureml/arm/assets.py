@@ -1,8 +1,8 @@
-"""Data, environments, models and components: what ARM asks of all of them alike.
+"""Data, environments, models and components: what ARM's routes do for all of them alike.
 
 Owns: versions and their containers, which of them a list shows, archiving, names in another case.
-Leaves: what is in a version to its noun, a few lines over a room's actions.
-Always: a version that is put again as it is stays as it is; one of another content is refused.
+Leaves: the content of a version to its kind, a few lines over another package's actions.
+Always: putting a version again changes nothing; a version with another content is refused.
 """
 
 from __future__ import annotations
@@ -12,23 +12,26 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
 
-from torchyard.azureml.arm.resources import Ask, Made, Page, Resource, VersionVerb
+from torchyard.assets import versions
+from torchyard.azureml.arm.resources import Page, PageRequest, PutResult, Resource, VersionAction
 from torchyard.azureml.common.calls import Call
 from torchyard.base import fields
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
-from torchyard.data import uris, versions
+from torchyard.data import uris
 from torchyard.data.uris import DatastoreUri
 
-OfBlob = Callable[[Call, str], DatastoreUri | None]
-"""What a blob's address means; None for one that is none of ours. See blob/links.py."""
+DatastoreUriOf = Callable[[Call, str], DatastoreUri | None]
+"""The place in a datastore that a blob's URL means; None for a URL of another server. See
+blob/links.py.
+"""
 
 _VIEWS: dict[str, bool | None] = {"activeonly": False, "archivedonly": True, "all": None}
 
 
 @dataclass(frozen=True)
-class Version:
-    """One version of an asset. `said` are its properties beside those that all assets have, and
-    `of_name` those that its container has besides.
+class AssetVersion:
+    """One version of an asset. `type_properties` are its properties besides those that all assets
+    have, and `container_properties` those that only its container has.
     """
 
     name: str
@@ -39,14 +42,14 @@ class Version:
     tags: Mapping[str, str]
     properties: Mapping[str, str]
     archived: bool
-    said: Mapping[str, Any]
+    type_properties: Mapping[str, Any]
     anonymous: bool = False
     modified_at: datetime | None = None
-    of_name: Mapping[str, Any] = field(default_factory=dict)
+    container_properties: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Asset(Protocol):
-    """What an asset of ours has whose version is a text."""
+    """What every asset has whose version is a text."""
 
     @property
     def name(self) -> str: ...
@@ -66,9 +69,9 @@ class Asset(Protocol):
     def archived(self) -> bool: ...
 
 
-def version_of(asset: Asset, said: Mapping[str, Any], **more: Any) -> Version:
-    """What all assets of ours say alike; `more` are other fields of `Version`."""
-    return Version(
+def version_of(asset: Asset, type_properties: Mapping[str, Any], **fields: Any) -> AssetVersion:
+    """What all assets have in common; `fields` are other fields of `AssetVersion`."""
+    return AssetVersion(
         name=asset.name,
         version=asset.version,
         created_at=asset.created_at,
@@ -77,22 +80,22 @@ def version_of(asset: Asset, said: Mapping[str, Any], **more: Any) -> Version:
         tags=asset.tags,
         properties=asset.properties,
         archived=asset.archived,
-        said=said,
-        **more,
+        type_properties=type_properties,
+        **fields,
     )
 
 
-class Noun(Protocol):
-    """A kind of asset; `word` is ours for one, `type` is ARM's."""
+class AssetKind(Protocol):
+    """A kind of asset; `noun` is its name in messages, `type` is ARM's."""
 
     type: str
-    word: str
+    noun: str
 
-    def every(self, call: Call) -> Sequence[Version]:
-        """All versions of all names that lists show, archived ones too; newest first."""
+    def list_all(self, call: Call) -> Sequence[AssetVersion]:
+        """All versions of all names that lists show, including archived ones; newest first."""
         ...
 
-    def of(self, call: Call, name: str) -> Sequence[Version]:
+    def list_versions(self, call: Call, name: str) -> Sequence[AssetVersion]:
         """All versions of a name, newest first.
 
         Raises:
@@ -100,19 +103,19 @@ class Noun(Protocol):
         """
         ...
 
-    def one(self, call: Call, name: str, version: str) -> Version:
+    def get(self, call: Call, name: str, version: str) -> AssetVersion:
         """
         Raises:
             NotFound: there is none.
         """
         ...
 
-    def next(self, call: Call, name: str, known: Sequence[Version]) -> str:
+    def next_version(self, call: Call, name: str, versions: Sequence[AssetVersion]) -> str:
         """The version that the name gets next."""
         ...
 
-    def put(self, call: Call, name: str, version: str) -> tuple[Version, bool]:
-        """The version that the call's body asks for, and whether it is new.
+    def put(self, call: Call, name: str, version: str) -> tuple[AssetVersion, bool]:
+        """The version that the call's body describes, and whether it is new.
 
         Raises:
             Conflict: it exists with another content.
@@ -126,243 +129,261 @@ class Noun(Protocol):
     def delete(self, call: Call, name: str, version: str) -> None: ...
 
 
-class Assets:
-    """The `VersionedKind` of a noun."""
+class AssetResources:
+    """The `VersionedKind` of a kind of asset."""
 
-    def __init__(self, noun: Noun, verbs: Mapping[str, VersionVerb] | None = None) -> None:
-        self.type = noun.type
-        self.verbs = verbs or {}
-        self._noun = noun
+    def __init__(self, kind: AssetKind, actions: Mapping[str, VersionAction] | None = None) -> None:
+        self.actions = actions or {}
+        self._kind = kind
 
-    def list(self, call: Call, ask: Ask) -> Page:
-        by_name: dict[str, list[Version]] = {}
-        for version in self._noun.every(call):
+    def list(self, call: Call, request: PageRequest) -> Page:
+        by_name: dict[str, list[AssetVersion]] = {}
+        for version in self._kind.list_all(call):
             by_name.setdefault(version.name, []).append(version)
-        shown = [
-            name for name, of in by_name.items() if of_view(call, all(one.archived for one in of))
+        visible = [
+            name
+            for name, versions in by_name.items()
+            if of_view(call, all(version.archived for version in versions))
         ]
-        names, following = paged(call, ask, sorted(shown, key=str.lower))
+        names, following = page_names(call, request, sorted(visible, key=str.lower))
         return Page([self._container(call, by_name[name]) for name in names], following)
 
     def get(self, call: Call, name: str) -> Resource:
-        return self._container(call, self._noun.of(call, self._spelled(call, name)))
+        return self._container(call, self._kind.list_versions(call, self._spelled(call, name)))
 
     def put_container(self, call: Call, name: str) -> Resource:
-        known = self._noun.of(call, self._spelled(call, name))
-        shown = self._container(call, known).properties or {}
-        asked = call.properties
+        versions = self._kind.list_versions(call, self._spelled(call, name))
+        before = self._container(call, versions).properties or {}
+        requested = call.properties
         for key in ("description", "tags", "properties"):
-            if asked.get(key) not in (None, "", {}, shown.get(key)):
+            if requested.get(key) not in (None, "", {}, before.get(key)):
                 raise InvalidInput(
-                    f"`{key}` of the {self._noun.word} `{name}` as a whole can't be changed",
-                    f"give {key} to a version",
+                    f"`{key}` can't be changed for all versions of the {self._kind.noun} `{name}`",
+                    f"set {key} of a version",
                     at=["properties", key],
                 )
-        archived = archived_asked(call)
-        if archived not in (None, shown["isArchived"]):
-            self._noun.archive(call, known[0].name, "", bool(archived))
-        return self.get(call, known[0].name)
+        archived = requested_archived(call)
+        if archived not in (None, before["isArchived"]):
+            self._kind.archive(call, versions[0].name, "", bool(archived))
+        return self.get(call, versions[0].name)
 
-    def versions(self, call: Call, name: str, ask: Ask) -> Page:
-        known = self._noun.of(call, self._spelled(call, name))
-        shown = [one for one in known if of_view(call, one.archived) and _of_stage(call, one)]
-        if "asc" in asked_of(call, "orderby").lower().split():
-            shown.reverse()
-        return listed(call, ask, [(one.version, self._resource(one)) for one in shown])
+    def list_versions(self, call: Call, name: str, request: PageRequest) -> Page:
+        versions = self._kind.list_versions(call, self._spelled(call, name))
+        visible = [
+            version
+            for version in versions
+            if of_view(call, version.archived) and _of_stage(call, version)
+        ]
+        if "asc" in query_value(call, "orderby").lower().split():
+            visible.reverse()
+        return page_of(
+            call, request, [(version.version, self._resource(version)) for version in visible]
+        )
 
-    def version(self, call: Call, name: str, version: str) -> Resource:
-        return self._resource(self._noun.one(call, self._spelled(call, name), version))
+    def get_version(self, call: Call, name: str, version: str) -> Resource:
+        return self._resource(self._kind.get(call, self._spelled(call, name), version))
 
-    def put(self, call: Call, name: str, version: str) -> Made:
+    def put(self, call: Call, name: str, version: str) -> PutResult:
         name = self._spelled(call, name)
         if call.method == "PATCH":
-            before = self._resource(self._noun.one(call, name, version))
+            before = self._resource(self._kind.get(call, name, version))
             call = replace(
                 call, body={"properties": {**(before.properties or {}), **call.properties}}
             )
-        archived = archived_asked(call)
-        made, new = self._noun.put(call, name, version)
-        if archived not in (None, made.archived):
-            self._noun.archive(call, made.name, made.version, bool(archived))
-            made = self._noun.one(call, made.name, made.version)
-        return Made(self._resource(made), new)
+        archived = requested_archived(call)
+        result, new = self._kind.put(call, name, version)
+        if archived not in (None, result.archived):
+            self._kind.archive(call, result.name, result.version, bool(archived))
+            result = self._kind.get(call, result.name, result.version)
+        return PutResult(self._resource(result), new)
 
     def delete(self, call: Call, name: str, version: str) -> None:
-        self._noun.delete(call, self._spelled(call, name), version)
+        self._kind.delete(call, self._spelled(call, name), version)
 
     def _spelled(self, call: Call, name: str) -> str:
-        """ARM's names are the same in any case; ours are kept as they were written first."""
+        """ARM ignores the case of names; we keep them as they were first written."""
         try:
-            return self._noun.of(call, name)[0].name
+            return self._kind.list_versions(call, name)[0].name
         except NotFound:
-            names = {one.name for one in self._noun.every(call)}
-            return spelled(name, names)
+            names = {version.name for version in self._kind.list_all(call)}
+            return match_case(name, names)
 
-    def _resource(self, one: Version) -> Resource:
+    def _resource(self, version: AssetVersion) -> Resource:
         properties = {
-            "description": one.description,
-            "tags": dict(one.tags),
-            "properties": dict(one.properties),
-            "isArchived": one.archived,
-            "isAnonymous": one.anonymous,
+            "description": version.description,
+            "tags": dict(version.tags),
+            "properties": dict(version.properties),
+            "isArchived": version.archived,
+            "isAnonymous": version.anonymous,
             "provisioningState": "Succeeded",
-            **one.said,
+            **version.type_properties,
         }
         return Resource(
-            (self.type, one.name, "versions", one.version),
+            (self._kind.type, version.name, "versions", version.version),
             properties,
-            one.created_at,
-            one.owner,
-            one.modified_at,
+            version.created_at,
+            version.owner,
+            version.modified_at,
         )
 
-    def _container(self, call: Call, known: Sequence[Version]) -> Resource:
-        newest = next((one for one in known if not one.archived), known[0])
+    def _container(self, call: Call, versions: Sequence[AssetVersion]) -> Resource:
+        newest = next((version for version in versions if not version.archived), versions[0])
         properties = {
             "description": "",
             "tags": {},
             "properties": {},
             "latestVersion": newest.version,
-            "nextVersion": self._noun.next(call, newest.name, known),
-            "isArchived": all(one.archived for one in known),
+            "nextVersion": self._kind.next_version(call, newest.name, versions),
+            "isArchived": all(version.archived for version in versions),
             "provisioningState": "Succeeded",
-            **newest.of_name,
+            **newest.container_properties,
         }
-        first = known[-1]
+        first = versions[-1]
         return Resource(
-            (self.type, newest.name), properties, first.created_at, first.owner, newest.created_at
+            (self._kind.type, newest.name),
+            properties,
+            first.created_at,
+            first.owner,
+            newest.created_at,
         )
 
 
 def of_view(call: Call, archived: bool) -> bool:
-    """Whether a list shows what is archived, or isn't.
+    """Whether a list shows items that are archived, or that are not.
 
     Raises:
-        InvalidInput: `listViewType` is none of Azure's.
+        InvalidInput: `listViewType` is not one of Azure's.
     """
-    asked = asked_of(call, "listviewtype") or "ActiveOnly"
-    if asked.lower() not in _VIEWS:
+    view = query_value(call, "listviewtype") or "ActiveOnly"
+    if view.lower() not in _VIEWS:
         raise InvalidInput(
-            f"`listViewType` is `{asked[:40]}`", "use ActiveOnly, ArchivedOnly or All"
+            f"`listViewType` is `{view[:40]}`", "use ActiveOnly, ArchivedOnly or All"
         )
-    return _VIEWS[asked.lower()] in (None, archived)
+    return _VIEWS[view.lower()] in (None, archived)
 
 
-def asked_of(call: Call, key: str) -> str:
+def query_value(call: Call, key: str) -> str:
     """A key of the query, in any case and with or without `$`; empty when it is not there."""
     return next(
         (value for name, value in call.query.items() if name.lower().lstrip("$") == key), ""
     )
 
 
-def listed(call: Call, ask: Ask, rows: Sequence[tuple[str, Resource]]) -> Page:
-    """A page of what has names."""
+def page_of(call: Call, request: PageRequest, rows: Sequence[tuple[str, Resource]]) -> Page:
+    """A page of named resources."""
     by_name = dict(rows)
-    names, following = paged(call, ask, list(by_name))
+    names, following = page_names(call, request, list(by_name))
     return Page([by_name[name] for name in names], following)
 
 
-def paged(call: Call, ask: Ask, names: Sequence[str]) -> tuple[Sequence[str], str]:
+def page_names(call: Call, request: PageRequest, names: Sequence[str]) -> tuple[Sequence[str], str]:
     """The names of one page and the last of them, empty when no other page follows.
 
-    `$top` is all that is wanted; other sizes are those of pages.
+    `$top` limits the whole list; other parameters limit a page.
     """
-    start = names.index(ask.after) + 1 if ask.after in names else 0
-    end = start + ask.most
-    more = end < len(names) and not asked_of(call, "top")
-    return names[start:end], names[end - 1] if more else ""
+    start = names.index(request.after) + 1 if request.after in names else 0
+    end = start + request.limit
+    has_more = end < len(names) and not query_value(call, "top")
+    return names[start:end], names[end - 1] if has_more else ""
 
 
-def archived_asked(call: Call) -> bool | None:
-    """`isArchived` of the body; None when it doesn't say.
+def requested_archived(call: Call) -> bool | None:
+    """`isArchived` of the body; None when it is missing.
 
     Raises:
         InvalidInput: it is neither true nor false.
     """
-    found = call.properties.get("isArchived")
-    if found is not None and not isinstance(found, bool):
+    archived = call.properties.get("isArchived")
+    if archived is not None and not isinstance(archived, bool):
         raise InvalidInput(
-            f"`isArchived` is `{found!s:.40}`", "true or false", at=["properties", "isArchived"]
+            f"`isArchived` is `{archived!s:.40}`",
+            "it must be true or false",
+            at=["properties", "isArchived"],
         )
-    return found
+    return archived
 
 
-def words(call: Call) -> dict[str, Any]:
-    """What is said of a version, in the keys of our documents; what is null is left out.
+def described(call: Call) -> dict[str, Any]:
+    """Description, tags and properties of a version, in the keys of our documents, without null
+    values.
 
     Raises:
-        InvalidInput: one of them has another form.
+        InvalidInput: one of them has the wrong type.
     """
-    asked = call.properties
-    description = asked.get("description") or ""
+    properties = call.properties
+    description = properties.get("description") or ""
     if not isinstance(description, str):
-        raise InvalidInput("`description` is no text", at=["properties", "description"])
-    found: dict[str, Any] = {"description": description}
+        raise InvalidInput("`description` is not a string", at=["properties", "description"])
+    document: dict[str, Any] = {"description": description}
     for key in ("tags", "properties"):
-        given = fields.texts(asked, key)
-        found[key] = {name: text for name, text in given.items() if asked[key][name] is not None}
-    return found
+        texts = fields.texts(properties, key)
+        document[key] = {
+            name: text for name, text in texts.items() if properties[key][name] is not None
+        }
+    return document
 
 
-def text_of(call: Call, key: str) -> str:
+def text_property(call: Call, key: str) -> str:
     """A property that is text, empty when it is not there.
 
     Raises:
         InvalidInput: it is something else.
     """
-    found = call.properties.get(key)
-    if found is not None and not isinstance(found, str):
-        raise InvalidInput(f"`{key}` is no text", at=["properties", key])
-    return (found or "").strip()
+    value = call.properties.get(key)
+    if value is not None and not isinstance(value, str):
+        raise InvalidInput(f"`{key}` is not a string", at=["properties", key])
+    return (value or "").strip()
 
 
-def spelled(name: str, names: Iterable[str]) -> str:
+def match_case(name: str, names: Iterable[str]) -> str:
     """The name among `names` that differs only in case; `name` itself when there is none."""
-    return next((one for one in sorted(names) if one.lower() == name.lower()), name)
-
-
-def next_of(known: Iterable[Version]) -> str:
-    return versions.next_of(one.version for one in known)
-
-
-def long_uri(call: Call, uri: str) -> str:
-    """A datastore URI as Azure writes it, with its workspace; any other as it is."""
-    if not uri.startswith("azureml://datastores/"):
-        return uri
-    here = call.workspace
-    return (
-        f"azureml://subscriptions/{here.subscription_id}/resourcegroups/{here.resource_group}"
-        f"/workspaces/{here.name}/{uri.removeprefix('azureml://')}"
+    return next(
+        (candidate for candidate in sorted(names) if candidate.lower() == name.lower()), name
     )
 
 
-def short_uri(call: Call, uri: str, of_blob: OfBlob) -> str:
-    """A place in a datastore as we write it, whether it is said by a datastore URI or by a blob's
-    address; any other as it is.
+def next_version(existing: Iterable[AssetVersion]) -> str:
+    return versions.next_of(version.version for version in existing)
+
+
+def long_uri(call: Call, uri: str) -> str:
+    """A datastore URI as Azure writes it, with its workspace; any other URI unchanged."""
+    if not uri.startswith("azureml://datastores/"):
+        return uri
+    workspace = call.workspace
+    return (
+        f"azureml://subscriptions/{workspace.subscription_id}/resourcegroups/{workspace.resource_group}"
+        f"/workspaces/{workspace.name}/{uri.removeprefix('azureml://')}"
+    )
+
+
+def short_uri(call: Call, uri: str, of_blob: DatastoreUriOf) -> str:
+    """A place in a datastore as we write it, given as a datastore URI or a blob's URL; any other
+    URI unchanged.
 
     Raises:
-        NotFound: it lies in another workspace.
+        NotFound: it is in another workspace.
     """
-    found = uris.datastore(uri, call.workspace.name) or of_blob(call, uri)
-    return uri if found is None else str(found)
+    place = uris.datastore(uri, call.workspace.name) or of_blob(call, uri)
+    return uri if place is None else str(place)
 
 
-def changed(word: str, name: str, version: str, what: str) -> Conflict:
-    """What to raise when a version is put with another content."""
+def content_conflict(noun: str, name: str, version: str, what: str) -> Conflict:
+    """The error when a version is put with another content."""
     return Conflict(
-        f"{word} `{name}` has a version `{version}` already, with another {what}",
+        f"{noun} `{name}` has a version `{version}` already, with another {what}",
         "a version never changes: leave the version out to get the next one",
         code="version_exists",
     )
 
 
-def kept(word: str) -> Conflict:
-    """What to raise when a version is to be deleted."""
+def not_deletable(noun: str) -> Conflict:
+    """The error when a version is to be deleted."""
     return Conflict(
-        f"a version of {word} can't be deleted: jobs that used it name it", "archive it"
+        f"a version of {noun} can't be deleted: jobs that used it name it", "archive it"
     )
 
 
-def _of_stage(call: Call, one: Version) -> bool:
-    asked = asked_of(call, "stage")
-    return not asked or str(one.said.get("stage") or "").lower() == asked.lower()
+def _of_stage(call: Call, version: AssetVersion) -> bool:
+    stage = query_value(call, "stage")
+    return not stage or str(version.type_properties.get("stage") or "").lower() == stage.lower()

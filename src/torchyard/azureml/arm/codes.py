@@ -1,24 +1,32 @@
-"""Code as Azure Resource Manager tells it: what a client uploaded for a job.
+"""Code as an Azure Resource Manager resource: what a client uploaded for a job.
 
 Owns: the ARM form of a code, and which upload it names.
 Leaves: codes and their snapshots to data/codes.py, uploading to the blob service.
-Always: a client that has the same files as an earlier one is told so by their hash.
+Always: a client finds an earlier upload of the same files by their hash.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from torchyard.azureml.arm import assets
-from torchyard.azureml.arm.resources import Ask, Made, Page, Resource, VersionVerb
+from torchyard.azureml.arm.resources import (
+    Page,
+    PageRequest,
+    Permissions,
+    PutResult,
+    Resource,
+    VersionAction,
+)
 from torchyard.azureml.common.calls import Call
 from torchyard.azureml.common.errors import NotServed
 from torchyard.base.errors import InvalidInput
 from torchyard.data import codes, uris
 from torchyard.data.codes import Code, Places, Request
 from torchyard.data.uris import DatastoreUri
+from torchyard.workspaces.permissions import Permission
 
 _HASH = "hash_sha256"
 
@@ -28,65 +36,67 @@ class Codes:
     """The `VersionedKind` of codes.
 
     Args:
-        pending_upload: what answers startPendingUpload.
-        datastore_uri: where a blob's URL lies; None for a URL that is none of ours.
+        pending_upload: the response to startPendingUpload.
+        datastore_uri: the place that a blob's URL means; None for a URL of another server.
     """
 
     places: Places
     pending_upload: Callable[[Call], Mapping[str, Any]]
     datastore_uri: Callable[[Call, str], DatastoreUri | None]
-    type: str = "codes"
-    verbs: Mapping[str, VersionVerb] = field(init=False)
+    permissions: ClassVar = Permissions(actions={"startpendingupload": Permission.UPLOAD})
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "verbs", {"startpendingupload": self._start})
+    @property
+    def actions(self) -> Mapping[str, VersionAction]:
+        return {"startpendingupload": self._start}
 
-    def list(self, call: Call, ask: Ask) -> Page:
+    def list(self, call: Call, request: PageRequest) -> Page:
         by_name: dict[str, list[Code]] = {}
         for code in codes.list_in(self.places, call.workspace.name):
             by_name.setdefault(code.name, []).append(code)
-        rows = [(name, _container(name, known)) for name, known in by_name.items()]
-        return assets.listed(call, ask, rows)
+        rows = [(name, _container(name, versions)) for name, versions in by_name.items()]
+        return assets.page_of(call, request, rows)
 
     def get(self, call: Call, name: str) -> Resource:
-        known = codes.list_in(self.places, call.workspace.name, name)
-        if not known:
-            codes.get(self.places, call.workspace.name, name, "1")  # says that there is none
-        return _container(name, known)
+        versions = codes.list_in(self.places, call.workspace.name, name)
+        if not versions:
+            codes.get(self.places, call.workspace.name, name, "1")  # raises NotFound
+        return _container(name, versions)
 
     def put_container(self, call: Call, name: str) -> Resource:
-        if assets.archived_asked(call):
-            raise NotServed("torchyard does not archive code", "it is in no list that people see")
+        if assets.requested_archived(call):
+            raise NotServed("torchyard does not archive code", "no list shows it")
         return self.get(call, name)
 
-    def versions(self, call: Call, name: str, ask: Ask) -> Page:
-        """By name; by hash it is those of any name, which is how a client saves an upload."""
-        wanted = assets.asked_of(call, "hash")
-        if wanted:
-            found = codes.of_hash(self.places, call.workspace.name, wanted)
+    def list_versions(self, call: Call, name: str, request: PageRequest) -> Page:
+        """By name; with a hash, those of any name, so that a client need not upload files again."""
+        hash = assets.query_value(call, "hash")
+        if hash:
+            matching = codes.of_hash(self.places, call.workspace.name, hash)
         else:
-            found = codes.list_in(self.places, call.workspace.name, name)
-        return assets.listed(
-            call, ask, [(f"{one.name}:{one.version}", _resource(call, one)) for one in found]
+            matching = codes.list_in(self.places, call.workspace.name, name)
+        return assets.page_of(
+            call,
+            request,
+            [(f"{code.name}:{code.version}", _resource(call, code)) for code in matching],
         )
 
-    def version(self, call: Call, name: str, version: str) -> Resource:
+    def get_version(self, call: Call, name: str, version: str) -> Resource:
         return _resource(call, codes.get(self.places, call.workspace.name, name, version))
 
-    def put(self, call: Call, name: str, version: str) -> Made:
+    def put(self, call: Call, name: str, version: str) -> PutResult:
         uri = self._uri(call)
-        said = assets.words(call)
-        asked = Request(
+        fields = assets.described(call)
+        document = Request(
             name,
             version,
             uri,
-            said["properties"].get(_HASH, ""),
-            said["description"],
-            said["tags"],
-            said["properties"],
+            fields["properties"].get(_HASH, ""),
+            fields["description"],
+            fields["tags"],
+            fields["properties"],
         )
-        made, new = codes.register(self.places, call.workspace.name, asked, call.identity.user)
-        return Made(_resource(call, made), new)
+        code, new = codes.register(self.places, call.workspace.name, document, call.identity.user)
+        return PutResult(_resource(call, code), new)
 
     def delete(self, call: Call, name: str, version: str) -> None:
         codes.drop(self.places, codes.get(self.places, call.workspace.name, name, version))
@@ -95,10 +105,10 @@ class Codes:
         """The snapshot that a job's `codeId` stands for.
 
         Raises:
-            InvalidInput: it is no code's id.
-            NotFound: there is no such code, or its files are gone.
+            InvalidInput: it is not the id of a code.
+            NotFound: there is no such code, or its files were deleted.
         """
-        name, version = named(call, code_id)
+        name, version = parse_code_id(call, code_id)
         code = codes.get(self.places, call.workspace.name, name, version)
         return codes.snapshot_of(self.places, code)
 
@@ -106,32 +116,32 @@ class Codes:
         return self.pending_upload(call)
 
     def _uri(self, call: Call) -> str:
-        written = assets.text_of(call, "codeUri")
+        written = assets.text_property(call, "codeUri")
         at = ["properties", "codeUri"]
         if not written:
             raise InvalidInput("the code has no `codeUri`", "upload its files first", at=at)
-        found = uris.datastore(written, call.workspace.name)
-        found = found or self.datastore_uri(call, written)
-        if found is None:
+        uri = uris.datastore(written, call.workspace.name)
+        uri = uri or self.datastore_uri(call, written)
+        if uri is None:
             raise InvalidInput(
-                f"`{written}` is no place in a datastore of workspace `{call.workspace.name}`",
+                f"`{written}` is not in a datastore of workspace `{call.workspace.name}`",
                 "upload the code to it, or name `azureml://datastores/<name>/paths/<path>`",
                 at=at,
             )
-        return str(found)
+        return str(uri)
 
 
-def named(call: Call, code_id: str) -> tuple[str, str]:
+def parse_code_id(call: Call, code_id: str) -> tuple[str, str]:
     """(name, version) of a code's resource path.
 
     Raises:
-        InvalidInput: it is none.
+        InvalidInput: it is not one.
     """
-    head, _, rest = code_id.removeprefix("azureml:").partition("/codes/")
-    name, _, version = rest.partition("/versions/")
+    head, _, below = code_id.removeprefix("azureml:").partition("/codes/")
+    name, _, version = below.partition("/versions/")
     if not head.lower().endswith(f"/workspaces/{call.workspace.name.lower()}") or not version:
         raise InvalidInput(
-            f"`{code_id}` is no code of workspace `{call.workspace.name}`",
+            f"`{code_id}` is not a code of workspace `{call.workspace.name}`",
             "give the job a local folder as `code`: the client uploads it",
             at=["properties", "codeId"],
         )
@@ -152,14 +162,14 @@ def _resource(call: Call, code: Code) -> Resource:
     return Resource(path, properties, code.created_at, code.owner)
 
 
-def _container(name: str, known: list[Code]) -> Resource:
+def _container(name: str, versions: list[Code]) -> Resource:
     properties = {
         "description": "",
         "tags": {},
         "properties": {},
         "isArchived": False,
-        "latestVersion": known[0].version,
-        "nextVersion": str(len(known) + 1),
+        "latestVersion": versions[0].version,
+        "nextVersion": str(len(versions) + 1),
         "provisioningState": "Succeeded",
     }
-    return Resource(("codes", name), properties, known[-1].created_at, known[-1].owner)
+    return Resource(("codes", name), properties, versions[-1].created_at, versions[-1].owner)

@@ -1,9 +1,8 @@
-"""Components as ARM tells them.
+"""Components as ARM resources.
 
 Owns: a component's spec as Azure's clients write it, and the document that it stands for.
 Leaves: grammar and versions to components/, lists to assets.py, code to codes.py.
-Always: a component of a job's own is kept below Azure's name for those, and the same one is found
-again.
+Always: a job's own component is stored below Azure's name for those, and found there again.
 """
 
 from __future__ import annotations
@@ -13,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torchyard.azureml.arm import assets as arm
-from torchyard.azureml.arm.assets import Version
-from torchyard.azureml.arm.codes import named
+from torchyard.azureml.arm.assets import AssetVersion
+from torchyard.azureml.arm.codes import parse_code_id
 from torchyard.azureml.arm.job_documents import Reader
+from torchyard.azureml.arm.resources import Permissions
 from torchyard.azureml.common.calls import Call
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
@@ -25,54 +25,59 @@ from torchyard.components.types import Component
 from torchyard.data import codes
 from torchyard.data.codes import Places
 
-WORD = "component"
+NOUN = "component"
 ANONYMOUS = "azureml_anonymous"
 _DEFAULT = "azureml_default"
 _SNAPSHOT = "snapshot:"
 _OF_SNAPSHOT = re.compile(r".*/codes/(?P<snapshot>[0-9a-f]{64})/versions/1\Z", re.IGNORECASE)
-# Said by the client of itself; the spec has them twice, or they are no part of the content.
+# The client writes these about itself; the spec has them twice, or they are not part of the
+# content.
 _LEFT_OUT = ("_source", "$schema", "schema", "name", "version", "description", "tags", "properties")
 
 
-class Noun:
-    type, word = "components", WORD
+class ComponentAssets:
+    type, noun = "components", NOUN
+    permissions = Permissions()
 
     def __init__(self, db: Database, clock: Clock, places: Places) -> None:
         self._db = db
         self._clock = clock
         self._places = places
 
-    def every(self, call: Call) -> Sequence[Version]:
-        return [_version(call, one) for one in actions.list_versions(self._db, call.workspace.name)]
+    def list_all(self, call: Call) -> Sequence[AssetVersion]:
+        return [
+            _version(call, component)
+            for component in actions.list_versions(self._db, call.workspace.name)
+        ]
 
-    def of(self, call: Call, name: str) -> Sequence[Version]:
-        found = actions.versions_of(self._db, call.workspace.name, name)
-        return [_version(call, one) for one in found]
+    def list_versions(self, call: Call, name: str) -> Sequence[AssetVersion]:
+        versions = actions.versions_of(self._db, call.workspace.name, name)
+        return [_version(call, component) for component in versions]
 
-    def one(self, call: Call, name: str, version: str) -> Version:
-        wanted = actions.LATEST if version == _DEFAULT else version
-        return _version(call, actions.get(self._db, call.workspace.name, name, wanted))
+    def get(self, call: Call, name: str, version: str) -> AssetVersion:
+        reference = actions.LATEST if version == _DEFAULT else version
+        return _version(call, actions.get(self._db, call.workspace.name, name, reference))
 
-    def next(self, call: Call, name: str, known: Sequence[Version]) -> str:
-        return arm.next_of(known)
+    def next_version(self, call: Call, name: str, versions: Sequence[AssetVersion]) -> str:
+        return arm.next_version(versions)
 
-    def put(self, call: Call, name: str, version: str) -> tuple[Version, bool]:
-        made, new = actions.register(
+    def put(self, call: Call, name: str, version: str) -> tuple[AssetVersion, bool]:
+        component, new = actions.register(
             self._db,
             self._clock,
             call.workspace.name,
-            {**arm.words(call), **self._document(call), "name": name, "version": version},
+            {**arm.described(call), **self._document(call), "name": name, "version": version},
             call.identity.user,
             anonymous=name == ANONYMOUS,
         )
-        return _version(call, made), new
+        return _version(call, component), new
 
     def archive(self, call: Call, name: str, version: str, archived: bool) -> None:
         actions.archive(self._db, call.workspace.name, name, version, archived)
 
     def delete(self, call: Call, name: str, version: str) -> None:
-        self.one(call, name, version)
-        raise arm.kept("a component")
+        self.get(call, name, version)
+        raise arm.not_deletable("a component")
 
     def _document(self, call: Call) -> dict[str, Any]:
         spec = call.properties.get("componentSpec")
@@ -80,47 +85,51 @@ class Noun:
             raise InvalidInput(
                 "the component has no `componentSpec`", at=["properties", "componentSpec"]
             )
-        found = {key: value for key, value in spec.items() if key not in _LEFT_OUT}
-        if isinstance(found.get("environment"), str):
+        document = {key: value for key, value in spec.items() if key not in _LEFT_OUT}
+        if isinstance(document.get("environment"), str):
             reader = Reader(call.workspace.name, lambda code: self._snapshot(call, code))
-            found["environment"] = reader.reference(found["environment"], "environments")
-        code = found.get("code")
+            document["environment"] = reader.reference(document["environment"], "environments")
+        code = document.get("code")
         if isinstance(code, str) and not code.startswith(_SNAPSHOT):
-            found["code"] = _SNAPSHOT + self._snapshot(call, code)
-        return found
+            document["code"] = _SNAPSHOT + self._snapshot(call, code)
+        return document
 
     def _snapshot(self, call: Call, code_id: str) -> str:
-        """The snapshot that a code's resource path stands for; of one of ours it is the name."""
-        own = _OF_SNAPSHOT.match(code_id)
-        if own is not None:
-            return self._places.blobs.snapshot(own["snapshot"]).id
-        found = codes.get(self._places, call.workspace.name, *named(call, code_id))
-        return codes.snapshot_of(self._places, found)
+        """The snapshot that a code's resource path stands for; our own codes have its id as their
+        name.
+        """
+        match = _OF_SNAPSHOT.match(code_id)
+        if match is not None:
+            return self._places.blobs.snapshot(match["snapshot"]).id
+        code = codes.get(self._places, call.workspace.name, *parse_code_id(call, code_id))
+        return codes.snapshot_of(self._places, code)
 
 
 def spec_of(call: Call, component: Component) -> dict[str, Any]:
-    """The spec as Azure's clients read it, with resource paths in the place of references."""
-    found = {
+    """The spec as Azure's clients read it, with resource paths instead of references."""
+    spec = {
         **component.definition,
         "name": component.name,
         "version": component.version,
         "description": component.description,
         "tags": component.tags,
     }
-    environment = found.get("environment")
+    environment = spec.get("environment")
     if isinstance(environment, str):
-        found["environment"] = _environment_id(call, environment)
-    code = found.get("code")
+        spec["environment"] = _environment_id(call, environment)
+    code = spec.get("code")
     if isinstance(code, str) and code.startswith(_SNAPSHOT):
         path = call.id("codes", code.removeprefix(_SNAPSHOT), "versions", "1")
-        found["code"] = f"azureml:{path}"
+        spec["code"] = f"azureml:{path}"
     for key in ("inputs", "outputs"):
-        found[key] = {name: dict(port) for name, port in (found.get(key) or {}).items()}
-    return {key: value for key, value in found.items() if value != ""}
+        spec[key] = {name: dict(port) for name, port in (spec.get(key) or {}).items()}
+    return {key: value for key, value in spec.items() if value != ""}
 
 
 def _environment_id(call: Call, reference: str) -> str:
-    """Of a version; what has a label keeps it, for clients know no resource path of one."""
+    """The id of a version; a reference with a label stays, for clients have no resource path of
+    labels.
+    """
     plain = reference.removeprefix("azureml:")
     name, _, version = plain.partition(":")
     if reference.startswith("azureml://") or "@" in plain or not version:
@@ -128,9 +137,9 @@ def _environment_id(call: Call, reference: str) -> str:
     return f"azureml:{call.id('environments', name, 'versions', version)}"
 
 
-def _version(call: Call, component: Component) -> Version:
+def _version(call: Call, component: Component) -> AssetVersion:
     return arm.version_of(
         component,
-        said={"componentSpec": spec_of(call, component)},
+        type_properties={"componentSpec": spec_of(call, component)},
         anonymous=component.anonymous,
     )

@@ -1,9 +1,9 @@
-"""Compute as ARM tells it: clusters, and their nodes.
+"""Compute as ARM resources: clusters, and their nodes.
 
 Owns: a cluster's properties, and the document that they stand for; which kinds are refused.
 Leaves: clusters and sizes to compute/, clusters with jobs on them to jobs/scheduling/clusters.py.
-Always: a create has succeeded when it is answered; every documented key is there, for older
-clients index without asking; durations are ISO 8601's towards Azure and seconds in ours.
+Always: a create is complete when it is answered; every documented key exists, for older clients
+read keys without checking; durations are ISO 8601 in Azure's JSON and seconds in our documents.
 
 Source: https://learn.microsoft.com/rest/api/azureml/compute/get
 """
@@ -15,7 +15,15 @@ from typing import Any
 
 from torchyard.azureml.arm import assets
 from torchyard.azureml.arm.job_documents import duration_s
-from torchyard.azureml.arm.resources import Ask, Made, Page, Resource, Verb, timestamp
+from torchyard.azureml.arm.resources import (
+    Action,
+    Page,
+    PageRequest,
+    Permissions,
+    PutResult,
+    Resource,
+    timestamp,
+)
 from torchyard.azureml.common.calls import Call
 from torchyard.azureml.common.errors import NotServed
 from torchyard.base.errors import InvalidInput, NotFound
@@ -23,6 +31,7 @@ from torchyard.compute import actions
 from torchyard.compute.types import Compute, Use
 from torchyard.jobs.scheduling import clusters
 from torchyard.jobs.services import Services
+from torchyard.workspaces.permissions import Permission
 
 THIS_MACHINE = "local"
 """The `vmSize` of nodes without a size: Azure's clients need some text."""
@@ -38,36 +47,43 @@ _KINDS = {
     "datafactory": "data factories",
     "datalakeanalytics": "data lakes",
 }
-_OF_INSTANCES = ("start", "stop", "restart", "enablesso")
+_INSTANCE_ACTIONS = ("start", "stop", "restart", "enablesso")
 _STATES = ("idle", "running", "preparing", "unusable", "leaving", "preempted")
 
 
 class Computes:
     """The `Kind` of computes."""
 
-    type = "computes"
-    verbs: Mapping[str, Verb]
+    permissions = Permissions(
+        put=Permission.COMPUTE,
+        patch=Permission.COMPUTE,
+        delete=Permission.COMPUTE,
+        actions={
+            "listnodes": Permission.READ,
+            **dict.fromkeys(_INSTANCE_ACTIONS, Permission.COMPUTE),
+        },
+    )
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self.verbs = {
+        self.actions: Mapping[str, Action] = {
             "listnodes": self._nodes,
-            **dict.fromkeys(_OF_INSTANCES, self._of_instances),
+            **dict.fromkeys(_INSTANCE_ACTIONS, self._refuse_instance_action),
         }
 
-    def list(self, call: Call, ask: Ask) -> Page:
-        found = actions.list_in(self._services.db, call.workspace.name)
-        rows = [(one.name, to_resource(call, one, use)) for one, use in found]
-        return assets.listed(call, ask, rows)
+    def list(self, call: Call, request: PageRequest) -> Page:
+        computes = actions.list_in(self._services.db, call.workspace.name)
+        rows = [(compute.name, to_resource(call, compute, use)) for compute, use in computes]
+        return assets.page_of(call, request, rows)
 
     def get(self, call: Call, name: str) -> Resource:
-        return self._shown(call, self._there(call, name))
+        return self._resource(call, self._existing(call, name))
 
-    def put(self, call: Call, name: str) -> Made:
+    def put(self, call: Call, name: str) -> PutResult:
         patched = call.method == "PATCH"
-        before = self._there(call, name) if patched else self._known(call, name)
+        before = self._existing(call, name) if patched else self._find(call, name)
         document = document_of(call, before if patched else None)
-        made = actions.create(
+        compute = actions.create(
             self._services.db,
             self._services.clock,
             call.workspace.name,
@@ -75,40 +91,42 @@ class Computes:
             home=self._services.home,
             owner=call.identity.user,
         )
-        return Made(self._shown(call, made), before is None, slow=True)
+        return PutResult(self._resource(call, compute), before is None, slow=True)
 
     def delete(self, call: Call, name: str) -> None:
-        action = assets.asked_of(call, "underlyingresourceaction") or "Delete"
-        found = self._there(call, name)
+        action = assets.query_value(call, "underlyingresourceaction") or "Delete"
+        compute = self._existing(call, name)
         if action.lower() != "delete":
             raise InvalidInput(
-                f"compute `{found.name}` is torchyard's own and can't be detached",
+                f"compute `{compute.name}` is torchyard's own and can't be detached",
                 "delete it: `underlyingResourceAction=Delete`",
             )
-        clusters.delete(self._services, call.workspace.name, found.name, call.identity.user)
+        clusters.delete(self._services, call.workspace.name, compute.name, call.identity.user)
 
-    def _known(self, call: Call, name: str) -> Compute | None:
-        """In any case: that is how ARM compares names."""
-        names = [one.name for one, _ in actions.list_in(self._services.db, call.workspace.name)]
-        written = assets.spelled(name, names) if name not in names else name
+    def _find(self, call: Call, name: str) -> Compute | None:
+        """In any case, as ARM compares names."""
+        names = [
+            compute.name for compute, _ in actions.list_in(self._services.db, call.workspace.name)
+        ]
+        written = assets.match_case(name, names) if name not in names else name
         if written not in names:
             return None
         return actions.get(self._services.db, call.workspace.name, written)
 
-    def _there(self, call: Call, name: str) -> Compute:
+    def _existing(self, call: Call, name: str) -> Compute:
         try:
             return actions.get(self._services.db, call.workspace.name, name)
         except NotFound:
-            found = self._known(call, name)
-            if found is None:
+            compute = self._find(call, name)
+            if compute is None:
                 raise
-            return found
+            return compute
 
-    def _shown(self, call: Call, compute: Compute) -> Resource:
+    def _resource(self, call: Call, compute: Compute) -> Resource:
         return to_resource(call, compute, actions.use(self._services.db, compute))
 
     def _nodes(self, call: Call, name: str) -> dict[str, Any]:
-        compute = self._there(call, name)
+        compute = self._existing(call, name)
         nodes = clusters.nodes(self._services, call.workspace.name, compute.name)
         return {
             "nodes": [
@@ -125,16 +143,16 @@ class Computes:
             # No `nextLink`: SDK v1 follows one that is null.
         }
 
-    def _of_instances(self, call: Call, name: str) -> None:
-        compute = self._there(call, name)
+    def _refuse_instance_action(self, call: Call, name: str) -> None:
+        compute = self._existing(call, name)
         raise NotServed(
             f"compute `{compute.name}` is a cluster, which is neither started nor stopped",
-            "its nodes come and go with the jobs; torchyard has no compute instances",
+            "its nodes start and stop with its jobs; torchyard has no compute instances",
         )
 
 
 def document_of(call: Call, before: Compute | None = None) -> dict[str, Any]:
-    """The YAML document that a PUT stands for; `before` is what a PATCH leaves unsaid.
+    """The YAML document that a PUT stands for; `before` has the values that a PATCH omits.
 
     Raises:
         NotServed: a kind of compute that torchyard does not have.
@@ -146,13 +164,13 @@ def document_of(call: Call, before: Compute | None = None) -> dict[str, Any]:
         what = _KINDS.get(kind.lower(), f"compute of type `{kind[:40]}`")
         raise NotServed(
             f"torchyard does not serve {what}",
-            "make a cluster: `type: amlcompute`",
+            "create a cluster: `type: amlcompute`",
             at=["properties", "computeType"],
         )
     inner = _mapping(call.properties.get("properties"), "properties")
-    found: dict[str, Any] = {"type": "amlcompute"}
+    document: dict[str, Any] = {"type": "amlcompute"}
     if before is not None:
-        found |= {
+        document |= {
             "size": before.size, "tier": before.tier, "description": before.description,
             "min_instances": before.min_instances, "max_instances": before.max_instances,
             "idle_time_before_scale_down": before.idle_time_before_scale_down,
@@ -160,22 +178,22 @@ def document_of(call: Call, before: Compute | None = None) -> dict[str, Any]:
         }  # fmt: skip
     size = inner.get("vmSize")
     if size is not None:
-        found["size"] = "" if str(size).lower() == THIS_MACHINE else size
+        document["size"] = "" if str(size).lower() == THIS_MACHINE else size
     if inner.get("vmPriority") is not None:
-        found["tier"] = str(inner["vmPriority"])
+        document["tier"] = str(inner["vmPriority"])
     if call.properties.get("description") is not None:
-        found["description"] = call.properties["description"]
+        document["description"] = call.properties["description"]
     tags = call.document.get("tags")
     if tags is not None:
-        found["tags"] = {
+        document["tags"] = {
             key: text for key, text in _mapping(tags, "tags").items() if text is not None
         }
-    return {**found, **_scale(inner), **_refused(call, inner)}
+    return {**document, **_scale(inner), **_refused_settings(call, inner)}
 
 
 def to_resource(call: Call, compute: Compute, use: Use) -> Resource:
-    """A cluster in ARM's form."""
-    made = timestamp(compute.created_at)
+    """A cluster as an ARM resource."""
+    created = timestamp(compute.created_at)
     scale = {
         "minNodeCount": compute.min_instances,
         "maxNodeCount": compute.max_instances,
@@ -192,7 +210,7 @@ def to_resource(call: Call, compute: Compute, use: Use) -> Resource:
         "subnet": None,
         "remoteLoginPortPublicAccess": "Disabled",
         "allocationState": "Steady" if use.current == use.target else "Resizing",
-        "allocationStateTransitionTime": made,
+        "allocationStateTransitionTime": created,
         "errors": [],
         "currentNodeCount": use.current,
         "targetNodeCount": use.target,
@@ -205,8 +223,8 @@ def to_resource(call: Call, compute: Compute, use: Use) -> Resource:
         "computeLocation": call.workspace.location,
         "description": compute.description,
         "resourceId": None,
-        "createdOn": made,
-        "modifiedOn": made,
+        "createdOn": created,
+        "modifiedOn": created,
         "provisioningState": compute.provisioning_state,
         "provisioningErrors": [],
         "isAttachedCompute": False,
@@ -225,39 +243,39 @@ def to_resource(call: Call, compute: Compute, use: Use) -> Resource:
 
 
 def _scale(inner: Mapping[str, Any]) -> dict[str, Any]:
-    given = _mapping(inner.get("scaleSettings"), "properties", "scaleSettings")
-    found = {
-        ours: given[theirs]
-        for ours, theirs in (("min_instances", "minNodeCount"), ("max_instances", "maxNodeCount"))
-        if given.get(theirs) is not None
+    settings = _mapping(inner.get("scaleSettings"), "properties", "scaleSettings")
+    scale = {
+        key: settings[azure_key]
+        for key, azure_key in (("min_instances", "minNodeCount"), ("max_instances", "maxNodeCount"))
+        if settings.get(azure_key) is not None
     }
-    idle = given.get("nodeIdleTimeBeforeScaleDown")
+    idle = settings.get("nodeIdleTimeBeforeScaleDown")
     if idle is not None:
         at = ("properties", "properties", "scaleSettings", "nodeIdleTimeBeforeScaleDown")
-        found["idle_time_before_scale_down"] = duration_s(str(idle), at)
-    return found
+        scale["idle_time_before_scale_down"] = duration_s(str(idle), at)
+    return scale
 
 
-def _refused(call: Call, inner: Mapping[str, Any]) -> dict[str, Any]:
-    """Keys that the cluster's document refuses, in its words; what clients always send is not one
-    of them.
+def _refused_settings(call: Call, inner: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys that the cluster's document refuses, in its terms, except those that clients always
+    send.
     """
-    found: dict[str, Any] = {}
+    refused: dict[str, Any] = {}
     if inner.get("userAccountCredentials"):
-        found["ssh_settings"] = inner["userAccountCredentials"]
+        refused["ssh_settings"] = inner["userAccountCredentials"]
     if str(inner.get("remoteLoginPortPublicAccess") or "").lower() == "enabled":
-        found["ssh_public_access_enabled"] = True
+        refused["ssh_public_access_enabled"] = True
     if inner.get("subnet"):
-        found["network_settings"] = inner["subnet"]
+        refused["network_settings"] = inner["subnet"]
     identity = _mapping(call.document.get("identity"), "identity")
     if str(identity.get("type") or "None").lower() != "none":
-        found["identity"] = identity
-    return found
+        refused["identity"] = identity
+    return refused
 
 
 def _mapping(value: Any, *at: str) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise InvalidInput(f"`{at[-1]}` is no mapping of keys to values", at=list(at))
+        raise InvalidInput(f"`{at[-1]}` is not a mapping of keys to values", at=list(at))
     return value

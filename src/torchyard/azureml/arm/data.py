@@ -1,8 +1,8 @@
-"""Data assets as ARM tells them.
+"""Data assets as ARM resources.
 
 Owns: a data asset's properties, and the document that they stand for.
-Leaves: what lies at a path to data/, versions and lists to assets.py.
-Always: data that was uploaded lies in its datastore already; a version's place never changes.
+Leaves: the files at a path to data/, versions and lists to assets.py.
+Always: uploaded data is in its datastore already; the path of a version never changes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torchyard.azureml.arm import assets as arm
-from torchyard.azureml.arm.assets import OfBlob, Version
+from torchyard.azureml.arm.assets import AssetVersion, DatastoreUriOf
+from torchyard.azureml.arm.resources import Permissions
 from torchyard.azureml.common.calls import Call
 from torchyard.base.blobs import Blobs
 from torchyard.base.clock import Clock
@@ -20,14 +21,16 @@ from torchyard.data import assets
 from torchyard.data.assets import Resolve
 from torchyard.data.datastores import Datastores
 from torchyard.data.types import DataAsset
+from torchyard.workspaces.permissions import Permission
 
-WORD = "data"
+NOUN = "data"
 
 
-class Noun:
+class DataAssets:
     """`resolve` as in data/assets.py."""
 
-    type, word = "data", WORD
+    type, noun = "data", NOUN
+    permissions = Permissions(actions={"startpendingupload": Permission.UPLOAD})
 
     def __init__(
         self,
@@ -36,7 +39,7 @@ class Noun:
         stores: Datastores,
         blobs: Blobs,
         resolve: Resolve,
-        of_blob: OfBlob,
+        of_blob: DatastoreUriOf,
     ) -> None:
         self._db = db
         self._clock = clock
@@ -45,85 +48,87 @@ class Noun:
         self._resolve = resolve
         self._of_blob = of_blob
 
-    def every(self, call: Call) -> Sequence[Version]:
-        return [_version(call, one) for one in assets.list_versions(self._db, call.workspace.name)]
+    def list_all(self, call: Call) -> Sequence[AssetVersion]:
+        return [
+            _version(call, asset) for asset in assets.list_versions(self._db, call.workspace.name)
+        ]
 
-    def of(self, call: Call, name: str) -> Sequence[Version]:
-        found = assets.list_in(self._db, call.workspace.name, name, archived=None)
-        # Who asks for a name that is not there is told the nearest.
-        found = found or [assets.get(self._db, call.workspace.name, name)]
-        return [_version(call, one) for one in found]
+    def list_versions(self, call: Call, name: str) -> Sequence[AssetVersion]:
+        versions = assets.list_in(self._db, call.workspace.name, name, archived=None)
+        # For a name that does not exist, the error names the nearest one.
+        versions = versions or [assets.get(self._db, call.workspace.name, name)]
+        return [_version(call, asset) for asset in versions]
 
-    def one(self, call: Call, name: str, version: str) -> Version:
+    def get(self, call: Call, name: str, version: str) -> AssetVersion:
         return _version(call, assets.get(self._db, call.workspace.name, name, version))
 
-    def next(self, call: Call, name: str, known: Sequence[Version]) -> str:
-        return arm.next_of(known)
+    def next_version(self, call: Call, name: str, versions: Sequence[AssetVersion]) -> str:
+        return arm.next_version(versions)
 
-    def put(self, call: Call, name: str, version: str) -> tuple[Version, bool]:
-        uri = arm.text_of(call, "dataUri")
+    def put(self, call: Call, name: str, version: str) -> tuple[AssetVersion, bool]:
+        uri = arm.text_property(call, "dataUri")
         if not uri:
             raise InvalidInput("the data has no `dataUri`", at=["properties", "dataUri"])
         document = {
-            **arm.words(call),
+            **arm.described(call),
             "name": name,
             "version": version,
-            "type": arm.text_of(call, "dataType") or "uri_folder",
+            "type": arm.text_property(call, "dataType") or "uri_folder",
             "path": arm.short_uri(call, uri, self._of_blob),
         }
-        asked = assets.read_document(document)
+        request = assets.read_document(document)
         workspace = call.workspace.name
-        there = self._there(workspace, asked.name, version)
-        if there is None:
-            made = assets.create(
+        existing = self._find(workspace, request.name, version)
+        if existing is None:
+            asset = assets.create(
                 self._db,
                 self._clock,
                 self._stores,
                 self._blobs,
                 self._resolve,
                 workspace,
-                asked,
+                request,
                 call.identity.user,
             )
-            return _version(call, made), True
-        if there.type != asked.type or (
-            there.uri != asked.path
-            and there.uri != self._resolve(workspace, asked.type, asked.path)
+            return _version(call, asset), True
+        if existing.type != request.type or (
+            existing.uri != request.path
+            and existing.uri != self._resolve(workspace, request.type, request.path)
         ):
-            raise arm.changed(WORD, there.name, version, "place or type")
-        said = assets.describe(
+            raise arm.content_conflict(NOUN, existing.name, version, "place or type")
+        changed = assets.describe(
             self._db,
             workspace,
-            there.name,
+            existing.name,
             version,
-            asked.description,
-            asked.tags,
-            asked.properties,
+            request.description,
+            request.tags,
+            request.properties,
         )
-        return _version(call, said), False
+        return _version(call, changed), False
 
     def archive(self, call: Call, name: str, version: str, archived: bool) -> None:
         assets.archive(self._db, call.workspace.name, name, version, archived)
 
     def delete(self, call: Call, name: str, version: str) -> None:
-        self.one(call, name, version)
-        raise arm.kept("data")
+        self.get(call, name, version)
+        raise arm.not_deletable("data")
 
-    def _there(self, workspace: str, name: str, version: str) -> DataAsset | None:
+    def _find(self, workspace: str, name: str, version: str) -> DataAsset | None:
         try:
-            found = assets.get(self._db, workspace, name, version)
+            asset = assets.get(self._db, workspace, name, version)
         except NotFound:
             return None
-        return found if found.version == version else None
+        return asset if asset.version == version else None
 
 
-def _version(call: Call, asset: DataAsset) -> Version:
+def _version(call: Call, asset: DataAsset) -> AssetVersion:
     return arm.version_of(
         asset,
-        said={
+        type_properties={
             "dataType": asset.type,
             "dataUri": arm.long_uri(call, asset.uri),
             **({"referencedUris": []} if asset.type == "mltable" else {}),
         },
-        of_name={"dataType": asset.type},
+        container_properties={"dataType": asset.type},
     )

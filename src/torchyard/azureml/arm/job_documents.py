@@ -1,10 +1,10 @@
-"""A command job of Azure's as our document.
+"""Azure's command job as our document.
 
 Owns: the translation from Azure's JSON to a job file's mapping, key by key.
-Leaves: whether the document can be honoured to jobs/spec/job_spec.py and its table of keys; the way
-back to job_resources.py.
-Always: a key is translated, or refused by its own name; none is dropped in silence but what is
-the server's to write and what a client writes without meaning anything by it.
+Leaves: validating the document to jobs/spec/job_spec.py and its table of keys; the opposite
+direction to job_resources.py.
+Always: a key is translated, or refused by its name; only keys that the server writes, and values
+with which a client means nothing, are ignored.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ INPUT_MODES = {
 OUTPUT_MODES = {"readwritemount": "rw_mount", "upload": "upload", "direct": "direct"}
 PRIORITIES = {1: "low", 2: "medium", 3: "high"}
 _IDENTITIES = {"amltoken": "aml_token", "useridentity": "user_identity", "managed": "managed"}
-# By ARM's word for the type, what may stand behind `workspaces/<name>/`.
+# Resource paths: what may follow `workspaces/<name>/`, by ARM's type.
 _ID = re.compile(
     r"(?:azureml:)?/*subscriptions/[^/]+/resourceGroups/[^/]+/providers/"
     r"Microsoft\.MachineLearningServices/workspaces/(?P<workspace>[^/]+)"
@@ -57,7 +57,7 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _COMMON_RUNTIME = "AZUREML_COMPUTE_USE_COMMON_RUNTIME"
 _LOCAL = "local"
 _LOCAL_SIGNS = ("IsLocal", "isLocal", "local")
-# Written by the server, and sent back by clients that change a job they have fetched.
+# The server writes these, and clients that change a job they have read send them back.
 _READ_ONLY = ("status", "parameters", "isArchived", "jobType", "provisioningState")
 _SERVER_SERVICES = ("tracking", "studio")
 _SAME = {
@@ -79,12 +79,12 @@ class Reader:
     snapshot_of: Callable[[str], str]
 
     def read(self, name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
-        """The document of a job that a client asks for.
+        """The document of the job that a client sends.
 
         Raises:
             NotServed: a kind of job that torchyard does not have.
-            InvalidSpec: a value of the wrong form, or a key that is not known.
-            NotFound: it names another workspace's things.
+            InvalidSpec: a value of the wrong form, or an unknown key.
+            NotFound: it names something in another workspace.
         """
         kind = str(properties.get("jobType") or "")
         if kind.lower() != "command":
@@ -113,35 +113,35 @@ class Reader:
         return {"code": f"snapshot:{self.snapshot_of(_text(value, 'codeId'))}"} if value else {}
 
     def variables(self, value: Any) -> dict[str, Any]:
-        """Without the one that the SDK adds to every job of `compute: local`."""
-        given = dict(_mapping(value, "environmentVariables"))
-        if given.get(_COMMON_RUNTIME) == "true":
-            del given[_COMMON_RUNTIME]
-        return {"environment_variables": given} if given else {}
+        """Without the variable that the SDK adds to every job of `compute: local`."""
+        variables = dict(_mapping(value, "environmentVariables"))
+        if variables.get(_COMMON_RUNTIME) == "true":
+            del variables[_COMMON_RUNTIME]
+        return {"environment_variables": variables} if variables else {}
 
     def compute(self, value: Any) -> dict[str, Any]:
-        found = self.name_of(_text(value, "computeId"), "computes")
-        return {"compute": f"azureml:{found}"} if found else {}
+        name = self.name_of(_text(value, "computeId"), "computes")
+        return {"compute": f"azureml:{name}"} if name else {}
 
     def environment(self, value: Any) -> dict[str, Any]:
         return {"environment": self.reference(_text(value, "environmentId"), "environments")}
 
     def inputs(self, value: Any) -> dict[str, Any]:
-        given = _mapping(value, "inputs")
-        return {"inputs": {name: self._input(name, one) for name, one in given.items()}}
+        inputs = _mapping(value, "inputs")
+        return {"inputs": {name: self._input(name, document) for name, document in inputs.items()}}
 
     def outputs(self, value: Any) -> dict[str, Any]:
-        given = _mapping(value, "outputs")
-        found = {name: _output(name, one) for name, one in given.items()}
-        return {"outputs": found} if found else {}
+        documents = _mapping(value, "outputs")
+        outputs = {name: _output(name, document) for name, document in documents.items()}
+        return {"outputs": outputs} if outputs else {}
 
     def reference(self, written: str, type: str) -> str:
-        """`azureml:name:version` of a resource path; anything else as it is written."""
+        """`azureml:name:version` of a resource path; any other text unchanged."""
         match = _ID.fullmatch(written.strip())
         if match is None or match["type"].lower() != type:
             return written.strip()
         self._same_workspace(written, match["workspace"])
-        # The SDK puts the prefix that people write into the path, when they write it in Python.
+        # In Python, users may write this prefix, and the SDK copies it into the path.
         name = match["name"].removeprefix("azureml:")
         if not match["version"]:
             return f"azureml:{name}"
@@ -149,7 +149,7 @@ class Reader:
         return f"azureml:{name}{between}{match['version']}"
 
     def name_of(self, written: str, type: str) -> str:
-        """The name in a resource path; what else is written without `azureml:`."""
+        """The name in a resource path; any other text without `azureml:`."""
         match = _ID.fullmatch(written.strip())
         if match is None or match["type"].lower() != type:
             return written.strip().removeprefix("azureml:")
@@ -159,137 +159,147 @@ class Reader:
     def _same_workspace(self, written: str, named: str) -> None:
         if named.lower() != self.workspace.lower():
             raise NotFound(
-                f"`{written}` lies in workspace `{named}`, and this is `{self.workspace}`",
-                "name what lies in this workspace",
+                f"`{written}` is in workspace `{named}`, and this is workspace `{self.workspace}`",
+                "name something in this workspace",
             )
 
     def _input(self, name: str, value: Any) -> Any:
         if value is None:
             return None
         at = ("properties", "inputs", name)
-        given = _mapping(value, *at[1:])
-        kind = str(given.get("jobInputType") or "").lower()
+        document = _mapping(value, *at[1:])
+        kind = str(document.get("jobInputType") or "").lower()
         if kind == "literal":
-            return given.get("value")
-        _known(given, at, "jobInputType", "uri", "mode", "description", "pathOnCompute")
-        path = _text(given.get("uri") or "", "uri", at)
+            return document.get("value")
+        _refuse_other_keys(
+            document, at, "jobInputType", "uri", "mode", "description", "pathOnCompute"
+        )
+        path = _text(document.get("uri") or "", "uri", at)
         for type in ("data", "models"):
             path = self.reference(path, type)
-        # Clients take what is no URL for a name with a version, and write it so.
+        # Clients treat a text that is not a URL as a name with a version, and write it so.
         path = _SNAPSHOT.sub(r"\1", path)
-        found = {"type": _snake(str(given.get("jobInputType") or "")), "path": path}
-        if given.get("mode"):
-            found["mode"] = _choice(str(given["mode"]), INPUT_MODES, (*at, "mode"))
-        if given.get("pathOnCompute"):
-            found["path_on_compute"] = given["pathOnCompute"]
-        return found
+        input = {"type": _snake(str(document.get("jobInputType") or "")), "path": path}
+        if document.get("mode"):
+            input["mode"] = _choice(str(document["mode"]), INPUT_MODES, (*at, "mode"))
+        if document.get("pathOnCompute"):
+            input["path_on_compute"] = document["pathOnCompute"]
+        return input
 
 
 def duration_s(text: str, at: tuple[str, ...] = ()) -> int:
     """The seconds of an ISO 8601 duration without years and months.
 
     Raises:
-        InvalidSpec: it is none.
+        InvalidSpec: it is not one.
     """
     match = _DURATION.match(text.strip())
     if match is None or not any(match.groupdict().values()):
-        raise InvalidSpec(f"`{text[:40]}` is no duration", "for example `PT1H30M`", at=at)
-    found = sum(float(match[unit] or 0) * each_s for unit, each_s in _UNIT_S.items())
-    if found > _LONGEST_S:
+        raise InvalidSpec(f"`{text[:40]}` is not a duration", "write it like `PT1H30M`", at=at)
+    total_s = sum(float(match[unit] or 0) * each_s for unit, each_s in _UNIT_S.items())
+    if total_s > _LONGEST_S:
         raise InvalidSpec(f"`{text[:40]}` is longer than a thousand years", "shorten it", at=at)
-    return round(found)
+    return round(total_s)
 
 
 def _distribution(reader: Reader, value: Any) -> dict[str, Any]:
-    given = _mapping(value, "distribution")
+    document = _mapping(value, "distribution")
     at = ("properties", "distribution")
-    kind = _text(given.get("distributionType") or "", "distributionType", at)
-    rest = {
-        _snake(key): one
-        for key, one in given.items()
-        if key != "distributionType" and one is not None
+    kind = _text(document.get("distributionType") or "", "distributionType", at)
+    settings = {
+        _snake(key): setting
+        for key, setting in document.items()
+        if key != "distributionType" and setting is not None
     }
-    return {"distribution": {"type": kind.lower(), **rest}}
+    return {"distribution": {"type": kind.lower(), **settings}}
 
 
 def _resources(reader: Reader, value: Any) -> dict[str, Any]:
     """`IsLocal` among the properties is how the SDK writes `compute: local`."""
-    given = {key: one for key, one in _mapping(value, "resources").items() if one is not None}
-    found: dict[str, Any] = {}
-    own = given.pop("properties", None) or {}
-    rest = {key: one for key, one in _mapping(own, "resources", "properties").items() if one}
+    document = {
+        key: setting for key, setting in _mapping(value, "resources").items() if setting is not None
+    }
+    compute: dict[str, Any] = {}
+    all_properties = document.pop("properties", None) or {}
+    properties = {
+        key: setting
+        for key, setting in _mapping(all_properties, "resources", "properties").items()
+        if setting
+    }
     for sign in _LOCAL_SIGNS:
-        if rest.pop(sign, None):
-            found["compute"] = f"azureml:{_LOCAL}"
-    arguments = given.pop("dockerArgsList", None) or given.pop("dockerArgs", None)
-    given.pop("dockerArgs", None)
-    wanted = {_snake(key): one for key, one in given.items() if one not in ("", [], {})}
+        if properties.pop(sign, None):
+            compute["compute"] = f"azureml:{_LOCAL}"
+    arguments = document.pop("dockerArgsList", None) or document.pop("dockerArgs", None)
+    document.pop("dockerArgs", None)
+    resources = {
+        _snake(key): setting for key, setting in document.items() if setting not in ("", [], {})
+    }
     if arguments:
-        wanted["docker_args"] = arguments
-    if rest:
-        wanted["properties"] = rest
-    return {**found, "resources": wanted} if wanted else found
+        resources["docker_args"] = arguments
+    if properties:
+        resources["properties"] = properties
+    return {**compute, "resources": resources} if resources else compute
 
 
 def _limits(reader: Reader, value: Any) -> dict[str, Any]:
-    given = _mapping(value, "limits")
+    document = _mapping(value, "limits")
     at = ("properties", "limits")
-    _known(given, at, "jobLimitsType", "timeout")
-    if not given.get("timeout"):
+    _refuse_other_keys(document, at, "jobLimitsType", "timeout")
+    if not document.get("timeout"):
         return {}
-    return {"limits": {"timeout": duration_s(_text(given["timeout"], "timeout", at), at)}}
+    return {"limits": {"timeout": duration_s(_text(document["timeout"], "timeout", at), at)}}
 
 
 def _identity(reader: Reader, value: Any) -> dict[str, Any]:
-    given = _mapping(value, "identity")
+    document = _mapping(value, "identity")
     at = ("properties", "identity", "identityType")
-    kind = _choice(str(given.get("identityType") or ""), _IDENTITIES, at)
+    kind = _choice(str(document.get("identityType") or ""), _IDENTITIES, at)
     ids = {
-        ours: given[key]
-        for key, ours in (
+        id_key: document[key]
+        for key, id_key in (
             ("clientId", "client_id"),
             ("objectId", "object_id"),
             ("resourceId", "msi_resource_id"),
         )
-        if given.get(key)
+        if document.get(key)
     }
     return {"identity": {"type": kind, **ids}}
 
 
 def _services(reader: Reader, value: Any) -> dict[str, Any]:
-    """What the user wants served; the links that every job has are the server's own."""
-    wanted: dict[str, Any] = {}
-    for name, one in _mapping(value, "services").items():
-        given = _mapping(one or {}, "services", name)
-        kind = str(given.get("jobServiceType") or "")
+    """The services that the user requests, without the links that the server adds to every job."""
+    services: dict[str, Any] = {}
+    for name, service in _mapping(value, "services").items():
+        document = _mapping(service or {}, "services", name)
+        kind = str(document.get("jobServiceType") or "")
         if kind.lower() not in _SERVER_SERVICES:
-            wanted[name] = {"type": _snake(kind)}
-    return {"services": wanted} if wanted else {}
+            services[name] = {"type": _snake(kind)}
+    return {"services": services} if services else {}
 
 
 def _queue_settings(reader: Reader, value: Any) -> dict[str, Any]:
-    given = _mapping(value, "queueSettings")
+    document = _mapping(value, "queueSettings")
     at = ("properties", "queueSettings")
-    _known(given, at, "jobTier", "priority")
-    found: dict[str, Any] = {}
-    tier = str(given.get("jobTier") or "").lower()
+    _refuse_other_keys(document, at, "jobTier", "priority")
+    settings: dict[str, Any] = {}
+    tier = str(document.get("jobTier") or "").lower()
     if tier and tier != "null":
-        found["job_tier"] = tier
-    priority = given.get("priority")
+        settings["job_tier"] = tier
+    priority = document.get("priority")
     if priority is not None:
         if type(priority) is not int or priority not in PRIORITIES:
             raise InvalidSpec(
                 f"`priority` is `{str(priority)[:40]}`",
-                "1 is low, 2 medium, 3 high",
+                "use 1 (low), 2 (medium) or 3 (high)",
                 at=(*at, "priority"),
             )
-        found["priority"] = PRIORITIES[priority]
-    return {"queue_settings": found} if found else {}
+        settings["priority"] = PRIORITIES[priority]
+    return {"queue_settings": settings} if settings else {}
 
 
 def _autologger(reader: Reader, value: Any) -> dict[str, Any]:
-    given = _mapping(value, "autologgerSettings")
-    if str(given.get("mlflowAutologger") or "").lower() == "enabled":
+    document = _mapping(value, "autologgerSettings")
+    if str(document.get("mlflowAutologger") or "").lower() == "enabled":
         raise InvalidSpec(
             "`autologgerSettings` of a job is not served",
             "call `mlflow.autolog()` in the script",
@@ -299,8 +309,8 @@ def _autologger(reader: Reader, value: Any) -> dict[str, Any]:
 
 
 def _notification(reader: Reader, value: Any) -> dict[str, Any]:
-    given = _mapping(value, "notificationSetting")
-    if any(given.get(key) for key in ("emails", "webhooks", "emailOn")):
+    document = _mapping(value, "notificationSetting")
+    if any(document.get(key) for key in ("emails", "webhooks", "emailOn")):
         raise InvalidSpec(
             "`notificationSetting` of a job is not served",
             "wait for it with `jobs.stream`",
@@ -329,46 +339,48 @@ _READERS: dict[str, Callable[[Reader, Any], dict[str, Any]]] = {
 
 def _output(name: str, value: Any) -> dict[str, Any]:
     at = ("properties", "outputs", name)
-    given = _mapping(value or {}, *at[1:])
-    _known(
-        given, at, "jobOutputType", "uri", "mode", "assetName", "assetVersion", "description",
+    document = _mapping(value or {}, *at[1:])
+    _refuse_other_keys(
+        document, at, "jobOutputType", "uri", "mode", "assetName", "assetVersion", "description",
         "autoDeleteSetting", "pathOnCompute",
     )  # fmt: skip
-    found: dict[str, Any] = {"type": _snake(str(given.get("jobOutputType") or "uri_folder"))}
-    if given.get("uri"):
-        found["path"] = given["uri"]
-    if given.get("mode"):
-        found["mode"] = _choice(str(given["mode"]), OUTPUT_MODES, (*at, "mode"))
-    for key, ours in (("assetName", "name"), ("assetVersion", "version")):
-        if given.get(key):
-            found[ours] = given[key]
+    output: dict[str, Any] = {"type": _snake(str(document.get("jobOutputType") or "uri_folder"))}
+    if document.get("uri"):
+        output["path"] = document["uri"]
+    if document.get("mode"):
+        output["mode"] = _choice(str(document["mode"]), OUTPUT_MODES, (*at, "mode"))
+    for key, output_key in (("assetName", "name"), ("assetVersion", "version")):
+        if document.get(key):
+            output[output_key] = document[key]
     for key in ("autoDeleteSetting", "pathOnCompute"):
-        if given.get(key):
+        if document.get(key):
             raise InvalidSpec(
                 f"`{key}` of output `{name}` is not served", "leave it out", at=(*at, key)
             )
-    return found
+    return output
 
 
-def _snake(word: str) -> str:
+def _snake(name: str) -> str:
     """`processCountPerInstance` as `process_count_per_instance`."""
-    return _HUMP.sub("_", word).lower()
+    return _HUMP.sub("_", name).lower()
 
 
-def _choice(written: str, known: Mapping[str, str], at: tuple[str, ...]) -> str:
-    """Ours of Azure's word, in any case and with `_` or without."""
+def _choice(written: str, choices: Mapping[str, str], at: tuple[str, ...]) -> str:
+    """Our value for Azure's, in any case and with or without `_`."""
     plain = written.replace("_", "").lower()
-    if plain not in known and plain not in {one.replace("_", "") for one in known.values()}:
+    if plain not in choices and plain not in {
+        choice.replace("_", "") for choice in choices.values()
+    }:
         raise InvalidSpec(
-            f"`{written[:40]}` is no value of `{at[-1]}`",
-            f"use one of: {', '.join(sorted(known.values()))}",
+            f"`{written[:40]}` is not a value of `{at[-1]}`",
+            f"use one of: {', '.join(sorted(choices.values()))}",
             at=at,
         )
-    return known.get(plain, written.lower())
+    return choices.get(plain, written.lower())
 
 
-def _known(given: Mapping[str, Any], at: tuple[str, ...], *keys: str) -> None:
-    for key, value in given.items():
+def _refuse_other_keys(document: Mapping[str, Any], at: tuple[str, ...], *keys: str) -> None:
+    for key, value in document.items():
         if key not in keys and value not in (None, "", [], {}):
             raise InvalidSpec(
                 f"`{'.'.join(at[1:])}.{key}` is not served", "leave it out", at=(*at, key)
@@ -378,11 +390,11 @@ def _known(given: Mapping[str, Any], at: tuple[str, ...], *keys: str) -> None:
 def _mapping(value: Any, *at: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         place = ".".join(at)
-        raise InvalidInput(f"`{place}` of the job is no JSON object", at=["properties", *at])
+        raise InvalidInput(f"`{place}` of the job is not a JSON object", at=["properties", *at])
     return value
 
 
 def _text(value: Any, key: str, at: tuple[str, ...] = ("properties",)) -> str:
     if not isinstance(value, str):
-        raise InvalidInput(f"`{key}` of the job is no text", at=[*at, key])
+        raise InvalidInput(f"`{key}` of the job is not a string", at=[*at, key])
     return value

@@ -1,7 +1,7 @@
-"""Our command job as Azure's resource.
+"""Our command job as an Azure resource.
 
 Owns: the translation from a job and its document to Azure's JSON, key by key.
-Leaves: the way in to job_documents.py, runs as the run history tells them to history/runs.py.
+Leaves: the opposite direction to job_documents.py, runs in the run history to history/runs.py.
 Always: what a client reads and puts again means the same job; no secret is shown.
 """
 
@@ -25,7 +25,7 @@ from torchyard.jobs.spec.inputs import LITERAL, Input, Output
 from torchyard.jobs.spec.job_spec import JobSpec
 
 ANONYMOUS = "CliV2AnonymousEnvironment"
-"""What Azure's clients call an environment that has no name."""
+"""Azure's clients' name for an environment without a name."""
 
 _SNAPSHOT = "snapshot:"
 _DISTRIBUTIONS = {"pytorch": "PyTorch", "mpi": "Mpi", "tensorflow": "TensorFlow"}
@@ -54,7 +54,7 @@ def to_resource(
 ) -> Resource:
     """
     Args:
-        environment_hash: of the job's environment; needed where that has no name.
+        environment_hash: of the job's environment; needed if that has no name.
         params: what the job's script logged as its parameters.
     """
     properties = _command(call, job, environment_hash) if job.type == "command" else None
@@ -62,7 +62,7 @@ def to_resource(
         properties["parameters"] = job_masking.masked(job, dict(params))
     return Resource(
         ("jobs", job.name),
-        # A run that is no job: clients read it from the run history then.
+        # Not a job but a run: clients read it from the run history.
         properties,
         job.created_at,
         job.owner,
@@ -71,16 +71,18 @@ def to_resource(
 
 
 def anonymous(environment_hash: str) -> str:
-    """The reference that an environment without a name is shown by."""
+    """The reference of an environment without a name."""
     return f"azureml:{ANONYMOUS}:{environment_hash}"
 
 
 def duration(seconds: float) -> str:
     """Seconds as an ISO 8601 duration: `PT1H30M`, `PT45S`."""
-    hours, rest = divmod(round(seconds), 3600)
-    minutes, left = divmod(rest, 60)
-    found = "".join(f"{n}{unit}" for n, unit in ((hours, "H"), (minutes, "M"), (left, "S")) if n)
-    return f"PT{found or '0S'}"
+    hours, remainder = divmod(round(seconds), 3600)
+    minutes, seconds_left = divmod(remainder, 60)
+    text = "".join(
+        f"{n}{unit}" for n, unit in ((hours, "H"), (minutes, "M"), (seconds_left, "S")) if n
+    )
+    return f"PT{text or '0S'}"
 
 
 def services(call: Call, job: Job) -> dict[str, Any]:
@@ -98,8 +100,8 @@ def services(call: Call, job: Job) -> dict[str, Any]:
 
 def _command(call: Call, job: Job, environment_hash: str) -> dict[str, Any]:
     read = job.spec
-    shown = secrets.masked_document(job.document)
-    said: dict[str, Any] = job_masking.masked(
+    masked = secrets.masked_document(job.document)
+    described: dict[str, Any] = job_masking.masked(
         job,
         {
             "command": read.command,
@@ -114,14 +116,14 @@ def _command(call: Call, job: Job, environment_hash: str) -> dict[str, Any]:
         "jobType": "Command",
         "status": job.status.value,
         "isArchived": job.archived,
-        **said,
+        **described,
         "codeId": _code(call, read.code),
         "computeId": call.id("computes", read.compute),
         "environmentId": _environment(call, read.environment, environment_hash),
-        "environmentVariables": dict(shown.get("environment_variables") or {}),
+        "environmentVariables": dict(masked.get("environment_variables") or {}),
         "distribution": _distribution(read),
         "inputs": _inputs(call, job, read.inputs),
-        "outputs": {name: _output(call, one) for name, one in read.outputs.items()},
+        "outputs": {name: _output(call, output) for name, output in read.outputs.items()},
         "resources": _resources(read, job.document),
         "limits": _limits(read),
         "identity": _identity(job.document),
@@ -133,7 +135,7 @@ def _command(call: Call, job: Job, environment_hash: str) -> dict[str, Any]:
 
 
 def _code(call: Call, code: str) -> str | None:
-    """A snapshot is a code whose name is the snapshot's own."""
+    """A snapshot is a code with the snapshot's id as its name."""
     snapshot = code.removeprefix(_SNAPSHOT)
     return call.id("codes", snapshot, "versions", "1") if snapshot else None
 
@@ -144,7 +146,7 @@ def _environment(call: Call, written: str | dict[str, Any], environment_hash: st
 
 
 def _by_id(call: Call, type: str, reference: str) -> str:
-    """The resource path of `azureml:name:version`; anything else as it is."""
+    """The resource path of `azureml:name:version`; any other reference unchanged."""
     try:
         ref = refs.parse(reference)
     except InvalidInput:
@@ -155,27 +157,27 @@ def _by_id(call: Call, type: str, reference: str) -> str:
 
 
 def _inputs(call: Call, job: Job, inputs: Mapping[str, Input]) -> dict[str, Any]:
-    found = {name: _input(call, one) for name, one in inputs.items()}
-    return dict(job_masking.masked(job, found))
+    documents = {name: _input(call, job_input) for name, job_input in inputs.items()}
+    return dict(job_masking.masked(job, documents))
 
 
-def _input(call: Call, given: Input) -> dict[str, Any]:
-    if given.type == LITERAL:
-        return {"jobInputType": LITERAL, "value": given.value}
-    type = "models" if given.type in MODEL_TYPES else "data"
-    path = assets.long_uri(call, given.path)
+def _input(call: Call, job_input: Input) -> dict[str, Any]:
+    if job_input.type == LITERAL:
+        return {"jobInputType": LITERAL, "value": job_input.value}
+    type = "models" if job_input.type in MODEL_TYPES else "data"
+    path = assets.long_uri(call, job_input.path)
     if path.startswith("azureml:") and not path.startswith("azureml:/"):
         path = f"azureml:{_by_id(call, type, path)}"
-    return {"jobInputType": given.type, "uri": path, "mode": _MODES[given.mode]}
+    return {"jobInputType": job_input.type, "uri": path, "mode": _MODES[job_input.mode]}
 
 
-def _output(call: Call, given: Output) -> dict[str, Any]:
+def _output(call: Call, job_output: Output) -> dict[str, Any]:
     return {
-        "jobOutputType": given.type,
-        "uri": assets.long_uri(call, given.path) or None,
-        "mode": _MODES[given.mode],
-        "assetName": given.name or None,
-        "assetVersion": given.version or None,
+        "jobOutputType": job_output.type,
+        "uri": assets.long_uri(call, job_output.path) or None,
+        "mode": _MODES[job_output.mode],
+        "assetName": job_output.name or None,
+        "assetVersion": job_output.version or None,
     }
 
 
@@ -183,22 +185,26 @@ def _distribution(read: JobSpec) -> dict[str, Any] | None:
     kind = _DISTRIBUTIONS.get(read.distribution)
     if kind is None:
         return None
-    found: dict[str, Any] = {"distributionType": kind}
+    distribution: dict[str, Any] = {"distributionType": kind}
     if kind == "TensorFlow":
         tasks = read.instance_count * read.process_count_per_instance
-        found["workerCount"] = tasks - read.parameter_servers
-        found["parameterServerCount"] = read.parameter_servers
-        return found
-    found["processCountPerInstance"] = read.process_count_per_instance
+        distribution["workerCount"] = tasks - read.parameter_servers
+        distribution["parameterServerCount"] = read.parameter_servers
+        return distribution
+    distribution["processCountPerInstance"] = read.process_count_per_instance
     if read.communication_backend:
-        found["communicationBackend"] = read.communication_backend
-    return found
+        distribution["communicationBackend"] = read.communication_backend
+    return distribution
 
 
 def _resources(read: JobSpec, document: Mapping[str, Any]) -> dict[str, Any]:
     written = document.get("resources") or {}
-    said = {key: written[ours] for ours, key in _RESOURCES.items() if written.get(ours)}
-    return {"instanceCount": read.instance_count, **said, "properties": {}}
+    fields = {
+        key: written[field_name]
+        for field_name, key in _RESOURCES.items()
+        if written.get(field_name)
+    }
+    return {"instanceCount": read.instance_count, **fields, "properties": {}}
 
 
 def _limits(read: JobSpec) -> dict[str, Any] | None:
@@ -214,7 +220,7 @@ def _identity(document: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _queue(read: JobSpec, document: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Told where the job says something of it: clients of 1.12 know no priority."""
+    """Only if the job has queue settings: clients of 1.12 do not know `priority`."""
     if not document.get("queue_settings"):
         return None
     numbers = {name: number for number, name in PRIORITIES.items()}

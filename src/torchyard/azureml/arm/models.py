@@ -1,9 +1,9 @@
-"""Models as ARM tells them.
+"""Models as ARM resources.
 
 Owns: a model's properties, and the document that they stand for.
 Leaves: copying files and giving versions to models/, lists to assets.py.
-Always: `modelUri` names the model's own copy of its files; what it was made of is taken for the
-same when it is put again.
+Always: `modelUri` is the model's own copy of its files; the source of that copy is accepted as
+equal when the model is put again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torchyard.azureml.arm import assets as arm
-from torchyard.azureml.arm.assets import OfBlob, Version
+from torchyard.azureml.arm.assets import AssetVersion, DatastoreUriOf
+from torchyard.azureml.arm.resources import Permissions
 from torchyard.azureml.common.calls import Call
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
@@ -21,13 +22,15 @@ from torchyard.data.datastores import BLOB_STORE, Datastores
 from torchyard.data.uris import DatastoreUri
 from torchyard.models import actions, registry
 from torchyard.models.types import FindSource, Model
+from torchyard.workspaces.permissions import Permission
 
-WORD = "model"
+NOUN = "model"
 _STAGE = "stage"
 
 
-class Noun:
-    type, word = "models", WORD
+class ModelAssets:
+    type, noun = "models", NOUN
+    permissions = Permissions(actions={"startpendingupload": Permission.UPLOAD})
 
     def __init__(
         self,
@@ -35,7 +38,7 @@ class Noun:
         clock: Clock,
         stores: Datastores,
         find: FindSource,
-        of_blob: OfBlob,
+        of_blob: DatastoreUriOf,
     ) -> None:
         self._db = db
         self._clock = clock
@@ -43,38 +46,40 @@ class Noun:
         self._find = find
         self._of_blob = of_blob
 
-    def every(self, call: Call) -> Sequence[Version]:
-        return [_version(call, one) for one in actions.list_versions(self._db, call.workspace.name)]
+    def list_all(self, call: Call) -> Sequence[AssetVersion]:
+        return [
+            _version(call, model) for model in actions.list_versions(self._db, call.workspace.name)
+        ]
 
-    def of(self, call: Call, name: str) -> Sequence[Version]:
-        found = actions.list_in(self._db, call.workspace.name, name, archived=None)
-        # Who asks for a name that is not there is told the nearest.
-        found = found or [actions.get(self._db, call.workspace.name, name)]
-        return [_version(call, one) for one in found]
+    def list_versions(self, call: Call, name: str) -> Sequence[AssetVersion]:
+        versions = actions.list_in(self._db, call.workspace.name, name, archived=None)
+        # For a name that does not exist, the error names the nearest one.
+        versions = versions or [actions.get(self._db, call.workspace.name, name)]
+        return [_version(call, model) for model in versions]
 
-    def one(self, call: Call, name: str, version: str) -> Version:
+    def get(self, call: Call, name: str, version: str) -> AssetVersion:
         return _version(call, actions.get(self._db, call.workspace.name, name, version))
 
-    def next(self, call: Call, name: str, known: Sequence[Version]) -> str:
+    def next_version(self, call: Call, name: str, versions: Sequence[AssetVersion]) -> str:
         return str(registry.get(self._db, call.workspace.name, name).last_version + 1)
 
-    def put(self, call: Call, name: str, version: str) -> tuple[Version, bool]:
-        uri = arm.text_of(call, "modelUri")
+    def put(self, call: Call, name: str, version: str) -> tuple[AssetVersion, bool]:
+        uri = arm.text_property(call, "modelUri")
         if not uri:
             raise InvalidInput("the model has no `modelUri`", at=["properties", "modelUri"])
         document: dict[str, Any] = {
-            **arm.words(call),
+            **arm.described(call),
             "name": name,
             "version": version,
-            "type": arm.text_of(call, "modelType") or "custom_model",
+            "type": arm.text_property(call, "modelType") or "custom_model",
             "path": arm.short_uri(call, uri, self._of_blob),
         }
-        stage = arm.text_of(call, _STAGE)
+        stage = arm.text_property(call, _STAGE)
         if stage:
             document[_STAGE] = stage
-        there = self._there(call, name, version)
-        if there is None:
-            made = actions.register(
+        existing = self._existing(call, name, version)
+        if existing is None:
+            model = actions.register(
                 self._db,
                 self._clock,
                 self._stores,
@@ -83,33 +88,33 @@ class Noun:
                 document,
                 call.identity.user,
             )
-            return _version(call, made), True
-        if _bare(document["path"]) not in (_bare(there.source), _bare(uri_of(there))):
-            raise arm.changed(WORD, there.name, version, "place")
-        said = actions.update(
-            self._db, self._clock, call.workspace.name, name, version, _changes(there, document)
+            return _version(call, model), True
+        if _bare(document["path"]) not in (_bare(existing.source), _bare(uri_of(existing))):
+            raise arm.content_conflict(NOUN, existing.name, version, "place")
+        changed = actions.update(
+            self._db, self._clock, call.workspace.name, name, version, _changes(existing, document)
         )
-        return _version(call, said), False
+        return _version(call, changed), False
 
     def archive(self, call: Call, name: str, version: str, archived: bool) -> None:
         actions.archive(self._db, call.workspace.name, name, version, archived)
 
     def delete(self, call: Call, name: str, version: str) -> None:
-        found = actions.get(self._db, call.workspace.name, name, version)
+        model = actions.get(self._db, call.workspace.name, name, version)
         actions.delete(
-            self._db, self._clock, self._stores, call.workspace.name, name, found.version
+            self._db, self._clock, self._stores, call.workspace.name, name, model.version
         )
 
-    def _there(self, call: Call, name: str, version: str) -> Model | None:
+    def _existing(self, call: Call, name: str, version: str) -> Model | None:
         try:
-            found = actions.get(self._db, call.workspace.name, name, version)
+            model = actions.get(self._db, call.workspace.name, name, version)
         except NotFound:
             return None
-        return found if str(found.version) == version else None
+        return model if str(model.version) == version else None
 
 
 def uri_of(model: Model) -> str:
-    """Where its files lie."""
+    """The URI of its files."""
     if not model.files:
         return model.source
     path = f"{model.folder}/{model.files[0].path}" if model.single else model.folder
@@ -117,22 +122,22 @@ def uri_of(model: Model) -> str:
 
 
 def _changes(before: Model, document: Mapping[str, Any]) -> dict[str, Any]:
-    """What of it is to be said anew: all but the stage, which stays unless another is named."""
-    found: dict[str, Any] = {"description": document["description"]}
+    """What a PUT changes: everything but the stage, which stays unless another is named."""
+    changes: dict[str, Any] = {"description": document["description"]}
     for key, old in (("tags", before.tags), ("properties", before.properties)):
-        gone = {name: None for name in old if name != _STAGE}
-        found[key] = {**gone, **document[key]}
+        removed = {name: None for name in old if name != _STAGE}
+        changes[key] = {**removed, **document[key]}
     if _STAGE in document:
-        found[_STAGE] = document[_STAGE]
-    return found
+        changes[_STAGE] = document[_STAGE]
+    return changes
 
 
 def _bare(uri: str) -> str:
     return uri.rstrip("/")
 
 
-def _version(call: Call, model: Model) -> Version:
-    return Version(
+def _version(call: Call, model: Model) -> AssetVersion:
+    return AssetVersion(
         name=model.name,
         version=str(model.version),
         created_at=model.created_at,
@@ -141,7 +146,7 @@ def _version(call: Call, model: Model) -> Version:
         tags=model.tags,
         properties={key: text for key, text in model.properties.items() if key != _STAGE},
         archived=model.archived,
-        said={
+        type_properties={
             "modelType": model.type,
             "modelUri": arm.long_uri(call, uri_of(model)),
             "flavors": {},

@@ -1,36 +1,43 @@
-"""Azure Resource Manager's one way of asking, for every type of resource.
+"""Azure Resource Manager's protocol, the same for every type of resource.
 
 Owns: the routes of a type, the envelope of a resource, pages.
-Leaves: what a resource is to its adapter, a few lines over a room's actions.
-Always: a type has the same verbs as any other; a create that is repeated answers as the first did.
+Leaves: what a resource is to its adapter, a few lines over another package's actions.
+Always: every type has the same operations; a repeated create is answered like the first.
 
 Source: https://github.com/Azure/azure-resource-manager-rpc/blob/master/v1.0/resource-api-reference.md
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Annotated, Any, Protocol
+from functools import partial
+from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import Response
 from fastapi.responses import JSONResponse
 
-from torchyard.azureml.common.calls import Call
+from torchyard.azureml.common.calls import AzureCall, Call
+from torchyard.azureml.common.context import AzureContext, Context
 from torchyard.azureml.common.paths import ARM, PROVIDER
+from torchyard.azureml.common.routing import RouteTable
 from torchyard.base.errors import InvalidInput
+from torchyard.workspaces.guarded_routes import needs
+from torchyard.workspaces.permissions import Permission
 
 _PAGE = 50
 OPERATIONS = "operations"
-"""A type whose resources are changes that were asked for; whatever was answered is done."""
+"""The type of the changes that clients requested; all of them are complete."""
 _OLD = "2021"
-_MOST = 1000
+_MAX_PAGE = 1000
 
 
 @dataclass(frozen=True)
 class Resource:
     """One resource. `path` is types and names in turn, below its workspace; `extra` are keys
-    beside `properties`, such as `location`. `properties` is None for what another service tells.
+    beside `properties`, such as `location`. `properties` is None when another service has them.
     """
 
     path: tuple[str, ...]
@@ -43,16 +50,16 @@ class Resource:
 
 @dataclass(frozen=True)
 class Page:
-    """Some of what there is; `next` goes on after it, empty at the end."""
+    """Some of the resources; `next` requests those that follow, empty at the end."""
 
     value: Sequence[Resource]
     next: str = ""
 
 
 @dataclass(frozen=True)
-class Made:
-    """What a PUT left; `new` when it was not there before, `slow` when clients expect that it
-    takes its time.
+class PutResult:
+    """What a PUT left; `new` when it did not exist before, `slow` when clients expect that it
+    takes some time.
     """
 
     resource: Resource
@@ -61,35 +68,32 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Ask:
-    """Which page is asked for: so many, after what an earlier page's `next` said."""
+class PageRequest:
+    """The page that a client requests: up to `limit` resources after an earlier page's `next`."""
 
     after: str = ""
-    most: int = _PAGE
+    limit: int = _PAGE
 
 
-Verb = Callable[[Call, str], Any]
-VersionVerb = Callable[[Call, str, str], Any]
+Action = Callable[[Call, str], Any]
+VersionAction = Callable[[Call, str, str], Any]
 
 
 class Kind(Protocol):
     """A type of resource with names: jobs, computes, datastores.
 
-    `verbs` are what can be POSTed below a name, by their word in lower case; they answer JSON,
-    or None for an empty answer.
+    `actions` are what can be POSTed below a name, by their name in lower case; they return JSON,
+    or None for an empty response.
     """
 
     @property
-    def type(self) -> str: ...
+    def actions(self) -> Mapping[str, Action]: ...
 
-    @property
-    def verbs(self) -> Mapping[str, Verb]: ...
-
-    def list(self, call: Call, ask: Ask) -> Page: ...
+    def list(self, call: Call, page: PageRequest) -> Page: ...
 
     def get(self, call: Call, name: str) -> Resource: ...
 
-    def put(self, call: Call, name: str) -> Made: ...
+    def put(self, call: Call, name: str) -> PutResult: ...
 
     def delete(self, call: Call, name: str) -> None: ...
 
@@ -97,102 +101,104 @@ class Kind(Protocol):
 class VersionedKind(Protocol):
     """A type of resource with names and versions: data, environments, models, components, codes.
 
-    A name's own resource is its container: it tells the latest and the next version, and putting
+    A name's own resource is its container: it has the latest and the next version, and putting
     it archives all of them or none.
     """
 
     @property
-    def type(self) -> str: ...
+    def actions(self) -> Mapping[str, VersionAction]: ...
 
-    @property
-    def verbs(self) -> Mapping[str, VersionVerb]: ...
-
-    def list(self, call: Call, ask: Ask) -> Page: ...
+    def list(self, call: Call, page: PageRequest) -> Page: ...
 
     def get(self, call: Call, name: str) -> Resource: ...
 
     def put_container(self, call: Call, name: str) -> Resource: ...
 
-    def versions(self, call: Call, name: str, ask: Ask) -> Page: ...
+    def list_versions(self, call: Call, name: str, page: PageRequest) -> Page: ...
 
-    def version(self, call: Call, name: str, version: str) -> Resource: ...
+    def get_version(self, call: Call, name: str, version: str) -> Resource: ...
 
-    def put(self, call: Call, name: str, version: str) -> Made: ...
+    def put(self, call: Call, name: str, version: str) -> PutResult: ...
 
     def delete(self, call: Call, name: str, version: str) -> None: ...
 
 
-def path_of(type: str) -> str:
-    """Where the resources of a type are, below the workspace's path."""
+Adapter = Callable[[AzureContext], Kind]
+VersionedAdapter = Callable[[AzureContext], VersionedKind]
+AnyAdapter = Callable[[AzureContext], "Kind | VersionedKind"]
+
+
+def path_of_type(type: str) -> str:
+    """The path of a type's resources below the workspace."""
     return f"/{ARM}/{type.lower()}"
 
 
-def mount(routes: APIRouter, kind: Kind, caller: Callable[..., Any]) -> None:
-    """The routes of a type with names."""
-    the_call = Annotated[Call, Depends(caller)]
-    top = path_of(kind.type)
+@dataclass(frozen=True)
+class Permissions:
+    """What changes to the resources of a type need; reading them needs `READ`.
 
-    @routes.get(top)
-    def list_all(call: the_call) -> JSONResponse:
-        return _page(call, kind.list(call, ask_of(call)))
+    `actions` are by their name in lower case, as in a `Kind`.
+    """
 
-    @routes.get(f"{top}/{{name}}")
-    def get(call: the_call, name: str) -> JSONResponse:
-        return JSONResponse(to_json(call, kind.get(call, name)))
-
-    @routes.put(f"{top}/{{name}}")
-    @routes.patch(f"{top}/{{name}}")
-    def put(call: the_call, name: str) -> JSONResponse:
-        return _made(call, kind.put(call, name))
-
-    @routes.delete(f"{top}/{{name}}")
-    def delete(call: the_call, name: str) -> Response:
-        kind.delete(call, name)
-        return Response(status_code=200, headers=_operation(call))
-
-    for word, verb in kind.verbs.items():
-        routes.add_api_route(f"{top}/{{name}}/{word}", _named(verb, caller), methods=["POST"])
+    put: Permission = Permission.WRITE
+    patch: Permission = Permission.WRITE
+    delete: Permission = Permission.WRITE
+    actions: Mapping[str, Permission] = field(default_factory=dict)
 
 
-def mount_versioned(routes: APIRouter, kind: VersionedKind, caller: Callable[..., Any]) -> None:
-    """The routes of a type with names and versions."""
-    the_call = Annotated[Call, Depends(caller)]
-    top = path_of(kind.type)
-    one = f"{top}/{{name}}/versions/{{version}}"
+@dataclass(frozen=True)
+class ResourceType:
+    """A type with names, and how its adapter is made."""
 
-    @routes.get(top)
-    def list_all(call: the_call) -> JSONResponse:
-        return _page(call, kind.list(call, ask_of(call)))
+    type: str
+    permissions: Permissions
+    adapter: Adapter
 
-    @routes.get(f"{top}/{{name}}")
-    def get(call: the_call, name: str) -> JSONResponse:
-        return JSONResponse(to_json(call, kind.get(call, name)))
+    def routes(self) -> RouteTable:
+        table, needed = RouteTable(), self.permissions
+        collection = path_of_type(self.type)
+        resource = f"{collection}/{{name}}"
+        read = needs(Permission.READ)
+        table.add(["GET"], collection, read(partial(_list, self.adapter)))
+        table.add(["GET"], resource, read(partial(_get, self.adapter)))
+        table.add(["PUT"], resource, needs(needed.put)(partial(_put, self.adapter)))
+        table.add(["PATCH"], resource, needs(needed.patch)(partial(_put, self.adapter)))
+        table.add(["DELETE"], resource, needs(needed.delete)(partial(_delete, self.adapter)))
+        for action, permission in needed.actions.items():
+            act = partial(_act, self.adapter, action)
+            table.add(["POST"], f"{resource}/{action}", needs(permission)(act))
+        return table
 
-    @routes.put(f"{top}/{{name}}")
-    @routes.patch(f"{top}/{{name}}")
-    def put_container(call: the_call, name: str) -> JSONResponse:
-        return JSONResponse(to_json(call, kind.put_container(call, name)))
 
-    @routes.get(f"{top}/{{name}}/versions")
-    def versions(call: the_call, name: str) -> JSONResponse:
-        return _page(call, kind.versions(call, name, ask_of(call)))
+@dataclass(frozen=True)
+class VersionedResourceType:
+    """A type with names and versions, and how its adapter is made."""
 
-    @routes.get(one)
-    def version_of(call: the_call, name: str, version: str) -> JSONResponse:
-        return JSONResponse(to_json(call, kind.version(call, name, version)))
+    type: str
+    permissions: Permissions
+    adapter: VersionedAdapter
 
-    @routes.put(one)
-    @routes.patch(one)
-    def put(call: the_call, name: str, version: str) -> JSONResponse:
-        return _made(call, kind.put(call, name, version))
-
-    @routes.delete(one)
-    def delete(call: the_call, name: str, version: str) -> Response:
-        kind.delete(call, name, version)
-        return Response(status_code=200)
-
-    for word, verb in kind.verbs.items():
-        routes.add_api_route(f"{one}/{word}", _versioned(verb, caller), methods=["POST"])
+    def routes(self) -> RouteTable:
+        table, needed = RouteTable(), self.permissions
+        collection = path_of_type(self.type)
+        container = f"{collection}/{{name}}"
+        version = f"{container}/versions/{{version}}"
+        read = needs(Permission.READ)
+        table.add(["GET"], collection, read(partial(_list, self.adapter)))
+        table.add(["GET"], container, read(partial(_get, self.adapter)))
+        for method, permission in (("PUT", needed.put), ("PATCH", needed.patch)):
+            put_container = needs(permission)(partial(_put_container, self.adapter))
+            table.add([method], container, put_container)
+            put = needs(permission)(partial(_put_version, self.adapter))
+            table.add([method], version, put)
+        table.add(["GET"], f"{container}/versions", read(partial(_list_versions, self.adapter)))
+        table.add(["GET"], version, read(partial(_get_version, self.adapter)))
+        delete = needs(needed.delete)(partial(_delete_version, self.adapter))
+        table.add(["DELETE"], version, delete)
+        for action, permission in needed.actions.items():
+            act = partial(_act_on_version, self.adapter, action)
+            table.add(["POST"], f"{version}/{action}", needs(permission)(act))
+        return table
 
 
 def to_json(call: Call, resource: Resource) -> dict[str, Any]:
@@ -222,56 +228,57 @@ def timestamp(moment: datetime) -> str:
     return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f0Z")
 
 
-def ask_of(call: Call) -> Ask:
+def page_request(call: Call) -> PageRequest:
     """
     Raises:
-        InvalidInput: `$top` is no number from 1 up.
+        InvalidInput: `$top` is not a positive integer.
     """
-    given = {key.lower().lstrip("$"): value for key, value in call.query.items()}
-    top = given.get("top") or given.get("maxpagesize") or given.get("count") or ""
+    query = {key.lower().lstrip("$"): value for key, value in call.query.items()}
+    top = query.get("top") or query.get("maxpagesize") or query.get("count") or ""
     if top and not (top.isascii() and top.isdecimal() and len(top) < 9 and int(top) > 0):
-        raise InvalidInput(f"`$top` is `{top[:20]}`", "a number from 1 up")
-    most = min(int(top), _MOST) if top else _PAGE
-    after = given.get("skiptoken") or given.get("skip") or given.get("continuationtoken") or ""
-    return Ask(after, most)
+        raise InvalidInput(f"`$top` is `{top[:20]}`", "it must be a positive integer")
+    limit = min(int(top), _MAX_PAGE) if top else _PAGE
+    after = query.get("skiptoken") or query.get("skip") or query.get("continuationtoken") or ""
+    return PageRequest(after, limit)
 
 
-def mark_of(after: str) -> int | None:
-    """The id behind which a page goes on, as the page before told it; None for the first.
+def continuation_id(token: str) -> int | None:
+    """The id after which a page continues, from the page before; None for the first.
 
     Raises:
-        InvalidInput: no page told it.
+        InvalidInput: the token is not from a page.
     """
-    if not after:
+    if not token:
         return None
-    if not (after.isascii() and after.isdecimal() and len(after) < 19):
+    if not (token.isascii() and token.isdecimal() and len(token) < 19):
         raise InvalidInput(
-            f"`{after[:40]}` is no place to go on from", "begin the list again, and follow its link"
+            f"`{token[:40]}` is not a continuation token",
+            "start the list again, and follow its link",
         )
-    return int(after)
+    return int(token)
 
 
 def _page(call: Call, page: Page) -> JSONResponse:
-    body: dict[str, Any] = {"value": [to_json(call, one) for one in page.value]}
+    body: dict[str, Any] = {"value": [to_json(call, resource) for resource in page.value]}
     if page.next:
-        kept = {k: v for k, v in call.query.items() if k.lower() not in ("$skiptoken", "$skip")}
-        # Behind `/azureml/{workspace}/arm`.
+        query = {k: v for k, v in call.query.items() if k.lower() not in ("$skiptoken", "$skip")}
+        # What follows `/azureml/{workspace}/arm`.
         path = quote("/".join(call.path.split("/")[4:]))
-        query = urlencode({**kept, "$skipToken": page.next})
-        body["nextLink"] = f"{call.base}{call.workspace_id}/{path}?{query}"
+        text = urlencode({**query, "$skipToken": page.next})
+        body["nextLink"] = f"{call.base}{call.workspace_id}/{path}?{text}"
     return JSONResponse(body)
 
 
-def _made(call: Call, made: Made) -> JSONResponse:
-    status = 201 if made.new else 200
-    return JSONResponse(to_json(call, made.resource), status, _operation(call, made.slow))
+def _put_response(call: Call, result: PutResult) -> JSONResponse:
+    status = 201 if result.new else 200
+    return JSONResponse(to_json(call, result.resource), status, _operation(call, result.slow))
 
 
 def _operation(call: Call, slow: bool = False) -> dict[str, str]:
-    """Where a client asks how its change went, before it reads the resource anew.
+    """Where a client asks for the state of its change before it reads the resource again.
 
-    Of what is not slow only old ones ask. The client's library spoils an answer of subtypes when it
-    reads it twice, as it does without this.
+    Unless the change is slow, only old clients need it: without it their library reads a response
+    of a subtype twice, and spoils it.
     """
     if not slow and call.query.get("api-version", "9") >= _OLD:
         return {}
@@ -281,19 +288,91 @@ def _operation(call: Call, slow: bool = False) -> dict[str, str]:
     }
 
 
-def _named(verb: Verb, caller: Callable[..., Any]) -> Callable[..., Response]:
-    def post(call: Annotated[Call, Depends(caller)], name: str) -> Response:
-        return _said(verb(call, name))
-
-    return post
+def _list(adapter: AnyAdapter, call: AzureCall, context: Context) -> JSONResponse:
+    return _page(call, adapter(context).list(call, page_request(call)))
 
 
-def _versioned(verb: VersionVerb, caller: Callable[..., Any]) -> Callable[..., Response]:
-    def post(call: Annotated[Call, Depends(caller)], name: str, version: str) -> Response:
-        return _said(verb(call, name, version))
+def _get(
+    adapter: AnyAdapter,
+    call: AzureCall,
+    context: Context,
+    name: str,
+) -> JSONResponse:
+    return JSONResponse(to_json(call, adapter(context).get(call, name)))
 
-    return post
+
+def _put(adapter: Adapter, call: AzureCall, context: Context, name: str) -> JSONResponse:
+    return _put_response(call, adapter(context).put(call, name))
 
 
-def _said(found: Any) -> Response:
-    return Response(status_code=200) if found is None else JSONResponse(found)
+def _delete(adapter: Adapter, call: AzureCall, context: Context, name: str) -> Response:
+    adapter(context).delete(call, name)
+    return Response(status_code=200, headers=_operation(call))
+
+
+def _act(
+    adapter: Adapter,
+    action: str,
+    call: AzureCall,
+    context: Context,
+    name: str,
+) -> Response:
+    return _action_response(adapter(context).actions[action](call, name))
+
+
+def _put_container(
+    adapter: VersionedAdapter, call: AzureCall, context: Context, name: str
+) -> JSONResponse:
+    return JSONResponse(to_json(call, adapter(context).put_container(call, name)))
+
+
+def _list_versions(
+    adapter: VersionedAdapter, call: AzureCall, context: Context, name: str
+) -> JSONResponse:
+    return _page(call, adapter(context).list_versions(call, name, page_request(call)))
+
+
+def _get_version(
+    adapter: VersionedAdapter,
+    call: AzureCall,
+    context: Context,
+    name: str,
+    version: str,
+) -> JSONResponse:
+    return JSONResponse(to_json(call, adapter(context).get_version(call, name, version)))
+
+
+def _put_version(
+    adapter: VersionedAdapter,
+    call: AzureCall,
+    context: Context,
+    name: str,
+    version: str,
+) -> JSONResponse:
+    return _put_response(call, adapter(context).put(call, name, version))
+
+
+def _delete_version(
+    adapter: VersionedAdapter,
+    call: AzureCall,
+    context: Context,
+    name: str,
+    version: str,
+) -> Response:
+    adapter(context).delete(call, name, version)
+    return Response(status_code=200)
+
+
+def _act_on_version(
+    adapter: VersionedAdapter,
+    action: str,
+    call: AzureCall,
+    context: Context,
+    name: str,
+    version: str,
+) -> Response:
+    return _action_response(adapter(context).actions[action](call, name, version))
+
+
+def _action_response(body: Any) -> Response:
+    return Response(status_code=200) if body is None else JSONResponse(body)

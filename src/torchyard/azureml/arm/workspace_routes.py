@@ -1,211 +1,196 @@
-"""Workspaces as Azure Resource Manager tells them, and what lies above them.
+"""Workspaces as Azure Resource Manager shows them, and what is above them.
 
 Owns: subscriptions, resource groups, workspaces: reading, creating, changing, deleting.
 Leaves: what a workspace is to workspaces/, what is in one to the other modules.
-Always: subscriptions and resource groups are words that workspaces bear; nobody is shown a
-workspace where they are nothing.
+Always: subscriptions and resource groups are only names that workspaces have; people see the
+workspaces in which they have a role.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from __future__ import annotations
+
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends, Request, Response
+from fastapi import Body, Request, Response
 from fastapi.responses import JSONResponse
 
 from torchyard.azureml.arm.resources import timestamp
-from torchyard.azureml.common.calls import Authenticate, Call, Caller, base_url, part, resource_id
+from torchyard.azureml.common.calls import (
+    AzureCall,
+    base_url,
+    object_at,
+    resource_id,
+)
 from torchyard.azureml.common.containers import account, workspace_guid
-from torchyard.azureml.common.errors import ALL_METHODS, AzureRoute, NotServed
-from torchyard.azureml.common.paths import ABOVE, ARM, KEY, PROVIDER, Asked
-from torchyard.base.clock import Clock
+from torchyard.azureml.common.errors import NotServed
+from torchyard.azureml.common.paths import ABOVE, ARM, PROVIDER, SCOPE_KEY, AzurePath
+from torchyard.azureml.common.routing import RouteTable
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
+from torchyard.jobs.requests import workspace_lifecycle
+from torchyard.jobs.services import Services, ServicesOf
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces import people
+from torchyard.workspaces.guarded_routes import Person, needs
+from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, Workspace
 
-_GROUP = "/subscriptions/{subscription}/resourcegroups/{group}"
+_SUBSCRIPTION = "/subscriptions/{subscription}"
+_GROUP = f"{_SUBSCRIPTION}/resourcegroups/{{group}}"
 _DEPLOYMENT = f"{_GROUP}/providers/microsoft.resources/deployments/{{name}}"
 _KINDS = ("", "default")
+_SEE_CONFIG = "`yard workspace config` writes a correct config.json; see `yard workspace list`"
+
 Document = Annotated[Any, Body()]
 
+in_workspace = RouteTable(f"/{ARM}")
+"""The routes of one workspace."""
 
-@dataclass(frozen=True)
-class Site:
-    """What the routes work on.
-
-    Attributes:
-        administrator: who asks, when they may make and delete workspaces.
-        furnish: gives a new workspace what every one has.
-        delete: deletes an empty one.
-    """
-
-    db: Database
-    clock: Clock
-    server_id: str
-    person: Authenticate
-    administrator: Authenticate
-    furnish: Callable[[str], None]
-    delete: Callable[[str], None]
-
-    def shown(self, workspace: Workspace, base: str) -> dict[str, Any]:
-        return to_json(workspace, base, self.server_id)
-
-    def create(self, document: dict[str, Any]) -> Workspace:
-        """A new workspace; subscription and group are spelt as others there spell them."""
-        for key in ("subscription_id", "resource_group"):
-            known = {getattr(one, key) for one in workspaces.list_all(self.db)}
-            alike = [name for name in known if name.lower() == document[key].lower()]
-            document = {**document, key: min(alike, default=document[key])}
-        made = workspaces.create(self.db, self.clock, document)
-        self.furnish(made.name)
-        return made
+above_workspaces = RouteTable(ABOVE)
+"""The routes of subscriptions and resource groups."""
 
 
-def inside(site: Site) -> Callable[[Caller], APIRouter]:
-    """What is asked of one workspace."""
-
-    def routes_of(caller: Caller) -> APIRouter:
-        routes = APIRouter(route_class=AzureRoute)
-        the_call = Annotated[Call, Depends(caller)]
-        administrator = Annotated[Identity, Depends(site.administrator)]
-
-        @routes.get(f"/{ARM}")
-        def get(call: the_call) -> JSONResponse:
-            return JSONResponse(site.shown(call.workspace, call.base))
-
-        @routes.patch(f"/{ARM}")
-        def update(call: the_call) -> JSONResponse:
-            description = part(call.document, "properties").get("description")
-            changes = {} if description is None else {"description": description}
-            changed = workspaces.update(site.db, call.workspace.name, changes)
-            return JSONResponse(site.shown(changed, call.base))
-
-        @routes.delete(f"/{ARM}")
-        def delete(call: the_call) -> Response:
-            site.delete(call.workspace.name)
-            return Response(status_code=200)
-
-        @routes.put(f"/{ARM}")
-        def create(request: Request, identity: administrator, document: Document) -> JSONResponse:
-            workspace = request.path_params["workspace"]
-            asked: Asked = request.scope.get(KEY) or Asked(request.url.path)
-            wanted = _wanted(workspace, asked.subscription, asked.resource_group, document)
-            known = _known(site.db, workspace, asked.subscription, asked.resource_group)
-            if known is None:
-                return JSONResponse(site.shown(site.create(wanted), base_url(request)), 201)
-            changes = {"description": wanted["description"]} if wanted["description"] else {}
-            changed = workspaces.update(site.db, known.name, changes)
-            return JSONResponse(site.shown(changed, base_url(request)))
-
-        return routes
-
-    return routes_of
+@in_workspace.get("")
+@needs(Permission.READ)
+def get(call: AzureCall, services: ServicesOf) -> JSONResponse:
+    return JSONResponse(to_json(call.workspace, call.base, services.server_id))
 
 
-def above(site: Site) -> APIRouter:
-    """What is asked of a subscription or a resource group."""
-    routes = APIRouter(prefix=ABOVE, route_class=AzureRoute, include_in_schema=False)
-    person = Annotated[Identity, Depends(site.person)]
-    administrator = Annotated[Identity, Depends(site.administrator)]
-
-    def found(identity: Identity, subscription: str = "", group: str = "") -> list[Workspace]:
-        return [
-            one
-            for one in people.workspaces_of(site.db, identity)
-            if subscription.lower() in ("", one.subscription_id.lower())
-            and group.lower() in ("", one.resource_group.lower())
-        ]
-
-    @routes.get("/subscriptions")
-    def subscriptions(identity: person) -> dict[str, Any]:
-        names = sorted({one.subscription_id for one in found(identity)})
-        return {"value": [_subscription(one) for one in names]}
-
-    @routes.get("/subscriptions/{subscription}")
-    def one_subscription(identity: person, subscription: str) -> dict[str, Any]:
-        for one in found(identity, subscription):
-            return _subscription(one.subscription_id)
-        raise NotFound(f"there is no subscription `{subscription}` here", _SEE_CONFIG)
-
-    @routes.get("/subscriptions/{subscription}/resourcegroups")
-    def groups(identity: person, subscription: str) -> dict[str, Any]:
-        known = {one.resource_group: one for one in found(identity, subscription)}
-        return {"value": [_group(known[name]) for name in sorted(known)]}
-
-    @routes.get(_GROUP)
-    def one_group(identity: person, subscription: str, group: str) -> dict[str, Any]:
-        for one in found(identity, subscription, group):
-            return _group(one)
-        raise NotFound(
-            f"there is no resource group `{group}` in subscription `{subscription}` here",
-            _SEE_CONFIG,
-        )
-
-    # Where workspaces can be: what SDK v1 asks before it makes one.
-    @routes.get(f"/subscriptions/{{subscription}}/providers/{PROVIDER.lower()}")
-    def provider(identity: person, subscription: str) -> dict[str, Any]:
-        raise NotServed(
-            "SDK v1 can't create workspaces here", "`yard workspace create` does, and SDK v2"
-        )
-
-    @routes.get(f"/subscriptions/{{subscription}}/providers/{PROVIDER.lower()}/workspaces")
-    def in_subscription(request: Request, identity: person, subscription: str) -> dict[str, Any]:
-        base = base_url(request)
-        return {"value": [site.shown(one, base) for one in found(identity, subscription)]}
-
-    # SDK v1 lists the resources of a subscription, and wants of them only workspaces.
-    @routes.get("/subscriptions/{subscription}/resources")
-    def resources(request: Request, identity: person, subscription: str) -> dict[str, Any]:
-        base = base_url(request)
-        return {"value": [site.shown(one, base) for one in found(identity, subscription)]}
-
-    @routes.get(f"{_GROUP}/providers/{PROVIDER.lower()}/workspaces")
-    def in_group(
-        request: Request, identity: person, subscription: str, group: str
-    ) -> dict[str, Any]:
-        base = base_url(request)
-        return {"value": [site.shown(one, base) for one in found(identity, subscription, group)]}
-
-    @routes.put(_DEPLOYMENT)
-    def deploy(
-        identity: administrator, subscription: str, group: str, name: str, document: Document
-    ) -> JSONResponse:
-        """The SDK creates a workspace by a template that makes its storage and vault, too; of
-        these only the workspace is wanted.
-        """
-        given = _parameters(document)
-        wanted = _wanted(given.get("workspaceName"), subscription, group, given)
-        if _known(site.db, wanted["name"], subscription, group) is None:
-            site.create(wanted)
-        return JSONResponse(_deployment(subscription, group, name), 201)
-
-    @routes.get(_DEPLOYMENT)
-    def deployment(identity: person, subscription: str, group: str, name: str) -> dict[str, Any]:
-        return _deployment(subscription, group, name)
-
-    @routes.get(f"{_GROUP}/deployments/{{name}}/operations")
-    def operations(identity: person, subscription: str, group: str, name: str) -> dict[str, Any]:
-        return {"value": []}
-
-    @routes.api_route("/subscriptions/{path:path}", methods=ALL_METHODS)
-    def absent(request: Request, identity: person, path: str) -> JSONResponse:
-        raise NotFound(
-            f"torchyard does not answer {request.method} `/subscriptions/{path[:200]}`",
-            "see docs/reference/azure-ml.md",
-        )
-
-    return routes
+@in_workspace.patch("")
+@needs(Permission.SETTINGS)
+def update(call: AzureCall, services: ServicesOf) -> JSONResponse:
+    description = object_at(call.document, "properties").get("description")
+    changes = {} if description is None else {"description": description}
+    workspace = workspaces.update(services.db, call.workspace.name, changes)
+    return JSONResponse(to_json(workspace, call.base, services.server_id))
 
 
-_SEE_CONFIG = "`yard workspace config` writes a right config.json; see `yard workspace list`"
+@in_workspace.delete("")
+@needs(Permission.SERVER)
+def delete(call: AzureCall, services: ServicesOf) -> Response:
+    workspace_lifecycle.delete_empty(services, call.workspace.name)
+    return Response(status_code=200)
+
+
+@in_workspace.put("")
+@needs(Permission.SERVER)
+def create(
+    request: Request, identity: Person, services: ServicesOf, document: Document
+) -> JSONResponse:
+    name, base = request.path_params["workspace"], base_url(request)
+    path: AzurePath = request.scope.get(SCOPE_KEY) or AzurePath(request.url.path)
+    requested = _requested(name, path.subscription, path.resource_group, document)
+    existing = _find(services.db, name, path.subscription, path.resource_group)
+    if existing is None:
+        return JSONResponse(to_json(_create(services, requested), base, services.server_id), 201)
+    changes = {"description": requested["description"]} if requested["description"] else {}
+    workspace = workspaces.update(services.db, existing.name, changes)
+    return JSONResponse(to_json(workspace, base, services.server_id))
+
+
+@above_workspaces.get("/subscriptions")
+@needs(Permission.SELF)
+def list_subscriptions(identity: Person, services: ServicesOf) -> dict[str, Any]:
+    names = {workspace.subscription_id for workspace in _visible(services.db, identity)}
+    return {"value": [_subscription(name) for name in sorted(names)]}
+
+
+@above_workspaces.get(_SUBSCRIPTION)
+@needs(Permission.SELF)
+def get_subscription(identity: Person, services: ServicesOf, subscription: str) -> dict[str, Any]:
+    for workspace in _visible(services.db, identity, subscription):
+        return _subscription(workspace.subscription_id)
+    raise NotFound(f"subscription `{subscription}` does not exist", _SEE_CONFIG)
+
+
+@above_workspaces.get(f"{_SUBSCRIPTION}/resourcegroups")
+@needs(Permission.SELF)
+def list_groups(identity: Person, services: ServicesOf, subscription: str) -> dict[str, Any]:
+    visible = _visible(services.db, identity, subscription)
+    groups = {workspace.resource_group: workspace for workspace in visible}
+    return {"value": [_group(groups[name]) for name in sorted(groups)]}
+
+
+@above_workspaces.get(_GROUP)
+@needs(Permission.SELF)
+def get_group(
+    identity: Person, services: ServicesOf, subscription: str, group: str
+) -> dict[str, Any]:
+    for workspace in _visible(services.db, identity, subscription, group):
+        return _group(workspace)
+    raise NotFound(
+        f"resource group `{group}` does not exist in subscription `{subscription}`", _SEE_CONFIG
+    )
+
+
+# The locations in which workspaces can be: SDK v1 requests them before it creates one.
+@above_workspaces.get(f"{_SUBSCRIPTION}/providers/{PROVIDER.lower()}")
+@needs(Permission.SELF)
+def get_provider(identity: Person, subscription: str) -> dict[str, Any]:
+    raise NotServed("SDK v1 can't create workspaces here", "use `yard workspace create` or SDK v2")
+
+
+# SDK v1 lists the resources of a subscription, and keeps only the workspaces.
+@above_workspaces.get(
+    f"{_SUBSCRIPTION}/providers/{PROVIDER.lower()}/workspaces", f"{_SUBSCRIPTION}/resources"
+)
+@needs(Permission.SELF)
+def list_in_subscription(
+    request: Request, identity: Person, services: ServicesOf, subscription: str
+) -> dict[str, Any]:
+    return _list(request, services, _visible(services.db, identity, subscription))
+
+
+@above_workspaces.get(f"{_GROUP}/providers/{PROVIDER.lower()}/workspaces")
+@needs(Permission.SELF)
+def list_in_group(
+    request: Request, identity: Person, services: ServicesOf, subscription: str, group: str
+) -> dict[str, Any]:
+    return _list(request, services, _visible(services.db, identity, subscription, group))
+
+
+@above_workspaces.put(_DEPLOYMENT)
+@needs(Permission.SERVER)
+def deploy(
+    identity: Person,
+    services: ServicesOf,
+    subscription: str,
+    group: str,
+    name: str,
+    document: Document,
+) -> JSONResponse:
+    """Create a workspace by the SDK's template, which would create its storage and vault, too."""
+    parameters = _parameters(document)
+    requested = _requested(parameters.get("workspaceName"), subscription, group, parameters)
+    if _find(services.db, requested["name"], subscription, group) is None:
+        _create(services, requested)
+    return JSONResponse(_deployment(subscription, group, name), 201)
+
+
+@above_workspaces.get(_DEPLOYMENT)
+@needs(Permission.SELF)
+def get_deployment(identity: Person, subscription: str, group: str, name: str) -> dict[str, Any]:
+    return _deployment(subscription, group, name)
+
+
+@above_workspaces.get(f"{_GROUP}/deployments/{{name}}/operations")
+@needs(Permission.SELF)
+def list_operations(identity: Person, subscription: str, group: str, name: str) -> dict[str, Any]:
+    return {"value": []}
+
+
+@above_workspaces.every_method("/subscriptions/{path:path}")
+@needs(Permission.SELF)
+def not_found(request: Request, identity: Person, path: str) -> JSONResponse:
+    raise NotFound(
+        f"torchyard does not answer {request.method} `/subscriptions/{path[:200]}`",
+        "see docs/reference/azure-ml.md",
+    )
 
 
 def to_json(workspace: Workspace, base: str, server_id: str) -> dict[str, Any]:
     path = resource_id(workspace)
     group = path.partition("/providers/")[0]
-    made_at = timestamp(workspace.created_at)
+    created_at = timestamp(workspace.created_at)
     return {
         "id": path,
         "name": workspace.name,
@@ -215,15 +200,15 @@ def to_json(workspace: Workspace, base: str, server_id: str) -> dict[str, Any]:
         "kind": "Default",
         "sku": {"name": "Basic", "tier": "Basic"},
         "identity": {"type": "SystemAssigned", "principalId": "", "tenantId": ""},
-        "systemData": {"createdAt": made_at, "lastModifiedAt": made_at},
+        "systemData": {"createdAt": created_at, "lastModifiedAt": created_at},
         "properties": {
             "friendlyName": workspace.name,
             "description": workspace.description,
             "workspaceId": workspace_guid(server_id, workspace.name),
-            "creationTime": made_at,
+            "creationTime": created_at,
             "storageAccount": f"{group}/providers/Microsoft.Storage/storageAccounts/"
             f"{account(workspace.name)}",
-            # There are none; code of SDK v1 looks them up without asking.
+            # There are none; SDK v1 reads these keys without checking that they exist.
             "keyVault": "",
             "applicationInsights": "",
             "containerRegistry": "",
@@ -236,66 +221,94 @@ def to_json(workspace: Workspace, base: str, server_id: str) -> dict[str, Any]:
     }
 
 
+def _visible(
+    db: Database, identity: Identity, subscription: str = "", group: str = ""
+) -> list[Workspace]:
+    """The workspaces that a person sees, of a subscription and of a resource group."""
+    return [
+        workspace
+        for workspace in people.workspaces_of(db, identity)
+        if subscription.lower() in ("", workspace.subscription_id.lower())
+        and group.lower() in ("", workspace.resource_group.lower())
+    ]
+
+
+def _list(request: Request, services: Services, visible: list[Workspace]) -> dict[str, Any]:
+    base = base_url(request)
+    return {"value": [to_json(workspace, base, services.server_id) for workspace in visible]}
+
+
+def _create(services: Services, document: dict[str, Any]) -> Workspace:
+    """A new workspace; its subscription and group are spelled as those of other workspaces."""
+    for key in ("subscription_id", "resource_group"):
+        names = {getattr(workspace, key) for workspace in workspaces.list_all(services.db)}
+        same = [name for name in names if name.lower() == document[key].lower()]
+        document = {**document, key: min(same, default=document[key])}
+    workspace = workspaces.create(services.db, services.clock, document)
+    workspace_lifecycle.provision(services, workspace.name)
+    return workspace
+
+
 def _parameters(document: Any) -> dict[str, Any]:
     """The values of a template's parameters.
 
     Raises:
-        InvalidInput: it is no template that makes a workspace.
+        InvalidInput: the template does not create a workspace.
     """
     try:
-        given = document["properties"]["parameters"]
-        found = {name: one.get("value") for name, one in given.items()}
+        parameters = document["properties"]["parameters"]
+        values = {name: parameter.get("value") for name, parameter in parameters.items()}
     except (TypeError, KeyError, AttributeError):
-        found = {}
-    if not isinstance(found.get("workspaceName"), str):
+        values = {}
+    if not isinstance(values.get("workspaceName"), str):
         raise InvalidInput(
-            "torchyard takes no templates but the SDK's own, which make a workspace",
+            "torchyard accepts only the SDK's own template, which creates a workspace",
             "use `ml_client.workspaces.begin_create`, or `yard workspace create`",
         )
-    return found
+    return values
 
 
-def _wanted(name: Any, subscription: str, group: str, given: Any) -> dict[str, Any]:
+def _requested(name: Any, subscription: str, group: str, body: Any) -> dict[str, Any]:
     """A workspace's document, as workspaces/ reads it.
 
     Raises:
-        InvalidInput: it is none.
-        NotServed: it asks for something that is not a plain workspace.
+        InvalidInput: the body is not a JSON object.
+        NotServed: it is not a plain workspace.
     """
-    if not isinstance(given, dict):
-        raise InvalidInput("the workspace's body is no JSON object")
-    kind = str(given.get("kind") or "").lower()
+    if not isinstance(body, dict):
+        raise InvalidInput("the workspace's body is not a JSON object")
+    kind = str(body.get("kind") or "").lower()
     if kind not in _KINDS:
         raise NotServed(
             f"torchyard has no workspaces of the kind `{kind[:30]}`", "leave `kind` out"
         )
-    properties = given.get("properties")
-    described = properties if isinstance(properties, dict) else given
+    properties = body.get("properties")
+    described = properties if isinstance(properties, dict) else body
     return {
         "name": name,
         "subscription_id": subscription,
         "resource_group": group,
-        "location": given.get("location") or "",
+        "location": body.get("location") or "",
         "description": described.get("description") or "",
     }
 
 
-def _known(db: Database, name: str, subscription: str, group: str) -> Workspace | None:
+def _find(db: Database, name: str, subscription: str, group: str) -> Workspace | None:
     """
     Raises:
-        Conflict: there is one of this name in another place.
+        Conflict: a workspace of this name exists in another subscription or resource group.
     """
-    for one in workspaces.list_all(db):
-        if one.name.lower() != name.lower():
+    for workspace in workspaces.list_all(db):
+        if workspace.name.lower() != name.lower():
             continue
-        there = (one.subscription_id.lower(), one.resource_group.lower())
-        if subscription and there != (subscription.lower(), group.lower()):
+        actual = (workspace.subscription_id.lower(), workspace.resource_group.lower())
+        if subscription and actual != (subscription.lower(), group.lower()):
             raise Conflict(
-                f"workspace `{one.name}` is there already, in subscription "
-                f"`{one.subscription_id}`, resource group `{one.resource_group}`",
-                "a server's workspaces differ by name: choose another",
+                f"workspace `{workspace.name}` exists already, in subscription "
+                f"`{workspace.subscription_id}`, resource group `{workspace.resource_group}`",
+                "workspace names are unique on a server: choose another",
             )
-        return one
+        return workspace
     return None
 
 
@@ -321,9 +334,9 @@ def _group(workspace: Workspace) -> dict[str, Any]:
 
 
 def _deployment(subscription: str, group: str, name: str) -> dict[str, Any]:
-    place = f"/subscriptions/{subscription}/resourceGroups/{group}"
+    path = f"/subscriptions/{subscription}/resourceGroups/{group}"
     return {
-        "id": f"{place}/providers/Microsoft.Resources/deployments/{name}",
+        "id": f"{path}/providers/Microsoft.Resources/deployments/{name}",
         "name": name,
         "type": "Microsoft.Resources/deployments",
         "properties": {

@@ -1,8 +1,9 @@
-"""What an artifact's origin, container and path name: Azure ML's way to say where a file lies.
+"""What an artifact's origin, container and path mean: Azure ML's way to name a file.
 
-Owns: which file of which datastore they mean, and the way back for listings.
-Leaves: the files to the rooms, links to them to links.py.
-Always: a registered version's files are only read; a run's are written by who may change the run.
+Owns: the file of a datastore that they mean, and the opposite direction for lists.
+Leaves: the files to their packages, links to links.py.
+Always: the files of a registered version are only read; those of a run are written by people who
+may change the run.
 
     ExperimentRun   / dcid.<run>  / outputs/model.pt     a run's
     LoggedModel     / <model id>  / artifacts/MLmodel    a logged model's
@@ -40,26 +41,26 @@ _BELOW_LOGGED = "artifacts"
 
 @dataclass(frozen=True)
 class Place:
-    """A container's folder in a datastore; its files' paths begin with `shown`."""
+    """A container's folder in a datastore; its files' paths begin with `prefix`."""
 
     origin: str
     container: str
     datastore: str
     folder: str
-    shown: str = ""
+    prefix: str = ""
 
     def stored(self, path: str) -> str:
-        """Where a file of the container lies in the datastore.
+        """The path of a container's file in the datastore.
 
         Raises:
-            InvalidInput: it climbs.
+            InvalidInput: it leaves the folder by `..`.
             NotFound: the container has no such folder.
         """
         clean = "/".join(part for part in path.split("/") if part not in ("", "."))
-        if self.shown:
-            if clean != self.shown and not clean.startswith(self.shown + "/"):
+        if self.prefix:
+            if clean != self.prefix and not clean.startswith(self.prefix + "/"):
                 raise NotFound(f"`{path[:200]}` is not in `{self.origin}/{self.container}`")
-            clean = clean[len(self.shown) + 1 :]
+            clean = clean[len(self.prefix) + 1 :]
         return safe_relative(f"{self.folder}/{clean}" if clean else self.folder)
 
 
@@ -73,13 +74,13 @@ def find(
 ) -> Place:
     """
     Args:
-        path: a file's or a folder's in the container, which may choose the place.
-        writer: who wants to write there; None for those who look.
+        path: of a file or a folder in the container; it may decide the place.
+        writer: the person who wants to write there; None for reading.
 
     Raises:
         NotFound: the run, the model or the version does not exist.
-        Forbidden: the run is another's.
-        InvalidInput: the files there never change, or a name climbs.
+        Forbidden: the run belongs to somebody else.
+        InvalidInput: the files there never change, or a name contains `..`.
     """
     if origin == RUNS:
         return _of_run(services, workspace, container, writer)
@@ -94,7 +95,9 @@ def find(
 
 
 def entries(services: Services, workspace: str, place: Place, prefix: str = "") -> Iterator[Entry]:
-    """The files of a container, or those below one of its folders; paths begin at the container."""
+    """The files of a container, or those in one of its folders; paths are relative to the
+    container.
+    """
     files: RunFiles | FolderFiles = RunFiles(services, workspace)
     if place.datastore != ARTIFACT_STORE:
         files = FolderFiles(services.datastores.root(workspace, place.datastore))
@@ -103,9 +106,9 @@ def entries(services: Services, workspace: str, place: Place, prefix: str = "") 
     if single is not None:
         yield Entry(above, single.size_bytes, single.mark)
         return
-    top = above or place.shown
-    for one in files.walk(place.stored(top)):
-        yield Entry(f"{top}/{one.path}" if top else one.path, one.size_bytes, one.mark)
+    top = above or place.prefix
+    for entry in files.walk(place.stored(top)):
+        yield Entry(f"{top}/{entry.path}" if top else entry.path, entry.size_bytes, entry.mark)
 
 
 def _of_run(services: Services, workspace: str, container: str, writer: Identity | None) -> Place:
@@ -120,17 +123,18 @@ def _of_run(services: Services, workspace: str, container: str, writer: Identity
 def _of_version(
     services: Services, workspace: str, container: str, path: str, writer: Identity | None
 ) -> Place:
-    name, (shown, _, below) = unquote(container), path.strip("/").partition("/")
-    version = shown.removesuffix(":")
-    if version != shown:
-        shown = f"{shown}/{below.partition('/')[0]}"
+    name, (prefix, _, below) = unquote(container), path.strip("/").partition("/")
+    version = prefix.removesuffix(":")
+    if version != prefix:
+        prefix = f"{prefix}/{below.partition('/')[0]}"
     if writer is not None:
         raise InvalidInput(f"the files of model `{name}` never change", "register another version")
     if not version:
         version = str(registry.whole(services.db, workspace, name).registered.last_version)
-    found = models.get(services.db, workspace, name, version)
-    if not found.folder:
+    model = models.get(services.db, workspace, name, version)
+    if not model.folder:
         raise NotFound(
-            f"the files of model `{name}:{found.version}` are not here: see `{found.source}`"
+            f"the files of model `{name}:{model.version}` are not on this server",
+            f"see `{model.source}`",
         )
-    return Place(REGISTERED, container, BLOB_STORE, found.folder, shown or str(found.version))
+    return Place(REGISTERED, container, BLOB_STORE, model.folder, prefix or str(model.version))

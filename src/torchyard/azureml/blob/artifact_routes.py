@@ -1,125 +1,107 @@
-"""The artifact service, and the run history's window on it: files by origin, container and path.
+"""The artifact service, and the same in the run history: files by origin, container and path.
 
-Owns: its questions in both spellings (SDK v1 puts the verb first, the plug-in last), the JSON of
+Owns: its routes in both spellings (SDK v1 puts the operation first, the plug-in last), the JSON of
 an artifact.
-Leaves: what a path names to artifact_places.py, the bytes to the blob service that links lead to.
-Always: an artifact has no row of its own: it is there when its file is.
+Leaves: what a path names to artifact_places.py, the content to the blob service that links lead to.
+Always: an artifact has no row in the database: it exists when its file does.
 
 Source: REST.md sections 5 and 6; the requests of azureml-mlflow 1.62 and azureml-core 1.61.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Protocol
+from __future__ import annotations
 
-from fastapi import APIRouter, Depends
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import Depends, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from torchyard.azureml.blob import artifact_places as places
 from torchyard.azureml.blob.artifact_places import RUN_MARK, RUNS, Place
-from torchyard.azureml.common.calls import Call, Caller
-from torchyard.azureml.common.errors import AzureRoute
+from torchyard.azureml.blob.links import Links, links_of
+from torchyard.azureml.common.calls import AzureCall, Call
+from torchyard.azureml.common.context import context_of
+from torchyard.azureml.common.routing import RouteTable
 from torchyard.base import files
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.data.datastores import ARTIFACT_STORE
 from torchyard.data.types import Entry
 from torchyard.jobs.files.run_files import RunFiles
 from torchyard.jobs.services import Services
+from torchyard.workspaces.guarded_routes import needs
+from torchyard.workspaces.permissions import Permission
 
-_HISTORY = ("/history/experiments/{experiment}", "/history/experimentids/{experiment}")
-# SDK v1 asks for the links of a run's logs so, and its notebook widget opens them by urllib, which
-# can't do an account in the host's place.
+# SDK v1 requests the links of a run's logs by these folders, and its notebook widget opens them by
+# urllib, which doesn't support an account in the place of the host.
 _LOGS = ("user_logs", "system_logs")
 
 
-class Link(Protocol):
-    """A signed link to a file of a datastore, in the form that Azure's clients take for one, or
-    (`host_style` off) for any program that opens URLs; `by_v1` as in links.py.
-    """
+class Artifacts:
+    """What the routes do, whatever their spelling."""
 
-    def __call__(
-        self,
-        call: Call,
-        datastore: str,
-        path: str,
-        write: bool = False,
-        *,
-        host_style: bool = True,
-        by_v1: bool = False,
-    ) -> str: ...
-
-
-def service(services: Services, link: Link) -> Callable[[Caller], APIRouter]:
-    """What app.py mounts."""
-
-    def routes(caller: Caller) -> APIRouter:
-        made = APIRouter(route_class=AzureRoute)
-        asked = _Artifacts(services, link)
-        _of_runs(made, caller, asked)
-        _of_containers(made, caller, asked)
-        return made
-
-    return routes
-
-
-class _Artifacts:
-    """The answers, whatever the request's spelling."""
-
-    def __init__(self, services: Services, link: Link) -> None:
+    def __init__(self, services: Services, links: Links) -> None:
         self._services = services
-        self._link = link
+        self._links = links
+
+    def list_all(self, call: Call, origin: str, container: str, path: str = "") -> JSONResponse:
+        """All of a container, whatever the path."""
+        return self.list(call, origin, container)
 
     def list(self, call: Call, origin: str, container: str, path: str = "") -> JSONResponse:
         place = self._place(call, origin, container, path)
-        found = [_artifact(place, one.path) for one in self._entries(call, place, path)]
-        return JSONResponse({"value": found, "continuationToken": None, "nextLink": None})
+        value = [_artifact(place, entry.path) for entry in self._entries(call, place, path)]
+        return JSONResponse({"value": value, "continuationToken": None, "nextLink": None})
 
     def links(self, call: Call, origin: str, container: str, path: str) -> JSONResponse:
         place = self._place(call, origin, container, path)
         host_style = path.strip("/") not in _LOGS
-        found = [
-            self._information(call, place, one.path, host_style=host_style)
-            for one in self._entries(call, place, path)
+        value = [
+            self._information(call, place, entry.path, host_style=host_style)
+            for entry in self._entries(call, place, path)
         ]
-        return JSONResponse({"value": found, "continuationToken": None, "nextLink": None})
+        return JSONResponse({"value": value, "continuationToken": None, "nextLink": None})
 
     def metadata(self, call: Call, origin: str, container: str, path: str) -> JSONResponse:
-        place = self._there(call, origin, container, path)
+        place = self._existing(call, origin, container, path)
         return JSONResponse(_artifact(place, path))
 
     def information(self, call: Call, origin: str, container: str, path: str) -> JSONResponse:
-        place = self._there(call, origin, container, path)
+        place = self._existing(call, origin, container, path)
         return JSONResponse(self._information(call, place, path))
 
     def uri(self, call: Call, origin: str, container: str, path: str) -> JSONResponse:
-        place = self._there(call, origin, container, path)
-        return JSONResponse(self._link(call, place.datastore, place.stored(path)))
+        place = self._existing(call, origin, container, path)
+        return JSONResponse(self._links.url(call, place.datastore, place.stored(path)))
 
     def content(self, call: Call, origin: str, container: str, path: str) -> StreamingResponse:
-        place = self._there(call, origin, container, path)
+        place = self._existing(call, origin, container, path)
         root = self._services.datastores.root(call.workspace.name, place.datastore)
         stored = place.stored(path)
         file = files.inside(root, stored)
         if place.datastore == ARTIFACT_STORE:
             file = RunFiles(self._services, call.workspace.name).local(stored)
-        opened = file.open("rb")
-        size = {"content-length": str(file.stat().st_size)}
-        return StreamingResponse(files.chunks(opened), 200, size, "application/octet-stream")
+        stream = file.open("rb")
+        headers = {"content-length": str(file.stat().st_size)}
+        return StreamingResponse(files.chunks(stream), 200, headers, "application/octet-stream")
 
     def write_links(
         self, call: Call, origin: str, container: str, by_v1: bool = False
     ) -> JSONResponse:
-        """Where to write the files that the body names; they are there once they are written."""
-        made, links = {}, {}
+        """Links for writing the files that the body names."""
+        artifacts, links = {}, {}
         for path in _paths(call):
             place = places.find(
                 self._services, call.workspace.name, origin, container, path, call.identity
             )
-            made[path] = _artifact(place, path)
+            artifacts[path] = _artifact(place, path)
             links[path] = self._information(call, place, path, write=True, by_v1=by_v1)
-        return JSONResponse({"artifacts": made, "artifactContentInformation": links, "errors": {}})
+        return JSONResponse(
+            {"artifacts": artifacts, "artifactContentInformation": links, "errors": {}}
+        )
 
     def write_link(self, call: Call, origin: str, container: str, path: str) -> JSONResponse:
-        """The same for one file."""
+        """A link for writing one file."""
         place = places.find(
             self._services, call.workspace.name, origin, container, path, call.identity
         )
@@ -131,14 +113,14 @@ class _Artifacts:
     def _entries(self, call: Call, place: Place, path: str) -> Iterable[Entry]:
         return places.entries(self._services, call.workspace.name, place, path)
 
-    def _there(self, call: Call, origin: str, container: str, path: str) -> Place:
+    def _existing(self, call: Call, origin: str, container: str, path: str) -> Place:
         """The place of a file that exists.
 
         Raises:
             NotFound: it does not.
         """
         place = self._place(call, origin, container, path)
-        if [one.path for one in self._entries(call, place, path)] != [path.strip("/")]:
+        if [entry.path for entry in self._entries(call, place, path)] != [path.strip("/")]:
             raise NotFound(f"`{origin}/{container}` has no file `{path[:200]}`")
         return place
 
@@ -151,7 +133,7 @@ class _Artifacts:
         host_style: bool = True,
         by_v1: bool = False,
     ) -> dict[str, Any]:
-        link = self._link(
+        link = self._links.url(
             call, place.datastore, place.stored(path), write, host_style=host_style, by_v1=by_v1
         )
         return {
@@ -163,75 +145,120 @@ class _Artifacts:
         }
 
 
-def _of_runs(routes: APIRouter, caller: Caller, asked: _Artifacts) -> None:
-    the_call = Annotated[Call, Depends(caller)]
-    answers = {
-        "": lambda call, run, path: asked.list(call, RUNS, run),
-        "/path": lambda call, run, path: asked.list(call, RUNS, run, path),
-        "/metadata": lambda call, run, path: asked.metadata(call, RUNS, run, path),
-        "/contentinfo": lambda call, run, path: asked.information(call, RUNS, run, path),
-        "/artifacturi": lambda call, run, path: asked.uri(call, RUNS, run, path),
-        "/prefix/contentinfo": lambda call, run, path: asked.links(call, RUNS, run, path),
-        "/content": lambda call, run, path: asked.content(call, RUNS, run, path),
-    }
-
-    def mount(top: str, verb: str, answer: Callable[[Call, str, str], Any]) -> None:
-        @routes.get(f"{top}/runs/{{run}}/artifacts{verb}", response_model=None)
-        def read(call: the_call, run: str, path: str = "") -> Any:
-            return answer(call, RUN_MARK + run, path)
-
-    for top in _HISTORY:
-        for verb, answer in answers.items():
-            mount(top, verb, answer)
-
-        @routes.post(f"{top}/runs/{{run}}/artifacts/batch/metadata")
-        def write(call: the_call, run: str) -> JSONResponse:
-            return asked.write_links(call, RUNS, RUN_MARK + run)
+async def _artifacts(request: Request) -> Artifacts:
+    context = context_of(request)
+    return Artifacts(context.services, links_of(context))
 
 
-def _of_containers(routes: APIRouter, caller: Caller, asked: _Artifacts) -> None:
-    the_call = Annotated[Call, Depends(caller)]
-    top, named = "/artifact/artifacts", "{origin}/{container}"
-    answers = {
-        "metadata": asked.metadata,
-        "contentinfo": asked.information,
-        "prefix/contentinfo": asked.links,
-        "content": asked.content,
-        "write": asked.write_link,
-    }
+RequestArtifacts = Annotated[Artifacts, Depends(_artifacts)]
+Read = Callable[[Artifacts, Call, str, str, str], Response]
 
-    def mount(verb: str, answer: Callable[[Call, str, str, str], Any]) -> None:
-        @routes.get(f"{top}/{verb}/{named}/{{path:path}}", response_model=None)
-        def of_v1(call: the_call, origin: str, container: str, path: str) -> Any:
-            return answer(call, origin, container, path)
+routes = RouteTable()
 
-        @routes.get(f"{top}/{named}/{verb}", response_model=None)
-        def of_plugin(call: the_call, origin: str, container: str, path: str = "") -> Any:
-            return answer(call, origin, container, path)
+_BY_EXPERIMENT = ("/history/experiments/{experiment}", "/history/experimentids/{experiment}")
+_OF_RUN = {
+    "": Artifacts.list_all,
+    "/path": Artifacts.list,
+    "/metadata": Artifacts.metadata,
+    "/contentinfo": Artifacts.information,
+    "/artifacturi": Artifacts.uri,
+    "/prefix/contentinfo": Artifacts.links,
+    "/content": Artifacts.content,
+}
+_TOP, _CONTAINER = "/artifact/artifacts", "{origin}/{container}"
+_OF_CONTAINER = {
+    "metadata": (Permission.READ, Artifacts.metadata),
+    "contentinfo": (Permission.READ, Artifacts.information),
+    "prefix/contentinfo": (Permission.READ, Artifacts.links),
+    "content": (Permission.READ, Artifacts.content),
+    "write": (Permission.LOG, Artifacts.write_link),
+}
 
-    for verb, answer in answers.items():
-        mount(verb, answer)
 
-    # `run.download_files()` asks for a prefix that is empty.
-    @routes.get(f"{top}/prefix/contentinfo/{named}")
-    def all_links(call: the_call, origin: str, container: str) -> JSONResponse:
-        return asked.links(call, origin, container, "")
+def _read_in_run(
+    read: Read, artifacts: RequestArtifacts, call: AzureCall, run: str, path: str = ""
+) -> Response:
+    return read(artifacts, call, RUNS, RUN_MARK + run, path)
 
-    @routes.post(f"{top}/batch/metadata/{named}")
-    def write_of_v1(call: the_call, origin: str, container: str) -> JSONResponse:
-        return asked.write_links(call, origin, container, by_v1=True)
 
-    @routes.post(f"{top}/{named}/batch/metadata")
-    def write_of_plugin(call: the_call, origin: str, container: str) -> JSONResponse:
-        return asked.write_links(call, origin, container)
+def _read_in_container(
+    read: Read,
+    artifacts: RequestArtifacts,
+    call: AzureCall,
+    origin: str,
+    container: str,
+    path: str = "",
+) -> Response:
+    return read(artifacts, call, origin, container, path)
 
-    @routes.get(f"{top}/{named}")
-    def list_container(call: the_call, origin: str, container: str) -> JSONResponse:
-        return asked.list(call, origin, container)
 
-    @routes.get(f"{top}/{named}/{{path:path}}")
-    def one(call: the_call, origin: str, container: str, path: str) -> JSONResponse:
-        return asked.metadata(call, origin, container, path)
+def _read_by_path(
+    read: Read,
+    artifacts: RequestArtifacts,
+    call: AzureCall,
+    origin: str,
+    container: str,
+    path: str,
+) -> Response:
+    return read(artifacts, call, origin, container, path)
+
+
+for _top in _BY_EXPERIMENT:
+    for _name, _read in _OF_RUN.items():
+        _endpoint = needs(Permission.READ)(partial(_read_in_run, _read))
+        routes.add(["GET"], f"{_top}/runs/{{run}}/artifacts{_name}", _endpoint)
+for _name, (_permission, _read) in _OF_CONTAINER.items():
+    _declare = needs(_permission)
+    _by_path, _by_query = partial(_read_by_path, _read), partial(_read_in_container, _read)
+    routes.add(["GET"], f"{_TOP}/{_name}/{_CONTAINER}/{{path:path}}", _declare(_by_path))
+    routes.add(["GET"], f"{_TOP}/{_CONTAINER}/{_name}", _declare(_by_query))
+
+
+@routes.post(*(f"{top}/runs/{{run}}/artifacts/batch/metadata" for top in _BY_EXPERIMENT))
+@needs(Permission.LOG)
+def write_in_run(artifacts: RequestArtifacts, call: AzureCall, run: str) -> JSONResponse:
+    return artifacts.write_links(call, RUNS, RUN_MARK + run)
+
+
+# `run.download_files()` requests an empty prefix.
+@routes.get(f"{_TOP}/prefix/contentinfo/{_CONTAINER}")
+@needs(Permission.READ)
+def link_all(
+    artifacts: RequestArtifacts, call: AzureCall, origin: str, container: str
+) -> JSONResponse:
+    return artifacts.links(call, origin, container, "")
+
+
+@routes.post(f"{_TOP}/batch/metadata/{_CONTAINER}")
+@needs(Permission.LOG)
+def write_by_v1(
+    artifacts: RequestArtifacts, call: AzureCall, origin: str, container: str
+) -> JSONResponse:
+    return artifacts.write_links(call, origin, container, by_v1=True)
+
+
+@routes.post(f"{_TOP}/{_CONTAINER}/batch/metadata")
+@needs(Permission.LOG)
+def write_by_plugin(
+    artifacts: RequestArtifacts, call: AzureCall, origin: str, container: str
+) -> JSONResponse:
+    return artifacts.write_links(call, origin, container)
+
+
+@routes.get(f"{_TOP}/{_CONTAINER}")
+@needs(Permission.READ)
+def list_container(
+    artifacts: RequestArtifacts, call: AzureCall, origin: str, container: str
+) -> JSONResponse:
+    return artifacts.list(call, origin, container)
+
+
+@routes.get(f"{_TOP}/{_CONTAINER}/{{path:path}}")
+@needs(Permission.READ)
+def get_artifact(
+    artifacts: RequestArtifacts, call: AzureCall, origin: str, container: str, path: str
+) -> JSONResponse:
+    return artifacts.metadata(call, origin, container, path)
 
 
 def _artifact(place: Place, path: str) -> dict[str, Any]:
@@ -248,10 +275,10 @@ def _artifact(place: Place, path: str) -> dict[str, Any]:
 
 
 def _paths(call: Call) -> list[str]:
-    asked = call.document.get("paths")
-    if not isinstance(asked, list):
-        raise InvalidInput("the request's `paths` is no list", at=["paths"])
-    found = [one.get("path") if isinstance(one, dict) else None for one in asked]
-    if not all(isinstance(one, str) and one for one in found):
+    items = call.document.get("paths")
+    if not isinstance(items, list):
+        raise InvalidInput("the request's `paths` is not a list", at=["paths"])
+    paths = [item.get("path") if isinstance(item, dict) else None for item in items]
+    if not all(isinstance(path, str) and path for path in paths):
         raise InvalidInput("each of the request's `paths` needs a `path`", at=["paths"])
-    return [str(one) for one in found]
+    return [str(path) for path in paths]

@@ -1,8 +1,8 @@
 """Errors as Azure's storage clients read them.
 
-Owns: Azure Storage's codes and its XML; the headers that every answer has.
+Owns: Azure Storage's codes and its XML; the headers of every response.
 Leaves: what to refuse to the blob service.
-Always: whatever is refused is answered in this form, with our hint in the message.
+Always: every error is answered in this form, with our hint in the message.
 
 Source: https://learn.microsoft.com/rest/api/storageservices/status-and-error-codes2,
 https://learn.microsoft.com/rest/api/storageservices/blob-service-error-codes
@@ -30,12 +30,12 @@ from torchyard.base.errors import (
     NotFound,
     TorchyardError,
 )
-from torchyard.workspaces.path_permissions import PathGuardedRoute
+from torchyard.workspaces.guarded_routes import GuardedRoute
 
 _log = logging.getLogger(__name__)
 
 VERSION = "2021-12-02"
-"""The version of the storage service that is answered with to those who name none."""
+"""The version of the storage service for requests that name none."""
 
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _CODES = {
@@ -61,24 +61,24 @@ class NoBlob(NotFound):
 
 
 class Unsigned(NotAuthenticated):
-    """Nothing in the request says who asks."""
+    """The request has neither a signature nor a token."""
 
     code = "NoAuthenticationInformation"
 
 
 class BadSignature(Forbidden):
-    """A signature that is not ours, is over, or was made for something else."""
+    """A signature that is invalid, has expired, or was made for something else."""
 
     code = "AuthenticationFailed"
 
 
 class NotGranted(Forbidden):
-    """A good signature that does not cover what is asked."""
+    """A valid signature that does not cover the request."""
 
     code = "AuthorizationPermissionMismatch"
 
 
-class NotMet(TorchyardError):
+class ConditionNotMet(TorchyardError):
     """A condition of the request does not hold."""
 
     code = "ConditionNotMet"
@@ -86,7 +86,7 @@ class NotMet(TorchyardError):
 
 
 class NotModified(TorchyardError):
-    """A condition of a read says that the client has it already."""
+    """A condition of a read: the client has the blob already."""
 
     code = "ConditionNotMet"
     http_status = 304
@@ -97,8 +97,8 @@ class BadRange(TorchyardError):
     http_status = 416
 
 
-class Refused(InvalidInput):
-    """A request that is wrong; made with Azure's own code."""
+class BadRequest(InvalidInput):
+    """An invalid request; created with Azure's own code."""
 
     code = "InvalidInput"
 
@@ -107,51 +107,51 @@ class Exists(Conflict):
     code = "BlobAlreadyExists"
 
 
-class Unserved(TorchyardError):
-    """What Azure's storage has and torchyard has not."""
+class NotSupported(TorchyardError):
+    """Something that Azure's storage has and torchyard does not."""
 
     code = "NotImplemented"
     http_status = 501
 
 
-def answer(request: Request, error: TorchyardError) -> Response:
+def error_response(request: Request, error: TorchyardError) -> Response:
     code = error.code if error.code[:1].isupper() else _CODES.get(error.http_status, "")
     code = code or "InternalError"
-    headers = {"x-ms-error-code": code, **standard(request)}
+    headers = {"x-ms-error-code": code, **standard_headers(request)}
     if error.http_status == 401:
         headers["www-authenticate"] = "Bearer authorization_uri=https://login.invalid/"
     if request.method == "HEAD" or error.http_status == 304:
         return Response(status_code=error.http_status, headers=headers)
-    said = f"{error.message}. Hint: {error.hint}" if error.hint else error.message
-    said += f"\nRequestId:{headers['x-ms-request-id']}\nTime:{SystemClock().now():%FT%T.%fZ}"
+    message = f"{error.message}. Hint: {error.hint}" if error.hint else error.message
+    message += f"\nRequestId:{headers['x-ms-request-id']}\nTime:{SystemClock().now():%FT%T.%fZ}"
     body = (
         '<?xml version="1.0" encoding="utf-8"?>'
-        f"<Error><Code>{code}</Code><Message>{escape(printable(said))}</Message></Error>"
+        f"<Error><Code>{code}</Code><Message>{escape(printable(message))}</Message></Error>"
     )
     return Response(body.encode("utf-8", "replace"), error.http_status, headers, "application/xml")
 
 
-def standard(request: Request) -> dict[str, str]:
-    """The headers of every answer; asked twice of one request, they are the same."""
+def standard_headers(request: Request) -> dict[str, str]:
+    """The headers of every response; for one request they are always the same."""
     if not hasattr(request.state, "blob_request_id"):
         request.state.blob_request_id = str(uuid.uuid4())
     headers = {
         "x-ms-request-id": request.state.blob_request_id,
         "x-ms-version": request.headers.get("x-ms-version", VERSION),
     }
-    given = request.headers.get("x-ms-client-request-id", "")
-    if given and len(given) <= 1024:
-        headers["x-ms-client-request-id"] = given
+    client_request_id = request.headers.get("x-ms-client-request-id", "")
+    if client_request_id and len(client_request_id) <= 1024:
+        headers["x-ms-client-request-id"] = client_request_id
     return headers
 
 
 def printable(text: str) -> str:
-    """Without what XML can't hold."""
-    return "".join(one for one in text if _NOT_XML.match(one) is None)
+    """Without the characters that XML forbids."""
+    return "".join(character for character in text if _NOT_XML.match(character) is None)
 
 
-class BlobRoute(PathGuardedRoute):
-    """A route whose errors, those of its dependencies too, are Azure Storage's."""
+class BlobRoute(GuardedRoute):
+    """A route whose errors, including those of its dependencies, are Azure Storage's."""
 
     def get_route_handler(self) -> Handle:
         handle = super().get_route_handler()
@@ -160,12 +160,12 @@ class BlobRoute(PathGuardedRoute):
             try:
                 return await handle(request)
             except TorchyardError as error:
-                return answer(request, error)
+                return error_response(request, error)
             except RequestValidationError as error:
-                return answer(request, Refused(str(error.errors()[0]["msg"])))
+                return error_response(request, BadRequest(str(error.errors()[0]["msg"])))
             except (NotADirectoryError, IsADirectoryError, FileExistsError) as error:
                 _log.warning("%s %s: %r", request.method, request.url.path, error)
-                return answer(request, in_the_way())
+                return error_response(request, name_conflict())
             except ClientDisconnect:
                 raise
             except Exception as error:
@@ -173,16 +173,16 @@ class BlobRoute(PathGuardedRoute):
                 if full is None:
                     _log.exception("%s %s failed", request.method, request.url.path)
                     full_or_fault = TorchyardError(
-                        "the server failed at this request", "see `yard server logs`"
+                        "the server failed to answer this request", "see `yard server logs`"
                     )
-                    return answer(request, full_or_fault)
-                return answer(request, full)
+                    return error_response(request, full_or_fault)
+                return error_response(request, full)
 
         return answering
 
 
-def in_the_way() -> Conflict:
+def name_conflict() -> Conflict:
     return Conflict(
-        "a blob is where the folder of this one would be, or blobs lie below its name",
-        "datastores here are folders: `a` and `a/b` can't both be blobs; choose another name",
+        "a blob has the path of this one's folder, or there are blobs below its name",
+        "datastores are folders: `a` and `a/b` can't both be blobs; choose another name",
     )

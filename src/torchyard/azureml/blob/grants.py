@@ -1,9 +1,9 @@
-"""Who may do what with a container: from a request to the container, when it may be reached.
+"""Permissions for containers: from a request to the container that it may use.
 
 Owns: which permission of a signature, and which permission of a person, an operation needs.
-Leaves: signatures to signatures.py, people's rights to workspaces/access.py.
-Always: both are asked for each request: a signature opens no more than the person may by now; of a
-job's files a person needs the permission to the job, as at every other door.
+Leaves: signatures to signatures.py, people's permissions to workspaces/access.py.
+Always: both are checked for each request: a signature opens no more than the person may use at that
+moment; for a job's files a person needs permission to change the job, as everywhere else.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from torchyard.azureml.blob.errors import BadSignature, NotGranted, Unsigned
 from torchyard.azureml.blob.places import Container, Containers
 from torchyard.base.clock import Clock
 from torchyard.base.errors import NotAuthenticated, NotFound
-from torchyard.workspaces import path_permissions
+from torchyard.workspaces.guarded_routes import permission_of
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity
 
 
-class Granted(Protocol):
+class CheckPermission(Protocol):
     """See Access.granted."""
 
     def __call__(
@@ -39,47 +39,47 @@ class Granted(Protocol):
 @dataclass(frozen=True)
 class Grants:
     """Args:
-    key: what signatures are made with.
+    key: for checking signatures.
     """
 
     key: bytes
     clock: Clock
     containers: Containers
-    granted: Granted
+    granted: CheckPermission
 
     def admit(self, request: Request, name: str, path: str, letters: str) -> Container:
-        """The container, when the request may do that there.
+        """The container, if the request may use it.
 
         Args:
-            path: the blob, or the prefix of those that are listed.
-            letters: any of these permissions is enough.
+            path: the blob, or the prefix of a list.
+            letters: one of these permissions is enough.
 
         Raises:
-            Unsigned, NotAuthenticated: nobody, or nobody known, asks.
-            BadSignature, NotGranted, Forbidden: what is asked is not open to who asks.
+            Unsigned, NotAuthenticated: the caller is unknown.
+            BadSignature, NotGranted, Forbidden: the caller may not do this.
             NoContainer: there is no such container.
         """
-        permission = path_permissions.of(request.method, request.url.path)
+        permission = permission_of(request)
         if "sig" not in request.query_params:
-            # Who it is comes before whether a container is there.
+            # Authenticate the caller before revealing whether a container exists.
             self._person(request, Permission.SELF, "", "")
             return self._reached(request, permission, name, path, "")
         signature = signatures.read(self.key, request.query_params, name, path, self.clock.now())
         if not signature.covers(path):
-            raise NotGranted("the signature of this address opens another folder or blob")
+            raise NotGranted("the signature of this URL opens another folder or blob")
         try:
             container = self._reached(request, permission, name, path, signature.token_hash)
         except NotAuthenticated as error:
             raise BadSignature(
-                f"the token with which this address was got is no longer good: {error.message}",
+                f"the token that this URL was requested with is no longer valid: {error.message}",
                 error.hint,
             ) from error
-        # After the person's rights, of which there is more to say.
+        # After the person's permissions, whose errors say more.
         if not set(letters) & set(signature.permissions):
             raise NotGranted(
-                f"the signature of this address allows `{signature.permissions}`, and "
+                f"the signature of this URL permits `{signature.permissions}`, and "
                 f"{request.method} needs `{letters[0]}`",
-                "ask for an address that allows it",
+                "request a URL that permits it",
             )
         return container
 
@@ -115,7 +115,7 @@ class Grants:
             raise Unsigned(
                 "the request carries neither a signature nor a token"
                 if kind != "sharedkey"
-                else "the request is signed with an account key, and there are none here",
-                "use the address, or the credential, that the workspace gave",
+                else "the request is signed with an account key, and this server has none",
+                "use the URL, or the credential, from the workspace",
             )
         self.granted(request, permission, workspace, token_hash, job)

@@ -1,9 +1,9 @@
-"""A blob's properties, as headers carry them in both directions.
+"""A blob's properties as headers, in both directions.
 
-Owns: reading what a client says of a blob, telling what is known of one, ETags, conditions, ranges.
-Leaves: keeping what was said to data/file_properties.py.
-Always: an ETag changes with the bytes and with what is said of them, and is the same in every
-answer until then.
+Owns: reading a blob's properties from a request, writing them to a response, ETags, conditions,
+ranges.
+Leaves: storing properties to data/file_properties.py.
+Always: an ETag changes when the content or the properties change, and only then.
 
 Source: https://learn.microsoft.com/rest/api/storageservices/get-blob-properties,
 https://learn.microsoft.com/rest/api/storageservices/specifying-conditional-headers-for-blob-service-operations
@@ -18,18 +18,18 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from email.utils import format_datetime, parsedate_to_datetime
 
-from torchyard.azureml.blob.errors import BadRange, Exists, NotMet, NotModified, Refused
-from torchyard.data.file_properties import Said
+from torchyard.azureml.blob.errors import BadRange, BadRequest, ConditionNotMet, Exists, NotModified
+from torchyard.data.file_properties import FileProperties
 from torchyard.data.types import Entry
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _BINARY = "application/octet-stream"
 _META = "x-ms-meta-"
 _META_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_META_MOST_BYTES = 8 << 10
+_MAX_META_BYTES = 8 << 10
 _RANGE = re.compile(r"bytes=(\d{1,18})-(\d{0,18})")
 _CONDITIONS = ("if-match", "if-none-match", "if-modified-since", "if-unmodified-since")
-# What a client says in a header of the first name is answered in one of the second.
+# A request has the first header for what a response has in the second.
 PROPERTIES = {
     "x-ms-blob-content-type": "Content-Type",
     "x-ms-blob-content-encoding": "Content-Encoding",
@@ -42,42 +42,42 @@ PROPERTIES = {
 
 @dataclass(frozen=True)
 class Blob:
-    """One that is there. `said` is None where nobody said anything of it."""
+    """A blob that exists. `record` is None if no client has set properties of it."""
 
     entry: Entry
-    said: Said | None = None
+    record: FileProperties | None = None
 
     @property
     def etag(self) -> str:
-        changed = self.said.changed_at.isoformat() if self.said else ""
-        seen = f"{self.entry.mark}\n{self.entry.size_bytes}\n{changed}".encode()
-        return f'"0x{hashlib.sha256(seen).hexdigest()[:15].upper()}"'
+        changed = self.record.changed_at.isoformat() if self.record else ""
+        version = f"{self.entry.mark}\n{self.entry.size_bytes}\n{changed}".encode()
+        return f'"0x{hashlib.sha256(version).hexdigest()[:15].upper()}"'
 
     @property
     def modified_at(self) -> datetime:
-        return self.said.changed_at if self.said else self.entry.modified_at or _EPOCH
+        return self.record.changed_at if self.record else self.entry.modified_at or _EPOCH
 
     @property
     def created_at(self) -> datetime:
-        return self.said.created_at if self.said else self.entry.modified_at or _EPOCH
+        return self.record.created_at if self.record else self.entry.modified_at or _EPOCH
 
     @property
     def properties(self) -> dict[str, str]:
-        """By the name of the header that answers them; the content type is always known."""
-        return {"Content-Type": _BINARY, **(self.said.properties if self.said else {})}
+        """By the name of the response header; there is always a content type."""
+        return {"Content-Type": _BINARY, **(self.record.properties if self.record else {})}
 
     @property
     def metadata(self) -> dict[str, str]:
-        return dict(self.said.metadata) if self.said else {}
+        return dict(self.record.metadata) if self.record else {}
 
 
 def versions(blob: Blob) -> dict[str, str]:
-    """ETag and Last-Modified, which most answers carry."""
+    """ETag and Last-Modified, which most responses have."""
     return {"ETag": blob.etag, "Last-Modified": http_date(blob.modified_at)}
 
 
-def told(blob: Blob) -> dict[str, str]:
-    """Everything that is answered of a blob, but its length."""
+def blob_headers(blob: Blob) -> dict[str, str]:
+    """All headers of a blob, except its length."""
     return {
         **versions(blob),
         **{name: latin(value) for name, value in blob.properties.items() if value},
@@ -88,103 +88,107 @@ def told(blob: Blob) -> dict[str, str]:
         "x-ms-lease-state": "available",
         "x-ms-lease-status": "unlocked",
         "x-ms-server-encrypted": "false",
-        # A page that somebody stored runs no script with our web page's rights.
+        # A stored page must not run scripts with the permissions of our web page.
         "Content-Security-Policy": "sandbox",
         "X-Content-Type-Options": "nosniff",
     }
 
 
 def properties_in(headers: Mapping[str, str], of_body: bool = False) -> dict[str, str]:
-    """What a request says of a blob.
+    """The properties of a blob in a request.
 
     Args:
         of_body: the request's body is the blob, so its plain headers count, too.
     """
-    found = {}
+    properties = {}
     for name, plain in PROPERTIES.items():
         value = headers.get(name) or (headers.get(plain.lower()) if of_body else None)
         if value:
-            found[plain] = _text(value)[:1024]
-    return found
+            properties[plain] = _text(value)[:1024]
+    return properties
 
 
 def metadata_in(headers: Mapping[str, str]) -> dict[str, str]:
     """
     Raises:
-        Refused: a name that Azure does not take, or too much of it.
+        BadRequest: a name that Azure does not accept, or too much metadata.
     """
-    found = {
+    metadata = {
         name[len(_META) :]: _text(value)
         for name, value in headers.items()
         if name.lower().startswith(_META)
     }
-    for name in found:
+    for name in metadata:
         if not _META_NAME.fullmatch(name):
-            raise Refused(
-                f"`{name[:80]}` is no name for metadata",
-                "letters, digits and `_`, and no digit at the beginning",
+            raise BadRequest(
+                f"`{name[:80]}` is not a valid name for metadata",
+                "use letters, digits and `_`, and no digit at the start",
                 code="InvalidMetadata",
             )
-    if sum(len(name) + len(value.encode()) for name, value in found.items()) > _META_MOST_BYTES:
-        raise Refused("the metadata is longer than 8 KiB", code="MetadataTooLarge")
-    return found
+    if sum(len(name) + len(value.encode()) for name, value in metadata.items()) > _MAX_META_BYTES:
+        raise BadRequest("the metadata is longer than 8 KiB", code="MetadataTooLarge")
+    return metadata
 
 
 def is_conditional(headers: Mapping[str, str]) -> bool:
-    """Whether a request says for which blob it is meant, or for which not."""
+    """Whether a request depends on the state of the blob."""
     return any(name in headers for name in _CONDITIONS)
 
 
 def check_write(headers: Mapping[str, str], blob: Blob | None) -> None:
-    """Whether the conditions of a request that changes a blob hold.
+    """Check the conditions of a request that changes a blob.
 
     Raises:
-        Exists: it asks that there be none.
-        NotMet: another one does not hold.
+        Exists: the request requires that there be no blob.
+        ConditionNotMet: another condition does not hold.
     """
     if blob is not None and headers.get("if-none-match", "").strip() == "*":
-        raise Exists("the blob is there already", "overwrite it, or choose another name")
+        raise Exists("the blob exists already", "overwrite it, or choose another name")
     try:
         check_read(headers, blob)
     except NotModified as error:
-        raise NotMet(error.message) from error
+        raise ConditionNotMet(error.message) from error
 
 
 def check_read(headers: Mapping[str, str], blob: Blob | None) -> None:
     """
     Raises:
         NotModified: the client has it already.
-        NotMet: the blob is not the one that is meant.
+        ConditionNotMet: it is another version of the blob.
     """
-    wanted = headers.get("if-match")
-    if wanted is not None and (blob is None or not _among(blob.etag, wanted)):
-        raise NotMet("the blob is not the one that `If-Match` names: it was changed meanwhile")
+    if_match = headers.get("if-match")
+    if if_match is not None and (blob is None or not _among(blob.etag, if_match)):
+        raise ConditionNotMet("the blob does not match `If-Match`: it was changed meanwhile")
     if blob is None:
         return
     since = _moment(headers.get("if-unmodified-since"))
     if since is not None and blob.modified_at.replace(microsecond=0) > since:
-        raise NotMet("the blob was changed after the time that is named")
-    known = headers.get("if-none-match")
-    if known is not None and _among(blob.etag, known):
-        raise NotModified("the blob is the one that `If-None-Match` names")
+        raise ConditionNotMet("the blob was changed after the time in the condition")
+    if_none_match = headers.get("if-none-match")
+    if if_none_match is not None and _among(blob.etag, if_none_match):
+        raise NotModified("the blob matches `If-None-Match`")
     since = _moment(headers.get("if-modified-since"))
-    if known is None and since is not None and blob.modified_at.replace(microsecond=0) <= since:
-        raise NotModified("the blob was not changed after the time that is named")
+    if (
+        if_none_match is None
+        and since is not None
+        and blob.modified_at.replace(microsecond=0) <= since
+    ):
+        raise NotModified("the blob was not changed after the time in the condition")
 
 
 def range_in(headers: Mapping[str, str], size_bytes: int) -> tuple[int, int] | None:
-    """(first byte, number of bytes) that a request asks for; None for the whole blob.
+    """(first byte, number of bytes) that a request selects; None for the whole blob.
 
     Raises:
-        BadRange: it begins behind the end.
+        BadRange: it starts after the end.
     """
-    found = _RANGE.fullmatch((headers.get("x-ms-range") or headers.get("range") or "").strip())
-    if found is None:
+    match = _RANGE.fullmatch((headers.get("x-ms-range") or headers.get("range") or "").strip())
+    if match is None:
         return None
-    start = int(found[1])
-    end = int(found[2]) if found[2] else size_bytes - 1
+    start = int(match[1])
+    end = int(match[2]) if match[2] else size_bytes - 1
     if start >= size_bytes:
-        raise BadRange(f"the range begins at byte {start}, and the blob has {size_bytes}")
+        raise BadRange(f"the range starts at byte {start}, but the blob has {size_bytes} bytes")
     if end < start:
         return None
     return start, min(end, size_bytes - 1) - start + 1
@@ -195,12 +199,12 @@ def http_date(moment: datetime) -> str:
 
 
 def latin(text: str) -> str:
-    """As a header can carry it: UTF-8, of which each byte stands as a character."""
+    """As a header can contain it: UTF-8, with each byte as a character."""
     return text.encode().decode("latin-1").replace("\r", " ").replace("\n", " ")
 
 
 def _text(value: str) -> str:
-    """What a header carries, which Starlette reads as Latin-1."""
+    """The text of a header, which Starlette reads as Latin-1."""
     try:
         return value.encode("latin-1").decode()
     except (UnicodeDecodeError, UnicodeEncodeError):
@@ -208,7 +212,7 @@ def _text(value: str) -> str:
 
 
 def _among(etag: str, listed: str) -> bool:
-    plain = [one.strip().removeprefix("W/").strip('"') for one in listed.split(",")]
+    plain = [etag.strip().removeprefix("W/").strip('"') for etag in listed.split(",")]
     return "*" in plain or etag.strip('"') in plain
 
 
@@ -216,7 +220,7 @@ def _moment(text: str | None) -> datetime | None:
     if not text:
         return None
     try:
-        found = parsedate_to_datetime(text)
+        moment = parsedate_to_datetime(text)
     except (ValueError, TypeError):
         return None
-    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)

@@ -1,9 +1,9 @@
-"""Addresses of blobs that are given out, and what they mean when they come back.
+"""URLs of blobs that the server hands out, and what they mean when clients send them back.
 
-Owns: signed addresses, the folder that an upload goes to, reading addresses back.
-Leaves: what an address opens to grants.py, which asks again each time.
-Always: an address is signed for the one who asks, and for no more than is asked for; an upload that
-is begun again goes on in the folder that it had.
+Owns: signed URLs, the folder of an upload, reading URLs back.
+Leaves: permissions to grants.py, which checks them for each request.
+Always: a URL is signed for the caller, with no more permissions than necessary; an upload that is
+started again continues in its folder.
 """
 
 from __future__ import annotations
@@ -11,19 +11,22 @@ from __future__ import annotations
 import hashlib
 import re
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote, unquote, urlsplit
+
+from fastapi import Depends, Request
 
 from torchyard.azureml.blob import signatures
 from torchyard.azureml.common import containers
 from torchyard.azureml.common.calls import Call
+from torchyard.azureml.common.context import AzureContext, context_of
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import NotFound
 from torchyard.data import datastores
 from torchyard.data.datastores import BLOB_STORE, Datastores, upload_folder
 from torchyard.data.uris import DatastoreUri
-from torchyard.workspaces.permissions import LEAST_ROLE, Permission
+from torchyard.workspaces.permissions import MINIMUM_ROLE, Permission
 
 _PLACE = re.compile(
     rf"(?:/azureml-blob)?(?:/{containers.ACCOUNT.pattern})?"
@@ -33,10 +36,10 @@ _PLACE = re.compile(
 
 
 class Links:
-    """Of one server.
+    """Links to the blobs of one server.
 
     Args:
-        key: what signatures are made with.
+        key: for making signatures.
         storage_domain: storage accounts are host names below it; empty for the `@` form.
     """
 
@@ -68,7 +71,7 @@ class Links:
 
         Args:
             permissions: Azure's letters; empty for all that the caller's role allows.
-            hours: twelve at the most.
+            hours: at most twelve.
         """
         what = "blob" if blob else "folder" if folder else "container"
         return signatures.sign(
@@ -93,14 +96,14 @@ class Links:
         host_style: bool = True,
         by_v1: bool = False,
     ) -> str:
-        """The signed address of one blob, which may not be there yet.
+        """The signed URL of one blob, which need not exist yet.
 
         Args:
-            write: it may be read and written by it.
+            write: it permits reading and writing.
             host_style: with the account in the host's place, where clients look for it; otherwise
                 any program that opens URLs can use it.
-            by_v1: SDK v1 is to write by it, which takes the name out of the address as it stands,
-                and quotes it itself.
+            by_v1: SDK v1 will write by it, which extracts the blob's name from the URL without
+            unquoting it, and quotes it itself.
         """
         query = self.sas(call, datastore, "rcw" if write else "r", hours, blob=path)
         quoted = _barely_quoted(path) if by_v1 else quote(path)
@@ -118,18 +121,19 @@ class Links:
         return f"{top}/{containers.container(workspace, datastore)}"
 
     def suffix(self, call: Call) -> str:
-        """What stands behind `https://ACCOUNT.blob.`, as the client reaches this server."""
+        """The part after `https://ACCOUNT.blob.`, as the client reaches this server."""
         return containers.suffix(call.base, self.storage_domain)
 
     def pending_upload(self, call: Call) -> dict[str, Any]:
-        """The answer of `startPendingUpload`: a folder of the default datastore, and its key.
+        """The response to `startPendingUpload`: a folder of the default datastore, and its
+        signature.
 
-        Clients write below the address as if it were a container; beginning the same again gives
-        the same person the same folder.
+        Clients write below the URL as if it were a container; the same person gets the same folder
+        when they start the same upload again.
         """
         workspace = call.workspace.name
-        seen = "\n".join((workspace, call.path, call.identity.user)).encode()
-        upload = hashlib.sha256(seen).hexdigest()[:32]
+        identifier = "\n".join((workspace, call.path, call.identity.user)).encode()
+        upload = hashlib.sha256(identifier).hexdigest()[:32]
         folder = upload_folder(upload)
         address = self.plain_url(call, BLOB_STORE, folder, host_style=False)
         query = self.sas(call, BLOB_STORE, "rcwl", folder=folder)
@@ -149,22 +153,22 @@ class Links:
         return self.place(call.workspace.name, url)
 
     def place(self, workspace: str, url: str) -> DatastoreUri | None:
-        """What an address of a blob, with or without its signature, means; None for one that this
-        server did not give out.
+        """The place that the URL of a blob means, with or without its signature; None for a URL
+        that this server did not hand out.
 
         Raises:
-            NotFound: it lies in another workspace, or its datastore is gone.
+            NotFound: it is in another workspace, or its datastore was deleted.
         """
         if not url.lower().startswith(("https://", "http://")):
             return None
-        found = _PLACE.fullmatch(unquote(urlsplit(url).path))
-        if found is None:
+        match = _PLACE.fullmatch(unquote(urlsplit(url).path))
+        if match is None:
             return None
         for store in datastores.list_in(self._db, self._stores, workspace):
-            if containers.container(workspace, store.name) == found["container"]:
-                return DatastoreUri(store.name, (found["path"] or "").strip("/"))
+            if containers.container(workspace, store.name) == match["container"]:
+                return DatastoreUri(store.name, (match["path"] or "").strip("/"))
         raise NotFound(
-            f"`{url.partition('?')[0]}` lies in no datastore of workspace `{workspace}`",
+            f"`{url.partition('?')[0]}` is not in a datastore of workspace `{workspace}`",
             "choose the workspace that it was uploaded to, or upload it again",
         )
 
@@ -180,10 +184,23 @@ def storage_account_id(call: Call, account: str) -> str:
 
 def _all_of(call: Call) -> str:
     role = call.identity.role
-    may_write = role is not None and role.rank >= LEAST_ROLE[Permission.UPLOAD].rank
+    may_write = role is not None and role.rank >= MINIMUM_ROLE[Permission.UPLOAD].rank
     return signatures.ALL if may_write else signatures.READ
 
 
 def _barely_quoted(path: str) -> str:
-    """Only what would end the path of an address."""
+    """Quotes only the characters that would end the path of a URL."""
     return path.replace("?", "%3F").replace("#", "%23")
+
+
+def links_of(context: AzureContext) -> Links:
+    services, domain = context.services, context.storage_domain
+    return Links(services.db, services.datastores, context.signing_key, services.clock, domain)
+
+
+async def blob_links(request: Request) -> Links:
+    """The FastAPI dependency."""
+    return links_of(context_of(request))
+
+
+BlobLinks = Annotated[Links, Depends(blob_links)]

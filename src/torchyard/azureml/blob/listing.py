@@ -1,9 +1,9 @@
-"""What is in a container, a page at a time, in Azure Storage's XML.
+"""The blobs of a container, a page at a time, in Azure Storage's XML.
 
 Owns: prefixes, delimiters, markers, the XML of a page.
-Leaves: the order of files to their places, which tell them sorted.
-Always: a page goes on behind the last name of the one before, so a blob that stays is in exactly
-one, whatever comes and goes meanwhile.
+Leaves: sorting files to datastores.
+Always: a page continues after the last name of the one before, so a blob that stays is in exactly
+one page, whatever else is added and deleted meanwhile.
 
 Source: https://learn.microsoft.com/rest/api/storageservices/list-blobs
 """
@@ -19,22 +19,22 @@ from typing import Protocol, runtime_checkable
 from urllib.parse import quote
 from xml.sax.saxutils import escape, quoteattr
 
-from torchyard.azureml.blob.errors import Refused, printable
+from torchyard.azureml.blob.errors import BadRequest, printable
 from torchyard.azureml.blob.headers import Blob, http_date
-from torchyard.azureml.blob.places import Container, shown
+from torchyard.azureml.blob.places import Container, is_visible
 from torchyard.base.db import Database
 from torchyard.base.errors import NotFound
 from torchyard.data import file_properties
 from torchyard.data.types import Entry, Files
 
 _MOST = 5000
-# Behind every name that begins with what stands before it.
+# Sorts after every name that begins with the text before it.
 _LAST = "\U0010ffff"
 
 
 @runtime_checkable
-class InOrder(Protocol):
-    """Files that can be told from any name on; see data/folders.py."""
+class SortedFiles(Protocol):
+    """Files that can be listed from any name on; see data/folders.py."""
 
     def ordered(
         self, prefix: str, after: str = "", fold: bool = False
@@ -42,103 +42,109 @@ class InOrder(Protocol):
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Which page; `after` is the last name of the one before."""
+class ListQuery:
+    """A requested page; `after` is the last name of the one before."""
 
     prefix: str = ""
     delimiter: str = ""
     after: str = ""
-    most: int = _MOST
+    limit: int = _MOST
     metadata: bool = False
 
 
 @dataclass(frozen=True)
-class Listed:
-    """A page: blobs and, ending with the delimiter, what begins several. `next` is the marker of
-    the page behind it, empty at the end.
+class ListPage:
+    """A page: blobs, and prefixes that end with the delimiter. `next` is the marker of the
+    following page, empty at the end.
     """
 
     items: Sequence[Blob | str]
     next: str = ""
 
 
-def wanted_in(query: Mapping[str, str]) -> Wanted:
+def read_query(query: Mapping[str, str]) -> ListQuery:
     """
     Raises:
-        Refused: `maxresults` is no number from 1 up, or a marker is not ours.
+        BadRequest: `maxresults` is not a positive integer, or a marker is not ours.
     """
-    most = query.get("maxresults", "")
-    if most and not (most.isascii() and most.isdigit() and 0 < len(most) < 10 and int(most)):
-        raise Refused(
-            f"`maxresults` is `{most[:20]}`",
-            "a number from 1 up",
+    limit = query.get("maxresults", "")
+    if limit and not (limit.isascii() and limit.isdigit() and 0 < len(limit) < 10 and int(limit)):
+        raise BadRequest(
+            f"`maxresults` is `{limit[:20]}`",
+            "it must be a positive integer",
             code="OutOfRangeQueryParameterValue",
         )
-    return Wanted(
+    return ListQuery(
         query.get("prefix", ""),
         query.get("delimiter", ""),
         _name_in(query.get("marker", "")),
-        min(int(most), _MOST) if most else _MOST,
+        min(int(limit), _MOST) if limit else _MOST,
         "metadata" in query.get("include", "").lower().split(","),
     )
 
 
-def page(db: Database, container: Container, wanted: Wanted) -> Listed:
-    """Some of what there is."""
-    names = _items(container, wanted)
-    found = list(islice(names, wanted.most + 1))
-    items, more = found[: wanted.most], len(found) > wanted.most
-    entries = [one for one in items if isinstance(one, Entry)]
-    said = file_properties.of_all(db, container.workspace, container.datastore.name, entries)
-    last = _name(items[-1]) if more else ""
-    if more and isinstance(items[-1], str):
+def page(db: Database, container: Container, query: ListQuery) -> ListPage:
+    """One page of blobs and prefixes."""
+    names = _items(container, query)
+    names_found = list(islice(names, query.limit + 1))
+    items, has_more = names_found[: query.limit], len(names_found) > query.limit
+    entries = [item for item in items if isinstance(item, Entry)]
+    records = file_properties.of_all(db, container.workspace, container.datastore.name, entries)
+    last = _name(items[-1]) if has_more else ""
+    if has_more and isinstance(items[-1], str):
         last += _LAST
-    listed = [Blob(one, said.get(one.path)) if isinstance(one, Entry) else one for one in items]
-    return Listed(listed, _marker(last) if last else "")
+    blobs = [
+        Blob(item, records.get(item.path)) if isinstance(item, Entry) else item for item in items
+    ]
+    return ListPage(blobs, _marker(last) if last else "")
 
 
-def to_xml(account_url: str, container: Container, wanted: Wanted, listed: Listed) -> bytes:
+def to_xml(account_url: str, container: Container, query: ListQuery, page: ListPage) -> bytes:
     parts = [
         '<?xml version="1.0" encoding="utf-8"?>'
         f"<EnumerationResults ServiceEndpoint={quoteattr(account_url)} "
         f"ContainerName={quoteattr(container.name)}>",
-        _element("Prefix", wanted.prefix),
-        _element("Marker", _marker(wanted.after) if wanted.after else ""),
-        _element("MaxResults", str(wanted.most)),
-        _element("Delimiter", wanted.delimiter) if wanted.delimiter else "",
+        _element("Prefix", query.prefix),
+        _element("Marker", _marker(query.after) if query.after else ""),
+        _element("MaxResults", str(query.limit)),
+        _element("Delimiter", query.delimiter) if query.delimiter else "",
         "<Blobs>",
-        *(_item(one, wanted.metadata) for one in listed.items),
+        *(_item(item, query.metadata) for item in page.items),
         "</Blobs>",
-        _element("NextMarker", listed.next),
+        _element("NextMarker", page.next),
         "</EnumerationResults>",
     ]
     return "".join(parts).encode("utf-8", "replace")
 
 
-def _items(container: Container, wanted: Wanted) -> Iterator[Entry | str]:
-    """Of the page and behind it; what begins several once."""
-    found: Iterator[Entry | str]
-    if isinstance(container.files, InOrder):
-        found = container.files.ordered(wanted.prefix, wanted.after, wanted.delimiter == "/")
+def _items(container: Container, query: ListQuery) -> Iterator[Entry | str]:
+    """The entries from the page on; each prefix once."""
+    paths: Iterator[Entry | str]
+    if isinstance(container.files, SortedFiles):
+        paths = container.files.ordered(query.prefix, query.after, query.delimiter == "/")
     else:
-        found = _walked(container.files, wanted.prefix)
+        paths = _walked(container.files, query.prefix)
     folded = ""
-    for one in found:
-        name = _name(one)
-        if name <= wanted.after or not _is_text(name) or not shown(container.datastore.name, name):
+    for item in paths:
+        name = _name(item)
+        if (
+            name <= query.after
+            or not _is_text(name)
+            or not is_visible(container.datastore.name, name)
+        ):
             continue
-        if isinstance(one, Entry) and wanted.delimiter:
-            head, separator, _ = name[len(wanted.prefix) :].partition(wanted.delimiter)
+        if isinstance(item, Entry) and query.delimiter:
+            head, separator, _ = name[len(query.prefix) :].partition(query.delimiter)
             if separator:
-                name = wanted.prefix + head + separator
-                if name == folded or name <= wanted.after:
+                name = query.prefix + head + separator
+                if name == folded or name <= query.after:
                     continue
-                folded, one = name, name
-        yield one
+                folded, item = name, name
+        yield item
 
 
 def _walked(files: Files, prefix: str) -> Iterator[Entry]:
-    """From a place that tells a folder at a time, all of it."""
+    """All files of a datastore that lists one folder at a time."""
     folder = prefix.rpartition("/")[0]
     top = f"{folder}/" if folder else ""
     try:
@@ -150,15 +156,15 @@ def _walked(files: Files, prefix: str) -> Iterator[Entry]:
         return
 
 
-def _item(one: Blob | str, metadata: bool) -> str:
-    if isinstance(one, str):
-        return f"<BlobPrefix>{_named(one)}</BlobPrefix>"
+def _item(item: Blob | str, metadata: bool) -> str:
+    if isinstance(item, str):
+        return f"<BlobPrefix>{_named(item)}</BlobPrefix>"
     properties = {
-        "Creation-Time": http_date(one.created_at),
-        "Last-Modified": http_date(one.modified_at),
-        "Etag": one.etag.strip('"'),
-        "Content-Length": str(one.entry.size_bytes),
-        **one.properties,
+        "Creation-Time": http_date(item.created_at),
+        "Last-Modified": http_date(item.modified_at),
+        "Etag": item.etag.strip('"'),
+        "Content-Length": str(item.entry.size_bytes),
+        **item.properties,
         "BlobType": "BlockBlob",
         "AccessTier": "Hot",
         "AccessTierInferred": "true",
@@ -167,12 +173,12 @@ def _item(one: Blob | str, metadata: bool) -> str:
         "ServerEncrypted": "false",
     }
     inside = "".join(_element(name, value) for name, value in properties.items())
-    said = ""
-    # Clients take an empty element for no answer, and none for no metadata.
-    if metadata and one.metadata:
-        pairs = "".join(_element(name, value) for name, value in one.metadata.items())
-        said = f"<Metadata>{pairs}</Metadata>"
-    return f"<Blob>{_named(one.entry.path)}<Properties>{inside}</Properties>{said}</Blob>"
+    metadata_xml = ""
+    # Clients read an empty element as an error, and a missing one as no metadata.
+    if metadata and item.metadata:
+        pairs = "".join(_element(name, value) for name, value in item.metadata.items())
+        metadata_xml = f"<Metadata>{pairs}</Metadata>"
+    return f"<Blob>{_named(item.entry.path)}<Properties>{inside}</Properties>{metadata_xml}</Blob>"
 
 
 def _named(name: str) -> str:
@@ -185,12 +191,12 @@ def _element(name: str, text: str) -> str:
     return f"<{name}>{escape(printable(text))}</{name}>"
 
 
-def _name(one: Entry | str) -> str:
-    return one.path if isinstance(one, Entry) else one
+def _name(item: Entry | str) -> str:
+    return item.path if isinstance(item, Entry) else item
 
 
 def _is_text(name: str) -> bool:
-    """A disk may hold names that are none."""
+    """A disk may have file names that are not valid text."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -206,8 +212,8 @@ def _name_in(marker: str) -> str:
     try:
         return base64.b64decode(marker.encode(), altchars=b"-_", validate=True).decode()
     except (ValueError, binascii.Error) as error:
-        raise Refused(
-            "the marker is none of this server's",
-            "begin the list again",
+        raise BadRequest(
+            "the marker is not from this server",
+            "start the list again",
             code="OutOfRangeQueryParameterValue",
         ) from error

@@ -1,12 +1,14 @@
 """The part of Azure Blob Storage's REST that Azure ML's clients speak.
 
-Owns: which operation a request is, bodies and answers of each.
-Leaves: who may to grants.py, what is done to service.py, addresses to common/paths.py.
-Always: nothing of a body is read before the request was let in; one of more than a MiB goes to disk
-as it comes, and an answer as it is read.
+Owns: which operation a request is, the body and the response of each.
+Leaves: permissions to grants.py, the operations to service.py, paths to common/paths.py.
+Always: a body is read only after the request is permitted; one of more than a MiB is written to
+disk while it arrives, and a response is sent while it is read.
 
 Source: https://learn.microsoft.com/rest/api/storageservices/blob-service-rest-api
 """
+
+from __future__ import annotations
 
 import asyncio
 import base64
@@ -14,64 +16,96 @@ import binascii
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 from urllib.parse import unquote
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Depends, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from torchyard.azureml.blob import headers as blob_headers
 from torchyard.azureml.blob import listing, places
 from torchyard.azureml.blob import service as blob_service
-from torchyard.azureml.blob.errors import BlobRoute, Refused, Unserved, standard
+from torchyard.azureml.blob.errors import BadRequest, BlobRoute, NotSupported, standard_headers
 from torchyard.azureml.blob.grants import Grants
 from torchyard.azureml.blob.headers import (
     Blob,
+    blob_headers,
     check_read,
     check_write,
+    http_date,
     metadata_in,
     properties_in,
     range_in,
-    told,
     versions,
 )
-from torchyard.azureml.blob.places import Container
-from torchyard.azureml.blob.service import Choice, Making, Parts, Staged, Upload
+from torchyard.azureml.blob.places import Container, Containers
+from torchyard.azureml.blob.service import BlobStorage, BlockChoice, Commits, StagedBlock, Upload
 from torchyard.azureml.common import containers
 from torchyard.azureml.common.calls import base_url
+from torchyard.azureml.common.context import AzureContext, context_of
+from torchyard.azureml.common.routing import RouteTable
 from torchyard.base.errors import Conflict, LimitExceeded
+from torchyard.data.blocks import Blocks
 from torchyard.data.file_properties import Block
+from torchyard.jobs.files import run_files
+from torchyard.workspaces.guarded_routes import UNLIMITED, needs
+from torchyard.workspaces.permissions import Permission
 
-_ONE = "/azureml-blob/{container}"
-_BLOB = _ONE + "/{path:path}"
-_ALL = ["GET", "HEAD", "PUT", "DELETE", "POST"]
-_LIST_MOST_BYTES = 8 << 20
+_BLOB = "/{path:path}"
+_MAX_LIST_BYTES = 8 << 20
 _AT_ONCE_BYTES = 1 << 20
 _ENCRYPTED = {"x-ms-request-server-encrypted": "false"}
-_LISTS = {"Latest", "Committed", "Uncommitted"}
+_LIST_KINDS = {"Latest", "Committed", "Uncommitted"}
 _T = TypeVar("_T")
 
 
-def router(parts: Parts, grants: Grants) -> APIRouter:
-    """Every operation of the service, below paths that common/paths.py makes."""
-    routes = APIRouter(route_class=BlobRoute, include_in_schema=False)
-    service = _Service(parts, grants)
+routes = RouteTable("/azureml-blob/{container}", BlobRoute)
 
-    @routes.api_route(_ONE, methods=_ALL)
-    async def of_container(request: Request, container: str) -> Response:
-        return await run_in_threadpool(service.of_container, request, container)
 
-    @routes.api_route(_BLOB, methods=_ALL)
-    async def of_blob(request: Request, container: str, path: str) -> Response:
-        name = unquote(path)
-        if not name:
-            return await run_in_threadpool(service.of_container, request, container)
-        return await service.of_blob(request, container, name)
+async def blob_operations(request: Request) -> BlobOperations:
+    """The FastAPI dependency; one instance serves all requests."""
+    context = context_of(request)
+    return context.shared(BlobOperations, partial(_operations, context))
 
-    return routes
+
+Operations = Annotated["BlobOperations", Depends(blob_operations)]
+
+
+async def on_container(operations: Operations, request: Request, container: str) -> Response:
+    return await run_in_threadpool(operations.on_container, request, container)
+
+
+async def on_blob(operations: Operations, request: Request, container: str, path: str) -> Response:
+    name = unquote(path)
+    if not name:
+        return await run_in_threadpool(operations.on_container, request, container)
+    return await operations.on_blob(request, container, name)
+
+
+def _declare(
+    methods: list[str], path: str, endpoint: Callable[..., Any], permission: Permission
+) -> None:
+    # Requests may be signed, and an upload is written to disk while it arrives.
+    declare = needs(permission, body_limit_bytes=UNLIMITED, signed=True)
+    routes.add(methods, path, declare(partial(endpoint)))
+
+
+_declare(["GET", "HEAD"], "", on_container, Permission.READ)
+_declare(["PUT", "DELETE", "POST"], "", on_container, Permission.SETTINGS)
+_declare(["GET", "HEAD"], _BLOB, on_blob, Permission.READ)
+_declare(["PUT"], _BLOB, on_blob, Permission.UPLOAD)
+_declare(["DELETE", "POST"], _BLOB, on_blob, Permission.WRITE)
+
+
+def _operations(context: AzureContext) -> BlobOperations:
+    services = context.services
+    opened = partial(run_files.opened, services)
+    containers_of = Containers(services.db, services.datastores, opened)
+    storage = BlobStorage(services.db, services.clock, Blocks(services.home / "uploads"))
+    grants = Grants(context.signing_key, services.clock, containers_of, context.access.granted)
+    return BlobOperations(storage, grants)
 
 
 class _Sink(Protocol):
@@ -80,54 +114,56 @@ class _Sink(Protocol):
     def drop(self, error: BaseException) -> None: ...
 
 
-class _Service:
-    def __init__(self, parts: Parts, grants: Grants) -> None:
-        self._parts = parts
-        self._grants = grants
-        self._making = Making()
+class BlobOperations:
+    """What a request does, by its method and its parameter `comp`."""
 
-    def of_container(self, request: Request, name: str) -> Response:
+    def __init__(self, storage: BlobStorage, grants: Grants) -> None:
+        self._storage = storage
+        self._grants = grants
+        self._commits = Commits()
+
+    def on_container(self, request: Request, name: str) -> Response:
         query = request.query_params
         comp = query.get("comp", "").lower()
         if request.method in ("GET", "HEAD") and comp == "list":
             return self._list(request, name)
         if request.method in ("GET", "HEAD") and comp in ("", "metadata"):
             container = self._grants.admit(request, name, "", "rl")
-            return _answer(request, 200, _of_container(container))
+            return _response(request, 200, _container_headers(container))
         container = self._grants.admit(request, name, "", "w")
         if request.method == "PUT" and not comp:
             raise Conflict(
-                f"container `{name}` is there: it is datastore `{container.datastore.name}`",
+                f"container `{name}` exists: it is datastore `{container.datastore.name}`",
                 code="ContainerAlreadyExists",
             )
-        raise Unserved(
-            "containers are datastores, and are made, changed and deleted as such",
+        raise NotSupported(
+            "containers are datastores, and are created, changed and deleted as such",
             "see `yard datastore --help`, or `ml_client.datastores`",
         )
 
     def _list(self, request: Request, name: str) -> Response:
-        wanted = listing.wanted_in(request.query_params)
-        container = self._grants.admit(request, name, wanted.prefix, "l")
-        listed = listing.page(self._parts.db, container, wanted)
+        query = listing.read_query(request.query_params)
+        container = self._grants.admit(request, name, query.prefix, "l")
+        page = listing.page(self._storage.db, container, query)
         account = f"{base_url(request)}/{containers.account(container.workspace)}"
-        body = listing.to_xml(account, container, wanted, listed)
-        return _answer(request, 200, {}, body, "application/xml")
+        body = listing.to_xml(account, container, query, page)
+        return _response(request, 200, {}, body, "application/xml")
 
-    async def of_blob(self, request: Request, name: str, path: str) -> Response:
+    async def on_blob(self, request: Request, name: str, path: str) -> Response:
         comp = request.query_params.get("comp", "").lower()
         if request.method in ("GET", "HEAD"):
             return await run_in_threadpool(self._read, request, name, path, comp)
         if request.method == "DELETE" and not comp:
             return await run_in_threadpool(self._delete, request, name, path)
-        takes = {"": self._put, "block": self._put_block, "blocklist": self._put_list}
-        if request.method == "PUT" and comp in takes:
-            return await takes[comp](request, name, path)
+        puts = {"": self._put, "block": self._put_block, "blocklist": self._put_list}
+        if request.method == "PUT" and comp in puts:
+            return await puts[comp](request, name, path)
         if request.method == "PUT" and comp in ("metadata", "properties"):
             return await run_in_threadpool(self._change, request, name, path, comp)
         await run_in_threadpool(self._grants.admit, request, name, path, "w")
-        raise Unserved(
+        raise NotSupported(
             f"torchyard does not serve {request.method} of a blob with `comp={comp[:40]}`",
-            "it keeps block blobs with their metadata, and no leases, snapshots, tiers or tags",
+            "it supports block blobs with metadata, but no leases, snapshots, tiers or tags",
         )
 
     def _read(self, request: Request, name: str, path: str, comp: str) -> Response:
@@ -135,24 +171,24 @@ class _Service:
         if comp == "blocklist":
             return self._block_list(request, container, path)
         if comp not in ("", "metadata"):
-            raise Unserved(f"torchyard does not tell `{comp[:40]}` of a blob")
-        blob = blob_service.get(self._parts, container, places.readable(path))
+            raise NotSupported(f"torchyard does not serve `{comp[:40]}` of a blob")
+        blob = blob_service.get(self._storage, container, places.readable(path))
         check_read(request.headers, blob)
-        headers = told(blob)
+        headers = blob_headers(blob)
         if request.method == "HEAD" or comp:
             size = 0 if comp else blob.entry.size_bytes
-            return _answer(request, 200, {**headers, "Content-Length": str(size)})
-        return self._sent(request, container, blob, headers)
+            return _response(request, 200, {**headers, "Content-Length": str(size)})
+        return self._content(request, container, blob, headers)
 
-    def _sent(
+    def _content(
         self, request: Request, container: Container, blob: Blob, headers: dict[str, str]
     ) -> Response:
         entry = blob.entry
-        part = range_in(request.headers, entry.size_bytes)
-        start, count = part or (0, entry.size_bytes)
+        byte_range = range_in(request.headers, entry.size_bytes)
+        start, count = byte_range or (0, entry.size_bytes)
         status = 200
         headers["Content-Length"] = str(count)
-        if part is not None:
+        if byte_range is not None:
             status = 206
             headers["Content-Range"] = f"bytes {start}-{start + count - 1}/{entry.size_bytes}"
             md5 = headers.pop("Content-MD5", "")
@@ -161,117 +197,119 @@ class _Service:
         chunks: Iterator[bytes] = iter(())
         if count:
             chunks = container.files.read(entry.path, start, count)
-        return StreamingResponse(chunks, status, {**headers, **standard(request)})
+        return StreamingResponse(chunks, status, {**headers, **standard_headers(request)})
 
     def _block_list(self, request: Request, container: Container, path: str) -> Response:
         blob, committed, staged = blob_service.block_lists(
-            self._parts, container, places.readable(path)
+            self._storage, container, places.readable(path)
         )
         if blob is None and not staged:
-            blob_service.get(self._parts, container, path)
+            blob_service.get(self._storage, container, path)
         which = request.query_params.get("blocklisttype", "committed").lower()
         lists = {"Committed": committed, "Uncommitted": staged}
-        shown = {name: found for name, found in lists.items() if which in ("all", name.lower())}
         body = "".join(
-            f"<{name}Blocks>{''.join(_block(one) for one in found)}</{name}Blocks>"
-            for name, found in shown.items()
+            f"<{name}Blocks>{''.join(_block(block) for block in blocks)}</{name}Blocks>"
+            for name, blocks in lists.items()
+            if which in ("all", name.lower())
         )
         headers = {}
         if blob is not None:
             headers = {**versions(blob), "x-ms-blob-content-length": str(blob.entry.size_bytes)}
-        whole = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{body}</BlockList>'
-        return _answer(request, 200, headers, whole.encode(), "application/xml")
+        text = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{body}</BlockList>'
+        return _response(request, 200, headers, text.encode(), "application/xml")
 
     def _delete(self, request: Request, name: str, path: str) -> Response:
         container = self._grants.admit(request, name, path, "d")
-        clean = places.readable(path)
-        blob_service.delete(self._parts, container, clean, request.headers)
-        return _answer(request, 202, {"x-ms-delete-type-permanent": "true"})
+        path = places.readable(path)
+        blob_service.delete(self._storage, container, path, request.headers)
+        return _response(request, 202, {"x-ms-delete-type-permanent": "true"})
 
     def _change(self, request: Request, name: str, path: str, comp: str) -> Response:
         container = self._grants.admit(request, name, path, "w")
-        blob = blob_service.get(self._parts, container, places.readable(path))
+        blob = blob_service.get(self._storage, container, places.readable(path))
         check_write(request.headers, blob)
         headers = request.headers
         if comp == "metadata":
-            said = metadata_in(headers)
-            blob = blob_service.change(self._parts, container, blob, metadata=said)
-            return _answer(request, 200, {**versions(blob), **_ENCRYPTED})
+            metadata = metadata_in(headers)
+            blob = blob_service.change(self._storage, container, blob, metadata=metadata)
+            return _response(request, 200, {**versions(blob), **_ENCRYPTED})
         properties = properties_in(headers)
-        blob = blob_service.change(self._parts, container, blob, properties=properties)
-        return _answer(request, 200, versions(blob))
+        blob = blob_service.change(self._storage, container, blob, properties=properties)
+        return _response(request, 200, versions(blob))
 
     async def _put(self, request: Request, name: str, path: str) -> Response:
         container = await run_in_threadpool(self._grants.admit, request, name, path, "wc")
-        clean = places.writable(path)
+        path = places.writable(path)
         _check_kind(request.headers)
-        if _is_folder_mark(request.headers):
-            # Folders come and go with what is in them.
-            return _answer(request, 201, _ENCRYPTED)
-        make = partial(Upload, self._parts, container, clean, _headers(request))
+        if _is_folder_marker(request.headers):
+            # Folders exist as long as they contain blobs.
+            return _response(request, 201, _ENCRYPTED)
+        start = partial(Upload, self._storage, container, path, _headers(request))
         if _is_small(request.headers):
             body = await _whole_body(request, _AT_ONCE_BYTES)
-            return _answer(request, 201, _written(await run_in_threadpool(_at_once, make, body)))
-        upload = await run_in_threadpool(make)
+            return _response(
+                request, 201, _upload_headers(await run_in_threadpool(_write_all, start, body))
+            )
+        upload = await run_in_threadpool(start)
         await _pour(request, upload)
-        blob = await run_in_threadpool(_finished, upload, upload.finish)
-        return _answer(request, 201, _written(blob))
+        blob = await run_in_threadpool(_finish, upload, upload.finish)
+        return _response(request, 201, _upload_headers(blob))
 
     async def _put_block(self, request: Request, name: str, path: str) -> Response:
         container = await run_in_threadpool(self._grants.admit, request, name, path, "wc")
-        clean = places.writable(path)
+        path = places.writable(path)
         block_id = _block_id(request.query_params.get("blockid", ""))
-        staged: Staged = await run_in_threadpool(
-            blob_service.stage, self._parts, container, clean, block_id
+        staged: StagedBlock = await run_in_threadpool(
+            blob_service.stage, self._storage, container, path, block_id
         )
         await _pour(request, staged)
-        said = request.headers.get("content-md5", "")
-        md5 = await run_in_threadpool(_finished, staged, partial(staged.finish, said))
-        return _answer(request, 201, {"Content-MD5": md5, **_ENCRYPTED})
+        sent_md5 = request.headers.get("content-md5", "")
+        md5 = await run_in_threadpool(_finish, staged, partial(staged.finish, sent_md5))
+        return _response(request, 201, {"Content-MD5": md5, **_ENCRYPTED})
 
     async def _put_list(self, request: Request, name: str, path: str) -> Response:
         container = await run_in_threadpool(self._grants.admit, request, name, path, "wc")
-        clean = places.writable(path)
-        body = await _whole_body(request, _LIST_MOST_BYTES)
-        said = request.headers.get("content-md5", "")
+        path = places.writable(path)
+        body = await _whole_body(request, _MAX_LIST_BYTES)
+        sent_md5 = request.headers.get("content-md5", "")
         md5 = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
-        blob_service.check_md5(said, md5)
-        chosen = await run_in_threadpool(_choices, body)
+        blob_service.check_md5(sent_md5, md5)
+        choices = await run_in_threadpool(_choices, body)
         headers = _headers(request)
-        asked = hashlib.sha256(body + repr(sorted(metadata_in(headers).items())).encode())
-        key = (container.name, clean, asked.hexdigest())
-        made, mine = self._making.begun(key)
-        if mine:
-            act = partial(blob_service.commit, self._parts, container, clean, chosen, headers)
+        digest = hashlib.sha256(body + repr(sorted(metadata_in(headers).items())).encode())
+        key = (container.name, path, digest.hexdigest())
+        commit, is_first = self._commits.begin(key)
+        if is_first:
+            act = partial(blob_service.commit, self._storage, container, path, choices, headers)
             try:
-                await run_in_threadpool(self._making.make, key, act)
+                await run_in_threadpool(self._commits.run, key, act)
             except asyncio.CancelledError:
-                if not made.done():
-                    self._making.drop(key)
+                if not commit.done():
+                    self._commits.abandon(key)
                 raise
-        # Who asked may be gone before a large blob is made; it is made nevertheless.
-        blob = await asyncio.shield(asyncio.wrap_future(made))
-        # Of the list, as Azure says it; nobody knows the blob's own.
-        return _answer(request, 201, {**versions(blob), "Content-MD5": md5, **_ENCRYPTED})
+        # The client may disconnect before a large blob is complete; it is completed nevertheless.
+        blob = await asyncio.shield(asyncio.wrap_future(commit))
+        # The MD5 of the list, as in Azure; that of the blob is not known.
+        return _response(request, 201, {**versions(blob), "Content-MD5": md5, **_ENCRYPTED})
 
 
-def _answer(
+def _response(
     request: Request,
     status: int,
     headers: Mapping[str, str],
     body: bytes = b"",
     media_type: str | None = None,
 ) -> Response:
-    kept = {**headers, **standard(request)}
-    return Response(b"" if request.method == "HEAD" else body, status, kept, media_type)
+    all_headers = {**headers, **standard_headers(request)}
+    return Response(b"" if request.method == "HEAD" else body, status, all_headers, media_type)
 
 
-def _of_container(container: Container) -> dict[str, str]:
+def _container_headers(container: Container) -> dict[str, str]:
     tag = hashlib.sha256(container.name.encode()).hexdigest()[:15].upper()
-    made = blob_headers.http_date(container.datastore.created_at)
+    created = http_date(container.datastore.created_at)
     return {
         "ETag": f'"0x{tag}"',
-        "Last-Modified": made,
+        "Last-Modified": created,
         "x-ms-has-immutability-policy": "false",
         "x-ms-has-legal-hold": "false",
         "x-ms-lease-state": "available",
@@ -279,7 +317,7 @@ def _of_container(container: Container) -> dict[str, str]:
     }
 
 
-def _written(blob: Blob) -> dict[str, str]:
+def _upload_headers(blob: Blob) -> dict[str, str]:
     return {**versions(blob), "Content-MD5": blob.properties.get("Content-MD5", ""), **_ENCRYPTED}
 
 
@@ -289,59 +327,61 @@ def _headers(request: Request) -> dict[str, str]:
 
 def _check_kind(headers: Mapping[str, str]) -> None:
     if "x-ms-copy-source" in headers:
-        raise Unserved(
-            "torchyard does not copy a blob from an address", "download it, and upload it here"
+        raise NotSupported(
+            "torchyard does not copy a blob from a URL", "download it, and upload it here"
         )
     kind = headers.get("x-ms-blob-type", "")
     if not kind:
-        raise Refused(
+        raise BadRequest(
             "the request has no header `x-ms-blob-type`",
             "send `x-ms-blob-type: BlockBlob`",
             code="MissingRequiredHeader",
         )
     if kind != "BlockBlob":
-        raise Unserved(f"torchyard keeps no `{kind[:40]}`", "upload it as a BlockBlob")
+        raise NotSupported(
+            f"torchyard does not support blobs of type `{kind[:40]}`", "upload it as a BlockBlob"
+        )
 
 
-def _is_folder_mark(headers: Mapping[str, str]) -> bool:
-    """Some clients upload an empty blob where a folder is to be."""
+def _is_folder_marker(headers: Mapping[str, str]) -> bool:
+    """Some clients upload an empty blob in place of a folder."""
     is_empty = headers.get("content-length") == "0"
     return is_empty and headers.get("x-ms-meta-hdi_isfolder", "").lower() == "true"
 
 
 def _is_small(headers: Mapping[str, str]) -> bool:
-    """Whether the body comes at once: thousands of small files each cost one way to a thread."""
+    """Whether the body is read at once: thousands of small files each need one thread only once."""
     length = headers.get("content-length", "")
     return length.isascii() and length.isdecimal() and int(length[:9]) <= _AT_ONCE_BYTES
 
 
-def _at_once(make: Callable[[], Upload], body: bytes) -> Blob:
-    upload = make()
+def _write_all(start: Callable[[], Upload], body: bytes) -> Blob:
+    upload = start()
 
-    def whole() -> Blob:
+    def write() -> Blob:
         upload.write(body)
         return upload.finish()
 
-    return _finished(upload, whole)
+    return _finish(upload, write)
 
 
 async def _pour(request: Request, sink: _Sink) -> None:
-    """The request's body, a MiB at a time; whatever breaks it off leaves nothing."""
-    held = bytearray()
+    """Write the request's body, a MiB at a time; nothing is left of an interrupted one."""
+    buffer = bytearray()
     try:
         async for chunk in request.stream():
-            held += chunk
-            if len(held) >= _AT_ONCE_BYTES:
-                await run_in_threadpool(sink.write, bytes(held))
-                held.clear()
-        if held:
-            await run_in_threadpool(sink.write, bytes(held))
+            buffer += chunk
+            if len(buffer) >= _AT_ONCE_BYTES:
+                await run_in_threadpool(sink.write, bytes(buffer))
+                buffer.clear()
+        if buffer:
+            await run_in_threadpool(sink.write, bytes(buffer))
     except BaseException as error:
         await asyncio.shield(run_in_threadpool(sink.drop, error))
         raise
 
 
-def _finished(sink: Upload | Staged, finish: Callable[[], _T]) -> _T:
+def _finish(sink: Upload | StagedBlock, finish: Callable[[], _T]) -> _T:
     try:
         return finish()
     except BaseException as error:
@@ -349,55 +389,55 @@ def _finished(sink: Upload | Staged, finish: Callable[[], _T]) -> _T:
         raise
 
 
-async def _whole_body(request: Request, most_bytes: int) -> bytes:
+async def _whole_body(request: Request, max_bytes: int) -> bytes:
     parts = bytearray()
     async for chunk in request.stream():
         parts += chunk
-        if len(parts) > most_bytes:
-            raise LimitExceeded(f"the request's body is longer than {most_bytes >> 20} MiB")
+        if len(parts) > max_bytes:
+            raise LimitExceeded(f"the request's body is longer than {max_bytes >> 20} MiB")
     return bytes(parts)
 
 
-def _choices(body: bytes) -> list[Choice]:
+def _choices(body: bytes) -> list[BlockChoice]:
     """
     Raises:
-        Refused: the body is no list of blocks.
+        BadRequest: the body is not a list of blocks.
     """
-    wrong = Refused("the request's body is no list of blocks", code="InvalidXmlDocument")
+    invalid = BadRequest("the request's body is not a list of blocks", code="InvalidXmlDocument")
     if b"<!DOCTYPE" in body or b"<!ENTITY" in body:
-        raise wrong
+        raise invalid
     try:
         root = ElementTree.fromstring(body)
     except (ElementTree.ParseError, ValueError, LookupError) as error:
-        raise wrong from error
-    if root.tag != "BlockList" or any(one.tag not in _LISTS for one in root):
-        raise wrong
+        raise invalid from error
+    if root.tag != "BlockList" or any(item.tag not in _LIST_KINDS for item in root):
+        raise invalid
     if len(root) > blob_service.MOST_BLOCKS:
-        raise Refused(
+        raise BadRequest(
             f"the list has more than {blob_service.MOST_BLOCKS:,} blocks",
             "send larger ones",
             code="BlockListTooLong",
         )
-    return [Choice(one.tag, _block_id((one.text or "").strip())) for one in root]
+    return [BlockChoice(item.tag, _block_id((item.text or "").strip())) for item in root]
 
 
 def _block_id(text: str) -> str:
     """
     Raises:
-        Refused: it is not what Azure takes, base64 of 1 to 64 bytes.
+        BadRequest: it is not base64 of 1 to 64 bytes.
     """
     try:
         decoded = base64.b64decode(text.encode(), validate=True)
     except (ValueError, binascii.Error):
         decoded = b""
     if not 0 < len(decoded) <= 64:
-        raise Refused(
-            f"`{text[:100]}` is no id for a block",
-            "base64 of 1 to 64 bytes",
+        raise BadRequest(
+            f"`{text[:100]}` is not a valid block id",
+            "it is base64 of 1 to 64 bytes",
             code="InvalidQueryParameterValue",
         )
     return text
 
 
-def _block(one: Block) -> str:
-    return f"<Block><Name>{escape(one.id)}</Name><Size>{one.size_bytes}</Size></Block>"
+def _block(block: Block) -> str:
+    return f"<Block><Name>{escape(block.id)}</Name><Size>{block.size_bytes}</Size></Block>"

@@ -1,9 +1,9 @@
-"""What can be done with the blobs of one container, before any HTTP.
+"""The operations on the blobs of one container, without HTTP.
 
-Owns: finding a blob with all that is said of it, writing one whole, making one of blocks, deleting.
-Leaves: headers and XML to the modules beside, files to their places, blocks to data/blocks.py.
-Always: a blob is there whole or not at all; conditions are looked at before the first byte is kept
-and again in the moment in which the blob appears; nothing large is held whole in memory.
+Owns: finding a blob with its properties, writing a whole one, creating one from blocks, deleting.
+Leaves: headers and XML to the other modules, files to datastores, blocks to data/blocks.py.
+Always: a blob exists completely or not at all; conditions are checked before the first byte is
+stored and again at the moment when the blob appears; nothing large is in memory as a whole.
 
 Source: https://learn.microsoft.com/rest/api/storageservices/understanding-block-blobs--append-blobs--and-page-blobs
 """
@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from torchyard.azureml.blob.errors import NoBlob, Refused, in_the_way
+from torchyard.azureml.blob.errors import BadRequest, NoBlob, name_conflict
 from torchyard.azureml.blob.headers import (
     Blob,
     check_write,
@@ -28,7 +28,7 @@ from torchyard.azureml.blob.headers import (
     metadata_in,
     properties_in,
 )
-from torchyard.azureml.blob.places import Container, shown
+from torchyard.azureml.blob.places import Container, is_visible
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict
@@ -41,51 +41,52 @@ MOST_BLOCKS = 50_000
 
 
 @dataclass(frozen=True)
-class Parts:
-    """What the service is made of."""
+class BlobStorage:
+    """The parts of the server that the operations use."""
 
     db: Database
     clock: Clock
     blocks: Blocks
 
 
-# The moment in which a blob appears is one at a time for each name, as far as these go round.
+# Blobs of one name appear one at a time; names share a fixed number of locks.
 _LOCKS = [threading.Lock() for _ in range(64)]
 
 
-def find(parts: Parts, container: Container, path: str) -> Blob | None:
+def find(parts: BlobStorage, container: Container, path: str) -> Blob | None:
     store = container.datastore.name
-    entry = container.files.entry(path) if shown(store, path) else None
+    entry = container.files.entry(path) if is_visible(store, path) else None
     if entry is None:
         return None
     return Blob(entry, file_properties.of(parts.db, container.workspace, store, entry))
 
 
-def get(parts: Parts, container: Container, path: str) -> Blob:
+def get(parts: BlobStorage, container: Container, path: str) -> Blob:
     """
     Raises:
         NoBlob: there is none.
     """
-    found = find(parts, container, path)
-    if found is None:
+    blob = find(parts, container, path)
+    if blob is None:
         raise NoBlob(f"there is no blob `{path[:200]}` in datastore `{container.datastore.name}`")
-    return found
+    return blob
 
 
 class Upload:
-    """A blob on its way. `write` takes bytes, `finish` makes it appear, `drop` forgets it.
+    """A blob that is being written. `write` takes bytes, `finish` makes it appear, `drop` discards
+    it.
 
     Args:
-        of_body: its bytes are the request's body, so their MD5 is told and checked.
+        of_body: its bytes are the request's body, so their MD5 is checked and returned.
 
     Raises:
-        Exists, NotMet: a condition of the request does not hold.
-        Conflict: a folder is where the blob would be, or a blob where its folder would be.
+        Exists, ConditionNotMet: a condition of the request does not hold.
+        Conflict: a folder has the blob's path, or a blob has the path of its folder.
     """
 
     def __init__(
         self,
-        parts: Parts,
+        parts: BlobStorage,
         container: Container,
         path: str,
         headers: Mapping[str, str],
@@ -102,7 +103,7 @@ class Upload:
         try:
             self._writing: Writing = self._stack.enter_context(container.files.writing(path))
         except Conflict as error:
-            raise in_the_way() from error
+            raise name_conflict() from error
 
     def write(self, chunk: bytes) -> None:
         self._writing.write(chunk)
@@ -112,7 +113,7 @@ class Upload:
     def finish(self) -> Blob:
         """
         Raises:
-            Refused: the bytes are not those whose MD5 was sent.
+            BadRequest: the bytes don't have the MD5 that was sent.
         """
         assert self._md5 is not None
         md5 = base64.b64encode(self._md5.digest()).decode()
@@ -121,7 +122,7 @@ class Upload:
         return self.appear({**properties_in(self._headers, of_body=True), "Content-MD5": md5})
 
     def appear(self, properties: Mapping[str, str], blocks: Sequence[Block] = ()) -> Blob:
-        """The last step, with what is to be said of the blob."""
+        """The last step: make the blob appear with these properties."""
         files, store = self._container.files, self._container.datastore.name
         with _lock(self._container, self._path):
             _check_write(self._parts, self._container, self._path, self._headers)
@@ -129,23 +130,23 @@ class Upload:
             entry = files.entry(self._path)
             if entry is None:
                 raise Conflict("the blob was deleted as soon as it was there", "send it again")
-            said = file_properties.wrote(
+            record = file_properties.record_written(
                 self._parts.db, self._parts.clock, self._container.workspace, store, entry,
                 self._writing.stored, properties, self._metadata, blocks,
             )  # fmt: skip
-        return Blob(entry, said)
+        return Blob(entry, record)
 
     def drop(self, error: BaseException) -> None:
-        """Leave nothing of it; what was there before stays."""
+        """Discard it; an existing blob stays."""
         self._stack.__exit__(type(error), error, error.__traceback__)
 
 
-def stage(parts: Parts, container: Container, path: str, block_id: str) -> Staged:
-    return Staged(parts.blocks, _file(container, path), block_id)
+def stage(parts: BlobStorage, container: Container, path: str, block_id: str) -> StagedBlock:
+    return StagedBlock(parts.blocks, _file(container, path), block_id)
 
 
-class Staged:
-    """A block on its way."""
+class StagedBlock:
+    """A block that is being written."""
 
     def __init__(self, blocks: Blocks, file: str, block_id: str) -> None:
         self._md5 = hashlib.md5(usedforsecurity=False)
@@ -156,49 +157,49 @@ class Staged:
         self._writing.write(chunk)
         self._md5.update(chunk)
 
-    def finish(self, md5: str) -> str:
-        """The MD5 of what came.
+    def finish(self, sent_md5: str) -> str:
+        """The MD5 of the received bytes.
 
         Args:
-            md5: what the client says it is; empty when it does not.
+            sent_md5: from the client; empty if it sent none.
         """
-        found = base64.b64encode(self._md5.digest()).decode()
-        check_md5(md5, found)
+        actual_md5 = base64.b64encode(self._md5.digest()).decode()
+        check_md5(sent_md5, actual_md5)
         self._stack.close()
-        return found
+        return actual_md5
 
     def drop(self, error: BaseException) -> None:
         self._stack.__exit__(type(error), error, error.__traceback__)
 
 
 @dataclass(frozen=True)
-class Choice:
-    """A block in a list that makes a blob; `where` is Latest, Committed or Uncommitted."""
+class BlockChoice:
+    """A block in the list of a blob; `where` is Latest, Committed or Uncommitted."""
 
     where: str
     id: str
 
 
 def commit(
-    parts: Parts,
+    parts: BlobStorage,
     container: Container,
     path: str,
-    chosen: Sequence[Choice],
+    choices: Sequence[BlockChoice],
     headers: Mapping[str, str],
 ) -> Blob:
-    """Make a blob of blocks, in that order.
+    """Create a blob from blocks, in that order.
 
-    A list that is sent again, because its answer was lost, finds the blob as it wants it.
+    When a list is sent again, after a lost response, the blob exists already.
 
     Raises:
-        Refused: a block is not there.
+        BadRequest: a block does not exist.
         Exists, NotMet: a condition of the request does not hold.
     """
     file = _file(container, path)
     staged = parts.blocks.list(file)
     before = find(parts, container, path)
-    sources = _sources(parts, container, before, staged, chosen)
-    if before is not None and not staged and _is_whole(parts, container, before, chosen):
+    sources = _sources(parts, container, before, staged, choices)
+    if before is not None and not staged and _is_whole(parts, container, before, choices):
         return _repeated(parts, container, before, headers)
     upload = Upload(parts, container, path, headers, of_body=False)
     try:
@@ -206,59 +207,60 @@ def commit(
             for chunk in source.read(parts.blocks, container, file, path):
                 upload.write(chunk)
         blocks = [source.block for source in sources]
-        made = upload.appear(properties_in(headers), blocks)
+        blob = upload.appear(properties_in(headers), blocks)
     except BaseException as error:
         upload.drop(error)
         raise
     parts.blocks.drop(file)
-    return made
+    return blob
 
 
-class Making:
-    """The blobs that are being made of blocks: a list that is sent again meanwhile waits for the
-    first. For several threads and event loops.
+class Commits:
+    """The commits of block lists in progress: a list that is sent again waits for the first one.
+
+    For several threads and event loops.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running: dict[object, Future[Blob]] = {}
 
-    def begun(self, key: object) -> tuple[Future[Blob], bool]:
-        """(what the blob comes in, whether the caller is the one to `make` it)"""
+    def begin(self, key: object) -> tuple[Future[Blob], bool]:
+        """(the future blob, whether the caller has to `run` the commit)"""
         with self._lock:
             running = self._running.get(key)
             if running is not None:
                 return running, False
-            made: Future[Blob] = Future()
-            made.set_running_or_notify_cancel()
-            self._running[key] = made
-            return made, True
+            future: Future[Blob] = Future()
+            future.set_running_or_notify_cancel()
+            self._running[key] = future
+            return future, True
 
-    def make(self, key: object, act: Callable[[], Blob]) -> None:
+    def run(self, key: object, commit: Callable[[], Blob]) -> None:
         future = self._running[key]
         try:
-            made = act()
+            blob = commit()
         except BaseException as error:
-            self._over(key)
+            self._remove(key)
             future.set_exception(error)
         else:
-            self._over(key)
-            future.set_result(made)
+            self._remove(key)
+            future.set_result(blob)
 
-    def drop(self, key: object) -> None:
-        """When `make` could not even begin."""
+    def abandon(self, key: object) -> None:
+        """End a commit that could not be run."""
         future = self._running[key]
-        self._over(key)
+        self._remove(key)
         future.set_exception(Conflict("the server ends", "send the list again"))
 
-    def _over(self, key: object) -> None:
+    def _remove(self, key: object) -> None:
         with self._lock:
             del self._running[key]
 
 
 @dataclass(frozen=True)
 class _Source:
-    """Where a block's bytes are: staged, or in the blob that is there, from `start` on."""
+    """The bytes of a block: staged, or in the existing blob, from `start` on."""
 
     block: Block
     start: int | None = None
@@ -270,102 +272,108 @@ class _Source:
 
 
 def _sources(
-    parts: Parts,
+    parts: BlobStorage,
     container: Container,
     before: Blob | None,
     staged: Mapping[str, Block],
-    chosen: Sequence[Choice],
+    choices: Sequence[BlockChoice],
 ) -> list[_Source]:
-    kept: dict[str, _Source] = {}
-    if any(one.where == "Committed" or one.id not in staged for one in chosen):
+    committed: dict[str, _Source] = {}
+    if any(choice.where == "Committed" or choice.id not in staged for choice in choices):
         start = 0
         for block in _blocks_of(parts, container, before):
-            kept.setdefault(block.id, _Source(block, start))
+            committed.setdefault(block.id, _Source(block, start))
             start += block.size_bytes
-    found = []
-    for one in chosen:
-        source = _Source(staged[one.id]) if one.id in staged else None
-        if one.where == "Committed" or (source is None and one.where == "Latest"):
-            source = kept.get(one.id)
+    sources = []
+    for choice in choices:
+        source = _Source(staged[choice.id]) if choice.id in staged else None
+        if choice.where == "Committed" or (source is None and choice.where == "Latest"):
+            source = committed.get(choice.id)
         if source is None:
-            raise Refused(
-                f"the list names the block `{one.id[:64]}`, which did not come",
+            raise BadRequest(
+                f"the list names the block `{choice.id[:64]}`, which did not come",
                 "send the blocks again; those to which nothing came for a day are dropped",
                 code="InvalidBlockList",
             )
-        found.append(source)
-    return found
+        sources.append(source)
+    return sources
 
 
-def _is_whole(parts: Parts, container: Container, blob: Blob, chosen: Sequence[Choice]) -> bool:
+def _is_whole(
+    parts: BlobStorage, container: Container, blob: Blob, choices: Sequence[BlockChoice]
+) -> bool:
     ids = [block.id for block in _blocks_of(parts, container, blob)]
-    return bool(ids) and ids == [one.id for one in chosen]
+    return bool(ids) and ids == [choice.id for choice in choices]
 
 
-def _repeated(parts: Parts, container: Container, blob: Blob, headers: Mapping[str, str]) -> Blob:
+def _repeated(
+    parts: BlobStorage, container: Container, blob: Blob, headers: Mapping[str, str]
+) -> Blob:
     if headers.get("if-none-match", "").strip() != "*":
         check_write(headers, blob)
     return change(parts, container, blob, properties_in(headers), metadata_in(headers))
 
 
 def change(
-    parts: Parts,
+    parts: BlobStorage,
     container: Container,
     blob: Blob,
     properties: Mapping[str, str] | None = None,
     metadata: Mapping[str, str] | None = None,
 ) -> Blob:
-    """Say something else of a blob; None leaves what was said."""
+    """Change the properties or metadata of a blob; None leaves them."""
     store = container.datastore.name
-    said = file_properties.change(
+    record = file_properties.change(
         parts.db, parts.clock, container.workspace, store, blob.entry,
         properties=properties, metadata=metadata,
     )  # fmt: skip
-    return Blob(blob.entry, said)
+    return Blob(blob.entry, record)
 
 
-def delete(parts: Parts, container: Container, path: str, headers: Mapping[str, str]) -> None:
+def delete(parts: BlobStorage, container: Container, path: str, headers: Mapping[str, str]) -> None:
     """
     Raises:
         NoBlob: there is none.
-        NotMet: a condition of the request does not hold.
+        ConditionNotMet: a condition of the request does not hold.
     """
     with _lock(container, path):
         check_write(headers, get(parts, container, path))
         container.files.delete(path)
-        file_properties.forget(parts.db, container.workspace, container.datastore.name, path)
+        file_properties.delete(parts.db, container.workspace, container.datastore.name, path)
 
 
 def block_lists(
-    parts: Parts, container: Container, path: str
+    parts: BlobStorage, container: Container, path: str
 ) -> tuple[Blob | None, list[Block], list[Block]]:
-    """(the blob, the blocks that it was made of, those that came since)."""
+    """(the blob, the blocks that it was created from, the blocks staged since then)."""
     blob = find(parts, container, path)
     staged = list(parts.blocks.list(_file(container, path)).values())
     return blob, _blocks_of(parts, container, blob), staged
 
 
-def check_md5(said: str, found: str) -> None:
+def check_md5(sent: str, actual: str) -> None:
     """
     Raises:
-        Refused: what came is not what was sent.
+        BadRequest: the received bytes are not those that were sent.
     """
-    if said and said != found:
-        raise Refused(
+    if sent and sent != actual:
+        raise BadRequest(
             "the bytes that came have another MD5 than the one that was sent with them",
             "send them again",
             code="Md5Mismatch",
         )
 
 
-def _check_write(parts: Parts, container: Container, path: str, headers: Mapping[str, str]) -> None:
-    """As check_write, of the blob that is there; who sets no condition asks for no look at it."""
+def _check_write(
+    parts: BlobStorage, container: Container, path: str, headers: Mapping[str, str]
+) -> None:
+    """Run check_write on the existing blob, unless the request has no condition."""
     if is_conditional(headers):
         check_write(headers, find(parts, container, path))
 
 
-def _blocks_of(parts: Parts, container: Container, blob: Blob | None) -> list[Block]:
-    if blob is None or blob.said is None:
+def _blocks_of(parts: BlobStorage, container: Container, blob: Blob | None) -> list[Block]:
+    if blob is None or blob.record is None:
         return []
     store = container.datastore.name
     return file_properties.blocks_of(parts.db, container.workspace, store, blob.entry)

@@ -1,10 +1,10 @@
-"""Shared access signatures: an address that opens a container, a folder or a blob for a while.
+"""Shared access signatures: URLs that open a container, a folder or a blob for some time.
 
 Owns: making and reading their query.
-Leaves: whether the person behind still has the right to workspaces/access.py, which is asked each
-time; what a request needs to grants.py.
-Always: a signature is bound to what it opens, to what may be done, to its end and to the token that
-it was got with; it opens nothing when that token is revoked.
+Leaves: the person's current permissions to workspaces/access.py, which is asked each time; what a
+request needs to grants.py.
+Always: a signature is bound to what it opens, its permissions, its expiry and the token that it was
+requested with; it opens nothing when that token is revoked.
 
 Source: https://learn.microsoft.com/rest/api/storageservices/create-user-delegation-sas (the fields;
 what is signed is our own, for nobody else reads it)
@@ -34,8 +34,8 @@ _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 @dataclass(frozen=True)
 class Signature:
-    """`path` is the folder or the blob below the container that is opened, empty for all of it;
-    `permissions` are Azure's letters.
+    """`path` is the folder or the blob that it opens below the container, empty for the whole
+    container; `permissions` are Azure's letters.
     """
 
     container: str
@@ -47,7 +47,7 @@ class Signature:
     token_hash: str
 
     def covers(self, path: str) -> bool:
-        """Whether it opens a blob, or blobs whose names begin with a prefix."""
+        """Whether it opens a blob, or a list of blobs with a prefix."""
         if self.kind == "c":
             return True
         if self.kind == "b":
@@ -70,7 +70,7 @@ def sign(
 
     Args:
         what: container, folder or blob.
-        lasts: at the most `LONGEST`.
+        lasts: at most `LONGEST`.
     """
     kind = _KINDS[what]
     ends_at = (now + min(lasts, LONGEST)).astimezone(timezone.utc)
@@ -90,29 +90,29 @@ def sign(
 def read(
     key: bytes, query: Mapping[str, str], container: str, path: str, now: datetime
 ) -> Signature:
-    """What a request's query opens.
+    """The signature in a request's query.
 
     Args:
-        path: the blob that is asked for, or the prefix of those that are.
+        path: the requested blob, or the prefix of a list.
 
     Raises:
-        BadSignature: it is not ours, or was made for another place, or its time is over.
+        BadSignature: it is invalid, was made for another place, or has expired.
     """
     names = ("sv", "sr", "sp", "se", "skoid", "sktid", "sdd")
     fields = {name: query[name] for name in names if name in query}
     opened = _opened(fields, path)
-    wanted = _sig(key, fields, container, opened)
-    if not hmac.compare_digest(query.get("sig", "").encode(), wanted.encode()):
+    expected = _sig(key, fields, container, opened)
+    if not hmac.compare_digest(query.get("sig", "").encode(), expected.encode()):
         raise BadSignature(
-            "the signature of this address was not made by this server for this place, or the "
-            "address was changed",
-            "ask for a new one: the SDK does so by itself when it is started anew",
+            "the signature of this URL was not made by this server for this place, or the URL was "
+            "changed",
+            "request a new one: the SDK does so when it is started again",
         )
     ends_at = datetime.strptime(fields["se"], _TIME).replace(tzinfo=timezone.utc)
     if ends_at <= now:
         raise BadSignature(
-            f"the signature of this address ended at {ends_at:%Y-%m-%d %H:%M} UTC",
-            "ask for a new one: the SDK does so by itself when it is started anew",
+            f"the signature of this URL expired at {ends_at:%Y-%m-%d %H:%M} UTC",
+            "request a new one: the SDK does so when it is started again",
         )
     return Signature(
         container, fields["sr"], opened, fields["sp"], ends_at, fields["skoid"], fields["sktid"]

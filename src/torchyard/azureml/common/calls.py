@@ -1,35 +1,35 @@
 """One request as Azure ML's clients make it.
 
-Owns: who asks, in which workspace, by which address; the JSON body; resource ids.
+Owns: the caller, the workspace, the server's address, the JSON body; resource ids.
 Leaves: what the body means to the adapters.
-Always: the subscription and resource group of the path are the workspace's own, in any case.
+Always: the subscription and resource group of the path are those of the workspace, in any case.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import Request
+from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
-from torchyard.azureml.common.paths import KEY, PROVIDER, Asked
+from torchyard.azureml.common.paths import PROVIDER, SCOPE_KEY, AzurePath
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.workspaces import actions as workspaces
+from torchyard.workspaces.guarded_routes import identity_of
 from torchyard.workspaces.types import Identity, Workspace
 
-Authenticate = Callable[[Request], Identity]
 _METRICS = "/metric/runs/"
 
 
 @dataclass(frozen=True)
 class Call:
     """`base` is the server as the client reached it, `https://host:port`; `body` is the JSON of
-    the request, None without one; `path` is ours (see paths.py).
+    the request, None without one; `path` is the short one that paths.py makes.
     """
 
     workspace: Workspace
@@ -57,20 +57,20 @@ class Call:
             InvalidInput: it is not.
         """
         if not isinstance(self.body, dict):
-            raise InvalidInput("the request's body is no JSON object")
+            raise InvalidInput("the request's body is not a JSON object")
         return self.body
 
     @property
     def properties(self) -> dict[str, Any]:
-        """`properties` of the body: what an ARM resource says of itself.
+        """`properties` of the body: the content of an ARM resource.
 
         Raises:
             InvalidInput: there are none.
         """
-        found = self.document.get("properties")
-        if not isinstance(found, dict):
-            raise InvalidInput("the request's `properties` is no JSON object", at=["properties"])
-        return found
+        properties = self.document.get("properties")
+        if not isinstance(properties, dict):
+            raise InvalidInput("the request's `properties` is not a JSON object", at=["properties"])
+        return properties
 
 
 def resource_id(workspace: Workspace) -> str:
@@ -80,61 +80,53 @@ def resource_id(workspace: Workspace) -> str:
     )
 
 
-class Caller:
-    """The FastAPI dependency that makes a `Call` of a request.
-
-    Args:
-        authenticate: from a request to who asks, when they have the right; reads `workspace` in
-            `path_params`.
-    """
-
-    def __init__(self, db: Database, authenticate: Authenticate) -> None:
-        self._db = db
-        self._authenticate = authenticate
-
-    async def __call__(self, request: Request) -> Call:
-        body = await request.body()
-        return await run_in_threadpool(self._call, request, body)
-
-    def _call(self, request: Request, body: bytes) -> Call:
-        identity = self._authenticate(request)
-        workspace = workspaces.get(self._db, request.path_params["workspace"])
-        _same_place(workspace, request.scope.get(KEY))
-        return Call(
-            workspace,
-            identity,
-            base_url(request),
-            request.method,
-            request.url.path,
-            dict(request.query_params),
-            None if _has_parts(request) else _json(body, request.url.path),
-        )
+async def read_call(request: Request) -> Call:
+    """The FastAPI dependency that makes a `Call` of a request; its route has read the body."""
+    return await run_in_threadpool(_call, request, await request.body())
 
 
-def part(holder: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+AzureCall = Annotated[Call, Depends(read_call)]
+
+
+def _call(request: Request, body: bytes) -> Call:
+    database: Database = request.app.state.db
+    workspace = workspaces.get(database, request.path_params["workspace"])
+    _check_location(workspace, request.scope.get(SCOPE_KEY))
+    return Call(
+        workspace,
+        identity_of(request),
+        base_url(request),
+        request.method,
+        request.url.path,
+        dict(request.query_params),
+        None if _is_form(request) else _json(body, request.url.path),
+    )
+
+
+def object_at(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """A JSON object in a body; empty when it is not there.
 
     Raises:
         InvalidInput: it is something else.
     """
-    found = holder.get(key)
-    if found is not None and not isinstance(found, Mapping):
-        raise InvalidInput(f"`{key}` is no JSON object", at=[key])
-    return found or {}
+    value = document.get(key)
+    if value is not None and not isinstance(value, Mapping):
+        raise InvalidInput(f"`{key}` is not a JSON object", at=[key])
+    return value or {}
 
 
-def items(holder: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+def objects_at(document: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
     """A list of JSON objects in a body; empty when it is not there.
 
     Raises:
         InvalidInput: it is something else.
     """
-    found = holder.get(key)
-    if found is None:
+    value = document.get(key)
+    if value is None:
         return []
-    if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
-        raise InvalidInput(f"`{key}` is no list of JSON objects", at=[key])
-    return found
+    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
+        raise InvalidInput(f"`{key}` is not a list of JSON objects", at=[key])
+    return value
 
 
 def base_url(request: Request) -> str:
@@ -142,22 +134,22 @@ def base_url(request: Request) -> str:
     return f"{request.url.scheme}://{request.headers.get('host', '')}"
 
 
-def _same_place(workspace: Workspace, asked: Asked | None) -> None:
-    if asked is None or not asked.subscription:
+def _check_location(workspace: Workspace, path: AzurePath | None) -> None:
+    if path is None or not path.subscription:
         return
-    theirs = (asked.subscription.lower(), asked.resource_group.lower())
-    own = (workspace.subscription_id.lower(), workspace.resource_group.lower())
-    if theirs != own:
+    requested = (path.subscription.lower(), path.resource_group.lower())
+    actual = (workspace.subscription_id.lower(), workspace.resource_group.lower())
+    if requested != actual:
         raise NotFound(
-            f"workspace `{workspace.name}` is not in subscription `{asked.subscription}`, resource "
-            f"group `{asked.resource_group}`",
+            f"workspace `{workspace.name}` is not in subscription `{path.subscription}`, resource "
+            f"group `{path.resource_group}`",
             f"it is in subscription `{workspace.subscription_id}`, resource group "
-            f"`{workspace.resource_group}`: `yard workspace config` writes a right config.json",
+            f"`{workspace.resource_group}`: `yard workspace config` writes a correct config.json",
         )
 
 
-def _has_parts(request: Request) -> bool:
-    """Files in a form: what is asked for so is refused, by those who know what it is."""
+def _is_form(request: Request) -> bool:
+    """Forms carry files; the route that expects one reads it, the others refuse it."""
     return request.headers.get("content-type", "").startswith("multipart/")
 
 
@@ -165,16 +157,18 @@ def _json(body: bytes, path: str) -> Any:
     if not body.strip():
         return None
     try:
-        # Only metrics may be what JSON has no numbers for; elsewhere no answer could tell it.
+        # Only metrics may be numbers that JSON lacks; elsewhere no response could contain them.
         if _METRICS in path:
             return json.loads(body)
         return json.loads(body, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput("the request's body is no JSON") from error
+        raise InvalidInput("the request's body is not JSON") from error
 
 
 def _finite(text: str) -> float:
-    found = float(text)
-    if not math.isfinite(found):
-        raise InvalidInput(f"the request's body has the number `{text[:40]}`", "write it as a text")
-    return found
+    number = float(text)
+    if not math.isfinite(number):
+        raise InvalidInput(
+            f"the request's body has the number `{text[:40]}`", "write it as a string"
+        )
+    return number

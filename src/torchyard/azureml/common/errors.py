@@ -1,9 +1,9 @@
 """Errors as Azure's clients read them.
 
 Owns: the envelope, Azure's codes, and the route class that answers with them.
-Leaves: what to refuse to the rooms.
-Always: a route of this room never answers in another shape; the hint is part of the message,
-for people see nothing else of it, and what else is in the envelope is printed beneath it.
+Leaves: what to refuse to the other modules.
+Always: a route of this package never answers an error in another form; the hint is part of the
+message, for people see nothing else of it, and clients print the rest of the envelope below it.
 
 Source: https://github.com/microsoft/api-guidelines/blob/vNext/azure/Guidelines.md (error response)
 """
@@ -22,14 +22,14 @@ from starlette.requests import ClientDisconnect
 
 from torchyard.base import disk
 from torchyard.base.errors import Conflict, InvalidInput, TorchyardError
-from torchyard.workspaces.path_permissions import PathGuardedRoute
+from torchyard.workspaces.guarded_routes import GuardedRoute
 
 _log = logging.getLogger(__name__)
 
 Handle = Callable[[Request], Coroutine[Any, Any, Response]]
 
 ALL_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]
-"""Of the routes that say what is not there."""
+"""The methods of routes for unknown paths."""
 
 _CODES = {
     400: "UserError",
@@ -54,7 +54,7 @@ class NotServed(TorchyardError):
 
 
 def envelope(error: TorchyardError) -> dict[str, Any]:
-    """The body of Azure's error answer."""
+    """The body of an error."""
     code = error.code if error.code[:1].isupper() else _CODES.get(error.http_status, "ServiceError")
     message = f"{error.message}. Hint: {error.hint}" if error.hint else error.message
     target = ".".join(str(part) for part in error.at)
@@ -69,35 +69,41 @@ def envelope(error: TorchyardError) -> dict[str, Any]:
     }
 
 
-def answer(error: TorchyardError) -> JSONResponse:
+def error_response(error: TorchyardError) -> JSONResponse:
     headers = {}
     if error.http_status == 401:
-        said = " ".join(error.message.replace('"', "'").split()).encode("ascii", "replace").decode()
-        headers["www-authenticate"] = f'Bearer error="invalid_token", error_description="{said}"'
+        description = (
+            " ".join(error.message.replace('"', "'").split()).encode("ascii", "replace").decode()
+        )
+        headers["www-authenticate"] = (
+            f'Bearer error="invalid_token", error_description="{description}"'
+        )
     return JSONResponse(envelope(error), error.http_status, headers)
 
 
-def guarded(handle: Handle) -> Handle:
-    """The handler, with every error answered in Azure's envelope."""
+def answering_errors(handle: Handle) -> Handle:
+    """The handler, with every error in Azure's envelope."""
 
     async def answering(request: Request) -> Response:
         try:
             return await handle(request)
         except TorchyardError as error:
-            return answer(error)
+            return error_response(error)
         except RequestValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"])
-            return answer(InvalidInput(f"the request's `{place}` is wrong: {first['msg']}"))
+            return error_response(
+                InvalidInput(f"the request's `{place}` is invalid: {first['msg']}")
+            )
         except IntegrityError as error:
             _log.warning("collision on %s: %s", request.url.path, error)
-            return answer(Conflict("another request changed the same thing", "try again"))
+            return error_response(Conflict("another request changed the same thing", "try again"))
         except ClientDisconnect:
             raise
         except Exception as error:
             full = disk.meaning(error)
             if full is not None:
-                return answer(full)
+                return error_response(full)
             _log.exception("%s %s failed", request.method, request.url.path)
             body = {"code": "ServiceError", "message": "see `yard server logs`", "details": []}
             return JSONResponse({"error": body}, 500)
@@ -105,8 +111,8 @@ def guarded(handle: Handle) -> Handle:
     return answering
 
 
-class AzureRoute(PathGuardedRoute):
-    """A route whose errors, those of its dependencies too, are Azure's."""
+class AzureRoute(GuardedRoute):
+    """A route whose errors, including those of its dependencies, are Azure's."""
 
     def get_route_handler(self) -> Handle:
-        return guarded(super().get_route_handler())
+        return answering_errors(super().get_route_handler())

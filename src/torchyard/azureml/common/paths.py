@@ -1,9 +1,9 @@
-"""Azure's paths, made ours before any route sees them.
+"""Azure's paths, translated before any route sees them.
 
-Owns: which paths are Azure ML's, and the short form that routes and rights are written for.
-Leaves: what is asked for to the routes.
-Always: case means nothing in the words that Azure gave, and is kept in names that people gave;
-the api-version is not looked at.
+Owns: which paths are Azure ML's, and the short form that routes are declared for.
+Leaves: what a request means to the routes.
+Always: Azure's words in a path may be in any case, and names keep their case; the api-version is
+ignored.
 
     /subscriptions/S/resourceGroups/G/providers/Microsoft.MachineLearningServices/workspaces/W/jobs/J
         -> /azureml/W/arm/jobs/J
@@ -35,8 +35,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 PROVIDER = "Microsoft.MachineLearningServices"
-KEY = "azureml"
-"""Where a request's scope holds its `Asked`."""
+SCOPE_KEY = "azureml"
+"""Where a request's scope has its `AzurePath`."""
 
 _IN_WORKSPACE = re.compile(
     r"(?:/(?P<service>[a-z]+)(?:/(?P<version>v\d+\.\d+|workspaces))?)?"
@@ -53,66 +53,66 @@ _ABOVE = re.compile(r"/subscriptions(?:/.*)?", re.IGNORECASE | re.DOTALL)
 _PROVIDERS = re.compile(r"/providers/[^/]+")
 ARM = "arm"
 ABOVE = "/azureml-above"
-"""Before what names no workspace: a workspace may be called `subscriptions`."""
-# What the plug-in asks of Azure alone still bears its first name.
+"""The prefix of paths without a workspace: a workspace may be called `subscriptions`."""
+# The plug-in still uses this older name for requests that only Azure answers.
 _PREVIEW = "/api/2.0/preview/mlflow/"
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What an Azure path names besides the workspace; empty where it names nothing."""
+class AzurePath:
+    """What an Azure path names besides the workspace; empty if it names nothing."""
 
     path: str
     subscription: str = ""
     resource_group: str = ""
     workspace: str = ""
 
-    def spelt(self, workspace: str) -> Asked:
-        """The same with the workspace's name as it is known here."""
-        _, top, _, *rest = self.path.split("/", 3)
-        return replace(self, path="/".join(("", top, workspace, *rest)), workspace=workspace)
+    def with_workspace(self, workspace: str) -> AzurePath:
+        """The same with the workspace's name as it is spelled here."""
+        _, top, _, *below = self.path.split("/", 3)
+        return replace(self, path="/".join(("", top, workspace, *below)), workspace=workspace)
 
 
-def ours(path: str) -> Asked | None:
-    """The short form of an Azure path; None for a path that is none of Azure's."""
-    # SDK v1 puts a slash behind the address that ends with one.
+def translate(path: str) -> AzurePath | None:
+    """The short form of an Azure path; None for a path that is not Azure's."""
+    # SDK v1 appends a slash to a base URL that ends with one.
     path = "/" + path.lstrip("/") if path.startswith("//") else path
-    found = _IN_WORKSPACE.fullmatch(path)
-    if found is not None:
-        service = (found["service"] or ARM).lower()
-        rest = found["rest"] or ""
+    match = _IN_WORKSPACE.fullmatch(path)
+    if match is not None:
+        service = (match["service"] or ARM).lower()
+        below = match["rest"] or ""
         if service == ARM:
-            rest = _types_lowered(rest)
+            below = _types_lowered(below)
         top = "/mlflow" if service == "mlflow" else "/azureml"
         middle = "" if service == "mlflow" else f"/{service}"
         if service == "mlflow":
-            rest = rest.replace(_PREVIEW, "/api/2.0/mlflow/", 1)
-        workspace = quote(found["workspace"], safe="")
-        path = f"{top}/{workspace}{middle}{rest}".rstrip("/")
-        return Asked(path, found["subscription"], found["group"], workspace)
+            below = below.replace(_PREVIEW, "/api/2.0/mlflow/", 1)
+        workspace = quote(match["workspace"], safe="")
+        path = f"{top}/{workspace}{middle}{below}".rstrip("/")
+        return AzurePath(path, match["subscription"], match["group"], workspace)
     blob = _BLOB.fullmatch(path)
     if blob is not None:
-        # Quoted, for a blob's name may hold what means something in an address.
+        # Quoted: a blob's name may contain characters with a meaning in URLs.
         name = quote(blob["blob"] or "", errors="replace")
-        return Asked(f"/azureml-blob/{blob['container']}/{name}".rstrip("/") + _slashes(name))
+        return AzurePath(f"/azureml-blob/{blob['container']}/{name}".rstrip("/") + _slashes(name))
     if _ABOVE.fullmatch(path):
-        return Asked(f"{ABOVE}{_PROVIDERS.sub(_lower, _types_lowered(path))}".rstrip("/"))
+        return AzurePath(f"{ABOVE}{_PROVIDERS.sub(_lower, _types_lowered(path))}".rstrip("/"))
     return None
 
 
 def _slashes(name: str) -> str:
-    """Those at the end of a blob's name belong to it."""
+    """Slashes at the end of a blob's name belong to it."""
     return name[len(name.rstrip("/")) :]
 
 
 def _types_lowered(path: str) -> str:
-    """ARM writes type, name, type, name …, and a verb where a type would stand."""
+    """ARM writes type, name, type, name …, and an action in the place of a type."""
     parts = path.split("/")
     return "/".join(part.lower() if place % 2 else part for place, part in enumerate(parts))
 
 
-def _lower(found: re.Match[str]) -> str:
-    return found[0].lower()
+def _lower(match: re.Match[str]) -> str:
+    return match[0].lower()
 
 
 class Spellings(Protocol):
@@ -124,20 +124,22 @@ class Spellings(Protocol):
 
 
 class AzurePaths:
-    """ASGI middleware: outermost, for whatever looks at paths looks at ours."""
+    """ASGI middleware, the outermost: everything else sees the translated path."""
 
     def __init__(self, app: App, spellings: Spellings) -> None:
         self._app = app
         self._spellings = spellings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked = ours(scope["path"]) if scope["type"] == "http" else None
-        if asked is not None:
-            if asked.workspace:
-                spelling = self._spellings.kept(asked.workspace)
+        azure_path = translate(scope["path"]) if scope["type"] == "http" else None
+        if azure_path is not None:
+            if azure_path.workspace:
+                spelling = self._spellings.kept(azure_path.workspace)
                 if spelling is None:
-                    spelling = await run_in_threadpool(self._spellings.look_up, asked.workspace)
-                asked = asked.spelt(spelling)
-            path = asked.path
-            scope = {**scope, "path": path, "raw_path": quote(path).encode(), KEY: asked}
+                    spelling = await run_in_threadpool(
+                        self._spellings.look_up, azure_path.workspace
+                    )
+                azure_path = azure_path.with_workspace(spelling)
+            path = azure_path.path
+            scope = {**scope, "path": path, "raw_path": quote(path).encode(), SCOPE_KEY: azure_path}
         await self._app(scope, receive, send)

@@ -1,8 +1,8 @@
-"""What clients change of runs through the run history.
+"""Changes of runs through the run history.
 
-Owns: words, tags, properties, archiving of any run; making, and ending, runs that are no jobs.
-Leaves: the routes to routes.py; a job's status to its scheduler.
-Always: tags and properties are merged; a job's status is not the client's to say.
+Owns: names, tags, properties, archiving of any run; creating and ending runs that are not jobs.
+Leaves: the routes to run_routes.py; a job's status to its scheduler.
+Always: tags and properties are merged; clients can't set a job's status.
 """
 
 from __future__ import annotations
@@ -36,117 +36,119 @@ _EVENTS = {
 
 
 def put(services: Services, call: Call, name: str, experiment: str) -> Job:
-    """Change a run as the call's body says; make it first where there is none of that name.
+    """Change a run as the call's body says; create it first if there is none of that name.
 
     Raises:
-        NotFound: there is none, and nothing says in which experiment to make it.
+        NotFound: there is none, and the request does not name the experiment to create it in.
         InvalidInput: a value of the wrong form.
     """
-    asked, workspace = call.document, call.workspace.name
+    request, workspace = call.document, call.workspace.name
     job = actions.named(services, workspace, name)
     if job is None:
         if not experiment:
-            return actions.get(services, workspace, name)  # says that there is none
-        job = _made(services, call, name, experiment)
+            return actions.get(services, workspace, name)  # raises NotFound
+        job = _create(services, call, name, experiment)
     changes: dict[str, Any] = {}
-    shown = asked.get("displayName") or (asked.get("name") if job.type == runs.RUN else None)
-    if shown and shown != job.display_name:
-        changes["display_name"] = shown
-    if asked.get("description") is not None and asked["description"] != job.description:
-        changes["description"] = asked["description"]
-    tags = _texts(asked, "tags")
+    display_name = request.get("displayName") or (
+        request.get("name") if job.type == runs.RUN else None
+    )
+    if display_name and display_name != job.display_name:
+        changes["display_name"] = display_name
+    if request.get("description") is not None and request["description"] != job.description:
+        changes["description"] = request["description"]
+    tags = _texts(request, "tags")
     if any(job.tags.get(key) != value for key, value in tags.items()):
         changes["tags"] = tags
     if changes:
         actions.update(services, workspace, name, changes)
-    properties = _texts(asked, "properties")
+    properties = _texts(request, "properties")
     if properties:
         actions.add_properties(services, workspace, name, properties)
-    hidden = asked.get("hidden")
+    hidden = request.get("hidden")
     if isinstance(hidden, bool) and hidden != job.archived:
         actions.archive(services, workspace, name, hidden)
-    if _is_clients(job) and asked.get("status"):
-        status = actions.status_named(str(asked["status"]))
+    if _is_set_by_client(job) and request.get("status"):
+        status = actions.status_named(str(request["status"]))
         if status is not job.status:
             runs.change_run(
-                services, workspace, name, status=status, ended_at=_time(asked.get("endTimeUtc"))
+                services, workspace, name, status=status, ended_at=_time(request.get("endTimeUtc"))
             )
     return actions.get(services, workspace, name)
 
 
 def change_tags(services: Services, call: Call, name: str) -> Job:
-    """Take tags away and give others: a DELETE's body names them, a PATCH's says both."""
+    """Delete tags and set others: a DELETE's body names the deleted ones, a PATCH's has both."""
     body = call.body
-    gone = body if isinstance(body, list) else None
+    removed = body if isinstance(body, list) else None
     if isinstance(body, Mapping):
-        gone = body.get("deletes") or body.get("deletedTags") or body.get("values") or []
-    if not isinstance(gone, list):
+        removed = body.get("deletes") or body.get("deletedTags") or body.get("values") or []
+    if not isinstance(removed, list):
         raise InvalidInput("the request names no tags", "send a list of their names")
-    changes: dict[str, str | None] = {str(key): None for key in gone}
+    changes: dict[str, str | None] = {str(key): None for key in removed}
     if isinstance(body, Mapping):
         changes.update(_texts(body, "tags"))
     return actions.update(services, call.workspace.name, name, {"tags": changes})
 
 
 def note_event(services: Services, call: Call, name: str) -> None:
-    """A client's word that its own run began or ended; a job can only be told to end."""
-    word = str(call.document.get("name") or "").rpartition(".")[2].lower()
-    status = _EVENTS.get(word)
+    """A client reports that its own run started or ended; a job can only be cancelled."""
+    event = str(call.document.get("name") or "").rpartition(".")[2].lower()
+    status = _EVENTS.get(event)
     job = actions.get(services, call.workspace.name, name)
-    if _is_clients(job) and (error := _error(call.document.get("data"))) is not None:
+    if _is_set_by_client(job) and (error := _error(call.document.get("data"))) is not None:
         runs.change_run(services, call.workspace.name, name, status=Status.FAILED, error=error)
-    elif status is not None and _is_clients(job) and status is not job.status:
+    elif status is not None and _is_set_by_client(job) and status is not job.status:
         runs.change_run(services, call.workspace.name, name, status=status)
     elif status is Status.CANCELED and not job.status.ended:
         actions.cancel(services, call.workspace.name, name)
 
 
-def _is_clients(job: Job) -> bool:
-    """Whether its status is the client's to say: a local run's is its program's."""
+def _is_set_by_client(job: Job) -> bool:
+    """Whether a client sets its status: that of a local run is set by its program."""
     return job.type == runs.RUN and not local_runs.is_local(job)
 
 
-def _made(services: Services, call: Call, name: str, experiment: str) -> Job:
+def _create(services: Services, call: Call, name: str, experiment: str) -> Job:
     with services.db.write() as connection:
-        place = actions.ensure_experiment(connection, services, call.workspace.name, experiment)
-    asked, subject = call.document, call.identity.subject
+        record = actions.ensure_experiment(connection, services, call.workspace.name, experiment)
+    request, subject = call.document, call.identity.subject
     if not values.NAME.match(name):
         raise InvalidInput(
-            f"`{name[:80]}` is no name of a run",
-            "up to 255 letters, digits, `_` and `-`, beginning with a letter or digit",
+            f"`{name[:80]}` is not a valid name for a run",
+            "use up to 255 letters, digits, `_` and `-`, starting with a letter or digit",
             at=["runId"],
         )
     return runs.create_run(
         services,
         call.workspace.name,
-        experiment_id=place.id,
+        experiment_id=record.id,
         owner=call.identity.user,
-        display_name=str(asked.get("displayName") or asked.get("name") or ""),
-        started_at=_time(asked.get("startTimeUtc")) or services.clock.now(),
-        parent=str(asked.get("parentRunId") or "") or subject.partition("/")[2],
+        display_name=str(request.get("displayName") or request.get("name") or ""),
+        started_at=_time(request.get("startTimeUtc")) or services.clock.now(),
+        parent=str(request.get("parentRunId") or "") or subject.partition("/")[2],
         tags={},
         name=name,
     )
 
 
 def _error(data: Any) -> JobError | None:
-    """What a client says that went wrong, for example by `run.fail(error_details=…)`."""
-    found: Any = data if isinstance(data, Mapping) else {}
-    for word in ("errorresponse", "error"):
-        found = next((value for key, value in found.items() if key.lower() == word), None)
-        if not isinstance(found, Mapping):
+    """The error that a client reports, for example by `run.fail(error_details=…)`."""
+    error: Any = data if isinstance(data, Mapping) else {}
+    for name in ("errorresponse", "error"):
+        error = next((value for key, value in error.items() if key.lower() == name), None)
+        if not isinstance(error, Mapping):
             return None
-    message = str(found.get("message") or "")
+    message = str(error.get("message") or "")
     if not message:
         return None
-    return JobError(str(found.get("code") or "UserError")[:100], message[:_LONGEST_MESSAGE])
+    return JobError(str(error.get("code") or "UserError")[:100], message[:_LONGEST_MESSAGE])
 
 
-def _texts(asked: Mapping[str, Any], key: str) -> dict[str, str]:
-    found = asked.get(key) or {}
-    if not isinstance(found, Mapping):
-        raise InvalidInput(f"`{key}` is no JSON object", at=[key])
-    return {str(name): str(value) for name, value in found.items() if value is not None}
+def _texts(document: Mapping[str, Any], key: str) -> dict[str, str]:
+    texts = document.get(key) or {}
+    if not isinstance(texts, Mapping):
+        raise InvalidInput(f"`{key}` is not a JSON object", at=[key])
+    return {str(name): str(value) for name, value in texts.items() if value is not None}
 
 
 def _time(written: Any) -> datetime | None:
@@ -155,4 +157,6 @@ def _time(written: Any) -> datetime | None:
     try:
         return from_text(str(written))
     except ValueError as error:
-        raise InvalidInput(f"`{str(written)[:40]}` is no time", "ISO 8601 with a zone") from error
+        raise InvalidInput(
+            f"`{str(written)[:40]}` is not a time", "write it as ISO 8601 with a time zone"
+        ) from error

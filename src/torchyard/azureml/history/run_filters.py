@@ -1,8 +1,8 @@
-"""The run history's little language of conditions on runs.
+"""The run history's filter language for runs.
 
-Owns: reading `RunId eq a or (Status eq Failed and Tags/k eq v)`, and whether a run fits.
-Leaves: which runs are looked at to routes.py.
-Always: a condition that is not understood is refused; none is passed over.
+Owns: reading `RunId eq a or (Status eq Failed and Tags/k eq v)`, and whether a run matches.
+Leaves: selecting runs to run_routes.py.
+Always: a condition that can't be read is refused; none is ignored.
 
 Source: https://docs.oasis-open.org/odata/odata/v4.01/odata-v4.01-part2-url-conventions.html
 """
@@ -19,93 +19,93 @@ from torchyard.base.errors import InvalidInput
 
 Condition = Callable[[Mapping[str, Any]], bool]
 
-# SDK v1 writes the values of tags as JSON does.
+# SDK v1 writes the values of tags as JSON.
 _TOKEN = re.compile(r"""\s*(\(|\)|'(?:[^']|'')*'|"(?:[^"\\]|\\.)*"|[^\s()]+)""")
 _COMPARISONS: dict[str, Callable[[str, str], bool]] = {
-    "eq": lambda held, wanted: held == wanted,
-    "ne": lambda held, wanted: held != wanted,
-    "ge": lambda held, wanted: held >= wanted,
-    "gt": lambda held, wanted: held > wanted,
-    "le": lambda held, wanted: held <= wanted,
-    "lt": lambda held, wanted: held < wanted,
+    "eq": lambda actual, value: actual == value,
+    "ne": lambda actual, value: actual != value,
+    "ge": lambda actual, value: actual >= value,
+    "gt": lambda actual, value: actual > value,
+    "le": lambda actual, value: actual <= value,
+    "lt": lambda actual, value: actual < value,
 }
 _MAPS = {"tags": "tags", "properties": "properties"}
-_DEEPEST = 50
+_MAX_DEPTH = 50
 
 
 def read(text: str) -> Condition:
-    """What a filter asks of a run's JSON (see runs.py); everything for an empty one.
+    """The condition of a filter on a run's JSON (see runs.py); an empty filter matches all.
 
     Raises:
-        InvalidInput: it is not understood.
+        InvalidInput: it can't be read.
     """
     if not text.strip():
         return lambda run: True
-    words = _TOKEN.findall(text)
-    if text.count("(") > _DEEPEST:
-        raise _not_understood(text)
+    tokens = _TOKEN.findall(text)
+    if text.count("(") > _MAX_DEPTH:
+        raise _invalid(text)
     try:
-        condition, rest = _either(words)
+        condition, remaining = _either(tokens)
     except IndexError as error:
-        raise _not_understood(text) from error
-    if rest:
-        raise _not_understood(" ".join(rest))
+        raise _invalid(text) from error
+    if remaining:
+        raise _invalid(" ".join(remaining))
     return condition
 
 
-def _either(words: list[str]) -> tuple[Condition, list[str]]:
-    found, words = _both(words)
-    while words and words[0].lower() == "or":
-        other, words = _both(words[1:])
-        found = _or(found, other)
-    return found, words
+def _either(tokens: list[str]) -> tuple[Condition, list[str]]:
+    condition, tokens = _both(tokens)
+    while tokens and tokens[0].lower() == "or":
+        other, tokens = _both(tokens[1:])
+        condition = _or(condition, other)
+    return condition, tokens
 
 
-def _both(words: list[str]) -> tuple[Condition, list[str]]:
-    found, words = _one(words)
-    while words and words[0].lower() == "and":
-        other, words = _one(words[1:])
-        found = _and(found, other)
-    return found, words
+def _both(tokens: list[str]) -> tuple[Condition, list[str]]:
+    condition, tokens = _condition(tokens)
+    while tokens and tokens[0].lower() == "and":
+        other, tokens = _condition(tokens[1:])
+        condition = _and(condition, other)
+    return condition, tokens
 
 
-def _one(words: list[str]) -> tuple[Condition, list[str]]:
-    if words[0] == "(":
-        found, rest = _either(words[1:])
-        if rest[0] != ")":
-            raise _not_understood(" ".join(rest))
-        return found, rest[1:]
-    key, operator, value = words[0], words[1].lower(), words[2]
+def _condition(tokens: list[str]) -> tuple[Condition, list[str]]:
+    if tokens[0] == "(":
+        condition, remaining = _either(tokens[1:])
+        if remaining[0] != ")":
+            raise _invalid(" ".join(remaining))
+        return condition, remaining[1:]
+    key, operator, value = tokens[0], tokens[1].lower(), tokens[2]
     compare = _COMPARISONS.get(operator)
     if compare is None:
-        raise _not_understood(" ".join(words[:3]))
-    return _comparison(key, operator, compare, _plain(value)), words[3:]
+        raise _invalid(" ".join(tokens[:3]))
+    return _comparison(key, operator, compare, _plain(value)), tokens[3:]
 
 
 def _comparison(
-    key: str, operator: str, compare: Callable[[str, str], bool], wanted: str
+    key: str, operator: str, compare: Callable[[str, str], bool], value: str
 ) -> Condition:
     def fits(run: Mapping[str, Any]) -> bool:
-        held = _held(run, key)
-        if wanted == "null":
-            # `Tags/k ne null or Tags/k eq null` is how v1 asks whether there is such a tag.
-            return held is not None
-        return held is not None and compare(held, wanted)
+        actual = _value(run, key)
+        if value == "null":
+            # SDK v1 tests for a tag by `Tags/k ne null or Tags/k eq null`.
+            return actual is not None
+        return actual is not None and compare(actual, value)
 
     return (
         fits
-        if wanted != "null" or "/" in key
-        else lambda run: (_held(run, key) is None) == (operator == "eq")
+        if value != "null" or "/" in key
+        else lambda run: (_value(run, key) is None) == (operator == "eq")
     )
 
 
-def _held(run: Mapping[str, Any], key: str) -> str | None:
+def _value(run: Mapping[str, Any], key: str) -> str | None:
     top, slash, below = key.partition("/")
     if slash and top.lower() in _MAPS:
         # An experiment has no properties.
         value = (run.get(_MAPS[top.lower()]) or {}).get(below)
     else:
-        value = next((one for name, one in run.items() if name.lower() == key.lower()), None)
+        value = next((item for name, item in run.items() if name.lower() == key.lower()), None)
     return None if value is None else str(value)
 
 
@@ -116,17 +116,17 @@ def _plain(value: str) -> str:
     return value[1:-1].replace("''", "'") if value.startswith("'") and len(value) > 1 else value
 
 
-def _or(one: Condition, other: Condition) -> Condition:
-    return lambda run: one(run) or other(run)
+def _or(first: Condition, second: Condition) -> Condition:
+    return lambda run: first(run) or second(run)
 
 
-def _and(one: Condition, other: Condition) -> Condition:
-    return lambda run: one(run) and other(run)
+def _and(first: Condition, second: Condition) -> Condition:
+    return lambda run: first(run) and second(run)
 
 
-def _not_understood(text: str) -> InvalidInput:
+def _invalid(text: str) -> InvalidInput:
     return InvalidInput(
-        f"the filter `{text[:200]}` is not understood",
+        f"the filter `{text[:200]}` can't be read",
         "write conditions as `RunId eq <id>`, joined by `and` and `or`",
         at=["filter"],
     )

@@ -1,7 +1,7 @@
-"""Jobs and runs as the run history tells them.
+"""Jobs and runs in the run history.
 
 Owns: the JSON of a run, of its details and of its error.
-Leaves: the routes to routes.py, jobs as ARM resources to arm/job_resources.py.
+Leaves: the routes to run_routes.py, jobs as ARM resources to arm/job_resources.py.
 Always: an error says what `yard job show` says: cause, hint, rank and node, where in the user's
 code, the last lines; no secret is shown.
 """
@@ -24,6 +24,7 @@ from torchyard.data.types import DATA_TYPES
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts
 from torchyard.jobs.records import job_masking
+from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job, JobError
 from torchyard.jobs.requests import local_runs
 from torchyard.jobs.services import Services
@@ -41,14 +42,14 @@ _ASSET_TYPES = {
 }
 _AGENT = re.compile(r"azure-ai-ml/(\d{1,4})\.(\d{1,4})")
 _PLAIN_TYPES_FROM = (1, 35)
-# Lines of a traceback that are told; the rest is in the log.
+# Lines of a traceback in an error; the rest is in the log.
 _LINES = 40
 _SERVICE = "torchyard"
 _TRACEBACK = "Traceback (most recent call last)"
 
 
 def container(job: str) -> str:
-    """What Azure calls a run's folder of artifacts."""
+    """Azure's name for a run's folder of artifacts."""
     return f"dcid.{job}"
 
 
@@ -114,11 +115,10 @@ def to_json(call: Call, job: Job) -> dict[str, Any]:
 
 
 def details(services: Services, call: Call, job: Job, link: Link) -> dict[str, Any]:
-    """What `stream` asks for again and again: status, logs by their links, error, warnings."""
+    """What `stream` repeatedly requests: status, links to logs, error, warnings."""
     notices = [
-        {"source": _SERVICE, "message": event.body["message"]}
-        for event in actions.events(services, job)
-        if event.kind == "notice"
+        {"source": _SERVICE, "message": message}
+        for message in notices_of(actions.events(services, job))
     ]
     body = {
         "runId": job.name,
@@ -136,7 +136,7 @@ def details(services: Services, call: Call, job: Job, link: Link) -> dict[str, A
         "parameters": {},
         "inputDatasets": [],
         "outputDatasets": [],
-        "runDefinition": run_definitions.of(services.environments, job),
+        "runDefinition": run_definitions.definition_of(services.environments, job),
         "rootRunId": job.parent or job.name,
         "runNumber": job.id,
         "inputs": {},
@@ -155,7 +155,7 @@ def _target(job: Job) -> str | None:
 
 
 def error_json(call: Call, job: Job) -> dict[str, Any] | None:
-    """Why a job failed, in the form that clients print as it is."""
+    """The error of a job, in the form that clients print unchanged."""
     error = job.error
     if error is None:
         return None
@@ -173,66 +173,67 @@ def error_json(call: Call, job: Job) -> dict[str, Any] | None:
 
 
 def outputs(job: Job, agent: str = "") -> dict[str, Any]:
-    """The named outputs of a job, by an id that `batchGetResolvedUris` takes back.
+    """The named outputs of a job, by an id that `batchGetResolvedUris` accepts.
 
     Args:
-        agent: the User-Agent of who asks; azure-ai-ml knows types of data by other words from
-            1.35 on.
+        agent: the client's User-Agent; azure-ai-ml has other names for types of data from 1.35 on.
     """
     if job.type != "command":
         return {}
     version = _AGENT.search(agent)
     plain = version is not None and (int(version[1]), int(version[2])) >= _PLAIN_TYPES_FROM
-    found = {}
+    outputs_json = {}
     for name, output in job.spec.outputs.items():
         type = _ASSET_TYPES[output.type]
         if plain:
-            # Its way to ask for a model's place fails before it asks; files are found as data.
+            # Its code for a model's path fails before it sends a request; it finds files as data.
             type = output.type if output.type in DATA_TYPES else "uri_folder"
-        found[name] = {"assetId": f"azureml://jobs/{job.name}/outputs/{name}", "type": type}
-    return found
+        outputs_json[name] = {"assetId": f"azureml://jobs/{job.name}/outputs/{name}", "type": type}
+    return outputs_json
 
 
 def definition(call: Call, job: Job) -> dict[str, Any] | None:
-    """The job as its ARM resource's properties, for who asks for its specification."""
-    found = job_resources.to_resource(call, job, "").properties
-    return None if found is None else dict(found)
+    """The job as its ARM resource's properties, for clients that request its specification."""
+    properties = job_resources.to_resource(call, job, "").properties
+    return None if properties is None else dict(properties)
 
 
 def _info(error: JobError) -> dict[str, Any]:
-    told = error.details
-    found: dict[str, Any] = {
-        key: told[key]
+    details = error.details
+    info: dict[str, Any] = {
+        key: details[key]
         for key in ("rank", "node", "exit_code", "signal", "exception", "log")
-        if told.get(key) not in (None, "")
+        if details.get(key) not in (None, "")
     }
-    lines = [str(line) for line in told.get("log_lines") or []]
-    traceback = str(told.get("traceback") or "").rstrip()
-    # Most tracebacks end the log, and are shown there as they were printed.
+    lines = [str(line) for line in details.get("log_lines") or []]
+    traceback = str(details.get("traceback") or "").rstrip()
+    # Most tracebacks end the log, which shows them as they were printed.
     if traceback and not any(_TRACEBACK in line for line in lines):
-        found["traceback"] = traceback.splitlines()[-_LINES:]
+        info["traceback"] = traceback.splitlines()[-_LINES:]
     if lines:
-        found["last_lines"] = lines
-    if told.get("stood"):
-        found["stood"] = [f"rank {one.get('rank')}: {one.get('where')}" for one in told["stood"]]
-    return found
+        info["last_lines"] = lines
+    if details.get("stood"):
+        info["stood"] = [
+            f"rank {rank.get('rank')}: {rank.get('where')}" for rank in details["stood"]
+        ]
+    return info
 
 
 def _masked(job: Job, body: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = job_masking.masked(job, body)
-    # Names are not words: one that holds a secret by chance stays what it is called.
-    return {**found, "runId": job.name}
+    masked: dict[str, Any] = job_masking.masked(job, body)
+    # Names are not masked: one that contains a secret by chance stays as it is.
+    return {**masked, "runId": job.name}
 
 
 def _time(moment: datetime | None) -> str | None:
     return None if moment is None else timestamp(moment)
 
 
-def _guid(*words: str) -> str:
-    """A GUID that these words always give."""
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, "torchyard:" + "/".join(words)))
+def _guid(*parts: str) -> str:
+    """The GUID of these texts, always the same."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, "torchyard:" + "/".join(parts)))
 
 
-def refused(error: TorchyardError) -> dict[str, Any]:
-    """What a batch answers for one of its things."""
+def batch_error_json(error: TorchyardError) -> dict[str, Any]:
+    """The error of one item of a batch."""
     return {"code": error.code, "message": f"{error.message}. Hint: {error.hint}"}

@@ -1,33 +1,38 @@
 """SDK v1's dataset service: definitions with ids, names with versions.
 
-Owns: the JSON of saved and of registered datasets, what a run configuration names by them.
+Owns: the JSON of saved and of registered datasets, what a dataset in a run configuration means.
 Leaves: definitions to data/saved_datasets.py, names and versions to data/assets.py.
-Always: a dataset that is registered is a data asset as any other, and any data asset can be got as
-a dataset.
+Always: a registered dataset is a data asset like any other, and any data asset can be read as a
+dataset.
 """
 
+from __future__ import annotations
+
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import yaml
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 from fastapi.responses import JSONResponse
 
 from torchyard.azureml.arm.resources import timestamp
-from torchyard.azureml.common.calls import Call, Caller, part
-from torchyard.azureml.common.errors import AzureRoute
+from torchyard.azureml.common.calls import AzureCall, Call, object_at
+from torchyard.azureml.common.routing import RouteTable
 from torchyard.base import fields
+from torchyard.base.dependencies import DatabaseOf
 from torchyard.base.errors import Conflict, InvalidInput, NotFound, TorchyardError
 from torchyard.data import actions as data
 from torchyard.data import assets, saved_datasets, uris
 from torchyard.data.assets import Request
 from torchyard.data.saved_datasets import SavedDataset
 from torchyard.data.types import DataAsset
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import Services, ServicesOf
 from torchyard.workspaces import actions as workspaces
+from torchyard.workspaces.guarded_routes import needs
+from torchyard.workspaces.permissions import Permission
 
 _SAVED = "azureml.v1.dataset"
 _FILE, _TABULAR = "file", "tabular"
@@ -40,26 +45,26 @@ class Datasets:
 
     services: Services
 
-    def of_configuration(self, workspace: str, asked: Mapping[str, Any]) -> tuple[str, str]:
+    def of_configuration(self, workspace: str, reference: Mapping[str, Any]) -> tuple[str, str]:
         """(path, type) of the data that a run configuration names by a dataset."""
-        id, name = str(asked.get("id") or ""), str(asked.get("name") or "")
-        version = str(asked.get("version") or assets.LATEST)
+        id, name = str(reference.get("id") or ""), str(reference.get("name") or "")
+        version = str(reference.get("version") or assets.LATEST)
         if id:
             path, type = saved_datasets.data_of(self.saved(workspace, id))
-            return self._looked_at(workspace, self._ours(path), type)
+            return self._with_type(workspace, self._short(path), type)
         if not name:
             raise InvalidInput("an input of the run names no dataset")
         asset = assets.get(self.services.db, workspace, name, version)
         return f"azureml:{asset.name}:{asset.version}", asset.type
 
-    def of_reference(self, workspace: str, asked: Mapping[str, Any]) -> tuple[str, str]:
+    def of_reference(self, workspace: str, reference: Mapping[str, Any]) -> tuple[str, str]:
         """(path, type) of the data that a DataReference names."""
-        inner = str(asked.get("pathOnDataStore") or "").strip("/")
-        path = f"azureml://datastores/{asked.get('dataStoreName')}/paths/{inner}"
-        return self._looked_at(workspace, path, "uri_folder")
+        path_in_store = str(reference.get("pathOnDataStore") or "").strip("/")
+        path = f"azureml://datastores/{reference.get('dataStoreName')}/paths/{path_in_store}"
+        return self._with_type(workspace, path, "uri_folder")
 
-    def _looked_at(self, workspace: str, path: str, type: str) -> tuple[str, str]:
-        """A path that may be a file's, with the type that it has."""
+    def _with_type(self, workspace: str, path: str, type: str) -> tuple[str, str]:
+        """A path with its type: a folder's may turn out to be a file's."""
         if type == "uri_folder" and path.startswith("azureml://datastores/"):
             place = data.locate(self.services.db, self.services.datastores, workspace, path)
             if place.path and place.files.entry(place.path) is not None:
@@ -67,18 +72,19 @@ class Datasets:
         return path, type
 
     def save(
-        self, workspace: str, kind: str, dataflow: str, said: Mapping[str, Any]
+        self, workspace: str, kind: str, dataflow: str, properties: Mapping[str, Any]
     ) -> SavedDataset:
-        """The definition with its id, kept."""
+        """Store a definition under its id."""
         if kind not in (_FILE, _TABULAR) or not dataflow:
             raise InvalidInput("a dataset has no definition, or is neither `file` nor `tabular`")
         id = saved_datasets.id_of(workspace, kind, dataflow)
-        # Lists come here for each of their data.
+        # A list saves the definition of each of its data assets.
         with suppress(NotFound):
             return self.saved(workspace, id)
-        made = SavedDataset(workspace, id, kind, dataflow, self.services.clock.now(), dict(said))
+        now = self.services.clock.now()
+        saved = SavedDataset(workspace, id, kind, dataflow, now, dict(properties))
         with self.services.db.write() as connection:
-            saved_datasets.save(connection, made)
+            saved_datasets.save(connection, saved)
             return saved_datasets.get(connection, workspace, id)
 
     def saved(self, workspace: str, id: str) -> SavedDataset:
@@ -86,11 +92,11 @@ class Datasets:
             return saved_datasets.get(connection, workspace, id)
 
     def definition_of(self, asset: DataAsset) -> SavedDataset:
-        """The definition behind a data asset; made for those that have none."""
+        """The definition of a data asset; created for those that have none."""
         if asset.properties.get(_SAVED):
             return self.saved(asset.workspace, asset.properties[_SAVED])
         key = {"uri_file": "file", "mltable": "folder"}.get(asset.type, "pattern")
-        path = self._theirs(asset.workspace, asset.uri.rstrip("/"))
+        path = self._long(asset.workspace, asset.uri.rstrip("/"))
         path += "/**" if key == "pattern" else ""
         table = yaml.safe_dump({"type": "mltable", "paths": [{key: path}]})
         dataflow = json.dumps({"blocks": [], "meta": {"RsDataflow": table}})
@@ -99,20 +105,20 @@ class Datasets:
     def register(self, call: Call) -> DataAsset:
         """A name and a version for a definition."""
         body, workspace = call.document, call.workspace.name
-        latest = part(body, "latest")
+        latest = object_at(body, "latest")
         kind = str(body.get("datasetType") or _FILE)
         dataflow = str(latest.get("dataflow") or "")
-        saved = self.save(workspace, kind, dataflow, part(latest, "properties"))
+        saved = self.save(workspace, kind, dataflow, object_at(latest, "properties"))
         query = {key.lower(): value.lower() for key, value in call.query.items()}
         name = str(body.get("name") or "")
-        known = assets.list_in(self.services.db, workspace, name) if name else []
-        if known and query.get("updatedefinitionifexists") != "true":
-            same = [one for one in known if one.properties.get(_SAVED) == saved.id]
+        versions = assets.list_in(self.services.db, workspace, name) if name else []
+        if versions and query.get("updatedefinitionifexists") != "true":
+            same = [asset for asset in versions if asset.properties.get(_SAVED) == saved.id]
             if same and query.get("ifexistsok") == "true":
                 return same[0]
-            raise Conflict(f"a dataset `{name}` exists already", "give another name")
-        path, type = self._place(saved)
-        asked = Request(
+            raise Conflict(f"a dataset `{name}` exists already", "choose another name")
+        path, type = self._location(saved)
+        request = Request(
             name=name,
             path=path,
             type=type,
@@ -122,7 +128,7 @@ class Datasets:
         )
         assets.read_document({"name": name, "path": path, "type": type})
         return assets.register(
-            self.services.db, self.services.clock, workspace, asked, path, call.identity.user
+            self.services.db, self.services.clock, workspace, request, path, call.identity.user
         )
 
     def to_json(self, asset: DataAsset) -> dict[str, Any]:
@@ -151,134 +157,156 @@ class Datasets:
             "datasetType": saved.kind,
         }
 
-    def _place(self, saved: SavedDataset) -> tuple[str, str]:
-        """Where a definition's data is, for the data asset; a table of many places has none."""
+    def _location(self, saved: SavedDataset) -> tuple[str, str]:
+        """(path, type) of a definition's data; a table of several paths has none of its own."""
         try:
             path, type = saved_datasets.data_of(saved)
         except InvalidInput:
             return f"azureml:{saved.id}", "mltable"
-        return self._looked_at(saved.workspace, self._ours(path), type)
+        return self._with_type(saved.workspace, self._short(path), type)
 
     def change(self, call: Call, id: str) -> DataAsset:
-        """Say something else of a registered dataset: description and tags."""
+        """Change the description and tags of a registered dataset."""
         workspace, body = call.workspace.name, call.document
         names = {
-            saved_datasets.id_of(workspace, "name", one.name): one.name
-            for one in assets.list_in(self.services.db, workspace)
+            saved_datasets.id_of(workspace, "name", asset.name): asset.name
+            for asset in assets.list_in(self.services.db, workspace)
         }
         if id.lower() not in names:
             raise NotFound(f"dataset `{id[:60]}` is not registered in workspace `{workspace}`")
-        said, version = fields.texts(body, "tags"), str(part(body, "latest").get("versionId") or "")
-        there = assets.get(self.services.db, workspace, names[id.lower()], version or assets.LATEST)
+        tags, name = fields.texts(body, "tags"), names[id.lower()]
+        version = str(object_at(body, "latest").get("versionId") or assets.LATEST)
+        asset = assets.get(self.services.db, workspace, name, version)
         return assets.describe(
             self.services.db,
             workspace,
-            there.name,
-            there.version,
+            asset.name,
+            asset.version,
             str(body.get("description") or ""),
-            said,
-            there.properties,
+            tags,
+            asset.properties,
         )
 
-    def _theirs(self, workspace: str, path: str) -> str:
-        """The long form of a path in a datastore: the client reads no other."""
-        mark = "azureml://datastores/"
-        if not path.startswith(mark):
+    def _long(self, workspace: str, path: str) -> str:
+        """The long form of a path in a datastore, the only one that the client reads."""
+        prefix = "azureml://datastores/"
+        if not path.startswith(prefix):
             return path
-        there = workspaces.get(self.services.db, workspace)
+        resource = workspaces.get(self.services.db, workspace)
         return (
-            f"azureml://subscriptions/{there.subscription_id}/resourcegroups/"
-            f"{there.resource_group}/workspaces/{there.name}/datastores/{path.removeprefix(mark)}"
+            f"azureml://subscriptions/{resource.subscription_id}/resourcegroups/"
+            f"{resource.resource_group}/workspaces/{resource.name}/datastores/{path.removeprefix(prefix)}"
         )
 
-    def _ours(self, path: str) -> str:
+    def _short(self, path: str) -> str:
         """The short form of a path in a datastore."""
-        found = uris.datastore(path, "") if "/subscriptions/" not in path else None
-        if found is not None:
-            return str(found)
-        _, mark, rest = path.partition("/datastores/")
-        return f"azureml://datastores/{rest}" if mark and path.startswith("azureml://") else path
+        uri = uris.datastore(path, "") if "/subscriptions/" not in path else None
+        if uri is not None:
+            return str(uri)
+        _, separator, below = path.partition("/datastores/")
+        is_long = separator and path.startswith("azureml://")
+        return f"azureml://datastores/{below}" if is_long else path
 
 
-def routes(datasets: Datasets, caller: Caller) -> APIRouter:
-    """`/dataset/v1.0`, and what the client reads of a definition at `/data/v1.0`."""
-    found = APIRouter(route_class=AzureRoute)
-    the_call = Annotated[Call, Depends(caller)]
-    db = datasets.services.db
-
-    @found.post("/dataset/saveddatasets")
-    def save(call: the_call) -> JSONResponse:
-        body = call.document
-        kind, dataflow = str(body.get("datasetType") or ""), str(body.get("dataflowJson") or "")
-        said = part(body, "properties")
-        made = datasets.save(call.workspace.name, kind, dataflow, said)
-        return JSONResponse(_saved_json(made))
-
-    @found.get("/dataset/saveddatasets/{id}")
-    def saved(call: the_call, id: str) -> JSONResponse:
-        return JSONResponse(_saved_json(datasets.saved(call.workspace.name, id)))
-
-    @found.post("/dataset/datasets/register")
-    @found.post("/dataset/datasets")
-    def register(call: the_call) -> JSONResponse:
-        return JSONResponse(datasets.to_json(datasets.register(call)))
-
-    @found.get("/dataset/datasets")
-    def list_all(call: the_call) -> JSONResponse:
-        there = assets.list_in(db, call.workspace.name)
-        value = [datasets.to_json(one) for one in there]
-        return JSONResponse({"value": value, "continuationToken": None, "nextLink": None})
-
-    @found.put("/dataset/datasets/{id}")
-    def change(call: the_call, id: str) -> JSONResponse:
-        return JSONResponse(datasets.to_json(datasets.change(call, id)))
-
-    @found.delete("/dataset/datasets/{name}")
-    def unregister(call: the_call, name: str) -> JSONResponse:
-        assets.archive(db, call.workspace.name, name)
-        return JSONResponse({})
-
-    @found.get("/dataset/datasets/query/{question}")
-    def query(call: the_call, question: str) -> JSONResponse:
-        word, _, wanted = question.partition("=")
-        if word == "name":
-            version = call.query.get("versionId") or assets.LATEST
-            asset = assets.get(db, call.workspace.name, wanted, version)
-            if asset.archived and version == assets.LATEST:
-                raise NotFound(f"dataset `{asset.name}` is not registered any more")
-            return JSONResponse(datasets.to_json(asset))
-        there = [
-            one
-            for one in assets.list_in(db, call.workspace.name)
-            if one.properties.get(_SAVED) == wanted
-        ]
-        value = [datasets.to_json(one) for one in there]
-        return JSONResponse({"value": value, "continuationToken": None, "nextLink": None})
-
-    @found.get("/data/dataversion/{name}/versions/{version}")
-    def dataflow(call: the_call, name: str, version: str) -> JSONResponse:
-        if name.startswith(_UNREGISTERED):
-            there = datasets.saved(call.workspace.name, name.removeprefix(_UNREGISTERED))
-        else:
-            there = datasets.definition_of(assets.get(db, call.workspace.name, name, version))
-        return JSONResponse({"legacyDataflow": there.mltable, "dataVersion": _version(there)})
-
-    return found
+routes = RouteTable()
 
 
-def _saved_json(found: SavedDataset) -> dict[str, Any]:
+async def _datasets(services: ServicesOf) -> Datasets:
+    return Datasets(services)
+
+
+DatasetsOf = Annotated[Datasets, Depends(_datasets)]
+
+
+@routes.post("/dataset/saveddatasets")
+@needs(Permission.WRITE)
+def save(call: AzureCall, datasets: DatasetsOf) -> JSONResponse:
+    body = call.document
+    kind, dataflow = str(body.get("datasetType") or ""), str(body.get("dataflowJson") or "")
+    saved = datasets.save(call.workspace.name, kind, dataflow, object_at(body, "properties"))
+    return JSONResponse(_saved_json(saved))
+
+
+@routes.get("/dataset/saveddatasets/{id}")
+@needs(Permission.READ)
+def get_saved(call: AzureCall, datasets: DatasetsOf, id: str) -> JSONResponse:
+    return JSONResponse(_saved_json(datasets.saved(call.workspace.name, id)))
+
+
+@routes.post("/dataset/datasets/register", "/dataset/datasets")
+@needs(Permission.WRITE)
+def register(call: AzureCall, datasets: DatasetsOf) -> JSONResponse:
+    return JSONResponse(datasets.to_json(datasets.register(call)))
+
+
+@routes.get("/dataset/datasets")
+@needs(Permission.READ)
+def list_all(call: AzureCall, datasets: DatasetsOf, db: DatabaseOf) -> JSONResponse:
+    return _list(datasets, assets.list_in(db, call.workspace.name))
+
+
+@routes.put("/dataset/datasets/{id}")
+@needs(Permission.WRITE)
+def change(call: AzureCall, datasets: DatasetsOf, id: str) -> JSONResponse:
+    return JSONResponse(datasets.to_json(datasets.change(call, id)))
+
+
+@routes.delete("/dataset/datasets/{name}")
+@needs(Permission.WRITE)
+def unregister(call: AzureCall, db: DatabaseOf, name: str) -> JSONResponse:
+    assets.archive(db, call.workspace.name, name)
+    return JSONResponse({})
+
+
+@routes.get("/dataset/datasets/query/{question}")
+@needs(Permission.READ)
+def query(call: AzureCall, datasets: DatasetsOf, db: DatabaseOf, question: str) -> JSONResponse:
+    """By `name=…`, one dataset; by the id of its definition, a list."""
+    key, _, value = question.partition("=")
+    if key == "name":
+        version = call.query.get("versionId") or assets.LATEST
+        asset = assets.get(db, call.workspace.name, value, version)
+        if asset.archived and version == assets.LATEST:
+            raise NotFound(f"dataset `{asset.name}` is no longer registered")
+        return JSONResponse(datasets.to_json(asset))
+    matching = [
+        asset
+        for asset in assets.list_in(db, call.workspace.name)
+        if asset.properties.get(_SAVED) == value
+    ]
+    return _list(datasets, matching)
+
+
+@routes.get("/data/dataversion/{name}/versions/{version}")
+@needs(Permission.READ)
+def get_dataflow(
+    call: AzureCall, datasets: DatasetsOf, db: DatabaseOf, name: str, version: str
+) -> JSONResponse:
+    if name.startswith(_UNREGISTERED):
+        saved = datasets.saved(call.workspace.name, name.removeprefix(_UNREGISTERED))
+    else:
+        saved = datasets.definition_of(assets.get(db, call.workspace.name, name, version))
+    return JSONResponse({"legacyDataflow": saved.mltable, "dataVersion": _version(saved)})
+
+
+def _list(datasets: Datasets, data_assets: Sequence[DataAsset]) -> JSONResponse:
+    value = [datasets.to_json(asset) for asset in data_assets]
+    return JSONResponse({"value": value, "continuationToken": None, "nextLink": None})
+
+
+def _saved_json(saved: SavedDataset) -> dict[str, Any]:
     return {
-        "id": found.id,
-        "datasetType": found.kind,
-        "properties": found.properties,
-        "dataflowJson": found.dataflow,
+        "id": saved.id,
+        "datasetType": saved.kind,
+        "properties": saved.properties,
+        "dataflowJson": saved.dataflow,
         "dataChanged": False,
     }
 
 
-def _version(found: SavedDataset) -> dict[str, Any]:
+def _version(saved: SavedDataset) -> dict[str, Any]:
     try:
-        path, type = saved_datasets.data_of(found)
+        path, type = saved_datasets.data_of(saved)
     except TorchyardError:
         path, type = "", "mltable"
     return {"dataUri": path, "dataType": type}

@@ -1,121 +1,141 @@
 """SDK v1's datastore service.
 
 Owns: the JSON of a datastore as azureml.data reads and writes it.
-Leaves: datastores to data/, what a registration asks for to arm/datastores.py, signatures and files
+Leaves: datastores to data/, what a registration means to arm/datastores.py, signatures and files
 to the blob service.
 Always: every datastore looks like a container of Azure Blob, whatever it is behind the server; a
 credential of a foreign store never leaves it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse
 
 from torchyard.azureml.arm.datastores import DatastoreKind
-from torchyard.azureml.blob.links import Links
+from torchyard.azureml.blob.links import BlobLinks, Links
 from torchyard.azureml.common import containers
-from torchyard.azureml.common.calls import Call, Caller
-from torchyard.azureml.common.errors import AzureRoute, NotServed
-from torchyard.base.clock import Clock
-from torchyard.base.db import Database
+from torchyard.azureml.common.calls import AzureCall, Call
+from torchyard.azureml.common.errors import NotServed
+from torchyard.azureml.common.routing import RouteTable
 from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.data import datastores
-from torchyard.data.datastores import BLOB_STORE, Datastores
+from torchyard.data.datastores import BLOB_STORE
+from torchyard.data.types import Datastore
+from torchyard.jobs.services import Services, ServicesOf
+from torchyard.workspaces.guarded_routes import needs
+from torchyard.workspaces.permissions import Permission
 
 _SECRETS = {"AccountKey": "key", "Sas": "sasToken"}
 
-
-def routes(
-    db: Database, clock: Clock, stores: Datastores, links: Links, caller: Caller
-) -> APIRouter:
-    """`/datastore/v1.0`, the requests of azureml.core.Datastore."""
-    kind = DatastoreKind(db, clock, stores, links)
-    found = APIRouter(prefix="/datastore", route_class=AzureRoute)
-    the_call = Annotated[Call, Depends(caller)]
-
-    def shown(call: Call, name: str) -> dict[str, Any]:
-        there = datastores.get(db, stores, call.workspace.name, name)
-        return {
-            "name": there.name,
-            "dataStoreType": "AzureBlob",
-            "hasBeenValidated": True,
-            "tags": there.tags,
-            "azureStorageSection": {
-                "accountName": containers.account(call.workspace.name),
-                "containerName": containers.container(call.workspace.name, there.name),
-                "endpoint": links.suffix(call),
-                "protocol": "https",
-                "credentialType": "Sas",
-                "credential": links.sas(call, there.name),
-                "sasToken": links.sas(call, there.name),
-                "accountKey": "",
-                "isSas": True,
-                "blobCacheTimeout": 0,
-                "areWorkspaceManagedIdentitiesAllowed": False,
-                "subscriptionId": call.workspace.subscription_id,
-                "resourceGroup": call.workspace.resource_group,
-            },
-        }
-
-    @found.get("/default")
-    def default(call: the_call) -> JSONResponse:
-        return JSONResponse(shown(call, BLOB_STORE))
-
-    @found.put("/default/{name}")
-    def set_default(call: the_call, name: str) -> JSONResponse:
-        datastores.get(db, stores, call.workspace.name, name)
-        if name != BLOB_STORE:
-            raise Conflict(
-                f"the default datastore of a workspace is `{BLOB_STORE}`",
-                f"name `{name}` where its data is used",
-            )
-        return JSONResponse({})
-
-    @found.get("/datastores")
-    def list_all(call: the_call) -> JSONResponse:
-        there = datastores.list_in(db, stores, call.workspace.name)
-        value = [shown(call, one.name) for one in there]
-        return JSONResponse({"value": value, "continuationToken": None, "nextLink": None})
-
-    @found.get("/datastores/{name}")
-    def get(call: the_call, name: str) -> JSONResponse:
-        return JSONResponse(shown(call, name))
-
-    @found.post("/datastores")
-    def register(call: the_call) -> JSONResponse:
-        name = str(call.document.get("name") or "")
-        if name in {one.name for one in datastores.list_in(db, stores, call.workspace.name)}:
-            # With `overwrite=True` the client reads these words, in an answer 400, and changes it.
-            raise InvalidInput(
-                f"Another datastore with the same name already exists: `{name}`",
-                "say `overwrite=True`, or choose another name",
-            )
-        kind.put(replace(call, body={"properties": _as_resource(call.document)}), name)
-        return JSONResponse(shown(call, name))
-
-    @found.put("/datastores/{name}")
-    def change(call: the_call, name: str) -> JSONResponse:
-        kind.put(replace(call, body={"properties": _as_resource(call.document)}), name)
-        return JSONResponse(shown(call, name))
-
-    @found.delete("/datastores/{name}")
-    def delete(call: the_call, name: str) -> JSONResponse:
-        datastores.drop(db, stores, call.workspace.name, name)
-        return JSONResponse({})
-
-    return found
+routes = RouteTable("/datastore")
 
 
-def _as_resource(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What Resource Manager's clients would say of the same datastore.
+@routes.get("/default")
+@needs(Permission.READ)
+def get_default(call: AzureCall, services: ServicesOf, links: BlobLinks) -> JSONResponse:
+    return JSONResponse(_json(links, call, _find(services, call, BLOB_STORE)))
+
+
+@routes.put("/default/{name}")
+@needs(Permission.SETTINGS)
+def set_default(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
+    _find(services, call, name)
+    if name != BLOB_STORE:
+        raise Conflict(
+            f"the default datastore of a workspace is `{BLOB_STORE}`",
+            f"name `{name}` where its data is used",
+        )
+    return JSONResponse({})
+
+
+@routes.get("/datastores")
+@needs(Permission.READ)
+def list_all(call: AzureCall, services: ServicesOf, links: BlobLinks) -> JSONResponse:
+    value = [_json(links, call, datastore) for datastore in _list(services, call)]
+    return JSONResponse({"value": value, "continuationToken": None, "nextLink": None})
+
+
+@routes.get("/datastores/{name}")
+@needs(Permission.READ)
+def get(call: AzureCall, services: ServicesOf, links: BlobLinks, name: str) -> JSONResponse:
+    return JSONResponse(_json(links, call, _find(services, call, name)))
+
+
+@routes.post("/datastores")
+@needs(Permission.WRITE)
+def register(call: AzureCall, services: ServicesOf, links: BlobLinks) -> JSONResponse:
+    name = str(call.document.get("name") or "")
+    if name in {datastore.name for datastore in _list(services, call)}:
+        # With `overwrite=True` the client looks for this text in a response 400, and changes it.
+        raise InvalidInput(
+            f"Another datastore with the same name already exists: `{name}`",
+            "pass `overwrite=True`, or choose another name",
+        )
+    return _put(services, links, call, name)
+
+
+@routes.put("/datastores/{name}")
+@needs(Permission.WRITE)
+def change(call: AzureCall, services: ServicesOf, links: BlobLinks, name: str) -> JSONResponse:
+    return _put(services, links, call, name)
+
+
+@routes.delete("/datastores/{name}")
+@needs(Permission.WRITE)
+def delete(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
+    datastores.drop(services.db, services.datastores, call.workspace.name, name)
+    return JSONResponse({})
+
+
+def _find(services: Services, call: Call, name: str) -> Datastore:
+    return datastores.get(services.db, services.datastores, call.workspace.name, name)
+
+
+def _list(services: Services, call: Call) -> list[Datastore]:
+    return list(datastores.list_in(services.db, services.datastores, call.workspace.name))
+
+
+def _put(services: Services, links: Links, call: Call, name: str) -> JSONResponse:
+    kind = DatastoreKind(services.db, services.clock, services.datastores, links)
+    kind.put(replace(call, body={"properties": _as_resource(call.document)}), name)
+    return JSONResponse(_json(links, call, _find(services, call, name)))
+
+
+def _json(links: Links, call: Call, datastore: Datastore) -> dict[str, Any]:
+    return {
+        "name": datastore.name,
+        "dataStoreType": "AzureBlob",
+        "hasBeenValidated": True,
+        "tags": datastore.tags,
+        "azureStorageSection": {
+            "accountName": containers.account(call.workspace.name),
+            "containerName": containers.container(call.workspace.name, datastore.name),
+            "endpoint": links.suffix(call),
+            "protocol": "https",
+            "credentialType": "Sas",
+            "credential": links.sas(call, datastore.name),
+            "sasToken": links.sas(call, datastore.name),
+            "accountKey": "",
+            "isSas": True,
+            "blobCacheTimeout": 0,
+            "areWorkspaceManagedIdentitiesAllowed": False,
+            "subscriptionId": call.workspace.subscription_id,
+            "resourceGroup": call.workspace.resource_group,
+        },
+    }
+
+
+def _as_resource(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What Resource Manager's clients would send for the same datastore.
 
     Raises:
         NotServed: a kind of storage that torchyard does not have, or not by SDK v1.
     """
-    kind, section = str(asked.get("dataStoreType") or ""), asked.get("azureStorageSection")
+    kind, section = str(document.get("dataStoreType") or ""), document.get("azureStorageSection")
     if kind != "AzureBlob" or not isinstance(section, Mapping):
         raise NotServed(
             f"SDK v1 can't register a datastore of type `{kind[:40]}` here",
@@ -123,14 +143,13 @@ def _as_resource(asked: Mapping[str, Any]) -> dict[str, Any]:
             at=["dataStoreType"],
         )
     credential = str(section.get("credentialType") or "None")
-    made = {
+    credentials: dict[str, Any] = {"credentialsType": credential}
+    if credential in _SECRETS:
+        credentials["secrets"] = {_SECRETS[credential]: section.get("credential")}
+    return {
         "datastoreType": kind,
         "accountName": section.get("accountName"),
         "containerName": section.get("containerName"),
         "endpoint": section.get("endpoint"),
-        "credentials": {"credentialsType": credential},
+        "credentials": credentials,
     }
-    if credential in _SECRETS:
-        secret = {_SECRETS[credential]: section.get("credential")}
-        made["credentials"] = {"credentialsType": credential, "secrets": secret}
-    return made

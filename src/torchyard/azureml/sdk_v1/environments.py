@@ -1,171 +1,190 @@
 """SDK v1's environment service: names, versions and the JSON of its Environment class.
 
-Owns: what of that JSON becomes our definition, and the other way round.
+Owns: the translation between that JSON and our definitions.
 Leaves: names, versions and content to environments/.
-Always: an environment that comes back from the client as it was given is the one it was.
+Always: an environment that the client returns unchanged is the same environment.
 """
+
+from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse
 
-from torchyard.azureml.common.calls import Call, Caller
-from torchyard.azureml.common.errors import AzureRoute, NotServed
+from torchyard.assets import versions
+from torchyard.azureml.common.calls import AzureCall, Call
+from torchyard.azureml.common.errors import NotServed
+from torchyard.azureml.common.routing import RouteTable
 from torchyard.base import azureml_environment
 from torchyard.base.blobs import SNAPSHOT_PREFIX
 from torchyard.base.clock import Clock
 from torchyard.base.errors import InvalidInput, NotFound, TorchyardError
-from torchyard.data import versions
 from torchyard.environments import assets
 from torchyard.environments import to_json as showing
-from torchyard.environments.actions import Environments
 from torchyard.environments.names import catalogue, curated_environments
+from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentAsset
+from torchyard.jobs.services import ServicesOf
+from torchyard.workspaces.guarded_routes import needs
+from torchyard.workspaces.permissions import Permission
 
-# What CondaDependencies writes for PyPI itself, which is the machine's default or its stand-in.
+# What CondaDependencies writes for PyPI, which is the machine's default index or its mirror.
 _PYPI = (
     "--find-links https://pypi.python.org/simple/index.html",
     "--extra-index-url https://pypi.python.org/simple",
 )
-# A run gets its variables with its own configuration; here they wait to be got again.
-_BESIDE, _KEPT = ("environmentVariables", "inferencingStackVersion"), "torchyard.sdk_v1"
+# Keys without a place in our definitions. A run gets its variables with its own configuration.
+_V1_KEYS, _V1_PROPERTY = ("environmentVariables", "inferencingStackVersion"), "torchyard.sdk_v1"
 _IMAGE = "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04"
 
 
-def routes(services: Environments, clock: Clock, caller: Caller) -> APIRouter:
-    """`/environment/v1.0`, the requests of azureml.core.Environment."""
-    found = APIRouter(prefix="/environment/environments", route_class=AzureRoute)
-    the_call = Annotated[Call, Depends(caller)]
-    told = partial(shown, services)
-
-    # The client asks for the list with a slash at its end.
-    @found.get("")
-    @found.get("/")
-    def list_all(call: the_call) -> JSONResponse:
-        workspace = call.workspace.name
-        value = [told(workspace, one.name) for one in curated_environments.every()]
-        value += [told(workspace, one.name) for one in assets.list_in(services.db, workspace)]
-        return JSONResponse({"value": value, "continuationToken": None})
-
-    @found.get("/{name}")
-    def latest(call: the_call, name: str) -> JSONResponse:
-        return JSONResponse(told(call.workspace.name, name))
-
-    @found.get("/{name}/versions/{version}")
-    def version_of(call: the_call, name: str, version: str) -> JSONResponse:
-        return JSONResponse(told(call.workspace.name, name, version))
-
-    @found.get("/{name}/labels/{label}")
-    def labelled(call: the_call, name: str, label: str) -> JSONResponse:
-        if label.lower() != versions.LATEST:
-            raise NotFound(f"environment `{name}` has no label `{label}`", "the label is `latest`")
-        return JSONResponse(told(call.workspace.name, name))
-
-    @found.put("/{name}")
-    @found.put("/{name}/versions/{version}")
-    def register(call: the_call, name: str, version: str = "") -> JSONResponse:
-        try:
-            made = registered(services, clock, call, {**call.document, "name": name}, version)
-        except TorchyardError as error:
-            body = _keys_lowered(call.document)
-            # `build` registers what it was given, whatever that is.
-            if error.at[:1] != ("name",) or not _is_published_as_is(
-                services, call.workspace.name, name, body
-            ):
-                raise
-            return JSONResponse(told(call.workspace.name, name))
-        return JSONResponse(told(call.workspace.name, made.name, made.version))
-
-    def no_image(call: the_call, name: str) -> JSONResponse:
-        raise NotServed(
-            f"environment `{name}` is no image in a registry: it is built on the server's machine "
-            "by the first run that needs it, and kept",
-            f"build it now with `yard environment build -n {name}`",
-        )
-
-    # What else is asked about an environment is about its image: `image`, `recipe` and their kin.
-    found.add_api_route("/{name}/{rest:path}", no_image, methods=["GET", "POST"])
-    return found
+routes = RouteTable("/environment/environments")
 
 
-def registered(
-    services: Environments, clock: Clock, call: Call, asked: Mapping[str, Any], version: str = ""
+# The client requests the list with a slash at its end.
+@routes.get("", "/")
+@needs(Permission.READ)
+def list_all(call: AzureCall, services: ServicesOf) -> JSONResponse:
+    workspace, environments = call.workspace.name, services.environments
+    names = [curated.name for curated in curated_environments.every()]
+    names += [asset.name for asset in assets.list_in(environments.db, workspace)]
+    value = [environment_json(environments, workspace, name) for name in names]
+    return JSONResponse({"value": value, "continuationToken": None})
+
+
+@routes.get("/{name}")
+@needs(Permission.READ)
+def get_latest(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
+    return JSONResponse(environment_json(services.environments, call.workspace.name, name))
+
+
+@routes.get("/{name}/versions/{version}")
+@needs(Permission.READ)
+def get_version(call: AzureCall, services: ServicesOf, name: str, version: str) -> JSONResponse:
+    return JSONResponse(environment_json(services.environments, call.workspace.name, name, version))
+
+
+@routes.get("/{name}/labels/{label}")
+@needs(Permission.READ)
+def get_labeled(call: AzureCall, services: ServicesOf, name: str, label: str) -> JSONResponse:
+    if label.lower() != versions.LATEST:
+        raise NotFound(f"environment `{name}` has no label `{label}`", "the label is `latest`")
+    return JSONResponse(environment_json(services.environments, call.workspace.name, name))
+
+
+@routes.put("/{name}", "/{name}/versions/{version}")
+@needs(Permission.WRITE)
+def put(call: AzureCall, services: ServicesOf, name: str, version: str = "") -> JSONResponse:
+    workspace, environments = call.workspace.name, services.environments
+    document = {**call.document, "name": name}
+    try:
+        asset = register(environments, services.clock, call, document, version)
+    except TorchyardError as error:
+        body = _keys_lowered(call.document)
+        # `build` registers any environment, a published one, too.
+        if error.at[:1] != ("name",) or not _is_published_unchanged(
+            environments, workspace, name, body
+        ):
+            raise
+        return JSONResponse(environment_json(environments, workspace, name))
+    return JSONResponse(environment_json(environments, workspace, asset.name, asset.version))
+
+
+def get_image(call: AzureCall, name: str) -> JSONResponse:
+    raise NotServed(
+        f"environment `{name}` is not an image in a registry: it is built on the server's machine "
+        "by the first run that needs it, and kept",
+        f"build it now with `yard environment build -n {name}`",
+    )
+
+
+# All other requests about an environment are about its image: `image`, `recipe` and so on.
+routes.add(["GET"], "/{name}/{rest:path}", needs(Permission.READ)(partial(get_image)))
+routes.add(["POST"], "/{name}/{rest:path}", needs(Permission.WRITE)(partial(get_image)))
+
+
+def register(
+    services: Environments,
+    clock: Clock,
+    call: Call,
+    environment: Mapping[str, Any],
+    version: str = "",
 ) -> EnvironmentAsset:
-    """The version that holds what was asked; a new one, unless the newest holds it already."""
+    """The version with this content; a new one, unless a version has it already."""
     document = {
-        **definition_of(services, asked),
-        "name": asked.get("name"),
-        "properties": _kept(asked),
+        **definition_of(services, environment),
+        "name": environment.get("name"),
+        "properties": _v1_properties(environment),
     }
     request = assets.read_document(document)
     workspace = call.workspace.name
     if version:
         request = assets.read_document({**document, "version": version})
     else:
-        known = assets.list_in(services.db, workspace, request.name)
-        wanted = request.definition, request.properties
-        same = [one for one in known if (one.definition, one.properties) == wanted]
-        if same:
-            return same[0]
+        content = request.definition, request.properties
+        for asset in assets.list_in(services.db, workspace, request.name):
+            if (asset.definition, asset.properties) == content:
+                return asset
     return assets.register(
         services.db,
         clock,
         workspace,
         request,
         call.identity.user,
-        lambda definition: services.resolve(definition, workspace),
+        lambda definition: services.resolver.resolve(definition, workspace),
     )
 
 
-def for_job(services: Environments, clock: Clock, call: Call, asked: Mapping[str, Any]) -> Any:
-    """What to write as a job's environment: a reference where it has a name, else all of it.
+def for_job(
+    services: Environments, clock: Clock, call: Call, environment: Mapping[str, Any]
+) -> Any:
+    """A job's `environment`: a reference if it has a name, otherwise its definition.
 
-    An environment that was got by a curated or published name is meant by that name. One with a
-    name of its own is registered by being used, as in Azure.
+    An unchanged environment with a curated or published name stands for that name. One with a name
+    of its own is registered when it is used, as in Azure.
     """
-    body = _keys_lowered(asked)
+    body = _keys_lowered(environment)
     name = str(body.get("name") or "")
-    if _is_published_as_is(services, call.workspace.name, name, body) is not False:
-        # Azure's version numbers are not ours; ours come back as they were given.
+    if _is_published_unchanged(services, call.workspace.name, name, body) is not False:
+        # Azure's version numbers are not ours; the client returns ours unchanged.
         return f"azureml:{name}"
     try:
-        made = registered(services, clock, call, body)
+        asset = register(services, clock, call, body)
     except TorchyardError as error:
         if error.at[:1] != ("name",):
             raise
         return definition_of(services, body)
-    return f"azureml:{made.name}:{made.version}"
+    return f"azureml:{asset.name}:{asset.version}"
 
 
-def definition_of(services: Environments, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Our definition of what the JSON of an Environment holds.
+def definition_of(services: Environments, environment: Mapping[str, Any]) -> dict[str, Any]:
+    """Our definition for the JSON of an Environment.
 
     Raises:
-        InvalidInput: it holds parts that exclude each other.
+        InvalidInput: parts of it exclude each other.
         NotServed: a build context elsewhere, or a registry's password.
     """
-    body = _keys_lowered(asked)
+    body = _keys_lowered(environment)
     docker, python = _part(body, "docker"), _part(body, "python")
-    found = _base(services, docker)
+    definition = _base(services, docker)
     conda = python.get("condaDependencies")
     if python.get("userManagedDependencies") or not isinstance(conda, Mapping):
-        return found
-    return {**found, "conda_file": _without_pypi(conda)}
+        return definition
+    return {**definition, "conda_file": _without_pypi(conda)}
 
 
-def _kept(asked: Mapping[str, Any]) -> dict[str, str]:
-    """What an environment of SDK v1 says and ours has no place for, as a property."""
-    body = _keys_lowered(asked)
-    found = {key: body[key] for key in _BESIDE if body.get(key)}
-    return {_KEPT: json.dumps(found, sort_keys=True)} if found else {}
+def _v1_properties(environment: Mapping[str, Any]) -> dict[str, str]:
+    """The keys of SDK v1 that have no place in our definition, as a property."""
+    body = _keys_lowered(environment)
+    values = {key: body[key] for key in _V1_KEYS if body.get(key)}
+    return {_V1_PROPERTY: json.dumps(values, sort_keys=True)} if values else {}
 
 
 def _base(services: Environments, docker: Mapping[str, Any]) -> dict[str, Any]:
-    """What packages are put into: an image, or what a Dockerfile makes."""
+    """What packages are installed into: an image, or the result of a Dockerfile."""
     image, text = str(docker.get("baseImage") or ""), str(docker.get("baseDockerfile") or "")
     context = _part(docker, "buildContext")
     if [bool(image), bool(text), bool(context)].count(True) > 1:
@@ -193,7 +212,7 @@ def _with_registry(image: str, registry: Mapping[str, Any]) -> str:
     address = str(registry.get("address") or "").rstrip("/")
     if registry.get("username") or registry.get("password") or registry.get("registryIdentity"):
         raise NotServed(
-            f"what opens the registry `{address}` is not taken from an environment",
+            f"credentials of the registry `{address}` are not read from an environment",
             "log in once on the server's machine, as its user: `podman login`",
         )
     if not image or not address or image.startswith(f"{address}/"):
@@ -201,55 +220,57 @@ def _with_registry(image: str, registry: Mapping[str, Any]) -> str:
     return f"{address}/{image}"
 
 
-def shown(
+def environment_json(
     services: Environments, workspace: str, name: str, version: str = versions.LATEST
 ) -> dict[str, Any]:
     """An environment as the client's class reads it."""
-    own = catalogue.bare(name)
-    if curated_environments.named(own) is None and not _is_published(services, workspace, name):
+    bare_name = catalogue.bare(name)
+    if curated_environments.named(bare_name) is None and not _is_published(
+        services, workspace, name
+    ):
         asset = assets.get(services.db, workspace, name, version)
-        found = to_json(services, asset.name, asset.version, asset.definition)
-        return {**found, **json.loads(asset.properties.get(_KEPT, "{}"))}
+        document = to_json(services, asset.name, asset.version, asset.definition)
+        return {**document, **json.loads(asset.properties.get(_V1_PROPERTY, "{}"))}
     reference = name if version == versions.LATEST else f"{name}:{version}"
-    seen = showing.resolved(services, workspace, reference)
-    pinned = [one for one in seen.get("packages", seen["requirements"])]
-    python = f"python={seen['python']}" if seen["python"] else "python"
+    resolved = showing.resolved_json(services, workspace, reference)
+    packages = list(resolved.get("packages", resolved["requirements"]))
+    python = f"python={resolved['python']}" if resolved["python"] else "python"
     conda = {
         "name": "project_environment",
         "channels": ["conda-forge"],
-        "dependencies": [python, "pip", {"pip": pinned or list(seen["requirements"])}],
+        "dependencies": [python, "pip", {"pip": packages or list(resolved["requirements"])}],
     }
-    version = seen["ref"].rpartition(":")[2] if version == versions.LATEST else version
+    version = resolved["ref"].rpartition(":")[2] if version == versions.LATEST else version
     return to_json(services, name, version, {"image": _IMAGE, "conda_file": conda})
 
 
 def _is_published(services: Environments, workspace: str, name: str) -> bool:
-    """Whether a name is a curated or published environment's, not one of the workspace's own."""
+    """Whether a name is that of a curated or published environment, and not of the workspace."""
     if not name or assets.owned(services.db, workspace)(name):
         return False
     try:
-        services.resolve(f"azureml:{name}", workspace)
+        services.resolver.resolve(f"azureml:{name}", workspace)
     except TorchyardError:
         return name.lower().startswith("azureml")
     return True
 
 
-def _is_published_as_is(
-    services: Environments, workspace: str, name: str, asked: Mapping[str, Any]
+def _is_published_unchanged(
+    services: Environments, workspace: str, name: str, environment: Mapping[str, Any]
 ) -> bool | None:
-    """Whether it is what a curated or published name stands for; None where that can't be had.
+    """Whether it equals the curated or published one of its name; None if that is unavailable.
 
-    Somebody's own environment may have such a name (`pytorch-1.6-gpu`), and one that was got by it
+    A user's own environment may have such a name (`pytorch-1.6-gpu`), and one that was read by it
     may have been changed since.
     """
     if not _is_published(services, workspace, name):
         return False
     try:
-        known = shown(services, workspace, name)
+        published = environment_json(services, workspace, name)
     except TorchyardError:
-        # Whoever creates a job of it, or registers it, says why.
+        # Creating a job with it, or registering it, reports the reason.
         return None
-    return definition_of(services, asked) == definition_of(services, known)
+    return definition_of(services, environment) == definition_of(services, published)
 
 
 def to_json(
@@ -263,37 +284,37 @@ def to_json(
         conda = yaml.safe_load(conda)
     if conda is None and definition.get("pip_requirements"):
         lines = str(definition["pip_requirements"]).splitlines()
-        conda = {"dependencies": ["python", {"pip": [one for one in lines if one.strip()]}]}
+        conda = {"dependencies": ["python", {"pip": [line for line in lines if line.strip()]}]}
     build = definition.get("build")
     image = None if build else definition.get("image")
-    found = azureml_environment.document(name, version, image, conda is None)
-    found["python"]["condaDependencies"] = conda
+    document = azureml_environment.document(name, version, image, conda is None)
+    document["python"]["condaDependencies"] = conda
     if build:
         text = services.images.text_alone(build["path"])
         file = build.get("dockerfile_path") or "Dockerfile"
         context = {"locationType": None, "location": build["path"], "dockerfilePath": file}
-        found["docker"] |= {"baseDockerfile": text} if text else {"buildContext": context}
-    return found
+        document["docker"] |= {"baseDockerfile": text} if text else {"buildContext": context}
+    return document
 
 
 def _without_pypi(conda: Mapping[str, Any]) -> dict[str, Any]:
-    found = {key: value for key, value in conda.items() if key != "name"}
-    dependencies, given = [], found.get("dependencies") or []
-    if not isinstance(given, list):
-        raise InvalidInput("the environment's conda `dependencies` are no list")
-    for one in given:
-        if isinstance(one, Mapping) and isinstance(one.get("pip"), list):
-            one = {"pip": [line for line in one["pip"] if line not in _PYPI]}
-        dependencies.append(one)
-    found["dependencies"] = dependencies
-    return found
+    dependencies = conda.get("dependencies") or []
+    if not isinstance(dependencies, list):
+        raise InvalidInput("the environment's conda `dependencies` are not a list")
+    remaining = []
+    for dependency in dependencies:
+        if isinstance(dependency, Mapping) and isinstance(dependency.get("pip"), list):
+            dependency = {"pip": [line for line in dependency["pip"] if line not in _PYPI]}
+        remaining.append(dependency)
+    without_name = {key: value for key, value in conda.items() if key != "name"}
+    return {**without_name, "dependencies": remaining}
 
 
-def _keys_lowered(asked: Mapping[str, Any]) -> dict[str, Any]:
+def _keys_lowered(document: Mapping[str, Any]) -> dict[str, Any]:
     """`Docker` and `docker` are the same to the client."""
-    return {key[:1].lower() + key[1:]: value for key, value in asked.items()}
+    return {key[:1].lower() + key[1:]: value for key, value in document.items()}
 
 
 def _part(body: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = body.get(key)
-    return _keys_lowered(found) if isinstance(found, Mapping) else {}
+    value = body.get(key)
+    return _keys_lowered(value) if isinstance(value, Mapping) else {}

@@ -1,20 +1,22 @@
 """SDK v1's execution service: a ScriptRunConfig becomes a job.
 
-Owns: reading the request, the answers about its start and end.
+Owns: reading the request, the responses about its start and end.
 Leaves: the configuration to run_configs.py, the job to jobs/, the target `local` to local_runs.py.
-Always: the run has the id that the client chose; asked again it is the same run.
+Always: the run has the id that the client chose; a repeated request returns the same run.
 """
+
+from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse
 
 from torchyard.azureml.arm.computes import Computes
-from torchyard.azureml.common.calls import Call, Caller
-from torchyard.azureml.common.errors import AzureRoute, NotServed
+from torchyard.azureml.common.calls import AzureCall, Call
+from torchyard.azureml.common.errors import NotServed
+from torchyard.azureml.common.routing import RouteTable
 from torchyard.azureml.sdk_v1 import computes, environments, run_configs
 from torchyard.azureml.sdk_v1.datasets import Datasets
 from torchyard.azureml.sdk_v1.snapshots import Snapshots
@@ -22,60 +24,64 @@ from torchyard.base.errors import InvalidInput
 from torchyard.compute.types import LOCAL
 from torchyard.jobs import actions
 from torchyard.jobs.requests import submission
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import Services, ServicesOf
+from torchyard.workspaces.guarded_routes import needs
+from torchyard.workspaces.permissions import Permission
+
+routes = RouteTable("/execution/experiments/{experiment}")
 
 
-def routes(
-    services: Services, snapshots: Snapshots, datasets: Datasets, caller: Caller
-) -> APIRouter:
-    """`/execution/v1.0`, the requests of Experiment.submit."""
-    found = APIRouter(prefix="/execution/experiments/{experiment}", route_class=AzureRoute)
-    the_call = Annotated[Call, Depends(caller)]
-
-    @found.post("/snapshotrun")
-    def start(call: the_call, experiment: str) -> JSONResponse:
-        job = submit(services, snapshots, datasets, call, experiment)
-        return JSONResponse({"runId": job})
-
-    @found.post("/snapshotprepare")
-    def prepare(call: the_call, experiment: str) -> JSONResponse:
-        raise NotServed(
-            "a run that only prepares its target is not served",
-            "build the environment with `yard environment build`",
-        )
-
-    @found.post("/startrun")
-    def zipped(call: the_call, experiment: str) -> JSONResponse:
-        raise NotServed(
-            "a run with its code in a zip file is not served", "unset AML_FORCE_EXECUTE_WITH_ZIP"
-        )
-
-    # `name`, for access.py sees by it whose the job is.
-    @found.post("/runs/{name}/cancel")
-    def cancel(call: the_call, experiment: str, name: str) -> JSONResponse:
-        actions.cancel(services, call.workspace.name, name)
-        return JSONResponse({})
-
-    return found
+@routes.post("/snapshotrun")
+@needs(Permission.WRITE)
+def start(call: AzureCall, services: ServicesOf, experiment: str) -> JSONResponse:
+    return JSONResponse({"runId": submit(services, call, experiment)})
 
 
-def submit(
-    services: Services, snapshots: Snapshots, datasets: Datasets, call: Call, experiment: str
-) -> str:
+@routes.post("/snapshotprepare")
+@needs(Permission.WRITE)
+def prepare(call: AzureCall, experiment: str) -> JSONResponse:
+    raise NotServed(
+        "a run that only prepares its target is not served",
+        "build the environment with `yard environment build`",
+    )
+
+
+@routes.post("/startrun")
+@needs(Permission.WRITE)
+def start_from_zip(call: AzureCall, experiment: str) -> JSONResponse:
+    raise NotServed(
+        "a run with its code in a zip file is not served", "unset AML_FORCE_EXECUTE_WITH_ZIP"
+    )
+
+
+# `name`: access.py finds the job's owner by this parameter.
+@routes.post("/runs/{name}/cancel")
+@needs(Permission.JOB)
+def cancel(call: AzureCall, services: ServicesOf, experiment: str, name: str) -> JSONResponse:
+    actions.cancel(services, call.workspace.name, name)
+    return JSONResponse({})
+
+
+def submit(services: Services, call: Call, experiment: str) -> str:
     """The id of the run that a submitted configuration became."""
     configuration = call.document.get("Configuration")
     if not isinstance(configuration, Mapping):
         raise InvalidInput("the request has no `Configuration`")
     if str(configuration.get("target") or "local").lower() == "local":
-        raise _outside()
-    workspace = call.workspace.name
-    asked = configuration.get("environment")
-    environment = environments.for_job(
-        services.environments, services.clock, call, asked if isinstance(asked, Mapping) else {}
-    )
+        raise NotServed(
+            "the client, not the server, starts a run on the target `local`",
+            "submit it by `Experiment.submit`, or name a compute target",
+        )
+    workspace, datasets = call.workspace.name, Datasets(services)
+    environment = configuration.get("environment")
     document: dict[str, Any] = run_configs.job_document(
         configuration,
-        environment,
+        environments.for_job(
+            services.environments,
+            services.clock,
+            call,
+            environment if isinstance(environment, Mapping) else {},
+        ),
         partial(datasets.of_configuration, workspace),
         partial(datasets.of_reference, workspace),
     )
@@ -85,17 +91,11 @@ def submit(
     document["experiment_name"] = experiment
     snapshot_id = str(call.document.get("SnapshotId") or "")
     if snapshot_id:
-        document["code"] = f"snapshot:{snapshots.find(workspace, snapshot_id).id}"
+        snapshot = Snapshots(services.blobs, services.datastores).find(workspace, snapshot_id)
+        document["code"] = f"snapshot:{snapshot.id}"
         document["properties"] = {"ContentSnapshotId": snapshot_id}
     if call.document.get("ParentRunId"):
         document["parent_job_name"] = call.document["ParentRunId"]
     document = {key: value for key, value in document.items() if value is not None}
     job, _ = submission.create(services, workspace, document, call.identity)
     return job.name
-
-
-def _outside() -> NotServed:
-    return NotServed(
-        "a run on the target `local` is not the server's to start: the client starts it itself",
-        "submit it by `Experiment.submit`, or name a compute target",
-    )

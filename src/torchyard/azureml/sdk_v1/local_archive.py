@@ -1,9 +1,9 @@
-"""The zip that SDK v1 unpacks beside a copy of the script's folder, and starts.
+"""The zip file that SDK v1 unpacks beside a copy of the script's folder, and starts.
 
-Owns: its files: the script that the client starts, the program, what the program is told.
+Owns: its files: the script that the client starts, the program, the program's task.
 Leaves: what the program does to local_program/program.py.
-Always: it holds no secret, for the client leaves it where everybody on its machine can read it;
-the program brings all that it needs but Python.
+Always: it contains no secret, for the client leaves it where everybody on its machine can read it;
+the program needs only Python.
 
 Source: azureml-core 1.61, `azureml/_execution/_commands.py`: `azureml-setup/Invocation.sh` is made
 executable, and started with bash in the background, its output thrown away.
@@ -50,13 +50,13 @@ exit 1
 
 
 def content(home: Path, task: Mapping[str, Any]) -> bytes:
-    """The zip as bytes, about half a megabyte."""
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+    """The zip file as bytes, about half a megabyte."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(f"{FOLDER}/Invocation.sh", _START)
         archive.writestr(f"{FOLDER}/{TASK}", json.dumps(task, indent=1))
         archive.writestr(f"{FOLDER}/{_PROGRAM}", _program(worker_zip(home)))
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 @functools.lru_cache(maxsize=1)
@@ -70,12 +70,12 @@ def _program(worker: Path) -> bytes:
     names = _needed(modules, local_program.__name__ + ".program")
     # Not imported but copied into the script's environment.
     names |= {name for name in modules if name.startswith(_IN_RANK)}
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("__main__.py", _MAIN)
         for name in sorted(names):
             archive.writestr(name, modules[name])
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def _needed(modules: Mapping[str, bytes], start: str) -> set[str]:

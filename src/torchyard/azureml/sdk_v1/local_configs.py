@@ -1,8 +1,8 @@
-"""SDK v1's run configuration for the target `local`, made what the program on that machine does.
+"""SDK v1's run configuration for the target `local`, as a task for the program on that machine.
 
-Owns: which parts of it go there, what is refused there, the places that are filled in there.
+Owns: the supported parts of it, what is refused, the paths that the program fills in.
 Leaves: parts that are the same for jobs to run_configs.py, running to local_program/program.py.
-Always: an argument comes to the script as it was given, only a dataset's place is put in.
+Always: the script gets its arguments unchanged, except for the paths of datasets.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _CLUSTER = "name a compute target: `local-cluster`, which is the server's machin
 def spec_of(
     configuration: Mapping[str, Any], find_dataset: FindData, find_reference: FindData
 ) -> LocalRunSpec:
-    """What the program on the user's machine has to do, but for the environment that is built.
+    """What the program on the user's machine has to do, except for the environment that is built.
 
     Raises:
         InvalidInput: a part contradicts another.
-        NotServed: a part that a run on the target `local` can't have here.
+        NotServed: a part that is not supported on the target `local`.
     """
     _refuse(configuration)
     script, command = configs.script_or_command(configuration)
@@ -37,20 +37,20 @@ def spec_of(
     interpreter = ""
     if python.get("userManagedDependencies"):
         interpreter = str(python.get("interpreterPath") or "python")
-    history = configs.mapping(configuration, "history")
+    history = configs.object_at(configuration, "history")
     return LocalRunSpec(
         script=script,
         command=_placed(command, variables, ids),
         arguments=[
             _placed(str(argument), variables, ids)
-            for argument in configs.listed(configuration, "arguments")
+            for argument in configs.items_at(configuration, "arguments")
         ],
         interpreter=interpreter,
         inputs={
             name: job_input for name, job_input in inputs.items() if job_input["mode"] != "direct"
         },
         input_variables=variables,
-        limit_s=configs.count(
+        limit_s=configs.whole_number(
             configuration, "maxRunDurationSeconds", "max_run_duration_seconds", 0
         ),
         keeps_outputs=history.get("outputCollection", True) is not False,
@@ -58,14 +58,14 @@ def spec_of(
 
 
 def is_user_managed(configuration: Mapping[str, Any]) -> bool:
-    """Whether the Python is the user's own, and nothing is to be built."""
+    """Whether the run uses the user's own Python, and nothing has to be built."""
     return bool(_python(configuration).get("userManagedDependencies"))
 
 
 def refuse_machine(telemetry: Mapping[str, Any]) -> None:
     """
     Raises:
-        NotServed: the client's system is one that the program does not run on.
+        NotServed: the program does not run on the client's system.
     """
     system = str(telemetry.get("amlClientOSVersion") or "")
     if system.startswith("Windows"):
@@ -76,8 +76,8 @@ def refuse_machine(telemetry: Mapping[str, Any]) -> None:
 
 
 def _refuse(configuration: Mapping[str, Any]) -> None:
-    environment = configs.mapping(configuration, "environment")
-    dockers = configs.mapping(configuration, "docker"), configs.mapping(environment, "docker")
+    environment = configs.object_at(configuration, "environment")
+    dockers = configs.object_at(configuration, "docker"), configs.object_at(environment, "docker")
     if dockers[0].get("useDocker") or dockers[1].get("enabled"):
         raise NotServed(
             "Docker on the target `local` is not served",
@@ -85,15 +85,15 @@ def _refuse(configuration: Mapping[str, Any]) -> None:
         )
     framework = str(configuration.get("framework") or "").lower()
     if framework == "pyspark":
-        raise NotServed("Spark on the target `local` is not served", "run the script by Python")
+        raise NotServed("Spark on the target `local` is not served", "run the script with Python")
     communicator = str(configuration.get("communicator") or "").lower()
-    nodes = configs.count(configuration, "nodeCount", "node_count", 1)
+    nodes = configs.whole_number(configuration, "nodeCount", "node_count", 1)
     if nodes > 1 or communicator not in ("", "none"):
         raise NotServed(
             "a distributed run on the target `local` is not served",
             f"leave `distributed_job_config` out, or {_CLUSTER}",
         )
-    if configs.mapping(configuration, "outputData"):
+    if configs.object_at(configuration, "outputData"):
         raise NotServed(
             "an `OutputFileDatasetConfig` on the target `local` is not served",
             f"write to `outputs/`, which the run keeps, or {_CLUSTER}",
@@ -101,12 +101,12 @@ def _refuse(configuration: Mapping[str, Any]) -> None:
 
 
 def _python(configuration: Mapping[str, Any]) -> Mapping[str, Any]:
-    return configs.mapping(configs.mapping(configuration, "environment"), "python")
+    return configs.object_at(configs.object_at(configuration, "environment"), "python")
 
 
 def _placed(text: str, variables: Mapping[str, str], ids: Mapping[str, str]) -> str:
-    text = configs.DATASET.sub(lambda found: ids.get(found[1]) or _place(found[1]), text)
-    return _REFERENCE.sub(lambda found: variables.get(found[1], found[0]), text)
+    text = configs.DATASET.sub(lambda match: ids.get(match[1]) or _place(match[1]), text)
+    return _REFERENCE.sub(lambda match: variables.get(match[1], match[0]), text)
 
 
 def _place(name: str) -> str:

@@ -1,13 +1,15 @@
 """SDK v1's target `local`: a run on the user's own machine, recorded here.
 
-Owns: the request for one, and what its program asks below `runs/{name}/local`.
-Leaves: the run to jobs/requests/local_runs.py, what the program is sent to local_archive.py, what
-it does to local_program/program.py.
-Always: the script's folder stays on the user's machine, but for the snapshot that the client sends;
-an environment is built here only for a program that may read it here.
+Owns: the request for one, and the requests of its program below `runs/{name}/local`.
+Leaves: the run to jobs/requests/local_runs.py, the program's files to local_archive.py, what it
+does to local_program/program.py.
+Always: the script's folder stays on the user's machine, except for the snapshot that the client
+sends; the server builds an environment only for a program that can read it there.
 
 Source: azureml-core 1.61 sends two files, `definition.json` and `aml_config.zip`, and takes a zip.
 """
+
+from __future__ import annotations
 
 import base64
 import binascii
@@ -18,15 +20,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Request
 from fastapi.responses import JSONResponse, Response
+from starlette.concurrency import run_in_threadpool
 
-from torchyard.azureml.blob.links import Links
-from torchyard.azureml.common.calls import Call, Caller
-from torchyard.azureml.common.errors import AzureRoute, NotServed
+from torchyard.azureml.blob.links import BlobLinks, Links
+from torchyard.azureml.common.calls import AzureCall, Call
+from torchyard.azureml.common.context import AzureContext, Context
+from torchyard.azureml.common.errors import NotServed
+from torchyard.azureml.common.routing import RouteTable
 from torchyard.azureml.sdk_v1 import (
     environments as v1_environments,
 )
@@ -40,127 +45,148 @@ from torchyard.base import files
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.data import actions as data
 from torchyard.data.datastores import ARTIFACT_STORE, artifacts_of
-from torchyard.environments.requested_builds import Builds
 from torchyard.jobs import actions
 from torchyard.jobs.attempts import planner
 from torchyard.jobs.files import log_quota
 from torchyard.jobs.records.types import ENDED, Job, JobError, Status
 from torchyard.jobs.requests import local_runs
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import Services, ServicesOf
 from torchyard.jobs.spec import values
+from torchyard.workspaces.guarded_routes import needs
+from torchyard.workspaces.permissions import Permission
 
 _DEFINITION = "definition.json"
-_MOST_PLACES = 1000
-_LONGEST = 10_000
+_MAX_PATHS = 1000
+_MAX_TEXT = 10_000
 _REPORTED = (Status.PREPARING, Status.RUNNING, Status.FINALIZING, *ENDED)
 _LOGS = ("user_logs/", "azureml-logs/", "logs/")
 
 
-def routes(
-    services: Services, datasets: Datasets, links: Links, builds: Builds, caller: Caller
-) -> APIRouter:
-    """What Experiment.submit asks for the target `local`, and what comes of it."""
-    found = APIRouter(prefix="/execution/experiments/{experiment}", route_class=AzureRoute)
-    the_call = Annotated[Call, Depends(caller)]
-    below = "/runs/{name}/local"
-
-    @found.post("/localrun")
-    async def submit(call: the_call, experiment: str, request: Request) -> Response:
-        definition = _definition(request.headers.get("content-type", ""), await request.body())
-        job = submitted(services, datasets, call, experiment, definition, _is_here(request))
-        task = {
-            "server": call.base,
-            "path": f"/execution/v1.0{call.workspace_id}/experiments/{experiment}/runs/{job.name}"
-            "/local",
-            **local_runs.spec_of(job).to_json(),
-        }
-        return Response(local_archive.content(services.home, task), media_type="application/zip")
-
-    @found.post("/localprepare")
-    def prepare(call: the_call, experiment: str) -> JSONResponse:
-        raise NotServed(
-            "a run that only prepares its target is not served",
-            "build the environment with `yard environment build`",
-        )
-
-    @found.post(below)
-    def begin(call: the_call, name: str) -> JSONResponse:
-        job = _run(services, call, name)
-        token = local_runs.begin(services, job, str(call.document.get("machine") or ""))
-        return JSONResponse({"variables": _variables(services, call, job, token)})
-
-    @found.post(f"{below}/report")
-    def report(call: the_call, name: str) -> JSONResponse:
-        told = call.document
-        status = actions.status_named(str(told.get("status")))
-        if status not in _REPORTED:
-            raise InvalidInput(f"a local run is never {status.value}", at=["status"])
-        code = told.get("exit_code")
-        job = local_runs.report(
-            services,
-            _run(services, call, name),
-            status,
-            code if isinstance(code, int) else None,
-            _error(told.get("error")) if status is Status.FAILED else None,
-        )
-        return JSONResponse({"status": job.status.value})
-
-    @found.put(f"{below}/logs")
-    def append(call: the_call, name: str) -> JSONResponse:
-        return _append(services, _run(services, call, name), call.document)
-
-    @found.post(f"{below}/places")
-    def places(call: the_call, name: str) -> JSONResponse:
-        folder = artifacts_of(_run(services, call, name).name)
-        asked = call.document.get("paths")
-        if not isinstance(asked, list) or len(asked) > _MOST_PLACES:
-            raise InvalidInput(f"`paths` is no list of up to {_MOST_PLACES}", at=["paths"])
-        link = partial(links.url, call, ARTIFACT_STORE, write=True, host_style=False)
-        found = {path: link(f"{folder}/{files.safe_relative(str(path))}") for path in asked}
-        return JSONResponse({"urls": {path: _quoted(url) for path, url in found.items()}})
-
-    @found.get(f"{below}/inputs")
-    def inputs(call: the_call, name: str) -> JSONResponse:
-        spec = local_runs.spec_of(_run(services, call, name))
-        return JSONResponse(
-            {
-                "inputs": {
-                    input_name: _input(services, links, call, job_input["path"])
-                    for input_name, job_input in spec.inputs.items()
-                }
-            }
-        )
-
-    @found.post(f"{below}/environment")
-    def environment(call: the_call, name: str) -> JSONResponse:
-        spec, offset = local_runs.spec_of(_run(services, call, name)), call.document.get("offset")
-        return JSONResponse(_environment(services, builds, call, spec.environment, offset))
-
-    return found
+routes = RouteTable("/execution/experiments/{experiment}")
+_RUN = "/runs/{name}/local"
 
 
-def submitted(
+@routes.post("/localrun")
+@needs(Permission.WRITE)
+async def start(
+    call: AzureCall, services: ServicesOf, experiment: str, request: Request
+) -> Response:
+    definition = _definition(request.headers.get("content-type", ""), await request.body())
+    is_local = _is_same_machine(request)
+    archive = partial(_start, services, call, experiment, definition, is_local)
+    return Response(await run_in_threadpool(archive), media_type="application/zip")
+
+
+@routes.post("/localprepare")
+@needs(Permission.WRITE)
+def prepare(call: AzureCall, experiment: str) -> JSONResponse:
+    raise NotServed(
+        "a run that only prepares its target is not served",
+        "build the environment with `yard environment build`",
+    )
+
+
+@routes.post(_RUN)
+@needs(Permission.JOB)
+def begin(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
+    job = _find(services, call, name)
+    token = local_runs.begin(services, job, str(call.document.get("machine") or ""))
+    return JSONResponse({"variables": _variables(services, call, job, token)})
+
+
+@routes.post(f"{_RUN}/report")
+@needs(Permission.JOB)
+def report(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
+    document = call.document
+    status = actions.status_named(str(document.get("status")))
+    if status not in _REPORTED:
+        raise InvalidInput(f"a local run is never {status.value}", at=["status"])
+    exit_code = document.get("exit_code")
+    job = local_runs.report(
+        services,
+        _find(services, call, name),
+        status,
+        exit_code if isinstance(exit_code, int) else None,
+        _error(document.get("error")) if status is Status.FAILED else None,
+    )
+    return JSONResponse({"status": job.status.value})
+
+
+@routes.put(f"{_RUN}/logs")
+@needs(Permission.LOG)
+def append_log(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
+    return _append(services, _find(services, call, name), call.document)
+
+
+@routes.post(f"{_RUN}/places")
+@needs(Permission.JOB)
+def get_upload_urls(
+    call: AzureCall, services: ServicesOf, links: BlobLinks, name: str
+) -> JSONResponse:
+    folder = artifacts_of(_find(services, call, name).name)
+    paths = call.document.get("paths")
+    if not isinstance(paths, list) or len(paths) > _MAX_PATHS:
+        raise InvalidInput(f"`paths` is not a list of up to {_MAX_PATHS} paths", at=["paths"])
+    link = partial(links.url, call, ARTIFACT_STORE, write=True, host_style=False)
+    urls = {path: link(f"{folder}/{files.safe_relative(str(path))}") for path in paths}
+    return JSONResponse({"urls": {path: _quoted(url) for path, url in urls.items()}})
+
+
+@routes.get(f"{_RUN}/inputs")
+@needs(Permission.JOB)
+def get_inputs(call: AzureCall, services: ServicesOf, links: BlobLinks, name: str) -> JSONResponse:
+    spec = local_runs.spec_of(_find(services, call, name))
+    inputs = {
+        input_name: _input(services, links, call, job_input["path"])
+        for input_name, job_input in spec.inputs.items()
+    }
+    return JSONResponse({"inputs": inputs})
+
+
+@routes.post(f"{_RUN}/environment")
+@needs(Permission.JOB)
+def get_environment(call: AzureCall, context: Context, name: str) -> JSONResponse:
+    spec = local_runs.spec_of(_find(context.services, call, name))
+    offset = call.document.get("offset")
+    return JSONResponse(_environment(context, call, spec.environment, offset))
+
+
+def _start(
     services: Services,
-    datasets: Datasets,
     call: Call,
     experiment: str,
     definition: Mapping[str, Any],
-    is_here: bool,
+    is_local: bool,
+) -> bytes:
+    """Submit the run; the zip file with its program."""
+    job = submit(services, call, experiment, definition, is_local)
+    path = f"/execution/v1.0{call.workspace_id}/experiments/{experiment}/runs/{job.name}/local"
+    task = {"server": call.base, "path": path, **local_runs.spec_of(job).to_json()}
+    return local_archive.content(services.home, task)
+
+
+def submit(
+    services: Services,
+    call: Call,
+    experiment: str,
+    definition: Mapping[str, Any],
+    is_local: bool,
 ) -> Job:
     """The run that a submitted configuration became.
 
     Args:
-        is_here: whether the client is on this machine.
+        is_local: whether the client is on this machine.
 
     Raises:
         InvalidInput: a part of it contradicts another.
-        NotServed: a part of it is not to be had on the target `local`.
+        NotServed: a part of it is not available on the target `local`.
     """
-    configuration = run_configs.mapping(definition, "Configuration")
-    workspace, name = call.workspace.name, str(call.query.get("runId") or "")
+    configuration = run_configs.object_at(definition, "Configuration")
+    workspace, datasets = call.workspace.name, Datasets(services)
+    name = str(call.query.get("runId") or "")
     if not configuration or not values.NAME.match(name):
-        raise InvalidInput("the request has no `Configuration`, or no `runId` that is a run's name")
-    local_configs.refuse_machine(run_configs.mapping(definition, "TelemetryValues"))
+        raise InvalidInput("the request has no `Configuration`, or no valid name as `runId`")
+    local_configs.refuse_machine(run_configs.object_at(definition, "TelemetryValues"))
     spec = local_configs.spec_of(
         configuration,
         partial(datasets.of_configuration, workspace),
@@ -169,18 +195,18 @@ def submitted(
     for key, job_input in spec.inputs.items():
         if not data.locate(services.db, services.datastores, workspace, job_input["path"]).store:
             raise NotServed(
-                f"input `{key}` of a run on the target `local` lies in no datastore",
+                f"input `{key}` of a run on the target `local` is not in a datastore",
                 "upload it to one, or download it in the script",
             )
     if not local_configs.is_user_managed(configuration):
-        spec = replace(spec, environment=_for_build(services, call, configuration, is_here))
+        spec = replace(spec, environment=_for_build(services, call, configuration, is_local))
     with services.db.write() as connection:
-        place = actions.ensure_experiment(connection, services, workspace, experiment)
+        record = actions.ensure_experiment(connection, services, workspace, experiment)
     return local_runs.create(
         services,
         workspace,
         name,
-        experiment_id=place.id,
+        experiment_id=record.id,
         owner=call.identity.user,
         parent=str(definition.get("ParentRunId") or ""),
         variables=run_configs.variables_of(configuration),
@@ -189,87 +215,88 @@ def submitted(
 
 
 def _for_build(
-    services: Services, call: Call, configuration: Mapping[str, Any], is_here: bool
+    services: Services, call: Call, configuration: Mapping[str, Any], is_local: bool
 ) -> Any:
-    """What to build, as a job's `environment`; refused where that can't be done."""
-    own = "set `environment.python.user_managed_dependencies = True` to run in a Python of your own"
-    if not is_here:
+    """The environment to build, as a job's `environment`; refused where it can't be built."""
+    hint = "set `environment.python.user_managed_dependencies = True` to run in your own Python"
+    if not is_local:
         raise NotServed(
             "the environment of a run on the target `local` is built by the server, and the "
             "server is on another machine",
-            f"{own}, or name a compute target",
+            f"{hint}, or name a compute target",
         )
     environments = services.environments
-    environment = run_configs.mapping(configuration, "environment")
-    asked = v1_environments.for_job(environments, services.clock, call, environment)
-    spec = environments.resolve(asked, call.workspace.name)
+    requested = run_configs.object_at(configuration, "environment")
+    environment = v1_environments.for_job(environments, services.clock, call, requested)
+    spec = environments.resolver.resolve(environment, call.workspace.name)
     if spec.image is not None:
         raise NotServed(
             "the environment of a run on the target `local` can't be an image",
-            f"{own}, or name a compute target: images run there without Docker",
+            f"{hint}, or name a compute target: images run there without Docker",
         )
-    environments.refuse_impossible(spec)
-    return asked
+    environments.builds.refuse_impossible(spec)
+    return environment
 
 
 def _environment(
-    services: Services, builds: Builds, call: Call, asked: Any, offset: Any
+    context: AzureContext, call: Call, environment: Any, offset: Any
 ) -> Mapping[str, Any]:
-    spec = services.environments.resolve(asked, call.workspace.name)
-    folder = services.environments.use(spec)
+    environments, builds = context.services.environments, context.builds
+    spec = environments.resolver.resolve(environment, call.workspace.name)
+    folder = environments.builds.use(spec)
     if folder is not None:
-        lock = services.environments.shells_file(spec)
+        lock = environments.folders.shells_file(spec)
         return {"status": "ready", "folder": str(folder), "lock": str(lock)}
     if not isinstance(offset, int):
         return builds.begin(spec)
-    told = builds.show(spec.hash, offset)
-    if told["status"] == "failed":
-        return told
-    # One that a server broke off, when it ended, is taken up again; one that is ready by now, the
-    # next look finds.
+    progress = builds.show(spec.hash, offset)
+    if progress["status"] == "failed":
+        return progress
+    # This continues a build that was interrupted when the server ended; the next request finds a
+    # build that is complete by now.
     builds.begin(spec)
-    return {**told, "status": "building"}
+    return {**progress, "status": "building"}
 
 
 def _input(services: Services, links: Links, call: Call, path: str) -> dict[str, Any]:
-    """The files of an input, each with its address."""
+    """The files of an input, each with its URL."""
     place = data.locate(services.db, services.datastores, call.workspace.name, path)
     single = place.files.entry(place.path) if place.path else None
     if single is not None:
         entries = {place.path.rpartition("/")[2]: place.path}
     else:
         top = f"{place.path}/" if place.path else ""
-        entries = {one.path: f"{top}{one.path}" for one in place.files.walk(place.path)}
+        entries = {file.path: f"{top}{file.path}" for file in place.files.walk(place.path)}
     if not entries:
         raise NotFound(f"there are no files at `{place.uri}`")
-    found = [
+    urls = [
         {"path": path, "url": links.url(call, place.store, stored, host_style=False)}
         for path, stored in entries.items()
     ]
-    return {"is_file": single is not None, "files": found}
+    return {"is_file": single is not None, "files": urls}
 
 
-def _append(services: Services, job: Job, told: Mapping[str, Any]) -> JSONResponse:
-    path, offset = files.safe_relative(str(told.get("path") or "")), told.get("offset")
+def _append(services: Services, job: Job, chunk: Mapping[str, Any]) -> JSONResponse:
+    path, offset = files.safe_relative(str(chunk.get("path") or "")), chunk.get("offset")
     if not path.startswith(_LOGS) or not isinstance(offset, int) or offset < 0:
-        raise InvalidInput(f"`{path[:200]}` at {offset} is no place for a log")
+        raise InvalidInput(f"`{path[:200]}` at {offset} is not a position in a log")
     try:
-        content = base64.b64decode(str(told.get("content") or ""), validate=True)
+        content = base64.b64decode(str(chunk.get("content") or ""), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise InvalidInput("the log's `content` is no base64", at=["content"]) from error
-    status, answer = log_quota.answer(services, job, 0, path, offset, content)
-    return JSONResponse(answer, status)
+        raise InvalidInput("the log's `content` is not base64", at=["content"]) from error
+    status, body = log_quota.answer(services, job, 0, path, offset, content)
+    return JSONResponse(body, status)
 
 
 def _variables(services: Services, call: Call, job: Job, token: str) -> dict[str, str]:
-    """What the script's environment holds beside that of its user."""
+    """The script's environment variables, beside those of its user."""
     workspace = call.workspace
-    door = services.client_door.variables(job, token)
-    signed = door.get("AZUREML_RUN_TOKEN", token)
+    for_clients = services.client_door.variables(job, token)
+    signed = for_clients.get("AZUREML_RUN_TOKEN", token)
     return {
-        **planner.whereabouts(workspace, job, call.base),
+        **planner.run_variables(workspace, job, call.base),
         "AZUREML_RUN_TOKEN": signed,
-        "AZUREML_RUN_TOKEN_EXPIRY": door.get("AZUREML_RUN_TOKEN_EXPIRY", "4102444800"),
+        "AZUREML_RUN_TOKEN_EXPIRY": for_clients.get("AZUREML_RUN_TOKEN_EXPIRY", "4102444800"),
         "AZUREML_FRAMEWORK": "Python",
         "AZUREML_COMMUNICATOR": "None",
         "AZUREML_TARGET_TYPE": local_runs.TARGET,
@@ -279,20 +306,20 @@ def _variables(services: Services, call: Call, job: Job, token: str) -> dict[str
     }
 
 
-def _run(services: Services, call: Call, name: str) -> Job:
+def _find(services: Services, call: Call, name: str) -> Job:
     job = actions.get(services, call.workspace.name, name)
     if not local_runs.is_local(job):
-        raise InvalidInput(f"`{name}` is no run on the target `local`")
+        raise InvalidInput(f"`{name}` is not a run on the target `local`")
     return job
 
 
-def _error(told: Any) -> JobError:
-    found: Mapping[str, Any] = told if isinstance(told, Mapping) else {}
-    details = found.get("details")
+def _error(document: Any) -> JobError:
+    error: Mapping[str, Any] = document if isinstance(document, Mapping) else {}
+    details = error.get("details")
     return JobError(
-        str(found.get("code") or "local_run")[:100],
-        str(found.get("message") or "the script failed")[:_LONGEST],
-        str(found.get("hint") or "")[:_LONGEST],
+        str(error.get("code") or "local_run")[:100],
+        str(error.get("message") or "the script failed")[:_MAX_TEXT],
+        str(error.get("hint") or "")[:_MAX_TEXT],
         dict(details) if isinstance(details, Mapping) else {},
     )
 
@@ -304,27 +331,28 @@ def _definition(content_type: str, body: bytes) -> Mapping[str, Any]:
     for part in form.iter_parts() if form.is_multipart() else ():
         if part.get_filename() == _DEFINITION:
             try:
-                found = json.loads(part.get_content())
+                definition = json.loads(part.get_content())
             except (ValueError, RecursionError) as error:
-                raise InvalidInput(f"`{_DEFINITION}` is no JSON") from error
-            if isinstance(found, dict):
-                return found
-    raise InvalidInput(f"the request holds no `{_DEFINITION}`", "send it as a form with files")
+                raise InvalidInput(f"`{_DEFINITION}` is not JSON") from error
+            if isinstance(definition, dict):
+                return definition
+    raise InvalidInput(f"the request contains no `{_DEFINITION}`", "send it as a form with files")
 
 
-def _is_here(request: Request) -> bool:
-    """Whether the client is on this machine: a connection within one has one address twice."""
+def _is_same_machine(request: Request) -> bool:
+    """Whether the client is on this machine: then both ends of the connection have one address."""
     if request.client is None:
         return False
-    own = (request.scope.get("server") or ("",))[0]
+    server_host = (request.scope.get("server") or ("",))[0]
     try:
-        return request.client.host == own or ipaddress.ip_address(request.client.host).is_loopback
+        client_host = request.client.host
+        return client_host == server_host or ipaddress.ip_address(client_host).is_loopback
     except ValueError:
         return False
 
 
 def _quoted(url: str) -> str:
-    """Links for writing are quoted barely, for SDK v1 quotes them again; this program does not."""
-    path, mark, query = url.partition("?")
-    top, slashes, rest = path.partition("://")
-    return f"{top}{slashes}{quote(rest, safe='/:%@')}{mark}{query}"
+    """A link that is quoted completely, for the program does not quote links as SDK v1 does."""
+    path, question_mark, query = url.partition("?")
+    scheme, separator, location = path.partition("://")
+    return f"{scheme}{separator}{quote(location, safe='/:%@')}{question_mark}{query}"

@@ -1,13 +1,15 @@
-"""SDK v1's older question about metrics, which only its notebook widget still asks.
+"""SDK v1's older query for metrics, which only its notebook widget still sends.
 
 Owns: the route, its filter, its form: one object for each point and each row.
-Leaves: what `get_metrics` asks to metrics.py, numbers to jobs/history/history.py, rows to
+Leaves: the requests of `get_metrics` to metrics.py, numbers to jobs/history/history.py, rows to
 jobs/history/metric_rows.py.
-Always: a point keeps its id when others arrive late, for the widget asks again for the last
-minutes and knows by ids what it has already.
+Always: a point keeps its id when others arrive late: the widget repeatedly requests the last
+minutes, and recognizes points by their ids.
 
 Source: the requests of azureml-core 1.61 and azureml-widgets 1.62.
 """
+
+from __future__ import annotations
 
 import re
 from collections import Counter
@@ -15,25 +17,26 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from itertools import islice
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse
 
-from torchyard.azureml.arm.resources import mark_of, timestamp
-from torchyard.azureml.common.calls import Call, Caller
-from torchyard.azureml.common.errors import AzureRoute
+from torchyard.azureml.arm.resources import continuation_id, timestamp
+from torchyard.azureml.common.calls import AzureCall
+from torchyard.azureml.common.routing import RouteTable
 from torchyard.base.errors import InvalidInput
 from torchyard.jobs import actions
 from torchyard.jobs.history import metric_rows
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import Services, ServicesOf
 from torchyard.shared import record_rules
+from torchyard.workspaces.guarded_routes import needs
+from torchyard.workspaces.permissions import Permission
 
 _SCALAR = "azureml.v1.scalar"
 _ARTIFACT = "aml://artifactId/"
 _PAGE = 5000
-_MOST_RUNS = 1000
+_MAX_RUNS = 1000
 # The client writes `RunId eq a or RunId eq b and MetricType eq …` and means (a or b) and …
 _JOINT = re.compile(r"\s+(?:and|or)\s+(?=(?:RunId|MetricType|Name|CreatedUtc)\s+(?:eq|gt)\s)", re.I)
 _CONDITION = re.compile(r"(RunId|MetricType|Name|CreatedUtc)\s+(eq|gt)\s+(.+)", re.I | re.DOTALL)
@@ -41,140 +44,142 @@ _CONDITION = re.compile(r"(RunId|MetricType|Name|CreatedUtc)\s+(eq|gt)\s+(.+)", 
 
 @dataclass
 class _Filter:
-    """What is asked for; an empty list or None asks for all."""
+    """What a client requests; an empty list or None means all."""
 
     runs: list[str] = field(default_factory=list)
     kinds: list[str] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     after: datetime | None = None
 
-    def wants_kind(self, kind: str) -> bool:
+    def includes_kind(self, kind: str) -> bool:
         return not self.kinds or kind in self.kinds
 
 
-def routes(services: Services, caller: Caller) -> APIRouter:
-    """`metrics:query` of the history service."""
-    found = APIRouter(route_class=AzureRoute)
-    the_call = Annotated[Call, Depends(caller)]
+routes = RouteTable()
 
-    @found.post("/history/experiments/{experiment}/metrics:query")
-    def query(call: the_call, experiment: str) -> JSONResponse:
-        asked = _read(str(call.document.get("filter") or ""))
-        jobs = [actions.get(services, call.workspace.name, run) for run in asked.runs]
-        token = str(call.document.get("continuationToken") or "")
-        value, rest = _page(services, jobs, asked, token, _size(call.document.get("top")))
-        return JSONResponse({"value": value, "continuationToken": rest, "nextLink": None})
 
-    return found
+@routes.post("/history/experiments/{experiment}/metrics:query")
+@needs(Permission.READ)
+def query(call: AzureCall, services: ServicesOf, experiment: str) -> JSONResponse:
+    filter = _read(str(call.document.get("filter") or ""))
+    jobs = [actions.get(services, call.workspace.name, run) for run in filter.runs]
+    token = str(call.document.get("continuationToken") or "")
+    limit = _limit(call.document.get("top"))
+    value, next_token = _page(services, jobs, filter, token, limit)
+    return JSONResponse({"value": value, "continuationToken": next_token, "nextLink": None})
 
 
 def _read(text: str) -> _Filter:
     """
     Raises:
-        InvalidInput: it is not understood, or names no run.
+        InvalidInput: it can't be read, or names no run.
     """
-    found = _Filter()
-    for one in _JOINT.split(text.strip().removeprefix("(").removesuffix(")")):
-        condition = _CONDITION.fullmatch(one.strip())
+    filter = _Filter()
+    for text_part in _JOINT.split(text.strip().removeprefix("(").removesuffix(")")):
+        condition = _CONDITION.fullmatch(text_part.strip())
         key, operator, value = condition.groups() if condition else ("", "", "")
         if (key.lower() == "createdutc") != (operator.lower() == "gt"):
             key = ""
         match key.lower():
             case "runid":
-                found.runs.append(value)
+                filter.runs.append(value)
             case "metrictype":
-                found.kinds.append(value)
+                filter.kinds.append(value)
             case "name":
-                found.keys.append(value)
+                filter.keys.append(value)
             case "createdutc":
-                found.after = _moment(value)
+                filter.after = _moment(value)
             case _:
-                raise _not_understood(text)
-    if not 0 < len(found.runs) <= _MOST_RUNS:
-        raise _not_understood(text)
-    return found
+                raise _invalid(text)
+    if not 0 < len(filter.runs) <= _MAX_RUNS:
+        raise _invalid(text)
+    return filter
 
 
 def _moment(text: str) -> datetime:
-    """Python 3.10 reads no `Z`."""
+    """Python 3.10 does not read `Z`."""
     try:
-        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError as error:
-        raise _not_understood(text) from error
-    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+        raise _invalid(text) from error
+    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
 
 
-def _not_understood(text: str) -> InvalidInput:
+def _invalid(text: str) -> InvalidInput:
     return InvalidInput(
-        f"the filter `{text[:200]}` is not understood",
-        f"name 1 to {_MOST_RUNS} runs as `RunId eq <id>`; `MetricType eq`, `name eq` and "
+        f"the filter `{text[:200]}` can't be read",
+        f"name 1 to {_MAX_RUNS} runs as `RunId eq <id>`; `MetricType eq`, `name eq` and "
         "`CreatedUtc gt` may follow",
         at=["filter"],
     )
 
 
-def _size(top: Any) -> int:
+def _limit(top: Any) -> int:
     if top is None:
         return _PAGE
     if type(top) is not int or top < 1:
-        raise InvalidInput(f"`top` is `{str(top)[:20]}`", "a number from 1 on", at=["top"])
+        raise InvalidInput(
+            f"`top` is `{str(top)[:20]}`", "it must be a positive integer", at=["top"]
+        )
     return min(top, _PAGE)
 
 
 def _page(
-    services: Services, jobs: list[Job], asked: _Filter, token: str, size: int
+    services: Services, jobs: list[Job], filter: _Filter, token: str, limit: int
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """(up to `size` of what is asked for, where to go on).
+    """(up to `limit` points and rows, the token of the next page).
 
     Args:
-        token: `<place of a run's key>.<how many of it were told>`, empty for the beginning.
+        token: `<position of a run's key>.<how many of it were returned>`, empty at the beginning.
     """
-    sources = [(job, key) for job in jobs for key in _keys(services, job, asked)]
-    place, told = (mark_of(one) or 0 for one in (*token.split("."), "")[:2])
-    found: list[dict[str, Any]] = []
-    while place < len(sources):
-        job, key = sources[place]
-        left = size - len(found)
-        more = list(islice(_told(services, job, key, asked), told, told + left + 1))
-        found += more[:left]
-        if len(more) > left:
-            return found, f"{place}.{told + left}"
-        place, told = place + 1, 0
-    return found, None
+    sources = [(job, key) for job in jobs for key in _keys(services, job, filter)]
+    position, start = (continuation_id(part) or 0 for part in (*token.split("."), "")[:2])
+    page: list[dict[str, Any]] = []
+    while position < len(sources):
+        job, key = sources[position]
+        end = start + limit - len(page)
+        items = list(islice(_points_and_rows(services, job, key, filter), start, end + 1))
+        if len(items) > end - start:
+            return page + items[:-1], f"{position}.{end}"
+        page += items
+        position, start = position + 1, 0
+    return page, None
 
 
-def _keys(services: Services, job: Job, asked: _Filter) -> list[str]:
+def _keys(services: Services, job: Job, filter: _Filter) -> list[str]:
     with services.db.read() as connection:
         rows = {row.key for row in metric_rows.of_job(connection, job.id)}
     return sorted(
         key
         for key in {*rows, *services.history.keys(job.id)}
-        if not asked.keys or key in asked.keys
+        if not filter.keys or key in filter.keys
     )
 
 
-def _told(services: Services, job: Job, key: str, asked: _Filter) -> Iterator[dict[str, Any]]:
-    if asked.wants_kind(_SCALAR):
-        yield from _numbers(services, job, key, asked.after)
+def _points_and_rows(
+    services: Services, job: Job, key: str, filter: _Filter
+) -> Iterator[dict[str, Any]]:
+    if filter.includes_kind(_SCALAR):
+        yield from _numbers(services, job, key, filter.after)
     with services.db.read() as connection:
         rows = metric_rows.of_job(connection, job.id, key)
     for row in rows:
-        if asked.wants_kind(row.kind) and (asked.after is None or row.at > asked.after):
+        if filter.includes_kind(row.kind) and (filter.after is None or row.at > filter.after):
             yield _json(job, key, row.row_id, row.kind, row.at, row.columns, row.values)
 
 
 def _numbers(
     services: Services, job: Job, key: str, after: datetime | None
 ) -> Iterator[dict[str, Any]]:
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     # The client sends several batches at once.
-    for one in sorted(services.history.series(job.id, key), key=lambda point: point.timestamp):
-        at = datetime.fromtimestamp(one.timestamp / 1000, timezone.utc)
-        point = f"{key}/{one.timestamp}/{one.value!r}"
-        seen[point] += 1
+    for point in sorted(services.history.series(job.id, key), key=lambda point: point.timestamp):
+        at = datetime.fromtimestamp(point.timestamp / 1000, timezone.utc)
+        name = f"{key}/{point.timestamp}/{point.value!r}"
+        counts[name] += 1
         if after is None or at > after:
-            id = f"{point}/{seen[point]}"
-            cells = {key: record_rules.number_json(one.value)}
+            id = f"{name}/{counts[name]}"
+            cells = {key: record_rules.number_json(point.value)}
             yield _json(job, key, id, _SCALAR, at, {key: "double"}, cells)
 
 
@@ -187,12 +192,12 @@ def _json(
     columns: Mapping[str, str],
     cells: Mapping[str, Any],
 ) -> dict[str, Any]:
-    held = {name: value for name, value in cells.items() if name in columns}
-    place = next((one for one in held.values() if str(one).startswith(_ARTIFACT)), None)
+    values = {name: value for name, value in cells.items() if name in columns}
+    location = next((text for text in values.values() if str(text).startswith(_ARTIFACT)), None)
     properties = [
-        # Types in the client's own spelling are compared with those in small letters.
+        # The client compares types with their names in lower case.
         {"propertyId": name, "name": name, "type": columns[name].lower()}
-        for name in held
+        for name in values
     ]
     return {
         "runId": job.name,
@@ -203,7 +208,7 @@ def _json(
         "description": "",
         "label": None,
         "numCells": 1,
-        "dataLocation": place,
-        "cells": [held],
+        "dataLocation": location,
+        "cells": [values],
         "schema": {"numProperties": len(properties), "properties": properties},
     }

@@ -1,37 +1,42 @@
 """SDK v1's model management: assets and models.
 
-Owns: the JSON of a model and of the asset that holds its files.
+Owns: the JSON of a model and of the asset that has its files.
 Leaves: models to models/, their files and those of runs to the artifact service.
-Always: an asset is nothing but the places that it was made of, and its id says them.
+Always: an asset is only the list of its artifacts, and its id encodes that list.
 """
+
+from __future__ import annotations
 
 import base64
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import unquote, urlencode
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Request, Response
 from fastapi.responses import JSONResponse
 
-from torchyard.azureml.arm.resources import ask_of, mark_of, timestamp
+from torchyard.azureml.arm.resources import continuation_id, page_request, timestamp
 from torchyard.azureml.blob.artifact_places import REGISTERED
-from torchyard.azureml.common.calls import Call, Caller, items
+from torchyard.azureml.common.calls import AzureCall, Call, objects_at
 from torchyard.azureml.common.errors import AzureRoute, Handle, NotServed
+from torchyard.azureml.common.routing import RouteTable
 from torchyard.base import fields
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.data.datastores import ARTIFACT_STORE
 from torchyard.jobs.files import model_sources
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import Services, ServicesOf
 from torchyard.models import actions, documents
 from torchyard.models.types import Model
+from torchyard.workspaces.guarded_routes import needs
+from torchyard.workspaces.permissions import Permission
 
 _RUN = "ExperimentRun/dcid."
-_SAID = "azureml.v1."
+_PREFIX = "azureml.v1."
 
 
 class ModelRoute(AzureRoute):
-    """A route whose errors have, beside Azure's envelope, what azureml.core.Model reads of them."""
+    """A route whose errors have the keys that azureml.core.Model reads beside Azure's envelope."""
 
     def get_route_handler(self) -> Handle:
         handle = super().get_route_handler()
@@ -42,102 +47,108 @@ class ModelRoute(AzureRoute):
                 return response
             body = json.loads(bytes(response.body))
             code, message = body["error"]["code"], body["error"].get("message") or ""
-            told = {
+            top = {
                 "code": code,
                 "statusCode": response.status_code,
                 "message": message,
                 "details": [{"code": code, "message": message}],
-                # All that the client shows of an error that it does not expect.
+                # The only part of an unexpected error that the client shows.
                 "correlation": {"message": message},
             }
-            return JSONResponse({**body, **told}, response.status_code)
+            return JSONResponse({**body, **top}, response.status_code)
 
         return answering
 
 
-def routes(services: Services, caller: Caller) -> APIRouter:
-    """`/modelmanagement/v1.0`, the requests of azureml.core.Model."""
-    found = APIRouter(prefix="/modelmanagement", route_class=ModelRoute)
-    the_call = Annotated[Call, Depends(caller)]
-
-    @found.post("/assets")
-    def create_asset(call: the_call) -> JSONResponse:
-        return JSONResponse(_asset(_places(call.document), call.document))
-
-    @found.get("/assets/{asset}")
-    def asset(call: the_call, asset: str) -> JSONResponse:
-        return JSONResponse(_asset(_places_of(asset), {}))
-
-    @found.post("/models")
-    def register(call: the_call) -> JSONResponse:
-        return JSONResponse(_json(_registered(services, call)))
-
-    @found.get("/models")
-    def list_all(call: the_call) -> JSONResponse:
-        return JSONResponse(_listed(services, call))
-
-    @found.get("/models/{model}")
-    def get(call: the_call, model: str) -> JSONResponse:
-        return JSONResponse(_json(_find(services, call, model)))
-
-    @found.patch("/models/{model}")
-    def patch(call: the_call, model: str) -> JSONResponse:
-        there = _find(services, call, model)
-        changes = _changes(call.body, there)
-        workspace, version = call.workspace.name, str(there.version)
-        changed = actions.update(
-            services.db, services.clock, workspace, there.name, version, changes
-        )
-        return JSONResponse(_json(changed))
-
-    @found.delete("/models/{model}")
-    def delete(call: the_call, model: str) -> JSONResponse:
-        there = _find(services, call, model)
-        actions.delete(
-            services.db,
-            services.clock,
-            services.datastores,
-            there.workspace,
-            there.name,
-            there.version,
-        )
-        return JSONResponse({})
-
-    @found.get("/services")
-    @found.get("/images")
-    def web_services(call: the_call) -> JSONResponse:
-        # The client follows `nextLink` wherever it is.
-        return JSONResponse({"value": []})
-
-    @found.post("/services")
-    @found.post("/images")
-    @found.post("/environments")
-    @found.post("/packages")
-    @found.post("/profiles")
-    def deploy(call: the_call) -> JSONResponse:
-        raise NotServed(
-            "torchyard does not serve web services and their images yet",
-            "`model.download` gives you the files, for a server of your own",
-        )
-
-    return found
+routes = RouteTable("/modelmanagement", ModelRoute)
 
 
-def _registered(services: Services, call: Call) -> Model:
+@routes.post("/assets")
+@needs(Permission.WRITE)
+def create_asset(call: AzureCall) -> JSONResponse:
+    return JSONResponse(_asset(_artifacts(call.document), call.document))
+
+
+@routes.get("/assets/{asset}")
+@needs(Permission.READ)
+def get_asset(call: AzureCall, asset: str) -> JSONResponse:
+    return JSONResponse(_asset(_artifacts_of(asset), {}))
+
+
+@routes.post("/models")
+@needs(Permission.WRITE)
+def register(call: AzureCall, services: ServicesOf) -> JSONResponse:
+    return JSONResponse(_json(_register(services, call)))
+
+
+@routes.get("/models")
+@needs(Permission.READ)
+def list_all(call: AzureCall, services: ServicesOf) -> JSONResponse:
+    return JSONResponse(_list(services, call))
+
+
+@routes.get("/models/{model}")
+@needs(Permission.READ)
+def get(call: AzureCall, services: ServicesOf, model: str) -> JSONResponse:
+    return JSONResponse(_json(_find(services, call, model)))
+
+
+@routes.patch("/models/{model}")
+@needs(Permission.WRITE)
+def patch(call: AzureCall, services: ServicesOf, model: str) -> JSONResponse:
+    before = _find(services, call, model)
+    changes = _changes(call.body, before)
+    workspace, version = call.workspace.name, str(before.version)
+    changed = actions.update(services.db, services.clock, workspace, before.name, version, changes)
+    return JSONResponse(_json(changed))
+
+
+@routes.delete("/models/{model}")
+@needs(Permission.WRITE)
+def delete(call: AzureCall, services: ServicesOf, model: str) -> JSONResponse:
+    version = _find(services, call, model)
+    actions.delete(
+        services.db,
+        services.clock,
+        services.datastores,
+        version.workspace,
+        version.name,
+        version.version,
+    )
+    return JSONResponse({})
+
+
+@routes.get("/services", "/images")
+@needs(Permission.READ)
+def list_web_services(call: AzureCall) -> JSONResponse:
+    # No `nextLink`: the client follows one that is null.
+    return JSONResponse({"value": []})
+
+
+@routes.post("/services", "/images", "/environments", "/packages", "/profiles")
+@needs(Permission.WRITE)
+def deploy(call: AzureCall) -> JSONResponse:
+    raise NotServed(
+        "torchyard does not serve web services and their images yet",
+        "`model.download` gives you the files, for a server of your own",
+    )
+
+
+def _register(services: Services, call: Call) -> Model:
     body = call.document
     url = str(body.get("url") or "")
-    places = _places_of(url.removeprefix("aml://asset/"))
-    if len(places) != 1:
+    artifacts = _artifacts_of(url.removeprefix("aml://asset/"))
+    if len(artifacts) != 1:
         raise InvalidInput("a model is one file or one folder", "put its files into a folder")
-    asked = {
+    document = {
         "name": body.get("name"),
-        "path": _source(places[0]),
+        "path": _source(artifacts[0]),
         "description": body.get("description") or "",
         "tags": fields.texts(body, "kvTags"),
-        "properties": {**fields.texts(body, "properties"), **_said(body)},
+        "properties": {**fields.texts(body, "properties"), **_v1_properties(body)},
     }
     workspace = call.workspace.name
-    request = documents.read({k: v for k, v in asked.items() if v})
+    request = documents.read({k: v for k, v in document.items() if v})
     with model_sources.find(services, workspace, request.path) as source:
         return actions.keep(
             services.db,
@@ -150,70 +161,77 @@ def _registered(services: Services, call: Call) -> Model:
         )
 
 
-def _said(body: Mapping[str, Any]) -> dict[str, str]:
-    """What SDK v1 knows of a model beyond ours, as properties of it."""
+def _v1_properties(body: Mapping[str, Any]) -> dict[str, str]:
+    """What only SDK v1 knows of a model, as properties of it."""
     keys = ("framework", "frameworkVersion", "experimentName", "runId", "mimeType")
-    said = {f"{_SAID}{key}": str(body[key]) for key in keys if body.get(key)}
+    properties = {f"{_PREFIX}{key}": str(body[key]) for key in keys if body.get(key)}
     if body.get("unpack"):
-        said[f"{_SAID}unpack"] = "true"
+        properties[f"{_PREFIX}unpack"] = "true"
     if body.get("datasets"):
-        said[f"{_SAID}datasets"] = _datasets(body["datasets"])
+        properties[f"{_PREFIX}datasets"] = _datasets(body["datasets"])
     if body.get("resourceRequirements"):
-        said[f"{_SAID}resourceRequirements"] = json.dumps(body["resourceRequirements"])
-    return said
+        properties[f"{_PREFIX}resourceRequirements"] = json.dumps(body["resourceRequirements"])
+    return properties
 
 
-def _datasets(given: Any, known: str = "[]") -> str:
-    """References to datasets, those of `known` first, as text."""
-    found = json.loads(known)
-    for one in given if isinstance(given, list) else [None]:
-        if not isinstance(one, Mapping) or not one.get("id"):
+def _datasets(references: Any, existing: str = "[]") -> str:
+    """References to datasets, the existing ones first, as text."""
+    datasets = json.loads(existing)
+    for reference in references if isinstance(references, list) else [None]:
+        if not isinstance(reference, Mapping) or not reference.get("id"):
             raise InvalidInput("a dataset of a model has a `name` and an `id`", at=["datasets"])
-        reference = {"name": str(one.get("name") or ""), "id": str(one["id"])}
-        found += [reference] if reference not in found else []
-    return json.dumps(found)
+        dataset = {"name": str(reference.get("name") or ""), "id": str(reference["id"])}
+        datasets += [dataset] if dataset not in datasets else []
+    return json.dumps(datasets)
 
 
-def _listed(services: Services, call: Call) -> dict[str, Any]:
+def _list(services: Services, call: Call) -> dict[str, Any]:
     query = {key.lower(): value for key, value in call.query.items()}
-    found = actions.list_versions(services.db, call.workspace.name, query.get("name", ""))
-    found = [one for one in found if not one.archived]
-    if query.get("runid"):
-        run = query["runid"]
-        found = [one for one in found if run in (one.job, one.properties.get(f"{_SAID}runId"))]
-    if query.get("framework"):
-        framework = query["framework"]
-        found = [one for one in found if one.properties.get(f"{_SAID}framework") == framework]
-    if query.get("datasetid"):
-        mark = json.dumps(query["datasetid"])
-        found = [one for one in found if mark in one.properties.get(f"{_SAID}datasets", "")]
-    for kind in ("tags", "properties", "tag"):
-        if query.get(kind):
-            found = [one for one in found if _has(one, kind, query[kind])]
+    models = [
+        model
+        for model in actions.list_versions(services.db, call.workspace.name, query.get("name", ""))
+        if not model.archived and _matches(model, query)
+    ]
     if query.get("latestversiononly", "").lower() == "true":
         newest: dict[str, Model] = {}
-        for one in found:
-            if one.name not in newest or newest[one.name].version < one.version:
-                newest[one.name] = one
-        found = list(newest.values())
-    ask = ask_of(call)
-    start = mark_of(ask.after) or 0
-    page = found[start : start + ask.most]
-    body: dict[str, Any] = {"value": [_json(one) for one in page], "nextLink": None}
-    if start + ask.most < len(found):
-        kept = {k: v for k, v in call.query.items() if k.lower() != "$skiptoken"}
-        going_on = urlencode({**kept, "$skipToken": str(start + ask.most)})
-        top = f"{call.base}/modelmanagement/v1.0{call.workspace_id}/models"
-        body["nextLink"] = f"{top}?{going_on}"
+        for model in models:
+            if model.name not in newest or newest[model.name].version < model.version:
+                newest[model.name] = model
+        models = list(newest.values())
+    page = page_request(call)
+    start = continuation_id(page.after) or 0
+    end = start + page.limit
+    body: dict[str, Any] = {"value": [_json(model) for model in models[start:end]]}
+    body["nextLink"] = None
+    if end < len(models):
+        parameters = {k: v for k, v in call.query.items() if k.lower() != "$skiptoken"}
+        text = urlencode({**parameters, "$skipToken": str(end)})
+        body["nextLink"] = f"{call.base}/modelmanagement/v1.0{call.workspace_id}/models?{text}"
     return body
 
 
-def _has(model: Model, kind: str, wanted: str) -> bool:
-    """`a=1,b`: a key with its value, or a key alone; all of them."""
-    held = model.properties if kind == "properties" else model.tags
-    for one in wanted.split(","):
-        key, equals, value = one.partition("=")
-        if key not in held or (equals and held[key] != value):
+def _matches(model: Model, query: Mapping[str, str]) -> bool:
+    """Whether a list shows a model."""
+    properties = model.properties
+    run, framework = query.get("runid"), query.get("framework")
+    if run and run not in (model.job, properties.get(f"{_PREFIX}runId")):
+        return False
+    if framework and properties.get(f"{_PREFIX}framework") != framework:
+        return False
+    if query.get("datasetid"):
+        dataset = json.dumps(query["datasetid"])
+        if dataset not in properties.get(f"{_PREFIX}datasets", ""):
+            return False
+    kinds = ("tags", "properties", "tag")
+    return all(_has(model, kind, query[kind]) for kind in kinds if query.get(kind))
+
+
+def _has(model: Model, kind: str, conditions: str) -> bool:
+    """Whether all conditions hold; `a=1,b` is a key with its value, and a key alone."""
+    texts = model.properties if kind == "properties" else model.tags
+    for condition in conditions.split(","):
+        key, equals, value = condition.partition("=")
+        if key not in texts or (equals and texts[key] != value):
             return False
     return True
 
@@ -226,44 +244,46 @@ def _find(services: Services, call: Call, model: str) -> Model:
 
 
 def _json(model: Model) -> dict[str, Any]:
-    said = {
-        key.removeprefix(_SAID): value
+    v1 = {
+        key.removeprefix(_PREFIX): value
         for key, value in model.properties.items()
-        if key.startswith(_SAID)
+        if key.startswith(_PREFIX)
     }
-    own = {key: value for key, value in model.properties.items() if not key.startswith(_SAID)}
-    needs = said.get("resourceRequirements")
+    properties = {
+        key: value for key, value in model.properties.items() if not key.startswith(_PREFIX)
+    }
+    requirements = v1.get("resourceRequirements")
     return {
         "id": f"{model.name}:{model.version}",
         "name": model.name,
         "version": model.version,
-        "framework": said.get("framework") or "Custom",
-        "frameworkVersion": said.get("frameworkVersion"),
-        "datasets": json.loads(said.get("datasets") or "[]"),
-        "url": f"aml://asset/{_asset_id([_place_of(model)])}",
-        "mimeType": said.get("mimeType") or "application/json",
+        "framework": v1.get("framework") or "Custom",
+        "frameworkVersion": v1.get("frameworkVersion"),
+        "datasets": json.loads(v1.get("datasets") or "[]"),
+        "url": f"aml://asset/{_asset_id([_artifact_of(model)])}",
+        "mimeType": v1.get("mimeType") or "application/json",
         "description": model.description or None,
         "createdTime": timestamp(model.created_at),
         "modifiedTime": timestamp(model.updated_at or model.created_at),
-        "unpack": said.get("unpack") == "true",
+        "unpack": v1.get("unpack") == "true",
         "parentModelId": None,
-        "runId": model.job or said.get("runId"),
-        "experimentName": said.get("experimentName"),
+        "runId": model.job or v1.get("runId"),
+        "experimentName": v1.get("experimentName"),
         "kvTags": dict(model.tags),
-        "properties": own,
+        "properties": properties,
         "derivedModelIds": [],
         "sampleInputData": None,
         "sampleOutputData": None,
-        "resourceRequirements": json.loads(needs) if needs else None,
+        "resourceRequirements": json.loads(requirements) if requirements else None,
         "createdBy": {"userObjectId": "", "userTenantId": "", "userName": model.owner},
     }
 
 
-def _place_of(model: Model) -> dict[str, str]:
+def _artifact_of(model: Model) -> dict[str, str]:
     container = f"{REGISTERED}/{model.name}"
     if model.single:
         return {"id": f"{container}/{model.version}/{model.files[0].path}"}
-    # Its last part is the folder's name, which a download keeps.
+    # The last part is the name of the folder that a download creates.
     return {"prefix": f"{container}/{model.version}:/{_folder_name(model)}"}
 
 
@@ -274,70 +294,70 @@ def _folder_name(model: Model) -> str:
 def _changes(body: Any, model: Model) -> dict[str, Any]:
     """From a JSON patch of tags, properties, datasets and description."""
     changes: dict[str, Any] = {}
-    for one in items({"patch": body}, "patch"):
-        parts = str(one.get("path") or "").strip("/").split("/", 1)
-        word = {"kvTags": "tags", "properties": "properties"}.get(parts[0])
-        value = None if one.get("op") == "remove" else one.get("value")
+    for change in objects_at({"patch": body}, "patch"):
+        parts = str(change.get("path") or "").strip("/").split("/", 1)
+        field = {"kvTags": "tags", "properties": "properties"}.get(parts[0])
+        value = None if change.get("op") == "remove" else change.get("value")
         if parts[0] == "description":
             changes["description"] = value or ""
         elif parts == ["datasets"]:
-            key = f"{_SAID}datasets"
-            known = model.properties.get(key) or "[]"
-            changes.setdefault("properties", {})[key] = _datasets(value, known)
-        elif word and len(parts) == 2:
+            key = f"{_PREFIX}datasets"
+            existing = model.properties.get(key) or "[]"
+            changes.setdefault("properties", {})[key] = _datasets(value, existing)
+        elif field and len(parts) == 2:
             key = parts[1].replace("~1", "/").replace("~0", "~")
-            changes.setdefault(word, {})[key] = None if value is None else str(value)
-        elif word and isinstance(value, Mapping):
-            if word == "tags" and one.get("op") == "replace":
-                changes.setdefault(word, {}).update(dict.fromkeys(model.tags))
-            changes.setdefault(word, {}).update({k: str(v) for k, v in value.items()})
+            changes.setdefault(field, {})[key] = None if value is None else str(value)
+        elif field and isinstance(value, Mapping):
+            if field == "tags" and change.get("op") == "replace":
+                changes.setdefault(field, {}).update(dict.fromkeys(model.tags))
+            changes.setdefault(field, {}).update({k: str(v) for k, v in value.items()})
         else:
-            raise InvalidInput(f"`{str(one.get('path'))[:100]}` of a model can't be changed")
+            raise InvalidInput(f"`{str(change.get('path'))[:100]}` of a model can't be changed")
     return changes
 
 
-def _asset(places: list[dict[str, str]], said: Mapping[str, Any]) -> dict[str, Any]:
+def _asset(artifacts: list[dict[str, str]], document: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "id": _asset_id(places),
-        "name": said.get("name") or "asset",
-        "type": said.get("type"),
-        "description": said.get("description"),
-        "artifacts": places,
-        "kvTags": said.get("kvTags") or {},
-        "properties": said.get("properties") or {},
-        "runid": said.get("runid"),
-        "meta": said.get("meta") or {},
+        "id": _asset_id(artifacts),
+        "name": document.get("name") or "asset",
+        "type": document.get("type"),
+        "description": document.get("description"),
+        "artifacts": artifacts,
+        "kvTags": document.get("kvTags") or {},
+        "properties": document.get("properties") or {},
+        "runid": document.get("runid"),
+        "meta": document.get("meta") or {},
     }
 
 
-def _asset_id(places: list[dict[str, str]]) -> str:
-    text = json.dumps(places, sort_keys=True, separators=(",", ":"))
+def _asset_id(artifacts: list[dict[str, str]]) -> str:
+    text = json.dumps(artifacts, sort_keys=True, separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def _places_of(asset: str) -> list[dict[str, str]]:
+def _artifacts_of(asset: str) -> list[dict[str, str]]:
     try:
         text = base64.urlsafe_b64decode(asset + "=" * (-len(asset) % 4)).decode()
-        return _places({"artifacts": json.loads(text)})
+        return _artifacts({"artifacts": json.loads(text)})
     except (ValueError, RecursionError) as error:
         raise NotFound(f"asset `{asset[:100]}` does not exist") from error
 
 
-def _places(document: Mapping[str, Any]) -> list[dict[str, str]]:
-    found = []
-    for one in items(document, "artifacts"):
+def _artifacts(document: Mapping[str, Any]) -> list[dict[str, str]]:
+    artifacts = []
+    for artifact in objects_at(document, "artifacts"):
         for key in ("id", "prefix"):
-            if isinstance(one.get(key), str) and one[key]:
-                found.append({key: one[key]})
+            if isinstance(artifact.get(key), str) and artifact[key]:
+                artifacts.append({key: artifact[key]})
                 break
-    if not found:
-        raise InvalidInput("an asset is made of artifacts, and there are none")
-    return found
+    if not artifacts:
+        raise InvalidInput("an asset consists of artifacts, and this one has none")
+    return artifacts
 
 
-def _source(place: Mapping[str, str]) -> str:
-    """Where our models take their files from."""
-    path = place.get("id") or place.get("prefix") or ""
+def _source(artifact: Mapping[str, str]) -> str:
+    """The URI from which a model copies its files."""
+    path = artifact.get("id") or artifact.get("prefix") or ""
     if path.startswith(_RUN):
         run, _, inner = path.removeprefix(_RUN).partition("/")
         return f"azureml://jobs/{run}/outputs/artifacts/paths/{inner}"

@@ -1,9 +1,9 @@
-"""What SDK v1 reads of a run's configuration, made of the job that it became.
+"""A job as SDK v1's run configuration.
 
-Owns: `runDefinition` of a run's details, for `run.get_environment()` and those who look.
-Leaves: the way there to run_configs.py.
-Always: whatever a job was made by, it has one; a script and its arguments are told where the
-command is nothing else.
+Owns: `runDefinition` of a run's details, which `run.get_environment()` reads.
+Leaves: the opposite direction to run_configs.py.
+Always: every job has one, however it was created; it has script and arguments if the command only
+starts a script.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torchyard.azureml.sdk_v1.computes import LOCAL_CLUSTER
 from torchyard.base import refs
 from torchyard.base.errors import TorchyardError
 from torchyard.compute.types import LOCAL
-from torchyard.environments.actions import Environments
+from torchyard.environments.services import Environments
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import local_runs
 
@@ -30,14 +30,14 @@ _PLACE = re.compile(r"\$\{\{\s*(inputs|outputs)\.(\w+)\s*\}\}", re.ASCII)
 _KINDS = {"inputs": "DatasetConsumptionConfig", "outputs": "DatasetOutputConfig"}
 
 
-def of(services: Environments, job: Job) -> dict[str, Any] | None:
-    """None for a run that is no job."""
+def definition_of(services: Environments, job: Job) -> dict[str, Any] | None:
+    """None for a run that is not a job."""
     if local_runs.is_local(job):
         return _of_local(job)
     if job.type != "command":
         return None
     spec = job.spec
-    # As it was written: MPI with one process is started without mpirun, and is told as MPI.
+    # As written in the job: MPI with one process is started without mpirun, but is still MPI.
     distribution = job.document.get("distribution") or {}
     kind = distribution.get("type", "")
     script, arguments = script_of(spec.command)
@@ -96,23 +96,23 @@ def _communicator(kind: str, distribution: Mapping[str, Any]) -> str:
 
 
 def script_of(command: str) -> tuple[str | None, list[str]]:
-    """(script, arguments) of a command that only starts one; (None, []) of any other."""
-    plain = _PLACE.sub(lambda found: f"{_KINDS[found[1]]}:{found[2]}", command)
+    """(script, arguments) of a command that only starts a script; (None, []) of any other."""
+    plain = _PLACE.sub(lambda match: f"{_KINDS[match[1]]}:{match[2]}", command)
     try:
-        words = shlex.split(plain)
+        arguments = shlex.split(plain)
     except ValueError:
         return None, []
-    while words and _SETTING.fullmatch(words[0]):
-        words.pop(0)
+    while arguments and _SETTING.fullmatch(arguments[0]):
+        arguments.pop(0)
     bare = re.sub(r"'[^']*'|\"[^\"]*\"", "", plain)
     if (
-        len(words) < 2
-        or words[0] != "python"
-        or not words[1].endswith(".py")
+        len(arguments) < 2
+        or arguments[0] != "python"
+        or not arguments[1].endswith(".py")
         or _SHELL.search(bare)
     ):
         return None, []
-    return words[1], [_VARIABLE.sub(r"$\1", word) for word in words[2:]]
+    return arguments[1], [_VARIABLE.sub(r"$\1", argument) for argument in arguments[2:]]
 
 
 def _environment(services: Environments, job: Job) -> dict[str, Any] | None:
@@ -121,6 +121,8 @@ def _environment(services: Environments, job: Job) -> dict[str, Any] | None:
         if isinstance(environment, Mapping):
             return environments.to_json(services, "", "", environment)
         ref = refs.parse(environment)
-        return environments.shown(services, job.workspace, ref.name, ref.version or "latest")
+        return environments.environment_json(
+            services, job.workspace, ref.name, ref.version or "latest"
+        )
     except TorchyardError:
         return None

@@ -1,11 +1,13 @@
 """SDK v1's content service: snapshots of a script's folder.
 
-Owns: where a client puts the files of a snapshot, which of them are those of an earlier one, the
+Owns: where a client uploads the files of a snapshot, which of them are in an earlier snapshot, the
 ids that clients choose for snapshots.
 Leaves: files by content to base/blobs, signed URLs to the blob service.
-Always: a snapshot is accepted when all its files are here; the client sends only what changed
-since the one it names as parent.
+Always: a snapshot is accepted when all its files exist; the client sends only what changed since
+the snapshot that it names as parent.
 """
+
+from __future__ import annotations
 
 import hashlib
 import json
@@ -19,28 +21,32 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends, Request
 from fastapi.responses import JSONResponse
 
-from torchyard.azureml.blob.links import Links
-from torchyard.azureml.common.calls import Call, Caller, items, part
-from torchyard.azureml.common.errors import AzureRoute, NotServed
+from torchyard.azureml.blob.links import BlobLinks
+from torchyard.azureml.common.calls import AzureCall, object_at, objects_at
+from torchyard.azureml.common.errors import NotServed
+from torchyard.azureml.common.routing import RouteTable
 from torchyard.base import files
 from torchyard.base.blobs import Blobs, Snapshot, SnapshotFile
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.data.datastores import BLOB_STORE, Datastores
+from torchyard.jobs.services import Services
+from torchyard.workspaces.guarded_routes import needs
+from torchyard.workspaces.permissions import Permission
 
 _FOLDER = "azureml-snapshots"
 _STAGED = re.compile(rf"{_FOLDER}/staged-[0-9a-f]{{32}}/.+")
 _ID = re.compile(r"[0-9a-fA-F-]{36}")
 _NONE = "00000000-0000-0000-0000-000000000000"
-_MOST_FILES = 10_000
+_MAX_FILES = 10_000
 _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
 class Snapshots:
-    """Snapshots by the ids that clients gave them, kept beside the default datastore's data."""
+    """Snapshots by the ids that clients chose, stored in the default datastore."""
 
     blobs: Blobs
     datastores: Datastores
@@ -48,12 +54,11 @@ class Snapshots:
     def find(self, workspace: str, snapshot_id: str) -> Snapshot:
         """
         Raises:
-            NotFound: no client sent one of this id, or it is no longer whole.
+            NotFound: it does not exist, or files of it are missing.
         """
-        if not _ID.fullmatch(snapshot_id):
-            raise InvalidInput(f"`{snapshot_id[:60]}` is no snapshot's id", "it is a GUID")
+        _check_id(snapshot_id)
         try:
-            path = self.datastores.file(workspace, BLOB_STORE, _kept(snapshot_id))
+            path = self.datastores.file(workspace, BLOB_STORE, _record_path(snapshot_id))
         except NotFound:
             raise NotFound(
                 f"snapshot `{snapshot_id}` is not in workspace `{workspace}`",
@@ -69,41 +74,41 @@ class Snapshots:
         staged: Mapping[str, str],
         parent: str,
     ) -> Snapshot:
-        """Put a snapshot together; asked again, because the answer was lost, it is the same one.
+        """Create a snapshot; a repeated request, after a lost response, returns the same one.
 
         Args:
             tree: its folder as the client writes it, names below `children`.
-            staged: where new and changed files were put, by path.
-            parent: the snapshot that the others are in; empty for none.
+            staged: where new and changed files were uploaded, by path.
+            parent: the snapshot with the other files; empty for none.
 
         Raises:
             InvalidInput: a file of the tree is in neither.
-            NotFound: the parent is gone.
+            NotFound: the parent does not exist.
         """
         paths = list(_paths(tree))
         with suppress(NotFound):
-            known = self.find(workspace, snapshot_id)
-            if {one.path for one in known.files} == set(paths):
-                return known
-        earlier = {}
+            existing = self.find(workspace, snapshot_id)
+            if {file.path for file in existing.files} == set(paths):
+                return existing
+        parent_files = {}
         if parent and parent != _NONE:
-            earlier = {one.path: one for one in self.find(workspace, parent).files}
-        found, folders = [], set()
+            parent_files = {file.path: file for file in self.find(workspace, parent).files}
+        snapshot_files, folders = [], set()
         for path in paths:
             if path in staged:
-                place = self.datastores.file(workspace, BLOB_STORE, _checked(staged[path]))
-                found.append(self._kept_file(path, place))
+                upload = self.datastores.file(workspace, BLOB_STORE, _checked(staged[path]))
+                snapshot_files.append(self._stored(path, upload))
                 folders.add("/".join(staged[path].split("/")[:2]))
-            elif path in earlier:
-                found.append(earlier[path])
+            elif path in parent_files:
+                snapshot_files.append(parent_files[path])
             else:
                 raise InvalidInput(f"file `{path[:200]}` of the snapshot was not uploaded")
-        made = self.blobs.put_snapshot({"files": [vars(one) for one in found]})
-        with self.datastores.writing(workspace, BLOB_STORE, _kept(snapshot_id)) as writing:
-            writing.write(json.dumps({"snapshot": made.id}).encode())
+        snapshot = self.blobs.put_snapshot({"files": [vars(file) for file in snapshot_files]})
+        with self.datastores.writing(workspace, BLOB_STORE, _record_path(snapshot_id)) as writing:
+            writing.write(json.dumps({"snapshot": snapshot.id}).encode())
         for folder in folders:
             self.datastores.delete(workspace, BLOB_STORE, folder)
-        return made
+        return snapshot
 
     def zipped(self, workspace: str, snapshot_id: str) -> str:
         """The path in the default datastore of the snapshot as a zip file."""
@@ -111,24 +116,24 @@ class Snapshots:
         path = f"{_FOLDER}/{snapshot_id.lower()}.zip"
         with self.datastores.writing(workspace, BLOB_STORE, path) as writing:
             with zipfile.ZipFile(_Sink(writing), "w", zipfile.ZIP_DEFLATED) as archive:
-                for one in snapshot.files:
-                    archive.write(self.blobs.path(one.sha256), one.path)
+                for file in snapshot.files:
+                    archive.write(self.blobs.path(file.sha256), file.path)
         return path
 
-    def _kept_file(self, path: str, place: Path) -> SnapshotFile:
+    def _stored(self, path: str, upload: Path) -> SnapshotFile:
         digest = hashlib.sha256()
-        with open(place, "rb") as file:
+        with open(upload, "rb") as file:
             while chunk := file.read(_CHUNK):
                 digest.update(chunk)
         sha256 = digest.hexdigest()
         if self.blobs.missing([sha256]):
-            with open(place, "rb") as file:
+            with open(upload, "rb") as file:
                 self.blobs.put(sha256, iter(lambda: file.read(_CHUNK), b""))
-        return SnapshotFile(path, sha256, place.stat().st_size)
+        return SnapshotFile(path, sha256, upload.stat().st_size)
 
 
 class _Sink:
-    """What zipfile needs of a file that only grows."""
+    """The part of a file that zipfile needs, for a file that is only appended to."""
 
     def __init__(self, writing: files.Writing) -> None:
         self._writing = writing
@@ -144,62 +149,81 @@ class _Sink:
         return None
 
 
-def routes(services: Snapshots, links: Links, caller: Caller) -> APIRouter:
-    """`/content/v1.0` and `/content/v2.0`, the requests of the client's snapshots."""
-    found = APIRouter(prefix="/content/snapshots", route_class=AzureRoute)
-    the_call = Annotated[Call, Depends(caller)]
-
-    @found.get("/latest/metadata")
-    def latest(call: the_call) -> JSONResponse:
-        # A client that knows of none sends everything; what it sent before, it remembers itself.
-        root = {"name": "", "type": "Directory", "hash": "", "timestamp": "", "children": {}}
-        return JSONResponse({"id": _NONE, "root": root})
-
-    @found.post("/getblob")
-    def places(call: the_call) -> JSONResponse:
-        names = call.document.get("FileNames")
-        if not isinstance(names, list) or len(names) > _MOST_FILES:
-            raise InvalidInput(f"`FileNames` must be a list of at most {_MOST_FILES} paths")
-        folder = f"{_FOLDER}/staged-{uuid.uuid4().hex}"
-        nodes = []
-        for number, name in enumerate(names):
-            files.safe_relative(str(name).replace("\\", "/"))
-            # By a number: the client quotes names that it takes out of addresses once more.
-            uri = links.url(call, BLOB_STORE, f"{folder}/{number}", write=True)
-            nodes.append({"fullName": name, "blobUri": uri})
-        return JSONResponse({"fileNodes": nodes})
-
-    @found.post("/uri/{snapshot_id}")
-    def of_git(call: the_call, snapshot_id: str) -> JSONResponse:
-        raise NotServed(
-            "a snapshot of a Git address can't be taken by SDK v1 here",
-            "clone it and name the folder, or write `code: git+https://…` in a job file",
-        )
-
-    @found.post("/{snapshot_id}/zip")
-    def zipped(call: the_call, snapshot_id: str) -> JSONResponse:
-        path = services.zipped(call.workspace.name, snapshot_id)
-        return JSONResponse({"zipSasUri": links.url(call, BLOB_STORE, path)})
-
-    @found.post("/{snapshot_id}")
-    def create(call: the_call, snapshot_id: str) -> JSONResponse:
-        if not _ID.fullmatch(snapshot_id):
-            raise InvalidInput(f"`{snapshot_id[:60]}` is no snapshot's id", "it is a GUID")
-        body = call.document
-        staged = {
-            files.safe_relative(str(one.get("FullName")).replace("\\", "/")): _in_datastore(one)
-            for one in items(part(body, "FileRevisionList"), "FileNodes")
-        }
-        parent = str(body.get("ParentSnapshotId") or "")
-        services.create(
-            call.workspace.name, snapshot_id, body.get("DirTreeNode") or {}, staged, parent
-        )
-        return JSONResponse({"snapshotId": snapshot_id, "id": snapshot_id})
-
-    return found
+routes = RouteTable("/content/snapshots")
 
 
-def _kept(snapshot_id: str) -> str:
+async def _snapshots(request: Request) -> Snapshots:
+    services: Services = request.app.state.services
+    return Snapshots(services.blobs, services.datastores)
+
+
+SnapshotsOf = Annotated[Snapshots, Depends(_snapshots)]
+
+
+@routes.get("/latest/metadata")
+@needs(Permission.READ)
+def get_latest(call: AzureCall) -> JSONResponse:
+    # Without a latest snapshot a client sends all files; it remembers its own snapshots itself.
+    root = {"name": "", "type": "Directory", "hash": "", "timestamp": "", "children": {}}
+    return JSONResponse({"id": _NONE, "root": root})
+
+
+@routes.post("/getblob")
+@needs(Permission.UPLOAD)
+def create_uploads(call: AzureCall, links: BlobLinks) -> JSONResponse:
+    names = call.document.get("FileNames")
+    if not isinstance(names, list) or len(names) > _MAX_FILES:
+        raise InvalidInput(f"`FileNames` must be a list of at most {_MAX_FILES} paths")
+    folder = f"{_FOLDER}/staged-{uuid.uuid4().hex}"
+    nodes = []
+    for number, name in enumerate(names):
+        files.safe_relative(str(name).replace("\\", "/"))
+        # A number: the client quotes names from URLs a second time.
+        uri = links.url(call, BLOB_STORE, f"{folder}/{number}", write=True)
+        nodes.append({"fullName": name, "blobUri": uri})
+    return JSONResponse({"fileNodes": nodes})
+
+
+@routes.post("/uri/{snapshot_id}")
+@needs(Permission.UPLOAD)
+def create_from_git(call: AzureCall, snapshot_id: str) -> JSONResponse:
+    raise NotServed(
+        "SDK v1 can't take a snapshot of a Git URL here",
+        "clone it and name the folder, or write `code: git+https://…` in a job file",
+    )
+
+
+@routes.post("/{snapshot_id}/zip")
+@needs(Permission.READ)
+def get_zip(
+    call: AzureCall, snapshots: SnapshotsOf, links: BlobLinks, snapshot_id: str
+) -> JSONResponse:
+    path = snapshots.zipped(call.workspace.name, snapshot_id)
+    return JSONResponse({"zipSasUri": links.url(call, BLOB_STORE, path)})
+
+
+@routes.post("/{snapshot_id}")
+@needs(Permission.UPLOAD)
+def create(call: AzureCall, snapshots: SnapshotsOf, snapshot_id: str) -> JSONResponse:
+    _check_id(snapshot_id)
+    body = call.document
+    staged = {
+        files.safe_relative(str(node.get("FullName")).replace("\\", "/")): _staged_path(node)
+        for node in objects_at(object_at(body, "FileRevisionList"), "FileNodes")
+    }
+    parent = str(body.get("ParentSnapshotId") or "")
+    snapshots.create(
+        call.workspace.name, snapshot_id, body.get("DirTreeNode") or {}, staged, parent
+    )
+    return JSONResponse({"snapshotId": snapshot_id, "id": snapshot_id})
+
+
+def _check_id(snapshot_id: str) -> None:
+    if not _ID.fullmatch(snapshot_id):
+        raise InvalidInput(f"`{snapshot_id[:60]}` is not a snapshot id", "it is a GUID")
+
+
+def _record_path(snapshot_id: str) -> str:
     return f"{_FOLDER}/{snapshot_id.lower()}.json"
 
 
@@ -209,7 +233,7 @@ def _paths(node: Any, above: str = "") -> Iterator[str]:
     below = list(children.values()) if isinstance(children, Mapping) else children or []
     for child in below if isinstance(below, list) else [below]:
         if not isinstance(child, Mapping) or not isinstance(child.get("name"), str):
-            raise InvalidInput("the snapshot's `DirTreeNode` is not one")
+            raise InvalidInput("the snapshot's `DirTreeNode` is not a tree of files")
         path = files.safe_relative(f"{above}{child['name']}".replace("\\", "/"))
         if str(child.get("type")).lower() == "file":
             yield path
@@ -217,16 +241,18 @@ def _paths(node: Any, above: str = "") -> Iterator[str]:
             yield from _paths(child, f"{path}/")
 
 
-def _in_datastore(node: Mapping[str, Any]) -> str:
-    """Where the client put a file, from the URL that it was given for it."""
+def _staged_path(node: Mapping[str, Any]) -> str:
+    """Where the client uploaded a file, from the URL that it got for it."""
     path = urlsplit(str(node.get("BlobUri"))).path
-    found = ""
+    staged = ""
     with suppress(ValueError):
-        found = path[path.index(f"/{_FOLDER}/") + 1 :]
-    return _checked(found)
+        staged = path[path.index(f"/{_FOLDER}/") + 1 :]
+    return _checked(staged)
 
 
 def _checked(path: str) -> str:
     if not _STAGED.fullmatch(path):
-        raise InvalidInput("a file of the snapshot lies where the server did not tell it to be put")
+        raise InvalidInput(
+            "a file of the snapshot is not at the URL that the server returned for it"
+        )
     return path

@@ -37,12 +37,12 @@ def per_node(
     Raises:
         InvalidSpec: the job's property is no number, or contradicts the size.
     """
-    asked = PROPERTY in properties
+    is_requested = PROPERTY in properties
     count = own_properties.count(properties, PROPERTY, 0, 0, _MOST)
     if rehearsed:
         return 0
     if compute.gpus is not None:
-        if asked and count != compute.gpus:
+        if is_requested and count != compute.gpus:
             raise InvalidSpec(
                 f"`{PROPERTY}` is {count}, and a node of `{compute.name}` has {compute.gpus}: "
                 f"its size is `{compute.size}`",
@@ -50,7 +50,7 @@ def per_node(
                 at=("properties", PROPERTY),
             )
         return compute.gpus
-    if asked:
+    if is_requested:
         return count
     return min(processes_per_node, machine.most_together() // node_count)
 
@@ -99,7 +99,7 @@ def of_job(services: Services, compute: Compute, job: Job) -> int:
     )
 
 
-def why_not(services: Services, connection: Connection, job: Job) -> str:
+def waiting_reason(services: Services, connection: Connection, job: Job) -> str:
     """In one sentence, why the devices for a job can't be had now; empty when they can."""
     if not services.devices.whole:
         return ""
@@ -118,7 +118,7 @@ def why_not(services: Services, connection: Connection, job: Job) -> str:
 
 def _by(services: Services) -> str:
     """Who has them, as far as they said so."""
-    holders = sorted({said for said in services.devices.holders().values() if said})
+    holders = sorted({holder for holder in services.devices.holders().values() if holder})
     return f" by {', '.join(holders)}" if holders else ""
 
 

@@ -43,25 +43,25 @@ def read(home: Path) -> dict[str, int]:
 
 def bounds(services: Services) -> dict[str, int]:
     """What the machine has of what is bounded on it, its devices with the rest."""
-    found = dict(services.machine)
+    amounts = dict(services.machine)
     there = len(services.devices.whole)
     if there:
-        found["gpus"] = min(there, found.get("gpus", there))
-    return found
+        amounts["gpus"] = min(there, amounts.get("gpus", there))
+    return amounts
 
 
 def _bound(file: Path, name: Any, value: Any) -> tuple[str, int]:
     if name not in _NAMES:
         near = nearest(str(name), list(_NAMES))
-        known = ", ".join(_NAMES)
+        names = ", ".join(_NAMES)
         raise InvalidInput(
             f"`{file}` has the unknown key `{name}`",
-            f"did you mean `{near}`?" if near else f"known keys: {known}",
+            f"did you mean `{near}`?" if near else f"known keys: {names}",
         )
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InvalidInput(
             f"`{name}` in `{file}` must be a whole number of 1 or more, not `{value}`",
             f"for example `{name}: 4`",
         )
-    known_as, unit = _NAMES[name]
-    return known_as, value * unit
+    counted_as, unit = _NAMES[name]
+    return counted_as, value * unit

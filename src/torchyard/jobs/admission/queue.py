@@ -18,8 +18,8 @@ from dataclasses import dataclass
 Amounts = Mapping[str, int]
 
 # By `queue_settings.priority`; a spot job comes after all others of its cluster.
-TURNS = {"high": 0, "medium": 1, "low": 2}
-SPOT_TURN = 10
+PRIORITY_RANKS = {"high": 0, "medium": 1, "low": 2}
+SPOT_RANK = 10
 # Beyond its `limits.timeout` a job keeps its nodes while it starts and hands in what it made.
 MARGIN_S = 120.0
 UNBOUNDED = 1 << 62
@@ -35,7 +35,7 @@ class Waiting:
     id: int
     line: str
     needs: Amounts
-    turn: int = TURNS["medium"]
+    priority_rank: int = PRIORITY_RANKS["medium"]
     limit_s: float = 0.0
     low: bool = False
 
@@ -65,29 +65,31 @@ class Head:
     job: Waiting
     spare: Amounts | None
     starts_in_s: float | None = None
-    takes_room: bool = False
+    preempts: bool = False
 
 
 @dataclass(frozen=True)
-class Look:
+class Decision:
     """What one look at a queue says."""
 
     starts: tuple[Waiting, ...] = ()
     heads: tuple[Head, ...] = ()
 
 
-def turn_of(tier: str, priority: str) -> int:
+def priority_rank_of(tier: str, priority: str) -> int:
     """The number by which jobs are sorted; small ones come first."""
-    return TURNS[priority] + (SPOT_TURN if tier == "spot" else 0)
+    return PRIORITY_RANKS[priority] + (SPOT_RANK if tier == "spot" else 0)
 
 
-def priority_of(turn: int) -> str:
-    return {number: priority for priority, number in TURNS.items()}[turn % SPOT_TURN]
+def priority_of(priority_rank: int) -> str:
+    return {number: priority for priority, number in PRIORITY_RANKS.items()}[
+        priority_rank % SPOT_RANK
+    ]
 
 
-def order(job: Waiting) -> tuple[bool, int, int]:
+def sort_key(job: Waiting) -> tuple[bool, int, int]:
     """Dedicated ones first, then by priority, then by submission."""
-    return (job.low, job.turn, job.id)
+    return (job.low, job.priority_rank, job.id)
 
 
 def fits(free: Amounts, needs: Amounts) -> bool:
@@ -99,8 +101,8 @@ def less(free: Amounts, taken: Amounts) -> dict[str, int]:
     return {name: amount - taken.get(name, 0) for name, amount in free.items()}
 
 
-def more(free: Amounts, given: Amounts) -> dict[str, int]:
-    return {name: amount + given.get(name, 0) for name, amount in free.items()}
+def more(free: Amounts, returned: Amounts) -> dict[str, int]:
+    return {name: amount + returned.get(name, 0) for name, amount in free.items()}
 
 
 def ends_in_s(limit_s: float, ran_s: float) -> float | None:
@@ -114,7 +116,9 @@ def ends_in_s(limit_s: float, ran_s: float) -> float | None:
 
 def head(job: Waiting, free: Amounts, running: Sequence[Running]) -> Head:
     """What has to be left for a job that can't start now."""
-    freed = more(free, _sum(one.holds for one in running if one.low or one.leaving))
+    freed = more(
+        free, _sum(candidate.holds for candidate in running if candidate.low or candidate.leaving)
+    )
     takes_room = not job.low and not fits(free, job.needs) and fits(freed, job.needs)
     return Head(job, spare(job.needs, free, running), starts_in_s(job, free, running), takes_room)
 
@@ -125,12 +129,14 @@ def spare(needs: Amounts, free: Amounts, running: Iterable[Running]) -> dict[str
     Which jobs end first is unknown, so every set of them that frees enough is looked at. None
     when even all together don't.
     """
-    held = [one.holds for one in running]
+    held = [candidate.holds for candidate in running]
     least: dict[str, int] = {}
     for name, needed in needs.items():
         if name not in free:
             continue
-        over = _least_over(needed - free[name], [one[name] for one in held if one.get(name)])
+        over = _least_over(
+            needed - free[name], [candidate[name] for candidate in held if candidate.get(name)]
+        )
         if over is None:
             return None
         least[name] = over
@@ -151,12 +157,16 @@ def _least_over(missing: int, amounts: Sequence[int]) -> int | None:
 
 def starts_in_s(job: Waiting, free: Amounts, running: Iterable[Running]) -> float | None:
     """When the job can start at the latest, by the limits of those that run."""
-    known = sorted(
-        ((one.ends_in_s, one.holds) for one in running if one.ends_in_s is not None),
+    endings = sorted(
+        (
+            (candidate.ends_in_s, candidate.holds)
+            for candidate in running
+            if candidate.ends_in_s is not None
+        ),
         key=lambda pair: pair[0],
     )
     at_s, left = 0.0, dict(free)
-    for ends_s, holds in known:
+    for ends_s, holds in endings:
         if fits(left, job.needs):
             break
         at_s, left = ends_s, more(left, holds)
@@ -169,7 +179,7 @@ def concerns(head: Head, low: bool) -> bool:
     """
     if head.spare is None or (head.job.low and not low):
         return False
-    return head.job.low or not low or head.takes_room
+    return head.job.low or not low or head.preempts
 
 
 def may_pass(job: Waiting, head: Head) -> bool:
@@ -184,7 +194,7 @@ def may_pass(job: Waiting, head: Head) -> bool:
 
 def longest_limit_s(head: Head) -> float:
     """The limit of those that are bound to have ended when this one starts; 0: of none."""
-    if head.starts_in_s is None or head.takes_room:
+    if head.starts_in_s is None or head.preempts:
         return 0.0
     return max(0.0, head.starts_in_s - MARGIN_S)
 
@@ -195,24 +205,26 @@ def most_nodes(per_node: Amounts, left: Amounts) -> int:
     return max(0, min(counts, default=UNBOUNDED))
 
 
-def look(queue: Iterable[Waiting], capacity: Amounts, running: Sequence[Running]) -> Look:
+def decide(queue: Iterable[Waiting], capacity: Amounts, running: Sequence[Running]) -> Decision:
     """One look at the whole queue: who starts now, and who is the head of its line.
 
     The first of each line that can't start is its head, of low ones and of the others.
     """
     now = list(running)
-    free = less(capacity, _sum(one.holds for one in now))
+    free = less(capacity, _sum(candidate.holds for candidate in now))
     starts: list[Waiting] = []
     heads: list[Head] = []
-    for job in sorted(queue, key=order):
+    for job in sorted(queue, key=sort_key):
         if fits(free, job.needs) and all(may_pass(job, head) for head in heads):
             starts.append(job)
             free = less(free, job.needs)
             now.append(started(job))
-            heads = [head(one.job, free, now) for one in heads]
-        elif (job.line, job.low) not in {(one.job.line, one.job.low) for one in heads}:
+            heads = [head(candidate.job, free, now) for candidate in heads]
+        elif (job.line, job.low) not in {
+            (candidate.job.line, candidate.job.low) for candidate in heads
+        }:
             heads.append(head(job, free, now))
-    return Look(tuple(starts), tuple(heads))
+    return Decision(tuple(starts), tuple(heads))
 
 
 def started(job: Waiting) -> Running:
@@ -235,31 +247,33 @@ def victims(
     Returns:
         Their ids; None when all together are not enough.
     """
-    useful = [one for one in candidates if any(one[1].holds.get(name) for name in needs)]
-    latest_first = sorted(useful, key=lambda one: -one[2])
+    useful = [
+        candidate for candidate in candidates if any(candidate[1].holds.get(name) for name in needs)
+    ]
+    latest_first = sorted(useful, key=lambda candidate: -candidate[2])
     chosen: list[tuple[str, Running, float]] = []
     left = dict(free)
     while not fits(left, needs):
         missing = {name: needs[name] - left[name] for name in needs if name in left}
-        rest = [one for one in latest_first if one not in chosen]
-        helpful = [one for one in rest if _helps(one[1], missing)]
+        rest = [candidate for candidate in latest_first if candidate not in chosen]
+        helpful = [candidate for candidate in rest if _helps(candidate[1], missing)]
         if not helpful:
             return None
         # max takes the first of equals: the latest started.
-        best = max(helpful, key=lambda one: _share(one[1], missing))
+        best = max(helpful, key=lambda candidate: _share(candidate[1], missing))
         chosen.append(best)
         left = more(left, best[1].holds)
-    return [one[0] for one in _without_needless(chosen, needs, left)]
+    return [candidate[0] for candidate in _without_needless(chosen, needs, left)]
 
 
-def _helps(one: Running, missing: Amounts) -> bool:
-    return any(amount > 0 and one.holds.get(name) for name, amount in missing.items())
+def _helps(candidate: Running, missing: Amounts) -> bool:
+    return any(amount > 0 and candidate.holds.get(name) for name, amount in missing.items())
 
 
-def _share(one: Running, missing: Amounts) -> float:
+def _share(candidate: Running, missing: Amounts) -> float:
     """How much of what is missing it brings, over all names."""
     return math.fsum(
-        min(one.holds.get(name, 0), amount) / amount
+        min(candidate.holds.get(name, 0), amount) / amount
         for name, amount in missing.items()
         if amount > 0
     )
@@ -270,17 +284,17 @@ def _without_needless(
 ) -> list[tuple[str, Running, float]]:
     """Those that are needed: the earliest started stay first."""
     kept = list(chosen)
-    for one in sorted(chosen, key=lambda one: one[2]):
-        without = less(left, one[1].holds)
+    for candidate in sorted(chosen, key=lambda candidate: candidate[2]):
+        without = less(left, candidate[1].holds)
         if fits(without, needs):
-            kept.remove(one)
+            kept.remove(candidate)
             left = without
     return kept
 
 
 def _sum(amounts: Iterable[Amounts]) -> dict[str, int]:
     total: dict[str, int] = {}
-    for one in amounts:
-        for name, amount in one.items():
+    for candidate in amounts:
+        for name, amount in candidate.items():
             total[name] = total.get(name, 0) + amount
     return total

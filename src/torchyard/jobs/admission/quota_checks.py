@@ -59,13 +59,13 @@ def needs(
     return Needs(user, workspace, amounts, timeout_s)
 
 
-def why_not(connection: Connection, job: Job) -> str:
+def waiting_reason(connection: Connection, job: Job) -> str:
     """Why quotas keep a queued job from starting now, in one sentence; empty when they don't."""
-    found = quotas.limits(connection, job.workspace)
-    if not found:
+    limits = quotas.limits(connection, job.workspace)
+    if not limits:
         return ""
     wanted = of_job(connection, job)
-    for limit in quotas.held_by(found, job.owner):
+    for limit in quotas.held_by(limits, job.owner):
         if limit.name not in wanted.amounts:
             continue
         in_use = used(connection, job.workspace, "" if limit.user == ALL else job.owner)
@@ -80,9 +80,9 @@ def refuse_never(connection: Connection, wanted: Needs) -> None:
         LimitExceeded: the job could not start even if nothing else ran.
     """
     for limit in quotas.held_by(quotas.limits(connection, wanted.workspace), wanted.user):
-        said = _never(connection, limit, wanted)
-        if said:
-            what, more = said
+        shortage = _never(connection, limit, wanted)
+        if shortage:
+            what, more = shortage
             raise LimitExceeded(
                 f"{what}; quota `{limit.name}` of {_whose(limit, wanted.user)} in workspace "
                 f"`{wanted.workspace}` is {limit.most}",
@@ -95,8 +95,8 @@ def refuse_never(connection: Connection, wanted: Needs) -> None:
 
 def longest_s(connection: Connection, workspace: str, user: str) -> int:
     """The run time that quotas allow one job; 0 is without end."""
-    found = quotas.held_by(quotas.limits(connection, workspace), user)
-    return min((limit.most for limit in found if limit.name == "run_time_s"), default=0)
+    limits = quotas.held_by(quotas.limits(connection, workspace), user)
+    return min((limit.most for limit in limits if limit.name == "run_time_s"), default=0)
 
 
 def used(connection: Connection, workspace: str, user: str = "") -> dict[str, int]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import (
     BigInteger,
@@ -70,21 +70,31 @@ def unmeasured(connection: Connection, workspace: str) -> Sequence[int]:
     return list(connection.execute(query).scalars())
 
 
-def keep_sizes(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    insert_new(connection, stored_sizes, rows)
+@dataclass(frozen=True)
+class StoredSize:
+    """What an ended job or run keeps on disk; `snapshot` is its code, shared with other jobs."""
+
+    job_id: int
+    size_bytes: int
+    snapshot: str
+    snapshot_bytes: int
+
+
+def keep_sizes(connection: Connection, sizes: Sequence[StoredSize]) -> None:
+    insert_new(connection, stored_sizes, [dict(vars(size)) for size in sizes])
 
 
 def kept_bytes(connection: Connection, workspace: str, user: str) -> int:
     """Of all measured jobs of a person, of everyone when `user` is empty; a snapshot once."""
-    mine = (
+    measured = (
         select(stored_sizes.c.size_bytes, stored_sizes.c.snapshot, stored_sizes.c.snapshot_bytes)
         .join(jobs, jobs.c.id == stored_sizes.c.job_id)
         .where(jobs.c.workspace == workspace)
     )
     if user:
-        mine = mine.where(jobs.c.owner == user)
-    found = mine.subquery()
-    files = connection.execute(select(func.sum(found.c.size_bytes))).scalar() or 0
-    once = select(found.c.snapshot, found.c.snapshot_bytes).distinct().subquery()
+        measured = measured.where(jobs.c.owner == user)
+    sizes = measured.subquery()
+    files = connection.execute(select(func.sum(sizes.c.size_bytes))).scalar() or 0
+    once = select(sizes.c.snapshot, sizes.c.snapshot_bytes).distinct().subquery()
     code = connection.execute(select(func.sum(once.c.snapshot_bytes))).scalar() or 0
     return int(files) + int(code)

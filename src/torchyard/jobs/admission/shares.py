@@ -39,8 +39,8 @@ class Shares:
             each[GPUS] = of.gpus
         return queue.times(each, of.node_count)
 
-    def is_low(self, place: Place, turn: int) -> bool:
-        return turn >= queue.SPOT_TURN or place in self.low
+    def is_low(self, place: Place, priority_rank: int) -> bool:
+        return priority_rank >= queue.SPOT_RANK or place in self.low
 
     def running(self, held: Held, now_s: float) -> Running:
         """One attempt, as the queue sees it.
@@ -52,7 +52,7 @@ class Shares:
         return Running(
             self.needs(held),
             queue.ends_in_s(held.limit_s, now_s - held.created_at.timestamp()),
-            self.is_low(place, held.turn),
+            self.is_low(place, held.priority_rank),
             leaving=bool(held.order_reason),
         )
 
@@ -71,9 +71,9 @@ def of(clusters: Iterable[Compute], machine: Amounts) -> Shares:
     low = set()
     for cluster in clusters:
         place = (cluster.workspace, cluster.name)
-        own = nodes_of(*place)
-        capacity[own] = 0 if cluster.deleting else cluster.max_instances
-        per_node[place] = {own: 1, **_of_machine(cluster, machine)}
+        nodes_name = nodes_of(*place)
+        capacity[nodes_name] = 0 if cluster.deleting else cluster.max_instances
+        per_node[place] = {nodes_name: 1, **_of_machine(cluster, machine)}
         if cluster.tier == LOW_PRIORITY:
             low.add(place)
     return Shares(capacity, per_node, frozenset(low))

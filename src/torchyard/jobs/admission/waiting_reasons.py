@@ -25,7 +25,7 @@ _MACHINE = {
 }
 
 
-def why(services: Services, job: Job) -> str:
+def describe(services: Services, job: Job) -> str:
     """Empty when it isn't waiting, or when the next look at the queue takes it."""
     if job.status is not Status.QUEUED:
         return ""
@@ -33,10 +33,10 @@ def why(services: Services, job: Job) -> str:
     if job.retry_at is not None and job.retry_at > now:
         return f"pauses before attempt {job.attempt + 1}, until {to_text(job.retry_at)}"
     with services.db.read() as connection:
-        quota = quota_checks.why_not(connection, job)
+        quota = quota_checks.waiting_reason(connection, job)
         if quota:
             return quota
-        taken = gpus.why_not(services, connection, job)
+        taken = gpus.waiting_reason(services, connection, job)
         queued = queue_store.queued_by_id(connection, job.id)
         in_front, before = queue_store.in_front(connection, queued, now)
         every = shares.read(connection, machine.bounds(services))
@@ -62,10 +62,10 @@ def why(services: Services, job: Job) -> str:
 
 def _what(job: Job, every: Shares, free: Amounts, needs: Amounts) -> str:
     """What it needs, and what there is: of its cluster, and of the machine where that is short."""
-    own = shares.nodes_of(job.workspace, job.compute)
+    nodes_name = shares.nodes_of(job.workspace, job.compute)
     nodes = "1 node" if job.node_count == 1 else f"{job.node_count} nodes"
-    most = every.capacity.get(own, 0)
-    there = max(0, free.get(own, 0))
+    most = every.capacity.get(nodes_name, 0)
+    there = max(0, free.get(nodes_name, 0))
     are = "is" if there == 1 else "are"
     sentence = f"needs {nodes}; {there} of {most} nodes of `{job.compute}` {are} free"
     for name, words in _MACHINE.items():

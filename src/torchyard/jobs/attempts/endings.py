@@ -40,20 +40,20 @@ def finish(services: Services, attempt_id: str, *, registers: bool = False) -> N
         job = store.job_by_id(connection, attempt.job_id)
     if attempt.ended_at is not None or not all(node.state is NodeState.EXITED for node in nodes):
         return
-    went_well = root_cause.culprit(nodes) is None and attempt.order_reason != "cancel"
+    went_well = root_cause.failed_node(nodes) is None and attempt.order_reason != "cancel"
     if went_well and output_assets.are_named(job):
         if not registers:
-            services.bell.set()
+            services.wakeup.set()
             return
         output_assets.register(services, job)
-    failed = root_cause.culprit(nodes) is not None
+    failed = root_cause.failed_node(nodes) is not None
     printed = _printed(services, job, attempt) if failed else frozenset()
     with services.db.write() as connection:
         ended = _end(connection, services, attempt, printed)
     if ended:
         services.signals.notify(job_key(job))
         services.signals.notify(attempt_key(attempt_id))
-        services.bell.set()
+        services.wakeup.set()
 
 
 def is_long(services: Services, attempt: Attempt) -> bool:
@@ -82,7 +82,7 @@ def fail(services: Services, attempt: Attempt, error: JobError) -> None:
             if not _try_again(connection, services, job, attempt, error, 1, nodes, printed):
                 progress.end(connection, job, Status.FAILED, now, error=error, attempt=attempt)
     services.signals.notify(job_key(job))
-    services.bell.set()
+    services.wakeup.set()
 
 
 def _end(
@@ -100,18 +100,18 @@ def _end(
     if current.ended_at is not None:
         return False
     now = services.clock.now()
-    culprit = root_cause.culprit(nodes)
+    failed = root_cause.failed_node(nodes)
     if current.order_reason == "cancel":
-        code = culprit.exit_code if culprit else None
+        code = failed.exit_code if failed else None
         status, error = Status.CANCELED, current.error
-    elif culprit is None:
+    elif failed is None:
         code, status, error = 0, Status.COMPLETED, None
     elif current.order_reason == root_cause.PREEMPTED:
-        progress.preempted(connection, job, now, culprit.exit_code, current)
+        progress.preempted(connection, job, now, failed.exit_code, current)
         return True
     else:
-        code, status = culprit.exit_code, Status.FAILED
-        error = culprit.error or JobError("failed", f"node {culprit.node} failed")
+        code, status = failed.exit_code, Status.FAILED
+        error = failed.error or JobError("failed", f"node {failed.node} failed")
         if _try_again(connection, services, job, current, error, code or 1, nodes, printed):
             return True
     progress.end(connection, job, status, now, exit_code=code, error=error, attempt=attempt)

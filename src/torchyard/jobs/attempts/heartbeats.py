@@ -37,24 +37,28 @@ class Heartbeats:
         self._executor = executor
         self._missed_after_s = missed_after_s
         self._given_up_after_s = given_up_after_s
-        self._listening_since = self._looked_at = services.clock.now()
+        self._listening_since = self._checked_at = services.clock.now()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """One round over the attempts with a node that was not heard of, or was not last time."""
         now = self._services.clock.now()
-        if (now - self._looked_at).total_seconds() >= self._missed_after_s:
+        if (now - self._checked_at).total_seconds() >= self._missed_after_s:
             # Whoever stood still for so long heard nobody meanwhile.
             self._listening_since = now
-        self._looked_at = now
+        self._checked_at = now
         since = now - timedelta(seconds=self._missed_after_s)
         with self._services.db.read() as connection:
             wanted = round_store.to_listen_to(connection, since)
             every = attempt_store.open_attempts(connection) if wanted else []
-            running = takeover.owned(self._services, [one for one in every if one.id in wanted])
-            nodes = {one.id: attempt_store.nodes_of(connection, one.id) for one in running}
-        isolation.each(
+            running = takeover.owned(
+                self._services, [attempt for attempt in every if attempt.id in wanted]
+            )
+            nodes = {
+                attempt.id: attempt_store.nodes_of(connection, attempt.id) for attempt in running
+            }
+        isolation.isolate_failures(
             (attempt for attempt in running if attempt.handle is not None),
-            lambda attempt: self._look_at(attempt, self._silent(nodes[attempt.id], now), now),
+            lambda attempt: self._check(attempt, self._silent(nodes[attempt.id], now), now),
         )
 
     def _silent(self, nodes: Sequence[AttemptNode], now: datetime) -> dict[int, float]:
@@ -66,7 +70,7 @@ class Heartbeats:
         }
         return {node: s for node, s in silences.items() if s >= self._missed_after_s}
 
-    def _look_at(self, attempt: Attempt, silent: dict[int, float], now: datetime) -> None:
+    def _check(self, attempt: Attempt, silent: dict[int, float], now: datetime) -> None:
         given_up = [node for node, s in silent.items() if s >= self._given_up_after_s]
         if given_up:
             self._give_up(attempt, given_up, silent)

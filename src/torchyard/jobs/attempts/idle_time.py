@@ -20,7 +20,7 @@ _OWN_LOGS = "user_logs/stacks_rank_"
 _KEPT = 1000
 
 
-class Quiet:
+class IdleTime:
     """Of the attempts whose workers ask."""
 
     def __init__(self, services: Services, now: Callable[[], float] = time.monotonic) -> None:

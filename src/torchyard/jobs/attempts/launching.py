@@ -65,11 +65,11 @@ class Launcher:
             return
         self._keep(attempt, handle)
 
-    def inherit(self, attempt: Attempt) -> Handle:
+    def recover(self, attempt: Attempt) -> Handle:
         """Have what workers that died left delivered; that needs neither environment nor inputs."""
-        plan = self._plan(attempt, of_heir=True)
+        plan = self._plan(attempt, recovers=True)
         self._services.membership.confirm()
-        handle = self._executor.inherit(plan)
+        handle = self._executor.recover(plan)
         self._keep(attempt, handle)
         return handle
 
@@ -77,17 +77,17 @@ class Launcher:
         with self._services.db.write() as connection:
             attempt_store.change_attempt(connection, attempt.id, handle=handle.to_json())
 
-    def _plan(self, attempt: Attempt, of_heir: bool = False) -> LaunchPlan:
+    def _plan(self, attempt: Attempt, recovers: bool = False) -> LaunchPlan:
         services = self._services
         workspace = workspaces.get(services.db, attempt.workspace)
         with services.db.read() as connection:
             job = store.job_by_id(connection, attempt.job_id)
             environment = environment_from_json(store.environment_of(connection, job.id))
-        input_plans = {} if of_heir else inputs.plans(services, job)
-        folder = None if of_heir else services.environments.use(environment)
+        input_plans = {} if recovers else inputs.plans(services, job)
+        folder = None if recovers else services.environments.builds.use(environment)
         if folder is not None:
             services.client_door.expect(folder)
-        assert folder is not None or of_heir
+        assert folder is not None or recovers
         with services.db.write() as connection:
             self._check_own(connection, attempt)
             return planner.plan(

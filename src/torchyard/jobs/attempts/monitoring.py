@@ -37,7 +37,7 @@ class Watcher:
         self._finisher = Finisher(services)
         self._executor = executor
         self._launcher = launcher
-        self._inherited: set[str] = set()
+        self._recovered: set[str] = set()
         self.broken_history: dict[str, set[int]] = {}
 
     def close(self) -> None:
@@ -45,10 +45,10 @@ class Watcher:
 
     def watch(self) -> None:
         with self._services.db.read() as connection:
-            running = attempt_store.open_attempts(connection)
+            attempts = attempt_store.open_attempts(connection)
             done = set(round_store.all_nodes_exited(connection))
-        owned = takeover.owned(self._services, running)
-        isolation.each(owned, lambda attempt: self._watch(attempt, attempt.id in done))
+        owned = takeover.owned(self._services, attempts)
+        isolation.isolate_failures(owned, lambda attempt: self._watch(attempt, attempt.id in done))
 
     def _watch(self, attempt: Attempt, is_done: bool) -> None:
         if attempt.handle is None:
@@ -63,11 +63,11 @@ class Watcher:
             endings.finish(self._services, attempt.id)
         for node, state in enumerate(status.nodes):
             if state in ("ending", "lost"):
-                worker_reports.orphan(self._services, attempt.id, node)
-        if status.state == "lost" and attempt.id not in self._inherited:
+                worker_reports.report_worker_death(self._services, attempt.id, node)
+        if status.state == "lost" and attempt.id not in self._recovered:
             # Nobody tells of it any more: an heir is started, which delivers what is left.
-            self._inherited.add(attempt.id)
-            status = self._executor.status(self._launcher.inherit(attempt))
+            self._recovered.add(attempt.id)
+            status = self._executor.status(self._launcher.recover(attempt))
         for node, state in enumerate(status.nodes):
             # A worker leaves only after its last report was taken, so one that is gone
             # while the store says otherwise is lost.
@@ -79,7 +79,7 @@ class Watcher:
         """Remove what ended attempts left on the nodes, once no worker is there any more."""
         with self._services.db.read() as connection:
             left = attempt_store.unclean_attempts(connection)
-        isolation.each(takeover.owned(self._services, left), self._clean)
+        isolation.isolate_failures(takeover.owned(self._services, left), self._clean)
 
     def _clean(self, attempt: Attempt) -> None:
         if not self._is_left(attempt):
@@ -88,7 +88,7 @@ class Watcher:
         if all(taken):
             scratch.clear(self._services, attempt)
             # A job that is to be tried again waits for this.
-            self._services.bell.set()
+            self._services.wakeup.set()
 
     def _is_left(self, attempt: Attempt) -> bool:
         """Whether nobody works there any more."""

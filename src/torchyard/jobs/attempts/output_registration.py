@@ -64,4 +64,4 @@ class Finisher:
         finally:
             with self._lock:
                 del self._under_way[attempt_id]
-            self._services.bell.set()
+            self._services.wakeup.set()

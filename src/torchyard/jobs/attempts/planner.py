@@ -59,7 +59,7 @@ def plan(
     spec = job.spec
     report_token = _new_token(connection, services, job, TokenKind.ATTEMPT, attempt.id)
     run_token = _new_token(connection, services, job, TokenKind.RUN, progress.run_subject(job))
-    image = services.environments.image_plan(environment) if environment else None
+    image = services.environments.images.plan(environment) if environment else None
     return LaunchPlan(
         attempt_id=attempt.id,
         attempt=attempt.number,
@@ -158,7 +158,7 @@ def variables(
     workspace: Workspace, job: Job, attempt: Attempt, run_token: str, server_url: str
 ) -> dict[str, str]:
     """The variables of REST.md section 8 that do not depend on node or rank."""
-    names = whereabouts(workspace, job, server_url)
+    names = run_variables(workspace, job, server_url)
     scope = names["AZUREML_WORKSPACE_SCOPE"]
     return {
         **names,
@@ -176,7 +176,7 @@ def variables(
     }
 
 
-def whereabouts(workspace: Workspace, job: Job, server_url: str) -> dict[str, str]:
+def run_variables(workspace: Workspace, job: Job, server_url: str) -> dict[str, str]:
     """Which run a script is, and where it is recorded, in Azure's and MLflow's variables."""
     scope = (
         f"/subscriptions/{workspace.subscription_id}/resourceGroups/{workspace.resource_group}"

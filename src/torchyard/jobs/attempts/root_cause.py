@@ -38,7 +38,7 @@ def failed_at(error: JobError, otherwise: datetime) -> datetime:
         return otherwise
 
 
-def culprit(nodes: Sequence[AttemptNode]) -> AttemptNode | None:
+def failed_node(nodes: Sequence[AttemptNode]) -> AttemptNode | None:
     """The node whose failure is the job's, if one failed."""
     failed = [node for node in nodes if node.failed_at is not None]
     if not failed:
@@ -64,8 +64,8 @@ def _all_stood(error: JobError, nodes: Sequence[AttemptNode]) -> JobError:
     for node in nodes:
         if node.error is not None and node.error.code == error.code:
             stood += node.error.details.get("stood") or []
-    stood.sort(key=lambda one: int(one["rank"]))
-    shown = "; ".join(f"rank {one['rank']}: {one['where']}" for one in stood[:_SHOWN_RANKS])
+    stood.sort(key=lambda rank: int(rank["rank"]))
+    shown = "; ".join(f"rank {rank['rank']}: {rank['where']}" for rank in stood[:_SHOWN_RANKS])
     more = f"; and {len(stood) - _SHOWN_RANKS} more" if len(stood) > _SHOWN_RANKS else ""
     message = f"{error.message}; {shown}{more}" if shown else error.message
     return replace(error, message=message, details={**error.details, "stood": stood})

@@ -21,13 +21,13 @@ from torchyard.servers.types import Server
 _log = logging.getLogger(__name__)
 
 
-def look(services: Services) -> int:
+def take_over(services: Services) -> int:
     """Take over what is nobody's, or what only this server sees; returns how much."""
     membership = services.membership
     if not membership.id:
         return 0
     with services.db.read() as connection:
-        living = {one.id: one for one in membership.living(connection)}
+        living = {server.id: server for server in membership.living(connection)}
         me = living.get(membership.id)
         left = attempt_store.unfinished_beside(connection, membership.id)
     wanted = [attempt for attempt in left if me and _is_wanted(attempt, me, living)]
@@ -53,4 +53,6 @@ def _is_wanted(attempt: Attempt, me: Server, living: Mapping[str, Server]) -> bo
     if machine.is_seen(there, me.machine):
         # Who can't see its processes has only its heartbeats to go by.
         return owner is None or not machine.is_seen(there, owner.machine)
-    return owner is None and not any(machine.is_seen(there, one.machine) for one in living.values())
+    return owner is None and not any(
+        machine.is_seen(there, server.machine) for server in living.values()
+    )

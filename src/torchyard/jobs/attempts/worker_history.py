@@ -41,11 +41,11 @@ def receive(
         if run == job.name:
             return job.id
         with services.db.read() as connection:
-            found = store.job_named(connection, attempt.workspace, run)
-        return None if found is None else found.id
+            run_job = store.job_named(connection, attempt.workspace, run)
+        return None if run_job is None else run_job.id
 
-    told = job_masking.masked(job, records)
-    received = services.history.receive(job_id_of, attempt_id, node, seq, told, first)
+    masked_records = job_masking.masked(job, records)
+    received = services.history.receive(job_id_of, attempt_id, node, seq, masked_records, first)
     services.signals.notify(job_key(job))
     return received
 
@@ -76,7 +76,7 @@ def _deliver(services: Services, attempt: Attempt, node: int, spool: HistorySpoo
         seq, lines = spool.read(_BATCH_RECORDS, _BATCH_BYTES)
         records = [_record(line) for line in lines]
         received = receive(services, attempt.id, node, seq, records, spool.first)
-        refused += [str(one["message"]) for one in received["rejected"]]
+        refused += [str(rejection["message"]) for rejection in received["rejected"]]
         if received["next"] < seq:
             spool.go_back(received["next"])
         else:

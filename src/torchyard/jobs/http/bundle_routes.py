@@ -48,8 +48,8 @@ def bundle(
     """`<size in bytes>\\n<bytes>` for each of `sources`, paths of files' own routes below
     the workspace: `data/digits/versions/1/files/a.bin`.
     """
-    found = find_all(services, workspace, sources)
-    return StreamingResponse(_blocks(found), media_type="application/x-torchyard-bundle")
+    paths = find_all(services, workspace, sources)
+    return StreamingResponse(_blocks(paths), media_type="application/x-torchyard-bundle")
 
 
 def find_all(services: Services, workspace: str, sources: Sequence[str]) -> list[Path]:
@@ -62,7 +62,7 @@ def find_all(services: Services, workspace: str, sources: Sequence[str]) -> list
     if len(sources) > _MOST_FILES:
         raise LimitExceeded(f"{len(sources)} files are too many at once, {_MOST_FILES} may be")
     folders: dict[str, Find] = {}
-    found = []
+    paths = []
     for source in sources:
         match = _SOURCE.match(source)
         if match is None:
@@ -72,14 +72,14 @@ def find_all(services: Services, workspace: str, sources: Sequence[str]) -> list
             folders[folder] = _open(
                 services, workspace, [unquote(part) for part in folder.split("/")]
             )
-        found.append(folders[folder](unquote(match["path"])))
-    size_bytes = sum(path.stat().st_size for path in found)
+        paths.append(folders[folder](unquote(match["path"])))
+    size_bytes = sum(path.stat().st_size for path in paths)
     if size_bytes > _MOST_BYTES:
         raise LimitExceeded(
             f"{size_bytes} bytes are too many at once, {_MOST_BYTES} may be",
             "get large files by their own routes",
         )
-    return found
+    return paths
 
 
 def _open(services: Services, workspace: str, parts: Sequence[str]) -> Find:
@@ -100,11 +100,11 @@ def _open(services: Services, workspace: str, parts: Sequence[str]) -> Find:
     return lambda path: services.fetcher.file(workspace, place, path)
 
 
-def _blocks(found: Sequence[Path]) -> Iterator[bytes]:
+def _blocks(paths: Sequence[Path]) -> Iterator[bytes]:
     """The frames, gathered: each block that is yielded costs a change of threads."""
     held: list[Any] = []
     size_bytes = 0
-    for path in found:
+    for path in paths:
         content = path.read_bytes()
         held += (b"%d\n" % len(content), content)
         size_bytes += len(content)

@@ -193,11 +193,11 @@ def _said(body: dict[str, Any]) -> Response:
 def _check_keys(services: Services, job: Job, wanted: list[str] | None) -> list[str]:
     """The keys asked for, or all of them."""
     with services.db.read() as connection:
-        known = chart_store.keys(connection, job.id)
+        keys = chart_store.keys(connection, job.id)
     for key in wanted or ():
-        if key not in known:
-            raise _unknown(job, key, known)
-    return known if wanted is None else list(dict.fromkeys(wanted))
+        if key not in keys:
+            raise _unknown(job, key, keys)
+    return keys if wanted is None else list(dict.fromkeys(wanted))
 
 
 def _no_key(services: Services, job: Job, key: str) -> NotFound:
@@ -205,8 +205,8 @@ def _no_key(services: Services, job: Job, key: str) -> NotFound:
         return _unknown(job, key, chart_store.keys(connection, job.id))
 
 
-def _unknown(job: Job, key: str, known: Sequence[str]) -> NotFound:
-    near = nearest(key, known)
-    shown = ", ".join(f"`{one}`" for one in known[:20])
-    hint = f"did you mean `{near}`?" if near else f"it has {shown}" if known else "it has none yet"
+def _unknown(job: Job, key: str, keys: Sequence[str]) -> NotFound:
+    near = nearest(key, keys)
+    shown = ", ".join(f"`{one}`" for one in keys[:20])
+    hint = f"did you mean `{near}`?" if near else f"it has {shown}" if keys else "it has none yet"
     return NotFound(f"job `{job.name}` has no metric `{key}`", hint, code="metric_not_found")

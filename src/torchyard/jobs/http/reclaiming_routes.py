@@ -26,26 +26,26 @@ router = APIRouter(tags=["server"], route_class=GuardedRoute)
 
 @router.post("/v1/gc")
 @needs(Permission.SERVER)
-def gc(services: ServicesOf, identity: Person, asked: Asked) -> dict[str, Any]:
+def gc(services: ServicesOf, identity: Person, body: Asked) -> dict[str, Any]:
     _only_the_owner(identity)
-    told = dict(asked)
-    dry_run = told.pop("dry_run", False)
+    options = dict(body)
+    dry_run = options.pop("dry_run", False)
     if not isinstance(dry_run, bool):
         raise InvalidInput("`dry_run` is true or false")
-    wishes = settings.wishes(services.home, told)
+    wishes = settings.wishes(services.home, options)
     work = reclaiming.survey if dry_run else reclaiming.reclaim
-    things = work(services, wishes)
+    items = work(services, wishes)
     shown = [
         {
-            "kind": thing.kind,
-            "name": thing.name,
-            "size_bytes": thing.size_bytes,
-            "action": "kept" if not thing.goes else "would go" if dry_run else "removed",
-            "why": thing.why,
+            "kind": item.kind,
+            "name": item.name,
+            "size_bytes": item.size_bytes,
+            "action": "kept" if not item.goes else "would go" if dry_run else "removed",
+            "why": item.why,
         }
-        for thing in things
+        for item in items
     ]
-    freed = sum(thing.size_bytes for thing in things if thing.goes)
+    freed = sum(item.size_bytes for item in items if item.goes)
     return {"dry_run": dry_run, "freed_bytes": freed, "things": shown}
 
 

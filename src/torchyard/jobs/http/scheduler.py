@@ -56,7 +56,7 @@ class Scheduler:
         self.watcher = Watcher(services, executor, launcher)
         self.claimer = Claimer(services, launcher, self._stopping, self.watcher.broken_history)
         self._heartbeats = Heartbeats(services, executor)
-        self._ear = local_runs.Ear(services)
+        self._local_runs = local_runs.LocalRunMonitor(services)
         self._forgetter = ThreadPoolExecutor(1, thread_name_prefix="forgetter")
         self._forgetting: Future[None] | None = None
         self._retention_at: datetime | None = None
@@ -71,22 +71,22 @@ class Scheduler:
     def stop(self) -> None:
         """Stop looking; running jobs go on, builds are broken off and taken up again later."""
         self._stopping.set()
-        self._services.bell.set()
+        self._services.wakeup.set()
         self._thread.join(10)
         self._forgetter.shutdown(wait=True, cancel_futures=True)
         self.preparer.close()
         self.watcher.close()
 
-    def look(self) -> None:
+    def run_round(self) -> None:
         """One round of everything; what fails is told, and holds up nothing else."""
         trouble = ""
         parts = (
-            self._adopt,
+            self._take_over,
             self.preparer.prepare,
             self.claimer.claim,
             self.watcher.watch,
-            self._heartbeats.look,
-            self._ear.look,
+            self._heartbeats.check,
+            self._local_runs.check,
             self.watcher.clean,
             self._forget,
             self._scale,
@@ -116,16 +116,16 @@ class Scheduler:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self._services.bell.clear()
-            self.look()
-            self._services.bell.wait(self._every_s)
+            self._services.wakeup.clear()
+            self.run_round()
+            self._services.wakeup.wait(self._every_s)
 
-    def _adopt(self) -> None:
-        takeover.look(self._services)
+    def _take_over(self) -> None:
+        takeover.take_over(self._services)
 
     def _scale(self) -> None:
         """After the queue had its turn: what is idle then, nobody can use."""
-        clusters.look(self._services)
+        clusters.resize_clusters(self._services)
 
     def _forget(self) -> None:
         """Go on with deletions, and now and then see whose time is over, beside all else."""
@@ -140,9 +140,9 @@ class Scheduler:
         if over or (not waits and removal.is_due(self._services)):
             self._forgetting = self._forgetter.submit(self._forget_now, over)
 
-    def _forget_now(self, look: bool) -> None:
+    def _forget_now(self, retention_due: bool) -> None:
         try:
-            if look:
+            if retention_due:
                 retention.look(self._services)
             gone = removal.work(self._services, self._stopping.is_set)
             self._stuck = 0 if gone or not removal.is_due(self._services) else self._stuck + 1

@@ -19,12 +19,12 @@ _log = logging.getLogger(__name__)
 _Thing = TypeVar("_Thing")
 
 
-def is_own(error: Exception) -> bool:
+def is_job_error(error: Exception) -> bool:
     """Whether another job may well go on after this failure."""
     return not isinstance(error, (DatabaseUnreachable, LeaseLost)) and disk.meaning(error) is None
 
 
-def each(things: Iterable[_Thing], act: Callable[[_Thing], None]) -> None:
+def isolate_failures(things: Iterable[_Thing], act: Callable[[_Thing], None]) -> None:
     """
     Raises:
         Exception: the first failure, once all have had their turn; at once, when it concerns all.
@@ -34,7 +34,7 @@ def each(things: Iterable[_Thing], act: Callable[[_Thing], None]) -> None:
         try:
             act(thing)
         except Exception as error:
-            if not is_own(error):
+            if not is_job_error(error):
                 raise
             if first is not None:
                 _log.exception("the same round failed at another one, too")

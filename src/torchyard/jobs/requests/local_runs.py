@@ -22,6 +22,7 @@ from sqlalchemy import Connection
 from torchyard.base.errors import Conflict
 from torchyard.jobs import actions
 from torchyard.jobs.records import progress, store
+from torchyard.jobs.records.job_events import StatusChanged
 from torchyard.jobs.records.types import ENDED, Job, JobError, Status
 from torchyard.jobs.requests import runs
 from torchyard.jobs.services import Services
@@ -72,8 +73,8 @@ def is_local(job: Job) -> bool:
 def spec_of(job: Job) -> LocalRunSpec:
     """What `create` stored."""
     stored = job.document[_KEY]
-    known = {key.name for key in fields(LocalRunSpec)}
-    return LocalRunSpec(**{key: value for key, value in stored.items() if key in known})
+    names = {key.name for key in fields(LocalRunSpec)}
+    return LocalRunSpec(**{key: value for key, value in stored.items() if key in names})
 
 
 def variables_of(job: Job) -> dict[str, str]:
@@ -165,7 +166,7 @@ def report(
     return job
 
 
-class Ear:
+class LocalRunMonitor:
     """One server's, for the programs of local runs.
 
     Args:
@@ -175,19 +176,19 @@ class Ear:
     def __init__(self, services: Services, forgotten_after_s: float = FORGOTTEN_AFTER_S) -> None:
         self._services = services
         self._forgotten_after_s = forgotten_after_s
-        self._since = self._looked_at = services.clock.now()
+        self._since = self._checked_at = services.clock.now()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """One round: who was not heard of is NotResponding, then Failed."""
         now = self._services.clock.now()
-        if (now - self._looked_at).total_seconds() >= MISSED_AFTER_S:
+        if (now - self._checked_at).total_seconds() >= MISSED_AFTER_S:
             # Whoever stood still for so long heard nobody meanwhile.
             self._since = now
-        self._looked_at = now
+        self._checked_at = now
         for file in _folder(self._services).glob("*.json"):
-            self._look_at(file, now)
+            self._check(file, now)
 
-    def _look_at(self, file: Path, now: datetime) -> None:
+    def _check(self, file: Path, now: datetime) -> None:
         try:
             heard_at = file.stat().st_mtime
         except FileNotFoundError:
@@ -222,7 +223,7 @@ def _move(connection: Connection, job: Job, status: Status, now: datetime) -> No
     if status is Status.RUNNING and job.started_at is None:
         values["started_at"] = now
     store.change_job(connection, job.id, **values)
-    store.add_event(connection, job.id, now, "status", {"status": status.value})
+    store.add_event(connection, job.id, now, StatusChanged(status))
 
 
 def _is_given_up(job: Job) -> bool:

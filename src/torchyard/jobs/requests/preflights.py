@@ -27,12 +27,12 @@ def of(services: Services, job: Job) -> list[dict[str, Any]]:
     return [_shown(node.node, node.address, node.state, node.preflight or {}) for node in nodes]
 
 
-def _shown(node: int, address: str, state: str, told: dict[str, Any]) -> dict[str, Any]:
-    facts = told.get("facts") or {}
+def _shown(node: int, address: str, state: str, report: dict[str, Any]) -> dict[str, Any]:
+    facts = report.get("facts") or {}
     return {
         "node": node,
         "address": address,
         "state": state,
         "facts": {key: value for key, value in facts.items() if key not in _KEPT_BACK},
-        **{key: told.get(key) for key in ("findings", "ways", "apart_s", "took_ms")},
+        **{key: report.get(key) for key in ("findings", "ways", "apart_s", "took_ms")},
     }

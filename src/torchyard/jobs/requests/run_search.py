@@ -166,9 +166,9 @@ class _Runs:
         if kind == "param":
             return _Side(self._join(params, key).c.value)
         if kind == "tag":
-            own = tag_of(jobs.c.tags, key, self._dialect)
+            tag = tag_of(jobs.c.tags, key, self._dialect)
             implied = self._implied.get(key)
-            return _Side(own if implied is None else func.coalesce(own, self._told(implied)))
+            return _Side(tag if implied is None else func.coalesce(tag, self._told(implied)))
         return self._attribute(key)
 
     def _join(self, table: Table, key: str) -> Any:
@@ -193,23 +193,23 @@ class _Runs:
             return _Side(func.nullif(jobs.c.parent, ""))
         if key == "artifact_uri":
             number = cast(jobs.c.experiment_id, String)
-            ours = "mlflow-artifacts:/" + number + "/" + jobs.c.name + "/artifacts"
-            return _Side(func.coalesce(jobs.c.properties[ARTIFACT_URI].as_string(), ours))
+            default_uri = "mlflow-artifacts:/" + number + "/" + jobs.c.name + "/artifacts"
+            return _Side(func.coalesce(jobs.c.properties[ARTIFACT_URI].as_string(), default_uri))
         columns = {"run_id": jobs.c.name, "status": jobs.c.status, "user_id": jobs.c.owner}
         return _Side(columns[key])
 
 
-def _of_experiment(asked: Condition | Order, dialect: str) -> _Side:
-    if asked.kind == "tag":
-        return _Side(tag_of(experiments.c.tags, asked.key, dialect))
-    if asked.key == "name":
+def _of_experiment(criterion: Condition | Order, dialect: str) -> _Side:
+    if criterion.kind == "tag":
+        return _Side(tag_of(experiments.c.tags, criterion.key, dialect))
+    if criterion.key == "name":
         return _Side(experiments.c.name)
-    if asked.key == "experiment_id":
+    if criterion.key == "experiment_id":
         # Ordered as numbers, compared as the texts that clients know.
         number = experiments.c.id
-        return _Side(number if isinstance(asked, Order) else cast(number, String))
+        return _Side(number if isinstance(criterion, Order) else cast(number, String))
     created = type_coerce(experiments.c.created_at, BigInteger)
-    if asked.key == "creation_time":
+    if criterion.key == "creation_time":
         return _Side(_milliseconds(created), is_number=True)
     changed = func.coalesce(type_coerce(experiments.c.updated_at, BigInteger), created)
     return _Side(_milliseconds(changed), is_number=True)
@@ -290,6 +290,7 @@ def _shown(connection: Connection, ids: Sequence[int]) -> list[Job]:
         some = ids[start : start + _JOBS_A_QUERY]
         for row in connection.execute(query.where(jobs.c.id.in_(some))):
             values = dict(row._mapping)
+            values["priority_rank"] = values.pop("turn")
             values["status"] = Status(values["status"])
             error = values["error"]
             values["error"] = None if error is None else JobError(**error)

@@ -33,10 +33,10 @@ def experiment(services: Services, workspace: str, number: int) -> Experiment:
         NotFound: no such experiment.
     """
     with services.db.read() as connection:
-        found = experiment_store.by_id(connection, workspace, number)
-    if found is None:
+        experiment = experiment_store.by_id(connection, workspace, number)
+    if experiment is None:
         raise NotFound(f"experiment `{number}` does not exist in workspace `{workspace}`")
-    return found
+    return experiment
 
 
 def experiments(services: Services, workspace: str) -> Sequence[Experiment]:
@@ -104,11 +104,11 @@ def change_experiment(
     Its runs are deleted and brought back with it.
     """
     with services.db.write() as connection:
-        found = experiment_store.by_id(connection, workspace, number)
-        if found is None:
+        experiment = experiment_store.by_id(connection, workspace, number)
+        if experiment is None:
             raise NotFound(f"experiment `{number}` does not exist in workspace `{workspace}`")
         values: dict[str, Any] = {}
-        if name is not None and name != found.name:
+        if name is not None and name != experiment.name:
             if experiment_store.named(connection, workspace, name) is not None:
                 raise _taken(name)
             values["name"] = name
@@ -116,7 +116,7 @@ def change_experiment(
             values["deleted"] = deleted
             store.change_jobs_of(connection, number, deleted=deleted)
         if tags:
-            values["tags"] = _merged(found.tags, tags)
+            values["tags"] = _merged(experiment.tags, tags)
         if values:
             experiment_store.change(connection, number, updated_at=services.clock.now(), **values)
         changed = experiment_store.by_id(connection, workspace, number)
@@ -142,12 +142,12 @@ def datasets_of(
     services: Services, job_ids: Collection[int]
 ) -> Mapping[int, Sequence[DatasetInput]]:
     """What each of these runs was given; those that were given nothing are left out."""
-    found: dict[int, list[DatasetInput]] = {}
+    experiment: dict[int, list[DatasetInput]] = {}
     ids = list(job_ids)
     with services.db.read() as connection:
         for start in range(0, len(ids), _IDS_A_QUERY):
-            found |= dataset_inputs.of_jobs(connection, ids[start : start + _IDS_A_QUERY])
-    return found
+            experiment |= dataset_inputs.of_jobs(connection, ids[start : start + _IDS_A_QUERY])
+    return experiment
 
 
 def datasets_in(

@@ -23,13 +23,14 @@ from torchyard.environments.types import from_json as environment_from_json
 from torchyard.jobs import actions
 from torchyard.jobs.admission import waiting_reasons
 from torchyard.jobs.records import job_masking, store
-from torchyard.jobs.records.types import Event, Job
+from torchyard.jobs.records.job_events import Event, StageChanged, build_log_offset
+from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests.to_json import job_json
 from torchyard.jobs.services import Services
 
 _FRAME_BYTES = 1 << 18
-_FRAMES_A_LOOK = 8
-_LOOK_EVERY_S = 1.0
+_FRAMES_AT_ONCE = 8
+_READ_EVERY_S = 1.0
 _PING_EVERY_S = 10.0
 BUILD = "build"
 
@@ -50,7 +51,7 @@ async def frames(services: Services, job: Job, cursor: Cursor) -> AsyncIterator[
     key = actions.job_key(job)
     while True:
         seen = services.signals.count(key)
-        current, blocks, more = await run_in_threadpool(follower.look)
+        current, blocks, more = await run_in_threadpool(follower.read_new)
         for block in blocks:
             yield block
         if blocks:
@@ -66,7 +67,7 @@ async def frames(services: Services, job: Job, cursor: Cursor) -> AsyncIterator[
         if time.monotonic() - last_sent > _PING_EVERY_S:
             yield _frame({"kind": "ping"})
             last_sent = time.monotonic()
-        await services.signals.wait(key, seen, _LOOK_EVERY_S)
+        await services.signals.wait(key, seen, _READ_EVERY_S)
 
 
 class _Follower:
@@ -80,7 +81,7 @@ class _Follower:
         # A stream that is taken up again has the log's place in its cursor.
         self._building = BUILD in cursor.offsets
 
-    def look(self) -> tuple[Job, list[bytes], bool]:
+    def read_new(self) -> tuple[Job, list[bytes], bool]:
         """The job as it is, what is new, and whether there is more at once."""
         # The job is read first: when it has ended, everything of it is on disk already.
         job = actions.get(self._services, self._job.workspace, self._job.name)
@@ -94,19 +95,20 @@ class _Follower:
                     return job, blocks, True
                 self._building = False
             self._cursor.after = event.seq
-            told = {"kind": event.kind, "seq": event.seq, "at": to_text(event.at), **event.body}
-            blocks.append(_frame(self._masker.json(told)))
-            if "build_log_offset" in event.body:
-                self._cursor.offsets.setdefault(BUILD, event.body["build_log_offset"])
+            head = {"kind": event.kind, "seq": event.seq, "at": to_text(event.at)}
+            blocks.append(_frame(self._masker.json({**head, **event.body.to_json()})))
+            offset = build_log_offset(event)
+            if offset is not None:
+                self._cursor.offsets.setdefault(BUILD, offset)
                 self._building = True
         if self._building:
             new, more = self._build_frames(job)
             blocks += new
-        why = waiting_reasons.why(self._services, job)
-        if why != self._cursor.waiting:
-            self._cursor.waiting = why
-            if why:
-                blocks.append(_frame({"kind": "waiting", "message": why}))
+        reason = waiting_reasons.describe(self._services, job)
+        if reason != self._cursor.waiting:
+            self._cursor.waiting = reason
+            if reason:
+                blocks.append(_frame({"kind": "waiting", "message": reason}))
         for log in self._services.logs.list(job.workspace, job.name):
             path = self._services.logs.file(job.workspace, job.name, log.attempt, log.path)
             header = {"kind": "log", "attempt": log.attempt, "path": log.path}
@@ -118,7 +120,7 @@ class _Follower:
     def _build_frames(self, job: Job) -> tuple[list[bytes], bool]:
         with self._services.db.read() as connection:
             environment = environment_from_json(store.environment_of(connection, job.id))
-        log = self._services.environments.log_path(environment)
+        log = self._services.environments.folders.log_path(environment.hash)
         return self._grown(BUILD, {"kind": "build"}, log)
 
     def _grown(self, name: str, header: dict[str, Any], path: Path) -> tuple[list[bytes], bool]:
@@ -128,18 +130,18 @@ class _Follower:
         try:
             with open(path, "rb") as file:
                 file.seek(offset)
-                while len(blocks) < _FRAMES_A_LOOK and (content := file.read(_FRAME_BYTES)):
+                while len(blocks) < _FRAMES_AT_ONCE and (content := file.read(_FRAME_BYTES)):
                     place = {"offset": offset, "size": len(content)}
                     blocks.append(_frame({**header, **place}) + content)
                     offset += len(content)
         except FileNotFoundError:
             return [], False
         self._cursor.offsets[name] = offset
-        return blocks, len(blocks) == _FRAMES_A_LOOK
+        return blocks, len(blocks) == _FRAMES_AT_ONCE
 
 
 def _ends_preparing(event: Event) -> bool:
-    return event.kind == "stage" and event.body["state"] == "end"
+    return isinstance(event.body, StageChanged) and event.body.state == "end"
 
 
 def _frame(body: dict[str, Any]) -> bytes:

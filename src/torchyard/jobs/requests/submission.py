@@ -119,7 +119,7 @@ def create_new(
         job = actions.get(services, workspace, name)
         _require_hash(job, _hash(body))
         return job, False
-    services.bell.set()
+    services.wakeup.set()
     return job, True
 
 
@@ -174,7 +174,7 @@ def _new_job(
         properties=properties,
         parent=job.parent_job_name or started_by,
         description=masker.text(job.description),
-        turn=queue.turn_of(job.job_tier, job.priority),
+        priority_rank=queue.priority_rank_of(job.job_tier, job.priority),
         limit_s=job.timeout_s or None,
         gpus=_gpus(connection, services, workspace, job, checked.rehearsed),
     )
@@ -245,8 +245,8 @@ def _require_hash(job: Job, spec_hash: str) -> None:
 
 def _environment(services: Services, workspace: str, job: JobSpec) -> EnvironmentSpec:
     """What the job will have, if it can be had here."""
-    environment = services.environments.resolve(job.environment, workspace)
-    services.environments.refuse_impossible(environment)
+    environment = services.environments.resolver.resolve(job.environment, workspace)
+    services.environments.builds.refuse_impossible(environment)
     if environment.image is None:
         return environment
     processes = job.instance_count * job.process_count_per_instance

@@ -24,7 +24,7 @@ from torchyard.models import registry as models
 from torchyard.workspaces import actions as workspaces
 
 
-def furnish(services: Services, workspace: str) -> None:
+def provision(services: Services, workspace: str) -> None:
     """The compute `local`; the default datastores are there by themselves."""
     computes.ensure_local(services.db, services.clock, workspace)
 
@@ -51,10 +51,10 @@ def delete_empty(services: Services, workspace: str) -> None:
                 code="workspace_not_empty",
             )
         computes.forget_all(connection, workspace)
-        codes.forget_all(connection, workspace)
-        saved_datasets.forget_all(connection, workspace)
-        components.forget_all(connection, workspace)
-        environments.forget_all(connection, workspace)
+        codes.delete_all(connection, workspace)
+        saved_datasets.delete_all(connection, workspace)
+        components.delete_all(connection, workspace)
+        environments.delete_all(connection, workspace)
         experiment_store.drop_all(connection, workspace)
         workspaces.forget(connection, workspace)
     for name in BUILT_IN:

@@ -81,20 +81,20 @@ class Claimer:
             else:
                 walk.waits(job)
             if self._services.clock.now() > until:
-                self._services.bell.set()
+                self._services.wakeup.set()
                 break
-        preemption.make_room(self._services, walk)
+        preemption.preempt_for_heads(self._services, walk)
 
     def _claimed(self, job: Queued) -> Claim:
         """What can't be said of a job is its end, and holds up no other."""
         try:
             return self.claim_one(job.id)
         except TorchyardError as error:
-            if not isolation.is_own(error):
+            if not isolation.is_job_error(error):
                 raise
             self._fail(job.id, error)
         except Exception as error:
-            if not isolation.is_own(error):
+            if not isolation.is_job_error(error):
                 raise
             _log.exception("job %s could not be looked at; the next round does", job.name)
         return Claim(why_not="gone")
@@ -121,9 +121,9 @@ class Claimer:
                 for before in attempt_store.attempts_of(connection, job.id)
             ):
                 return Claim(why_not="waits")
-            if quota_checks.why_not(connection, job):
+            if quota_checks.waiting_reason(connection, job):
                 return Claim(why_not="quota")
-            if gpus.why_not(services, connection, job) or not self._machine_has_room(
+            if gpus.waiting_reason(services, connection, job) or not self._fits_machine(
                 connection, job
             ):
                 return Claim(why_not="waits")
@@ -138,7 +138,7 @@ class Claimer:
                 created_at=now,
                 server=services.membership.id or None,
             )
-            why_not = computes.try_hold(
+            reason = computes.try_hold(
                 connection,
                 job.workspace,
                 job.compute,
@@ -147,7 +147,7 @@ class Claimer:
                 now,
                 job.avoided_slots or (),
             )
-            if why_not:
+            if reason:
                 return Claim(why_not="waits")
             attempt_store.add_attempt(connection, attempt)
             store.change_job(connection, job.id, attempt=attempt.number)
@@ -156,13 +156,13 @@ class Claimer:
         services.signals.notify(job_key(job))
         return Claim(attempt)
 
-    def _machine_has_room(self, connection: Connection, job: Job) -> bool:
+    def _fits_machine(self, connection: Connection, job: Job) -> bool:
         """Asked once more, where nobody else can take it meanwhile: another server may have."""
         bounds = machine.bounds(self._services)
         if not bounds:
             return True
         every = shares.read(connection, bounds)
         free: dict[str, int] = bounds
-        for one in queue_store.held(connection):
-            free = queue.less(free, every.needs(one))
+        for holder in queue_store.held(connection):
+            free = queue.less(free, every.needs(holder))
         return queue.fits(free, every.needs(job))

@@ -52,9 +52,9 @@ class WaitingView:
     why: str
 
 
-def look(services: Services) -> None:
+def resize_clusters(services: Services) -> None:
     """One round of scaling of every cluster."""
-    scaling.look(
+    scaling.resize_clusters(
         services.db,
         services.clock,
         lambda connection: store.nodes_wanted(connection, services.clock.now()),
@@ -81,11 +81,11 @@ def nodes(services: Services, workspace: str, name: str) -> list[NodeView]:
         attempt = tries.get(node.attempt_id)
         if attempt is not None and node.number in ranks[attempt.id]:
             rank = ranks[attempt.id].index(node.number)
-            given = ((attempt.handle or {}).get("body") or {}).get("devices") or []
+            devices = ((attempt.handle or {}).get("body") or {}).get("devices") or []
             job = jobs[attempt.id]
             view = NodeView(
                 view.name, view.state, view.since, view.made_at, job.name, job.owner, rank,
-                given[rank] if rank < len(given) else [],
+                devices[rank] if rank < len(devices) else [],
             )  # fmt: skip
         views.append(view)
     return views
@@ -102,7 +102,11 @@ def waiting_at(services: Services, workspace: str, name: str) -> tuple[list[Wait
         }
     views = [
         WaitingView(
-            job.name, job.owner, job.node_count, since[job.id], waiting_reasons.why(services, job)
+            job.name,
+            job.owner,
+            job.node_count,
+            since[job.id],
+            waiting_reasons.describe(services, job),
         )
         for job in queued[:_MOST_WAITING]
     ]
@@ -134,7 +138,7 @@ def delete(services: Services, workspace: str, name: str, who: str, *, force: bo
         if live and not force:
             raise _busy(name, live)
 
-    gone = computes.delete(services.db, services.clock, workspace, name, force=force, look=look)
+    gone = computes.delete(services.db, services.clock, workspace, name, force=force, check=look)
     error = JobError(
         "compute_deleted",
         f"compute `{name}` was deleted by `{who}`",

@@ -24,11 +24,11 @@ from torchyard.jobs.services import Services
 _HINT = "it goes on in the same run; let it save checkpoints, and load the last one at its start"
 
 
-def make_room(services: Services, walk: Walk) -> None:
+def preempt_for_heads(services: Services, walk: Walk) -> None:
     """Tell low-priority attempts to leave for the first of each queue that waits for them."""
     waiting = sorted(
         (head for head in walk.heads.values() if not head.job.low),
-        key=lambda head: queue.order(head.job),
+        key=lambda head: queue.sort_key(head.job),
     )
     held = running_of(walk)
     leaving = {one.attempt_id for one, running in held if running.leaving}
@@ -47,7 +47,7 @@ def make_room(services: Services, walk: Walk) -> None:
             continue
         for attempt_id, running, _ in candidates:
             if attempt_id in chosen:
-                _order(services, attempt_id, _why(walk.jobs[head.job.id]))
+                _request_stop(services, attempt_id, _reason(walk.jobs[head.job.id]))
                 left = queue.more(left, running.holds)
         leaving |= set(chosen)
         # What was freed is this one's, and not the next one's.
@@ -72,16 +72,16 @@ def preempt(services: Services, workspace: str, name: str, who: str) -> Job:
             f"see `yard job show -n {name}`; only a job that runs can be preempted",
             code="job_not_running",
         )
-    _order(services, tries[-1].id, f"`{who}` asked for it")
+    _request_stop(services, tries[-1].id, f"`{who}` asked for it")
     return actions.get(services, workspace, name)
 
 
-def _why(job: Queued) -> str:
+def _reason(job: Queued) -> str:
     nodes = "a node" if job.node_count == 1 else f"{job.node_count} nodes"
     return f"job `{job.name}` needs {nodes} of `{job.compute}`"
 
 
-def _order(services: Services, attempt_id: str, why: str) -> None:
+def _request_stop(services: Services, attempt_id: str, reason: str) -> None:
     """Have an attempt stopped; what stops it already goes first."""
     with services.db.write() as connection:
         attempt = attempt_store.attempt_by_id(connection, attempt_id)
@@ -89,7 +89,7 @@ def _order(services: Services, attempt_id: str, why: str) -> None:
             return
         job = store.job_by_id(connection, attempt.job_id)
         now = services.clock.now()
-        error = told(attempt, why)
+        error = preemption_error(attempt, reason)
         attempt_store.change_attempt(
             connection, attempt.id, order="stop", order_reason=PREEMPTED, error=vars(error)
         )
@@ -99,6 +99,6 @@ def _order(services: Services, attempt_id: str, why: str) -> None:
     services.signals.notify(attempt_key(attempt_id))
 
 
-def told(attempt: Attempt, why: str) -> JobError:
+def preemption_error(attempt: Attempt, reason: str) -> JobError:
     """How a preempted attempt ends, whatever its ranks make of SIGTERM."""
-    return JobError(PREEMPTED, f"attempt {attempt.number} is preempted: {why}", _HINT)
+    return JobError(PREEMPTED, f"attempt {attempt.number} is preempted: {reason}", _HINT)

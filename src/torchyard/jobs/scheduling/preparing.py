@@ -59,20 +59,20 @@ class Preparer:
             with self._services.db.read() as connection:
                 pinned = store.environment_of(connection, one.first_id)
             environment = environment_from_json(pinned)
-            built = self._services.environments.is_built(environment) is not None
+            built = self._services.environments.folders.find(environment) is not None
             for job in self._next(one, None if built else Status.NOT_STARTED):
                 try:
-                    self._look_at(job, environment, built)
+                    self._prepare_one(job, environment, built)
                 except Exception as error:
                     self._refuse(job, error)
                 if self._services.clock.now() > until:
                     # Those that are queued by now may start meanwhile.
-                    self._services.bell.set()
+                    self._services.wakeup.set()
                     return
             if not built:
                 self._start_build(environment)
 
-    def _look_at(self, job: Job, environment: EnvironmentSpec, built: bool) -> None:
+    def _prepare_one(self, job: Job, environment: EnvironmentSpec, built: bool) -> None:
         if not built:
             self._build(job, environment)
         elif self._has_inputs(job):
@@ -83,7 +83,7 @@ class Preparer:
 
     def _refuse(self, job: Job, error: Exception) -> None:
         """What can't be said of a job is its end, and holds up no other."""
-        if not isolation.is_own(error):
+        if not isolation.is_job_error(error):
             raise error
         _log.error("job %s can't be prepared", job.name, exc_info=error)
         self._fail(job, JobError("internal", f"the job can't be prepared: {error!r}"))
@@ -126,7 +126,7 @@ class Preparer:
         with self._building_lock:
             # The log grows over builds; where this one's part begins is what its jobs show.
             log_offset = self._building.get(
-                environment.hash, _size(services.environments.log_path(environment))
+                environment.hash, _size(services.environments.folders.log_path(environment.hash))
             )
         if job.status is Status.NOT_STARTED:
             with services.db.write() as connection:
@@ -142,14 +142,14 @@ class Preparer:
         with self._building_lock:
             running = environment.hash in self._building
             if not running:
-                size = _size(self._services.environments.log_path(environment))
+                size = _size(self._services.environments.folders.log_path(environment.hash))
                 self._building[environment.hash] = size
         if not running:
             self._builders.submit(self._build_now, environment)
 
     def _build_now(self, environment: EnvironmentSpec) -> None:
         try:
-            self._services.environments.build(
+            self._services.environments.builds.run(
                 environment,
                 lambda: self._unwanted(environment),
                 lambda: self.secrets(environment),
@@ -166,7 +166,7 @@ class Preparer:
         finally:
             with self._building_lock:
                 self._building.pop(environment.hash, None)
-            self._services.bell.set()
+            self._services.wakeup.set()
 
     def _preparing(self, environment: EnvironmentSpec) -> list[Job]:
         """The jobs that wait for this environment."""
@@ -176,14 +176,14 @@ class Preparer:
 
     def secrets(self, environment: EnvironmentSpec) -> dict[str, int]:
         """Of the jobs that wait, and of the datastores in their workspaces."""
-        found: dict[str, int] = {}
+        values: dict[str, int] = {}
         waiting = self._preparing(environment)
         for job in waiting:
-            found |= secrets.values(job.document)
+            values |= secrets.values(job.document)
         for workspace in {job.workspace for job in waiting}:
             for one in datastores.list_in(self._services.db, self._services.datastores, workspace):
-                found |= remote.secrets_of(one.options)
-        return found
+                values |= remote.secrets_of(one.options)
+        return values
 
     def _unwanted(self, environment: EnvironmentSpec) -> bool:
         if self._stopping.is_set():
@@ -233,7 +233,7 @@ class Preparer:
             self._bring(job)
         finally:
             self._fetching.discard(job.id)
-            self._services.bell.set()
+            self._services.wakeup.set()
 
     def _bring(self, job: Job) -> None:
         try:

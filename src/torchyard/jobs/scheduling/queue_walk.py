@@ -3,7 +3,7 @@
 Owns: what is free and who waits, as the walk goes on; which job is looked at next.
 Leaves: the rules to admission/queue.py, SQL to admission/queue_store.py, holding nodes to
 claiming.py.
-Always: it says of every queue what `queue.look` says, without reading jobs that can't start.
+Always: it says of every queue what `queue.decide` says, without reading jobs that can't start.
 """
 
 from __future__ import annotations
@@ -52,8 +52,10 @@ class Walk:
         for one in self.running:
             self.free = queue.less(self.free, one.holds) if one.holds else self.free
         # Jobs of a cluster that is gone wait for one of its name.
-        known = self.shares.per_node
-        self._cursors = [_Cursor(line) for line in lines if (line.workspace, line.compute) in known]
+        clusters = self.shares.per_node
+        self._cursors = [
+            _Cursor(line) for line in lines if (line.workspace, line.compute) in clusters
+        ]
         self.heads: dict[int, Head] = {}
         self.jobs: dict[int, Queued] = {}
 
@@ -67,7 +69,7 @@ class Walk:
             self._cursors = [cursor for cursor in self._cursors if cursor.job is not None]
             if not self._cursors:
                 return None
-            cursor = min(self._cursors, key=lambda one: queue.order(self._waiting(one)))
+            cursor = min(self._cursors, key=lambda one: queue.sort_key(self._waiting(one)))
             job = cursor.job
             assert job is not None
             if self._may_start(cursor):
@@ -103,7 +105,7 @@ class Walk:
 
     def _pass(self, job: Queued) -> _Cursor:
         (cursor,) = [one for one in self._cursors if one.job is job]
-        cursor.after, cursor.job = (job.turn, job.id), None
+        cursor.after, cursor.job = (job.priority_rank, job.id), None
         return cursor
 
     def _fill(self, connection: Connection, cursor: _Cursor) -> None:
@@ -143,7 +145,9 @@ class Walk:
 
     def _as_waiting(self, job: Queued, low: bool) -> Waiting:
         place = (job.workspace, job.compute)
-        return Waiting(job.id, "/".join(place), self.shares.needs(job), job.turn, job.limit_s, low)
+        return Waiting(
+            job.id, "/".join(place), self.shares.needs(job), job.priority_rank, job.limit_s, low
+        )
 
 
 def running_of(walk: Walk) -> list[tuple[Held, Running]]:

@@ -23,7 +23,7 @@ from torchyard.worker.diagnosis.joined_ranks import JoinedRanks
 from torchyard.worker.diagnosis.stacks import RankPosition
 from torchyard.worker.launch.ranks import Rank
 from torchyard.worker.preflight.rendezvous import Rendezvous
-from torchyard.worker.server.control import HANG, TIMEOUT, Orders
+from torchyard.worker.server.control import HANG, TIMEOUT, Control
 
 _CHECK_EVERY_S = 5.0
 _CHECKS_PER_LIMIT = 10
@@ -47,7 +47,7 @@ class Watches:
         plan: LaunchPlan,
         context: DiagnosisContext,
         rendezvous: Rendezvous,
-        control: Orders,
+        control: Control,
         logs: Path,
         ship: Callable[[Path, str], None],
         post_event: Callable[..., None],
@@ -103,7 +103,7 @@ class Watches:
         )
 
     def _check_hang(self, running: Mapping[int, Rank]) -> None:
-        idle_s = self._control.quiet_s
+        idle_s = self._control.idle_s
         if idle_s < self._plan.hang_after_s:
             self._reported_idle_s = 0.0
             return
@@ -113,7 +113,7 @@ class Watches:
         self._reported_idle_s = idle_s
         self._write_stacks(running, f"no output or metric from any rank for {idle_s:.0f} s")
         if self._plan.hang_action == "fail":
-            self._post_event("hang", quiet_s=idle_s)
+            self._post_event("hang", idle_s=idle_s)
             raise self.hang()
         ranks = "; ".join(f"rank {rank['rank']}: {rank['where']}" for rank in self.positions[:8])
         silence = f"no output or metric from any rank for {idle_s:.0f} s"

@@ -1,14 +1,13 @@
 """What every Python of a rank runs at its start, so that a bad end leaves a record.
 
-Owns: where Python tells of its end: excepthook, sys.exit, threads, faulthandler, atexit; noticing
-that SDK v1 is imported.
+Owns: the hooks at Python's end: excepthook, sys.exit, threads, faulthandler, atexit; noticing that
+SDK v1 is imported.
 Leaves: writing the record to rank_record.py, reading it to diagnosis/artifacts.py, what SDK v1
 still holds at the end to sdk_v1_exit.py.
-Always: nothing that the script prints, returns or exits with changes; whatever fails in here fails
-silently; without a rank's folder in the environment nothing is done. One thing is not left to
-happen: a Python that failed under MPI would wait in MPI_Finalize for ranks that wait for it. Runs
-on Python 3.6 and later and imports only what is built into the interpreter, because each Python of
-a job pays for it.
+Always: nothing that the script prints, returns or exits with changes; a failure in here is silent;
+without a rank's folder in the environment nothing is done. One behaviour is changed: a Python that
+failed under MPI would wait in MPI_Finalize for ranks that wait for it. Runs on Python 3.6 and later
+and imports only what is built into the interpreter, because each Python of a job pays for it.
 """
 
 import atexit

@@ -2,7 +2,7 @@
 
 Owns: the record's fields and its file.
 Leaves: when to write to rank_hook.py, what it means to diagnosis/artifacts.py.
-Always: a file is whole or not there. Runs inside the ranks on Python 3.6 and later, and is
+Always: a file is complete or absent. Runs inside the ranks on Python 3.6 and later, and is
 imported only when something went wrong.
 """
 

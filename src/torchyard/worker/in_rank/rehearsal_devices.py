@@ -1,7 +1,7 @@
-"""Which device is meant, and which is told of.
+"""The devices of a rehearsal: pretended GPUs, each of which is the CPU.
 
-Owns: how many GPUs there seem to be, which is the current one, the CPU in place of each.
-Leaves: where devices are given and asked for to rehearsal_torch.py.
+Owns: how many GPUs a rehearsal pretends, the current one, the CPU in place of each.
+Leaves: the functions that take and return devices to rehearsal_torch.py.
 Always: inside torch every answer is the truth, so that a rehearsal computes exactly as the same
 script written for the CPU does; outside it tensors are on the GPU that the script named.
 """

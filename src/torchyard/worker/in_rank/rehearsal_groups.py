@@ -2,8 +2,8 @@
 
 Owns: the backend that a group gets, reductions that gloo lacks, meshes of devices.
 Leaves: DistributedDataParallel to rehearsal_torch.py.
-Always: a script is told of the backend that it asked for, torch of the one there is; what gloo
-can't do, and what NCCL alone has, is refused by name.
+Always: a script sees the backend that it requested, torch the actual one; what gloo can't do, and
+what only NCCL has, is refused by name.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns: noticing imports: of torch, which is then made to take the CPU for every GPU, and of packages
 that only a GPU can run.
 Leaves: what is changed in torch to rehearsal_torch.py, what can't be to rehearsal_limits.py.
-Always: a Python that never imports torch pays for a look at a few names; torch itself is never
+Always: a Python that never imports torch only compares a few names; torch itself is never
 imported here; without the rank's variable nothing is done.
 """
 

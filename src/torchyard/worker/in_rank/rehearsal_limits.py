@@ -1,9 +1,9 @@
-"""What can't be rehearsed on a CPU, and the words for it.
+"""What can't be rehearsed on a CPU, and the errors that say so.
 
-Owns: the errors, what stands for a name that can only be refused, extensions with CUDA sources.
+Owns: the errors, the stand-ins for names that are refused, extensions with CUDA sources.
 Leaves: what can be rehearsed to rehearsal_torch.py, rehearsal_cuda.py and rehearsal_groups.py.
-Always: the message begins with `cannot be rehearsed on CPU:` and names what was asked for; nothing
-is answered with a made-up figure.
+Always: the message begins with `cannot be rehearsed on CPU:` and names what the script called;
+no figure is made up.
 """
 
 from __future__ import annotations

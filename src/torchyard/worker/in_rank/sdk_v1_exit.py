@@ -3,10 +3,10 @@
 Owns: finding the values that the client still holds, stopping the threads that would take them.
 Leaves: noticing the client's import to rank_hook.py, sending to the client itself, what is lost
 when Python is killed to sdk_v1_unsent.py.
-Always: nothing is imported that the script does not import; whatever fails in here fails silently.
+Always: nothing is imported that the script does not import; a failure in here is silent.
 Runs on Python 3.6 and later.
 
-The client gathers for a second what `run.log` is given, in threads that end with the script. Azure
+The client collects the values of `run.log` for a second, in threads that end with the script. Azure
 wraps scripts so that they flush; here they run unwrapped.
 """
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from torchyard.worker.launch.node_setup import NodeSetup
     from torchyard.worker.launch.ranks import Gang, Rank, RankExit
     from torchyard.worker.preflight.rendezvous import Rendezvous
-    from torchyard.worker.server.control import Orders
+    from torchyard.worker.server.control import Control
     from torchyard.worker.system.mounts import Mount
 
 AGENT = "torchyard-mpi-agent"
@@ -68,7 +68,7 @@ class MpiLaunch:
         self,
         shared: Mapping[str, str],
         environments: Mapping[Rank, Mapping[str, str]],
-        control: Orders,
+        control: Control,
         remote_start: RemoteStart | None,
     ) -> dict[int, Rank]:
         """Start the ranks; return those started, by pid, also if a rank fails meanwhile.
@@ -134,7 +134,7 @@ class MpiLaunch:
         self,
         mpi_socket: MpiSocket,
         environments: Mapping[Rank, Mapping[str, str]],
-        control: Orders,
+        control: Control,
         deadline: float,
     ) -> dict[int, Rank]:
         waiting = {rank.rank: rank for rank in environments}
@@ -305,7 +305,7 @@ def _is_set(name: str, environment: Mapping[str, str]) -> bool:
     return f"OMPI_MCA_{name}" in environment or f"OMPI_MCA_{other}" in environment
 
 
-def _wait_until(control: Orders, deadline: float, is_done: Callable[[], bool]) -> None:
+def _wait_until(control: Control, deadline: float, is_done: Callable[[], bool]) -> None:
     while not is_done() and not control.stopped and time.monotonic() < deadline:
         control.wait(min(_POLL_EVERY_S, max(0.0, deadline - time.monotonic())))
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from torchyard.shared.failures import Failure
 from torchyard.shared.processes import Process
-from torchyard.worker.server.control import PEER_LOST, TIMEOUT, Orders
+from torchyard.worker.server.control import PEER_LOST, TIMEOUT, Control
 from torchyard.worker.system import cgroups, processes
 from torchyard.worker.system import mounts as mounts_of
 from torchyard.worker.system.mounts import Mount
@@ -160,7 +160,7 @@ class Gang:
 
     def supervise(
         self,
-        control: Orders,
+        control: Control,
         timeout_s: float,
         is_consequence: Callable[[RankExit], bool] = lambda _: False,
         watch: Watch | None = None,
@@ -198,12 +198,12 @@ class Gang:
             self.end()
         return self._first_failure
 
-    def _report_stop(self, control: Orders) -> None:
+    def _report_stop(self, control: Control) -> None:
         if control.stopped and not self._stop_reported:
             self._stop_reported = True
             self._on_stop(control.reason)
 
-    def _wait_for_cause(self, control: Orders, is_consequence: Callable[[RankExit], bool]) -> None:
+    def _wait_for_cause(self, control: Control, is_consequence: Callable[[RankExit], bool]) -> None:
         """Wait briefly for the rank that failed first: it may exit later than its victims."""
         deadline = time.monotonic() + _SETTLE_S
         seen_count = len(self.exits)

@@ -21,7 +21,7 @@ from torchyard.shared.plan import LaunchPlan
 from torchyard.worker.files.node_folders import NodeFolders
 from torchyard.worker.files.steps import Step
 from torchyard.worker.files.uploads import upload_folder
-from torchyard.worker.server.control import Orders
+from torchyard.worker.server.control import Control
 
 LIMIT_AFTER_FAILURE_S = 120.0
 # Effectively no limit, but short enough for system calls that take milliseconds.
@@ -44,7 +44,7 @@ def deliver(
     plan: LaunchPlan,
     folders: NodeFolders,
     shippers: tuple[Shipper, ...],
-    control: Orders,
+    control: Control,
     succeeded: bool,
 ) -> Failure | None:
     """Deliver everything; return the failure if something could not be delivered.
@@ -77,7 +77,7 @@ def deliver(
     return failure
 
 
-def _finish(shipper: Shipper, control: Orders) -> Step[bool]:
+def _finish(shipper: Shipper, control: Control) -> Step[bool]:
     return Step("finish", lambda: shipper.finish(_NO_LIMIT_S), control.wake)
 
 
@@ -90,7 +90,7 @@ def _folders(plan: LaunchPlan, folders: NodeFolders) -> list[tuple[Path, str]]:
     return [(folders.work / "outputs", "/files/outputs"), *named_outputs]
 
 
-def _give_up_check(control: Orders, succeeded: bool) -> Callable[[], bool]:
+def _give_up_check(control: Control, succeeded: bool) -> Callable[[], bool]:
     started = time.monotonic()
 
     def give_up() -> bool:

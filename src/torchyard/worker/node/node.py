@@ -36,7 +36,7 @@ from torchyard.worker.launch.ranks import Gang, Rank, RankExit
 from torchyard.worker.node import delivery, supervisor
 from torchyard.worker.node.preparation import Prepared, prepare
 from torchyard.worker.relay.relay import Relay
-from torchyard.worker.server.control import HANG, OVER, PEER_LOST, SERVED, TIMEOUT, Orders
+from torchyard.worker.server.control import HANG, OVER, PEER_LOST, SERVED, TIMEOUT, Control
 from torchyard.worker.server.events import Events
 from torchyard.worker.system import cgroups, networks, processes, temporary
 from torchyard.worker.system.memory_kills import MemoryKills
@@ -57,7 +57,7 @@ class Node:
         self._node = node
         self._base = base
         self._folders = NodeFolders(folder)
-        self._control = Orders()
+        self._control = Control()
         self._link = Connection.of_plan(plan)
         self._gang = Gang(
             processes.mark(plan.attempt_id, node), plan.grace_s, self._rank_exited, self._stopping
@@ -98,7 +98,7 @@ class Node:
         Args:
             death: how the worker died, such as "was killed by signal 9".
         """
-        self._control.listen_to_signals()
+        self._control.handle_signals()
         supervisor.record_pids(self._folders.node)
         self._events.start()
         plan = self._plan
@@ -115,7 +115,7 @@ class Node:
         return self._end(Failure("worker_lost", message, hint))
 
     def _begin(self) -> None:
-        self._control.listen_to_signals()
+        self._control.handle_signals()
         supervisor.record_pids(self._folders.node)
         self._events.post(
             "node_started",
@@ -124,7 +124,7 @@ class Node:
             addresses=_addresses(),
         )
         self._events.start()
-        self._control.listen_to_server(self._link, self._node)
+        self._control.poll_server(self._link, self._node)
 
     def _train(self) -> Failure | None:
         preflight = self._preflight()

@@ -27,7 +27,7 @@ from torchyard.worker.preflight import ports
 from torchyard.worker.preflight.ports import HeldPort
 from torchyard.worker.preflight.rendezvous import Rendezvous, join_rendezvous
 from torchyard.worker.relay.relay import Relay
-from torchyard.worker.server.control import Orders
+from torchyard.worker.server.control import Control
 from torchyard.worker.system import temporary
 from torchyard.worker.system.mounts import Mount
 
@@ -53,7 +53,7 @@ def prepare(
     node: int,
     folders: NodeFolders,
     relay: Relay,
-    control: Orders,
+    control: Control,
     preflight: Preflight | None = None,
 ) -> Prepared | None:
     """Run all steps; return None if a stop was requested first.
@@ -81,7 +81,7 @@ def _prepare(
     node: int,
     folders: NodeFolders,
     relay: Relay,
-    control: Orders,
+    control: Control,
     preflight: Preflight | None,
     port: HeldPort | None,
     launch_ports: LaunchPorts,
@@ -126,7 +126,7 @@ def _lay_out(
     folders: NodeFolders,
     blobs: Blobs,
     fetch_input: Callable[[str, Path], Path] | None,
-    control: Orders,
+    control: Control,
 ) -> Layout:
     layout = lay_out(plan, folders, blobs, fetch_input)
     if plan.attempt > 1:
@@ -148,7 +148,7 @@ def _with_environment(plan: LaunchPlan, layout: Layout) -> Layout:
     return replace(layout, mounts=(*layout.mounts, environment_mount))
 
 
-def _input_fetcher(link: Connection, control: Orders) -> Callable[[str, Path], Path]:
+def _input_fetcher(link: Connection, control: Control) -> Callable[[str, Path], Path]:
     """Download inputs, on a node that can't access the server's disk."""
     from torchyard.worker.files import remote_inputs  # Not needed on other nodes.
 

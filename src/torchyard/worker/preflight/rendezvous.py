@@ -19,7 +19,7 @@ from torchyard.shared.plan import LaunchPlan
 from torchyard.shared.retry_delays import retry
 from torchyard.worker.preflight.ports import HeldPort
 from torchyard.worker.preflight.preflight import Preflight
-from torchyard.worker.server.control import Orders
+from torchyard.worker.server.control import Control
 from torchyard.worker.system import networks
 
 _POLL_S = 20.0
@@ -46,7 +46,7 @@ def join_rendezvous(
     plan: LaunchPlan,
     node: int,
     port: HeldPort | None,
-    control: Orders,
+    control: Control,
     preflight: Preflight | None = None,
     own_ports: Sequence[int] = (),
 ) -> Rendezvous:
@@ -102,7 +102,7 @@ class _Members:
 
 
 def _wait_for_nodes(
-    link: Connection, plan: LaunchPlan, node: int, this_node: _Members, control: Orders
+    link: Connection, plan: LaunchPlan, node: int, this_node: _Members, control: Control
 ) -> _Members:
     body = {
         "node": node,

@@ -1,10 +1,9 @@
-"""What happened on this node, told to the server in order.
+"""Reports of this node to the server: its events, in order.
 
-Owns: events and their sequence numbers, the heartbeat, what becomes of an event that the server
-will not have.
+Owns: events and their sequence numbers, the heartbeat, events that the server refuses.
 Leaves: logs to files/logs.py, metrics to relay/relay.py.
 Always: posting never waits for the server; an event is sent until the server has counted it, or
-something shorter in its place; who waits for the delivery is never kept for ever by refusals.
+something shorter in its place; refusals do not delay the end of the node forever.
 """
 
 from __future__ import annotations
@@ -19,47 +18,47 @@ from typing import Any, Optional
 
 from torchyard.shared import masking
 from torchyard.shared.connection import AttemptOver, Connection, Refused
-from torchyard.worker.server.control import OVER, Orders
+from torchyard.worker.server.control import OVER, Control
 
 HEARTBEAT_S = 5.0
 _BATCH = 200
 _PAUSES_S = (0.0, 0.2, 0.5, 1.0, 2.0)
 # A server that refuses even the heartbeat may be another one for a moment: a proxy, a wrong port.
-_PATIENCE_S = 120.0
+_REFUSAL_LIMIT_S = 120.0
 _SHORT_LENGTH = 200
 _NOTHING = object()
 
 
 class Events:
-    """Delivered by one thread; what the server's answers order is passed on to `orders`.
+    """Delivered by one thread, which passes control messages in the responses on to `control`.
 
-    Where the job is `watched` for hangs, the server is asked how long it has been quiet.
+    Where the job is `watched` for hangs, the server is asked for its idle time.
     """
 
     def __init__(
         self,
-        link: Connection,
+        connection: Connection,
         node: int,
         folder: Path,
-        orders: Orders,
+        control: Control,
         heartbeat_s: float = HEARTBEAT_S,
         masker: masking.Masker = masking.TOKENS,
         watched: bool = False,
-        patience_s: float = _PATIENCE_S,
+        refusal_limit_s: float = _REFUSAL_LIMIT_S,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._link = link
+        self._connection = connection
         self._node = node
-        self._orders = orders
+        self._control = control
         self._heartbeat_s = heartbeat_s
         self._masker = masker
         self._watched = watched
-        self._patience_s = patience_s
+        self._refusal_limit_s = refusal_limit_s
         self._batch_size = _BATCH
         self._shortened: set[int] = set()
-        # Since when every report is refused, by the monotonic clock.
+        # Since when every report has been refused, by the monotonic clock.
         self._refused_at: Optional[float] = None
-        # An heir goes on where the worker that died ended.
+        # A recovery worker continues where the worker died.
         self._events: list[dict[str, Any]] = _read(folder / "events.jsonl")
         self._spool = open(folder / "events.jsonl", "ab", buffering=0)
         self._unwritten = b""
@@ -80,21 +79,21 @@ class Events:
             self._changed.notify_all()
 
     def deliver(self) -> bool:
-        """Wait, however long the server is away, until all is delivered.
+        """Wait until all is delivered, however long the server is unreachable.
 
-        False when the attempt is over, or when the server is there and refuses all that it is told.
+        False when the attempt is over, or when the server responds and refuses everything.
         """
         with self._changed:
-            while self._next < len(self._events) and not self._orders.over:
+            while self._next < len(self._events) and not self._control.over:
                 if self._is_refused_for_good():
-                    owed = len(self._events) - self._next
-                    print(f"{owed} events given up: the server refuses them", file=sys.stderr)
+                    undelivered = len(self._events) - self._next
+                    print(f"{undelivered} events dropped: the server refuses them", file=sys.stderr)
                     break
                 self._changed.wait(1.0)
             return self._next >= len(self._events)
 
     def close(self) -> None:
-        """End the heartbeat; what is not delivered stays so."""
+        """End the heartbeat; undelivered events stay on the disk."""
         with self._changed:
             self._closed = True
             self._write()
@@ -103,7 +102,7 @@ class Events:
 
     def _ship(self) -> None:
         failures = 0
-        while not self._orders.over and not self._closed:
+        while not self._control.over and not self._closed:
             events = self._batch(0.0 if failures else self._heartbeat_s)
             body = {
                 "node": self._node,
@@ -111,15 +110,15 @@ class Events:
                 **({"watched": True} if self._watched else {}),
             }
             try:
-                answer = self._link.call("POST", "/report", body, timeout_s=15.0)
+                response = self._connection.call("POST", "/report", body, timeout_s=15.0)
             except AttemptOver:
-                self._orders.stop(OVER)
+                self._control.stop(OVER)
             except (OSError, Refused) as error:
                 if isinstance(error, Refused) and self._narrow(events, error):
                     continue
                 self._note_refused(isinstance(error, Refused))
                 if failures == 1:
-                    print(f"report not taken: {error}", file=sys.stderr, flush=True)
+                    print(f"report not accepted: {error}", file=sys.stderr, flush=True)
                 time.sleep(_PAUSES_S[min(failures, len(_PAUSES_S) - 1)])
                 failures += 1
                 continue
@@ -127,17 +126,17 @@ class Events:
                 failures = 0
                 self._batch_size = min(_BATCH, self._batch_size * 2)
                 self._note_refused(False)
-                self._orders.obey(answer)
-                if not self._advance(int(answer.get("next", 0))) and events:
+                self._control.apply(response)
+                if not self._advance(int(response.get("next", 0))) and events:
                     time.sleep(_PAUSES_S[1])
-        self._link.close()
+        self._connection.close()
         with self._changed:
             self._changed.notify_all()
 
     def _narrow(self, events: list[dict[str, Any]], refusal: Refused) -> bool:
-        """Find the event that the server will not have, and put a shorter one in its place.
+        """Find the event that the server refuses, and put a shorter one in its place.
 
-        False when there is nothing left to shorten: then it refuses us, not what we say.
+        False when nothing is left to shorten: then the server refuses the node, not its events.
         """
         if len(events) > 1:
             self._batch_size = max(1, len(events) // 2)
@@ -165,16 +164,16 @@ class Events:
 
     def _is_refused_for_good(self) -> bool:
         since = self._refused_at
-        return since is not None and time.monotonic() - since >= self._patience_s
+        return since is not None and time.monotonic() - since >= self._refusal_limit_s
 
     def _write(self) -> None:
-        """Onto the disk; what a full one does not take is written once there is room."""
+        """Append to the spool; what does not fit on a full disk is written once there is space."""
         try:
             while self._unwritten:
                 written = self._spool.write(self._unwritten)
                 self._unwritten = self._unwritten[written:]
         except OSError as error:
-            # The server is told all the same; only an heir would miss it.
+            # The server gets it all the same; only a recovery worker would miss it.
             print(f"event not kept on disk: {error}", file=sys.stderr, flush=True)
 
     def _batch(self, wait_s: float) -> list[dict[str, Any]]:
@@ -191,7 +190,7 @@ class Events:
 
 
 def _short(body: Any) -> Any:
-    """What is left of an event's body: numbers, and the beginnings of texts."""
+    """A shortened event body: numbers, and the beginnings of texts."""
     if isinstance(body, dict):
         short = {str(key)[:_SHORT_LENGTH]: _short(value) for key, value in body.items()}
         return {key: value for key, value in short.items() if value is not _NOTHING}
@@ -201,7 +200,7 @@ def _short(body: Any) -> Any:
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
-    """The events that are whole; what follows is cut off the file.
+    """The complete events; whatever follows is cut off the file.
 
     A writer's death leaves half a line, a power cut of the machine zeros.
     """

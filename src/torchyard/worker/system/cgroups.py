@@ -1,10 +1,10 @@
-"""A cgroup for the ranks of one node, where the machine lets us make one.
+"""A cgroup for the ranks of one node, where the machine permits one.
 
-Owns: its folder, its limits, moving ranks into it, who is in it.
+Owns: its folder, its limits, moving ranks into it, listing its members.
 Leaves: ending them to processes.py.
 Always: needs no root where the user's cgroup is delegated to the user; where none can be made,
-ranks are found by the process tree and their mark alone. Whoever is born in a cgroup stays in it,
-whatever it does to its parent, session, name or environment.
+ranks are found by the process tree and their mark alone. A process that starts in a cgroup stays
+in it, whatever it does to its parent, session, name or environment.
 
 Source: the kernel's admin-guide/cgroup-v2.rst.
 """
@@ -20,14 +20,14 @@ from typing import Optional
 _PREFIX = "torchyard-"
 _PERIOD_US = 100_000
 _MOUNTS = Path("/proc/self/mounts")
-_OWN = Path("/proc/self/cgroup")
+_OWN_CGROUP = Path("/proc/self/cgroup")
 
 
 @contextmanager
 def inside(mark: str) -> Iterator[bool]:
-    """Be in the node's cgroup, made if need be: what is started meanwhile is born there.
+    """Start processes in the node's cgroup, which is made when it is not there.
 
-    Gives whether there is one. The calling process is back where it was at the end.
+    Yields whether there is one. At the end the calling process returns to its own.
     """
     folder = _folder(mark)
     entered = folder is not None and _make(folder) and _enter(folder)
@@ -39,25 +39,25 @@ def inside(mark: str) -> Iterator[bool]:
 
 
 def limit(mark: str, cores: int, memory_bytes: int) -> list[str]:
-    """Hold the node's cgroup to these, 0 for none; returns in words what is in force then.
+    """Limit the node's cgroup, 0 for no limit; returns the limits in force, for people.
 
-    Only where the controllers are the user's to hand on, as in a container or a delegated unit;
-    what the machine has no more of is no limit.
+    Only where the user may delegate the controllers, as in a container or a delegated unit; no
+    limit is set to all that the machine has, or more.
     """
     folder = _folder(mark)
     if folder is None or not _make(folder):
         return []
-    # Forbidden while processes are in it, unless it is the top: then nothing can be limited here.
+    # Forbidden while processes are in it, unless it is the root: then no limit can be set here.
     _write(folder.parent / "cgroup.subtree_control", "+cpu +memory")
-    held = []
+    limits = []
     if 0 < cores < (os.cpu_count() or 1):
         if _write(folder / "cpu.max", f"{cores * _PERIOD_US} {_PERIOD_US}"):
-            held.append("1 core" if cores == 1 else f"{cores} cores")
+            limits.append("1 core" if cores == 1 else f"{cores} cores")
     machine_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if 0 < memory_bytes < machine_bytes:
         if _write(folder / "memory.max", str(memory_bytes)):
-            held.append(f"{memory_bytes / (1 << 30):g} GiB")
-    return held
+            limits.append(f"{memory_bytes / (1 << 30):g} GiB")
+    return limits
 
 
 def members(mark: str) -> list[int]:
@@ -65,34 +65,34 @@ def members(mark: str) -> list[int]:
     folder = _folder(mark)
     if folder is None or not folder.is_dir():
         return []
-    found: list[int] = []
-    for here, _, _ in os.walk(folder):
+    pids: list[int] = []
+    for path, _, _ in os.walk(folder):
         try:
-            found += map(int, Path(here, "cgroup.procs").read_text().split())
+            pids += map(int, Path(path, "cgroup.procs").read_text().split())
         except OSError:
             continue
-    return found
+    return pids
 
 
 def remove(mark: str) -> None:
-    """Once nobody is in it."""
+    """Remove the node's cgroup, once it is empty."""
     folder = _folder(mark)
     if folder is None or not folder.is_dir():
         return
-    for here, _, _ in os.walk(folder, topdown=False):
+    for path, _, _ in os.walk(folder, topdown=False):
         try:
-            os.rmdir(here)
+            os.rmdir(path)
         except OSError:
-            pass  # Somebody is in it who can't be ended; it is empty some day.
+            pass  # A process in it can't be ended, and will end some day.
 
 
 def _folder(mark: str) -> Optional[Path]:
-    root, own = _root(), _own()
-    if root is None or own is None:
+    root, own_path = _root(), _own_path()
+    if root is None or own_path is None:
         return None
-    # A rank that looks for its cgroup, as its heir does, is already in it.
-    above = [part for part in own.split("/") if part and not part.startswith(_PREFIX)]
-    return root.joinpath(*above, _PREFIX + mark.replace(":", "-"))
+    # A process of a rank is already in it.
+    parents = [part for part in own_path.split("/") if part and not part.startswith(_PREFIX)]
+    return root.joinpath(*parents, _PREFIX + mark.replace(":", "-"))
 
 
 def _root() -> Optional[Path]:
@@ -108,9 +108,9 @@ def _root() -> Optional[Path]:
     return None
 
 
-def _own() -> Optional[str]:
+def _own_path() -> Optional[str]:
     try:
-        lines = _OWN.read_text().splitlines()
+        lines = _OWN_CGROUP.read_text().splitlines()
     except OSError:
         return None
     return next((line[3:] for line in lines if line.startswith("0::")), None)
@@ -126,7 +126,7 @@ def _make(folder: Path) -> bool:
 
 def _write(file: Path, text: str) -> bool:
     try:
-        # Never made: a file that is not there is a controller that is not.
+        # Not created: a missing file means that the controller is missing.
         descriptor = os.open(file, os.O_WRONLY)
     except OSError:
         return False

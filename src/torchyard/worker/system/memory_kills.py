@@ -1,8 +1,8 @@
-"""Whether the kernel killed something here for memory.
+"""Whether the kernel killed a process here because memory ran out.
 
 Owns: the counters of cgroups (both versions) and of the machine.
-Leaves: whom it hit to diagnosis/diagnosis.py.
-Always: what can't be read counts as nothing killed.
+Leaves: which rank it was to diagnosis/diagnosis.py.
+Always: a counter that can't be read counts as no kill.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _PROC = Path("/proc")
 
 
 class MemoryKills:
-    """Counts from now on."""
+    """Counts kills from its creation on."""
 
     def __init__(self, cgroups: Path = _CGROUPS, proc: Path = _PROC) -> None:
         self._files = [proc / "vmstat", *_own_cgroup(cgroups, proc)]
@@ -22,11 +22,11 @@ class MemoryKills:
 
     def happened(self) -> bool:
         """Whether a counter has grown since."""
-        return any(_count(file) > old for file, old in zip(self._files, self._before))
+        return any(_count(file) > count for file, count in zip(self._files, self._before))
 
 
 def _own_cgroup(cgroups: Path, proc: Path) -> list[Path]:
-    """The files that count for this process's cgroup, and for the container's."""
+    """The counters of this process's cgroup, and of the container's."""
     files = [cgroups / "memory.events", cgroups / "memory" / "memory.oom_control"]
     try:
         lines = (proc / "self" / "cgroup").read_text().splitlines()

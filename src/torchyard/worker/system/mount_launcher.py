@@ -1,9 +1,9 @@
-"""Becomes a rank's shell, inside a mount namespace of its own.
+"""Start a rank's shell in a mount namespace of its own, by exec.
 
-Owns: the namespace, the mounts, giving up the rights that could undo them.
+Owns: the namespace, the mounts, dropping the capabilities that could undo them.
 Leaves: what is mounted to mounts.py.
-Always: it ends by becoming the words it was given, with the same process id; when a mount that
-was promised can't be made, nothing of them runs.
+Always: it ends by executing the given command with the same process id; when a required mount
+can't be made, the command does not run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MS_BIND = 4096
 _MS_REC = 16384
 _MS_PRIVATE = 1 << 18
 _MS_RELATIME = 1 << 21
-# statvfs tells a mount's flags by the same bits as mount takes them, but for this one.
+# statvfs returns a mount's flags as the bits that mount takes, except for the second one.
 _ST_SAME = 2 | 4 | 8 | 1024 | 2048
 _ST_RELATIME = 4096
 _SYS_MOUNT_SETATTR = 442
@@ -36,48 +36,48 @@ _FAILED = 126
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def main(pairs: str, rights: str, words: list[str]) -> None:
-    """Mount and become `words`; with one empty word, only try the mounts and exit 0.
+def main(pairs: str, capabilities: str, command: list[str]) -> None:
+    """Mount and execute `command`; if it is one empty word, only try the mounts and exit 0.
 
     Args:
-        rights: `none` to give up those that could undo the mounts; with `kept` the words are
-            become without what can't be mounted, too.
+        capabilities: `none` to drop those that could undo the mounts; with `kept` the command
+            runs even if the mounts can't be made.
     """
     try:
         own_namespaces()
         for source, target in json.loads(pairs):
             bind_read_only(source, target)
-        if rights != "kept":
+        if capabilities != "kept":
             give_up_rights()
     except OSError as error:
-        if rights != "kept":
+        if capabilities != "kept":
             print(f"torchyard: read-only mounts: {error}", file=sys.stderr)
             sys.stderr.flush()
             os._exit(_FAILED)
-    if words == [""]:
+    if command == [""]:
         os._exit(0)
-    become(words)
+    become(command)
 
 
-def become(words: list[str]) -> None:
-    """The program `words`, with signals as a program expects them."""
-    # Python ignores these; what was started without Python would not.
+def become(command: list[str]) -> None:
+    """Execute `command` in place of this process, with the signals that a program expects."""
+    # Python ignores these, and a program that Python starts would, too.
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored, signal.SIG_DFL)
-    os.execv(words[0], words)
+    os.execv(command[0], command)
 
 
 def own_namespaces(as_root: bool = False) -> None:
-    """A mount namespace of its own, and one of users where the caller is not root.
+    """Enter a new mount namespace, and a user namespace where the caller is not root.
 
     Args:
-        as_root: the user is root in there, and not the same as outside.
+        as_root: be root inside, instead of the same user as outside.
     """
     user, group = os.geteuid(), os.getegid()
     if user == 0:
         checked("unshare", libc.unshare(_CLONE_NEWNS))
     else:
-        # A namespace of its own, where it may mount until it becomes the shell.
+        # In a user namespace of its own it may mount until it executes the shell.
         inside = (0, 0) if as_root else (user, group)
         checked("unshare", libc.unshare(_CLONE_NEWNS | _CLONE_NEWUSER))
         for file, text in (
@@ -92,14 +92,17 @@ def own_namespaces(as_root: bool = False) -> None:
 
 
 def bind(source: str, target: str) -> None:
-    """Let `source`, and what is mounted in it, be seen at `target`."""
-    at, to = os.fsencode(source), os.fsencode(target)
+    """Mount `source`, with the mounts inside it, at `target`."""
+    source_path, target_path = os.fsencode(source), os.fsencode(target)
     nothing = ctypes.c_char_p()
-    checked(f"mount {target}", libc.mount(at, to, nothing, _MS_BIND | _MS_REC, nothing))
+    checked(
+        f"mount {target}",
+        libc.mount(source_path, target_path, nothing, _MS_BIND | _MS_REC, nothing),
+    )
 
 
 def bind_read_only(source: str, target: str) -> None:
-    """As `bind`, and nothing of it can be written to there."""
+    """As `bind`, read-only."""
     bind(source, target)
     to, nothing = os.fsencode(target), ctypes.c_char_p()
     attributes = (ctypes.c_uint64 * 4)(_MOUNT_ATTR_RDONLY, 0, 0, 0)
@@ -113,7 +116,7 @@ def bind_read_only(source: str, target: str) -> None:
     )
     if done == 0:
         return
-    # Before Linux 5.12. A namespace may not drop what the mount has, so that is said again.
+    # Before Linux 5.12. A namespace may not drop flags that the mount has, so they are repeated.
     flags = os.statvfs(target).f_flag
     kept = flags & _ST_SAME | (_MS_RELATIME if flags & _ST_RELATIME else 0)
     again = _MS_BIND | _MS_REMOUNT | _MS_RDONLY | kept
@@ -121,7 +124,7 @@ def bind_read_only(source: str, target: str) -> None:
 
 
 def give_up_rights() -> None:
-    """Root that may mount could make it writable again; an ordinary user loses this by exec."""
+    """Root could make the mounts writable again; an ordinary user loses the capability by exec."""
     if os.geteuid() == 0:
         checked("prctl", libc.prctl(_PR_CAPBSET_DROP, _CAP_SYS_ADMIN, 0, 0, 0))
 
@@ -129,7 +132,7 @@ def give_up_rights() -> None:
 def checked(what: str, result: int) -> None:
     """
     Raises:
-        OSError: the call's answer says that it failed.
+        OSError: the call failed.
     """
     if result != 0:
         number = ctypes.get_errno()

@@ -1,9 +1,9 @@
-"""Read-only mounts: what a rank may see and not change.
+"""Read-only mounts: files that a rank may read and not change.
 
-Owns: which mounts a job's inputs need, whether this machine allows them, the words that start a
-rank's shell within them.
+Owns: which mounts a job's inputs need, whether this machine allows them, the command that starts a
+rank's shell inside them.
 Leaves: making them to mount_launcher.py, in the rank's own process.
-Always: whether they can be had is tried before any rank starts, with the very mounts it will get.
+Always: the very mounts of the ranks are tried before any rank starts.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from dataclasses import dataclass, replace
 
 from torchyard.worker import IMPORT_PATH
 
-_WHY_BYTES = 2000
+_REASON_BYTES = 2000
 
 
 @dataclass(frozen=True)
 class Mount:
-    """`source` is seen at `target`, read-only. Both are folders, or both are files.
+    """`source` appears at `target`, read-only. Both are folders, or both are files.
 
-    `for_good` takes from root, too, the right to mount it another way. Where none of a rank's
-    mounts is, it starts even if they can't be made.
+    `for_good` also takes from root the capability to mount it another way. A rank none of whose
+    mounts is for good starts even if they can't be made.
     """
 
     source: str
@@ -32,18 +32,18 @@ class Mount:
     for_good: bool = True
 
 
-def command(mounts: Sequence[Mount], words: Sequence[str]) -> list[str]:
-    """`words` as they are started within the mounts."""
+def command(mounts: Sequence[Mount], program: Sequence[str]) -> list[str]:
+    """The command that runs `program` inside the mounts."""
     if not mounts:
-        return list(words)
+        return list(program)
     pairs = json.dumps([[mount.source, mount.target] for mount in mounts])
-    rights = "none" if any(mount.for_good for mount in mounts) else "kept"
-    return [sys.executable, "-I", "-S", "-c", _PROGRAM, IMPORT_PATH, pairs, rights, *words]
+    capabilities = "none" if any(mount.for_good for mount in mounts) else "kept"
+    return [sys.executable, "-I", "-S", "-c", _PROGRAM, IMPORT_PATH, pairs, capabilities, *program]
 
 
 def why_not(mounts: Sequence[Mount]) -> str:
-    """Why the mounts can't be had here; empty when they can."""
-    told, telling = os.pipe()
+    """Why the mounts can't be made here; empty when they can."""
+    reading, writing = os.pipe()
     try:
         pid = os.posix_spawn(
             sys.executable,
@@ -52,24 +52,24 @@ def why_not(mounts: Sequence[Mount]) -> str:
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-                (os.POSIX_SPAWN_DUP2, telling, 2),
-                (os.POSIX_SPAWN_CLOSE, told),
+                (os.POSIX_SPAWN_DUP2, writing, 2),
+                (os.POSIX_SPAWN_CLOSE, reading),
             ],
         )
     except OSError as error:
-        os.close(told)
-        os.close(telling)
+        os.close(reading)
+        os.close(writing)
         return f"their program could not be started: {error}"
-    os.close(telling)
-    with open(told, "rb") as reader:
-        said = reader.read(_WHY_BYTES).decode(errors="replace").strip()
+    os.close(writing)
+    with open(reading, "rb") as reader:
+        message = reader.read(_REASON_BYTES).decode(errors="replace").strip()
     try:
         status = os.waitpid(pid, 0)[1]
     except ChildProcessError:
-        status = 1  # reaped by whoever ends this node: then nobody waits for the answer
+        status = 1  # reaped by the end of this node, when nobody needs the result
     if status == 0:
         return ""
-    return said.rpartition("\n")[2] or f"their program ended with status {status}"
+    return message.rpartition("\n")[2] or f"their program ended with status {status}"
 
 
 # By exec, so that process id, session and signals stay those of the rank.

@@ -1,10 +1,11 @@
 """A short name for a node's temporary folder, and a folder of its own in shared memory.
 
-Owns: the link in /tmp that stands for it, the folder in /dev/shm.
+Owns: the link to it in /tmp, the folder in /dev/shm.
 Leaves: the folder itself to files/node_folders.py.
-Always: the link is this user's own and goes with the node; what can't go is left, which fails
-nobody. It exists because a Unix socket's path is at most 107 bytes, and multiprocessing puts
-sockets two names below TMPDIR: with a long TMPDIR, DataLoader workers fail.
+Always: the link belongs to this user and is removed with the node; one that can't be removed
+stays, which is harmless. It exists because a Unix socket's path is at most 107
+bytes, and multiprocessing puts sockets two names below TMPDIR: with a long TMPDIR, DataLoader
+workers fail.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _MEMORY = Path("/dev/shm")
 
 
 def shorten(folder: Path) -> Path:
-    """A path of the folder that leaves room for sockets below it."""
+    """A path of the folder that is short enough for sockets below it."""
     if len(os.fsencode(folder)) <= _LONGEST:
         return folder
     link = _link(folder)
@@ -31,11 +32,11 @@ def shorten(folder: Path) -> Path:
         pass
     except OSError:
         return folder
-    return link if _leads_to(link, folder) else folder
+    return link if _points_to(link, folder) else folder
 
 
 def shared_memory(node: Path) -> Path:
-    """A folder in memory for this node alone; its temporary folder where there is none."""
+    """This node's folder in memory; its temporary folder where it can't be made."""
     folder = _MEMORY / _name(node)
     try:
         folder.mkdir(mode=0o700)
@@ -43,25 +44,25 @@ def shared_memory(node: Path) -> Path:
         pass
     except OSError:
         return node / "tmp"
-    return folder if _is_own(folder) else node / "tmp"
+    return folder if _belongs_to_user(folder) else node / "tmp"
 
 
 def forget(node: Path) -> None:
     """Remove the link of a node's folder and what it has in shared memory."""
     folder = node / "tmp"
     link = _link(folder)
-    if _leads_to(link, folder):
+    if _points_to(link, folder):
         with suppress(OSError):
             link.unlink()
     memory = _MEMORY / _name(node)
-    if _is_own(memory):
+    if _belongs_to_user(memory):
         import shutil  # Costly to import, and mostly not needed.
 
         shutil.rmtree(memory, ignore_errors=True)
 
 
 def _link(folder: Path) -> Path:
-    # Two folders may share the number: then the second goes without a link. (hashlib is not
+    # Two folders may have the same checksum: then the second has no link. (hashlib is not
     # worth its 10 ms here.)
     return _HERE / _name(folder)
 
@@ -70,15 +71,15 @@ def _name(folder: Path) -> str:
     return f"yard-{os.getuid()}-{binascii.crc32(os.fsencode(folder)):08x}"
 
 
-def _is_own(folder: Path) -> bool:
+def _belongs_to_user(folder: Path) -> bool:
     try:
-        found = folder.lstat()
+        status = folder.lstat()
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
 
 
-def _leads_to(link: Path, folder: Path) -> bool:
+def _points_to(link: Path, folder: Path) -> bool:
     try:
         return os.readlink(link) == str(folder)
     except OSError:
