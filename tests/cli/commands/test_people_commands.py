@@ -100,7 +100,7 @@ def test_quotas_refuse_and_are_raised(as_: As, running: RealServer, tmp_path: Pa
     assert as_("ben", "job", "create", "-f", "job.yml").code == 0
     assert as_("owner", "quota", "set", "nodes=none", "--user", "ben").code == 0
     ended = as_("owner", "quota", "set", "run_time=none", "storage=none", "--user", "ben")
-    assert ended.code == 0 and "No limit is left there." in ended.err
+    assert ended.code == 0 and "There are no quotas left." in ended.err
 
 
 def test_bad_input(as_: As, running: RealServer, tmp_path: Path) -> None:
@@ -109,15 +109,18 @@ def test_bad_input(as_: As, running: RealServer, tmp_path: Path) -> None:
         (("user", "role", "cleo", "admin"), "there is no role `admin`"),
         (("user", "role", "cleo", "ownr"), "did you mean `owner`?"),
         (("user", "role", "cloe", "owner"), "did you mean `cleo`?"),
-        (("user", "create", "cleo"), "`cleo` is known already"),
+        (("user", "create", "cleo"), "`cleo` already exists"),
         (("user", "create", "dora", "--expires", "soon"), "`soon` is not a time in the future"),
         (("user", "create", "dora", "--expires", "2020-01-01"), "a token can't end at 2020-01-01"),
-        (("user", "create", "dora", "--token-name", "a b"), "`a b` is not a valid name"),
+        (
+            ("user", "create", "dora", "--token-name", "a b"),
+            "`a b` is not a valid name for a token",
+        ),
         (("quota", "set", "nods=1"), "did you mean `nodes`?"),
         (("quota", "set", "nodes"), "`nodes` is not a limit"),
         (("quota", "set", "nodes=many"), "`many` is not a whole number"),
         (("quota", "set", "storage=much"), "`much` is not a size"),
-        (("quota", "set", "nodes=1", "--user", "cleo", "--each-user"), "exclude each other"),
+        (("quota", "set", "nodes=1", "--user", "cleo", "--each-user"), "can't be combined"),
         (("quota", "approve", "nope"), "quota request `nope` does not exist"),
         (("user", "token", "revoke", "cleo", "frist"), "did you mean `first`?"),
         (("audit", "--since", "then"), "`then` is not a time in the past"),
@@ -174,7 +177,7 @@ def test_logging_in_and_out(as_: As, running: RealServer, tmp_path: Path) -> Non
     tokens = answer(as_("owner", "user", "token", "list", "fritz", "-o", "json"))
     assert tokens == []
     again = as_("fritz", "logout")
-    assert again.code == 2 and "you are logged in to no server" in again.err
+    assert again.code == 2 and "you are not logged in" in again.err
 
 
 def test_the_environment_counts_before_a_login(
