@@ -111,7 +111,7 @@ def _install(top: Path, listed: list[str], cache: Path, *more: str, into: str = 
 
 def warm(top: Path, arguments: argparse.Namespace) -> None:
     home = arguments.home or _fresh(top / "home")
-    built = contents.built(home, arguments.name)
+    built = contents.build(home, arguments.name)
     read_only = [Mount(str(built), str(built), for_good=False)]
 
     def start(command: list[str]) -> float:

@@ -90,7 +90,7 @@ def main() -> None:
     asked = parser.parse_args()
     wrong = False
     for name in asked.names:
-        found = read(_build(asked.home, name))
+        found = read(build(asked.home, name))
         known = curated_environments.named(name)
         assert known is not None
         told = differences(known.contents, found)
@@ -104,7 +104,7 @@ def main() -> None:
     raise SystemExit(2 if wrong else 0)
 
 
-def _build(home: Path, name: str) -> Path:
+def build(home: Path, name: str) -> Path:
     """The folder of an environment, built now unless it is there; where a server finds it, too."""
     from torchyard.base import home_database
     from torchyard.base.clock import SystemClock
