@@ -71,10 +71,10 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        found = meaning(error, path)
-        if found is None:
+        disk_error = meaning(error, path)
+        if disk_error is None:
             raise
-        raise found from error
+        raise disk_error from error
 
 
 def _name(path: Path) -> str:

@@ -91,14 +91,14 @@ def default_url(home: Path) -> URL:
     return URL.create("sqlite", database=str(home / "torchyard.db"))
 
 
-def chosen(home: Path, asked: str) -> URL:
+def chosen(home: Path, requested: str) -> URL:
     """What was asked for, else what the home had last, else a file in it.
 
     Raises:
         InvalidInput: no URL of a database.
     """
-    if asked:
-        return read_url(asked)
+    if requested:
+        return read_url(requested)
     remembered = _remembered(home)
     return remembered.url if remembered else default_url(home)
 
@@ -159,9 +159,9 @@ def _keep_private(file: Path) -> None:
     """
     with suppress(OSError):  # what is wrong with it, opening it says
         os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        for one in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm"))):
-            if one.exists() and one.stat().st_mode & 0o077:
-                one.chmod(0o600)
+        for path in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm"))):
+            if path.exists() and path.stat().st_mode & 0o077:
+                path.chmod(0o600)
 
 
 def _refused(url: URL, error: DBAPIError) -> TorchyardError:

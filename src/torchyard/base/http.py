@@ -150,7 +150,7 @@ class Transport:
             answer = self._exchange(method, target, body, all_headers)
         except (http.client.HTTPException, OSError) as error:
             self.close()
-            # A kept connection that the server closed meanwhile is no news; a fresh one is, and a
+            # A kept connection that the server closed meanwhile is expected; a fresh one is, and a
             # silence: a server that is slow is at what it was asked.
             is_news = fresh or isinstance(error, TimeoutError)
             moved = self._go_elsewhere()

@@ -53,15 +53,15 @@ def read(home: Path) -> Logins:
     Raises:
         InvalidInput: the file can't be read, or is something else.
     """
-    found = _json(home / FILE)
-    if found is None:
+    content = _json(home / FILE)
+    if content is None:
         return Logins()
     try:
         servers = {
-            url: Login(url, str(one["token"]), str(one["ca_cert"]), str(one["user"]))
-            for url, one in found["servers"].items()
+            url: Login(url, str(login["token"]), str(login["ca_cert"]), str(login["user"]))
+            for url, login in content["servers"].items()
         }
-        return Logins(str(found["current"]), servers)
+        return Logins(str(content["current"]), servers)
     except (KeyError, TypeError, AttributeError):
         raise InvalidInput(
             f"`{home / FILE}` is not what `yard login` writes", "remove it, then `yard login` again"
@@ -93,16 +93,16 @@ def site(file: Path = SITE_FILE) -> Login | None:
     Raises:
         InvalidInput: the file is something else.
     """
-    found = _json(file)
-    if found is None:
+    content = _json(file)
+    if content is None:
         return None
-    url = found.get("url") if isinstance(found, dict) else None
+    url = content.get("url") if isinstance(content, dict) else None
     if not isinstance(url, str) or not url.startswith(("http://", "https://")):
         raise InvalidInput(
             f"`{file}` names no server",
             'the administrator of this machine writes `{"url": "https://host:8766"}` into it',
         )
-    return Login(url.rstrip("/"), ca_cert=str(found.get("ca_cert") or ""))
+    return Login(url.rstrip("/"), ca_cert=str(content.get("ca_cert") or ""))
 
 
 def url_of(text: str) -> str:

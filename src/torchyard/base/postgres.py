@@ -1,6 +1,6 @@
 """What is PostgreSQL's own: connecting, the locks of writers, what its errors mean.
 
-Owns: the driver's options, advisory locks, whether an error says that the database is away.
+Owns: the driver's options, advisory locks, whether an error says that the database is unreachable.
 Leaves: transactions to db.py, which database a home has to home_database.py.
 Always: no message holds a password; a lock is taken at the beginning of a transaction, all of a
 transaction's locks at once and in one order, so that writers never wait for each other in a ring.
@@ -74,14 +74,14 @@ def engine(url: URL, shared: bool = False) -> Engine:
     }
     given = url.normalized_query.get("options", ())
     options = [*given, *(f"-c {name}={value}" for name, value in limits.items())]
-    known = {key for key in url.query if key != "options"}
+    allowed = {key for key in url.query if key != "options"}
     wanted = {
         "connect_timeout": _CONNECT_LIMIT_S,
         "tcp_user_timeout": _SILENCE_LIMIT_MS,
         "application_name": "torchyard",
         "client_encoding": "utf8",
     }
-    arguments = {key: value for key, value in wanted.items() if key not in known}
+    arguments = {key: value for key, value in wanted.items() if key not in allowed}
     plain = url.set(drivername="postgresql+psycopg").difference_update_query(["options"])
     return create_engine(
         plain,
