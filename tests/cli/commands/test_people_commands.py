@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from cli.conftest import Said, Yard
+from cli.conftest import Answer, Yard
 from cli.real_server import RealServer
 from torchyard.base import logins
 
-As = Callable[..., Said]
+As = Callable[..., Answer]
 JOB = "command: 'true'\nenvironment: python\n"
 
 
@@ -33,7 +33,7 @@ def as_(running: RealServer, yard: Yard, monkeypatch: pytest.MonkeyPatch, tmp_pa
     owner = logins.Login(running.url, running.token)
     logins.write(tmp_path / "owner", logins.Logins().with_login(owner))
 
-    def call(who: str, *arguments: object) -> Said:
+    def call(who: str, *arguments: object) -> Answer:
         monkeypatch.setenv("TORCHYARD_HOME", str(tmp_path / who))
         return yard(*arguments)
 
@@ -49,7 +49,7 @@ def let_in(as_: As, running: RealServer, tmp_path: Path, name: str, role: str) -
     assert answer.code == 0 and f"as {name}" in answer.text, answer.err
 
 
-def answer(answer: Said) -> Any:
+def answer(answer: Answer) -> Any:
     assert answer.code == 0, answer.err
     return json.loads(answer.text)
 
