@@ -80,7 +80,7 @@ def foreign() -> Iterator[str]:
     service.server_close()
 
 
-def test_a_service_that_is_no_torchyard(
+def test_a_service_that_is_not_torchyard_is_refused(
     foreign: str, yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCHYARD_URL", foreign)

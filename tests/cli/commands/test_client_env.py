@@ -140,7 +140,7 @@ def test_a_command_is_run_with_them(yard_there: Yard, running: RealServer, tmp_p
     assert completed.returncode == 126 and b"can't be run" in completed.stderr
 
 
-def test_what_is_asked_wrongly(yard_there: Yard) -> None:
+def test_wrong_usage_is_refused(yard_there: Yard) -> None:
     for arguments, message in (
         (["python", "a.py"], "needs `--run`"),
         (["--run"], "the command is missing"),

@@ -80,7 +80,7 @@ def test_export_prints_or_writes(real: RealServer, yard: Yard) -> None:
         (("a", "-n", "b"), "two names"),
     ],
 )
-def test_a_shell_that_is_asked_for_wrongly(
+def test_wrong_usage_of_shell_is_refused(
     real: RealServer, yard: Yard, arguments: tuple[str, ...], message: str
 ) -> None:
     answer = yard("environment", "shell", *arguments)

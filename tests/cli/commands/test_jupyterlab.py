@@ -81,7 +81,7 @@ def test_an_archive_of_another_layout(tmp_path: Path) -> None:
     ("python", "words"),
     [("/nope", "the Python `/nope` was not found"), ("true", "does not report")],
 )
-def test_what_is_no_python(yard: Yard, python: str, words: str) -> None:
+def test_a_program_that_is_not_a_python_is_refused(yard: Yard, python: str, words: str) -> None:
     answer = yard("jupyterlab", "--python", python)
     assert answer.code != 0 and words in answer.err, answer
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from cli.conftest import Said, Yard
+from cli.conftest import Answer, Yard
 from cli.real_server import RealServer
 from torchyard.base import logins
 
-As = Callable[..., Said]
+As = Callable[..., Answer]
 JOB = "command: 'true'\nenvironment: python\n"
 
 
@@ -33,7 +33,7 @@ def as_(running: RealServer, yard: Yard, monkeypatch: pytest.MonkeyPatch, tmp_pa
     owner = logins.Login(running.url, running.token)
     logins.write(tmp_path / "owner", logins.Logins().with_login(owner))
 
-    def call(who: str, *arguments: object) -> Said:
+    def call(who: str, *arguments: object) -> Answer:
         monkeypatch.setenv("TORCHYARD_HOME", str(tmp_path / who))
         return yard(*arguments)
 
@@ -49,7 +49,7 @@ def let_in(as_: As, running: RealServer, tmp_path: Path, name: str, role: str) -
     assert answer.code == 0 and f"as {name}" in answer.text, answer.err
 
 
-def answer(answer: Said) -> Any:
+def answer(answer: Answer) -> Any:
     assert answer.code == 0, answer.err
     return json.loads(answer.text)
 
@@ -111,7 +111,7 @@ def test_bad_input(as_: As, running: RealServer, tmp_path: Path) -> None:
         (("user", "role", "cloe", "owner"), "did you mean `cleo`?"),
         (("user", "create", "cleo"), "`cleo` already exists"),
         (("user", "create", "dora", "--expires", "soon"), "`soon` is not a time in the future"),
-        (("user", "create", "dora", "--expires", "2020-01-01"), "a token can't end at 2020-01-01"),
+        (("user", "create", "dora", "--expires", "2020-01-01"), "a token can't expire at 2020-01-01"),
         (
             ("user", "create", "dora", "--token-name", "a b"),
             "`a b` is not a valid name for a token",

@@ -79,7 +79,7 @@ def test_a_machine_that_lacks_things(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert programs_check.uv().status == "wrong"
 
 
-def test_a_home_that_is_no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unusable_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_check, "_file_system", lambda folder: "nfs4")
     assert "network file system" in machine_check.home(tmp_path / "x").result
     assert machine_check.home(tmp_path).status == "wrong"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cli.conftest import Said, Yard
+from cli.conftest import Answer, Yard
 from cli.real_server import RealServer
 from postgres_server import NewDatabase
 from torchyard import Client
@@ -90,7 +90,7 @@ def runs(real: RealServer) -> Iterator[Runs]:
         yield Runs(client)
 
 
-def rows(answer: Said) -> list[list[str]]:
+def rows(answer: Answer) -> list[list[str]]:
     return [re.split(r"\s{2,}", line) for line in answer.text.splitlines()]
 
 
@@ -192,7 +192,7 @@ def test_compare_side_by_side(ask: Yard, runs: Runs) -> None:
     output = ask("job", "compare", first, odd, "-o", "json").text
 
     def refuse(text: str) -> None:
-        raise AssertionError(f"`{text}` is no JSON")
+        raise AssertionError(f"`{text}` is not JSON")
 
     values = {row["what"]: row for row in json.loads(output, parse_constant=refuse)}
     assert values["metrics.loss"][odd] == "Infinity"
