@@ -40,7 +40,7 @@ TOKENS = {
 
 
 class TokenAccess:
-    """Lets in whoever has one of `TOKENS`, whatever the permission."""
+    """Lets in any holder of one of `TOKENS`, whatever the permission."""
 
     def enforce(self, request: Request, permission: Permission) -> Identity:
         token = request.headers.get("authorization", "").removeprefix("Bearer ")

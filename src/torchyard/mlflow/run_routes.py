@@ -251,7 +251,7 @@ def _change_tags(services: Services, job: Job, tags: Mapping[str, str | None]) -
 
 
 def _notify(services: Services, job: Job) -> None:
-    """Tell whoever follows the run that its history, tags or status changed."""
+    """Tell the run's followers that its history, tags or status changed."""
     services.signals.notify(job_key(job))
 
 
