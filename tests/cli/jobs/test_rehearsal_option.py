@@ -26,7 +26,7 @@ def test_the_option_is_a_property_beside_the_others(
 
 
 def test_the_sdk_has_it_as_an_argument() -> None:
-    def properties(rehearse_on_cpu: bool = False) -> object:
+    def properties(rehearse_on_cpu: bool | None = None) -> object:
         made = command(
             command="x",
             environment="python",
