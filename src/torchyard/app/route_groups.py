@@ -62,6 +62,7 @@ GROUPS: tuple[Group, ...] = (
     ),
     Group(["/v1/workspaces"], ["workspaces.routes"]),
     Group(["/v1/gc"], ["jobs.http.reclaiming_routes"]),
+    Group(azureml.ENTRY_PATHS, ["azureml.entry_routes"], described=False),
     Group(azureml.PATHS, ["azureml.apis"], described=False),
 )
 
