@@ -28,7 +28,7 @@ from typing import Any
 import figures
 from figures import Case
 
-from torchyard.environments import standalone
+from torchyard.environments import contents
 from torchyard.environments.names import curated_environments
 from torchyard.environments.packages import machine_config
 from torchyard.environments.packages.uv import find_uv
@@ -111,7 +111,7 @@ def _install(top: Path, listed: list[str], cache: Path, *more: str, into: str = 
 
 def warm(top: Path, arguments: argparse.Namespace) -> None:
     home = arguments.home or _fresh(top / "home")
-    built = standalone.built(home, arguments.name)
+    built = contents.build(home, arguments.name)
     read_only = [Mount(str(built), str(built), for_good=False)]
 
     def start(command: list[str]) -> float:
@@ -213,8 +213,8 @@ def _build(home: Path, arguments: list[str], cache: Path) -> Path:
     name = arguments[0] if len(arguments) == 1 else {"pip_requirements": arguments}
     code = (
         "import json, sys; from pathlib import Path\n"
-        "from torchyard.environments.standalone import built\n"
-        "print(built(Path(sys.argv[1]), json.loads(sys.argv[2])))"
+        "from torchyard.environments.contents import build\n"
+        "print(build(Path(sys.argv[1]), json.loads(sys.argv[2])))"
     )
     variables = {**os.environ, "UV_CACHE_DIR": str(cache)}
     output = figures.run([sys.executable, "-c", code, str(home), json.dumps(name)], variables)

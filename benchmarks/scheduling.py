@@ -42,7 +42,7 @@ from torchyard.environments.types import EnvironmentSpec
 from torchyard.executors.executor import Capacity, Handle, Status
 from torchyard.jobs.admission import machine, queue, queue_store, shares
 from torchyard.jobs.admission.queue import Waiting
-from torchyard.jobs.attempts import worker_reports
+from torchyard.jobs.attempts import report_fields, worker_reports
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import attempt_store, store
 from torchyard.jobs.records.types import Status as JobStatus
@@ -68,6 +68,9 @@ class Environments:
         return self._folder
 
     use = is_built
+
+    def image_plan(self, folder: Path) -> None:
+        return None
 
 
 class Simulation:
@@ -130,7 +133,8 @@ class Simulation:
             {"seq": number + (1 if ends else 0), "at": at, "kind": kind, "body": body}
             for number, (kind, body) in enumerate(facts)
         ]
-        worker_reports.report(self.services, attempt_id, node, events)
+        node_events = report_fields.read_events(node, events)
+        worker_reports.report(self.services, attempt_id, node, node_events)
 
 
 def built(home: Path, database: str, url: str, nodes: int) -> tuple[apps.Parts, Simulation]:
@@ -143,7 +147,7 @@ def built(home: Path, database: str, url: str, nodes: int) -> tuple[apps.Parts, 
     document = {"name": CLUSTER, "max_instances": nodes}
     computes.create(services.db, services.clock, "default", document, home=home)
     scheduler = Scheduler(services, simulation, url)
-    return apps.Parts(**{**vars(parts), "room": services, "scheduler": scheduler}), simulation
+    return apps.Parts(**{**vars(parts), "services": services, "scheduler": scheduler}), simulation
 
 
 def fill(services: Services, count: int, sizes: Sequence[int], seed: int = 2) -> None:

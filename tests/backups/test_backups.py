@@ -239,7 +239,7 @@ def refused(home: Path, source: Path, code: str) -> str:
     return caught.value.message
 
 
-def test_an_archive_that_is_cut_off_anywhere(
+def test_a_truncated_archive_is_refused(
     services: Services, backed_up: Path, tmp_path: Path
 ) -> None:
     content = backed_up.read_bytes()
@@ -262,7 +262,7 @@ def test_an_archive_that_is_cut_off_anywhere(
     refused(tmp_path / "new", compressed, "broken_backup")
 
 
-def test_a_byte_that_changed(backed_up: Path, tmp_path: Path) -> None:
+def test_a_changed_byte_is_detected(backed_up: Path, tmp_path: Path) -> None:
     content = bytearray(backed_up.read_bytes())
     with tarfile.open(backed_up) as tar:
         place = tar.getmember("torchyard.db").offset_data + 5000
@@ -272,7 +272,9 @@ def test_a_byte_that_changed(backed_up: Path, tmp_path: Path) -> None:
     assert "`torchyard.db` is not what was backed up" in message
 
 
-def test_a_folder_that_lacks_a_file_or_has_one_too_many(services: Services, tmp_path: Path) -> None:
+def test_a_folder_with_a_missing_or_an_extra_file_is_refused(
+    services: Services, tmp_path: Path
+) -> None:
     folder = tmp_path / "folder"
     actions.backup(services.home, "", folder)
     (folder / "extra").write_text("x")
@@ -284,7 +286,7 @@ def test_a_folder_that_lacks_a_file_or_has_one_too_many(services: Services, tmp_
     assert "cut off" in refused(tmp_path / "new", folder, "broken_backup")
 
 
-def test_what_is_no_backup(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_backup_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "other.tar"
     with tarfile.open(other, "w") as tar:
         tar.add(__file__, "x.py")
@@ -294,7 +296,7 @@ def test_what_is_no_backup(tmp_path: Path) -> None:
     assert "does not exist" in refused(tmp_path / "new", tmp_path / "nothing", "invalid_input")
 
 
-def test_a_member_that_leads_out(backed_up: Path, tmp_path: Path) -> None:
+def test_a_member_outside_the_folder_is_refused(backed_up: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.tar"
     with tarfile.open(backed_up) as good, tarfile.open(bad, "w") as tar:
         tar.addfile(good.getmember(archive.ABOUT), good.extractfile(archive.ABOUT))
@@ -303,7 +305,7 @@ def test_a_member_that_leads_out(backed_up: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "outside").exists()
 
 
-def test_a_newer_schema(backed_up: Path, tmp_path: Path) -> None:
+def test_a_backup_of_a_newer_schema_is_refused(backed_up: Path, tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     with tarfile.open(backed_up) as tar:
         tar.extractall(folder, filter="data")
@@ -312,7 +314,7 @@ def test_a_newer_schema(backed_up: Path, tmp_path: Path) -> None:
     refused(tmp_path / "new", folder, "newer_schema")
 
 
-def test_a_home_that_is_not_empty_or_served(
+def test_a_home_in_use_is_not_restored_over(
     services: Services, backed_up: Path, tmp_path: Path
 ) -> None:
     refused(services.home, backed_up, "not_empty")
@@ -321,7 +323,7 @@ def test_a_home_that_is_not_empty_or_served(
     held.close()
 
 
-def test_a_place_that_is_taken(services: Services, backed_up: Path, tmp_path: Path) -> None:
+def test_a_backup_overwrites_nothing(services: Services, backed_up: Path, tmp_path: Path) -> None:
     for target in (backed_up, services.home, services.home / "inside.tar", tmp_path):
         with pytest.raises(TorchyardError):
             actions.backup(services.home, "", target)
@@ -330,7 +332,7 @@ def test_a_place_that_is_taken(services: Services, backed_up: Path, tmp_path: Pa
     assert not (tmp_path / "nothing").exists() and not (tmp_path / "c.tar").exists()
 
 
-def test_by_the_command(services: Services, tmp_path: Path) -> None:
+def test_the_command_backs_up_and_restores(services: Services, tmp_path: Path) -> None:
     def yard(home: Path, *arguments: str, expect: int = 0) -> str:
         kept = {name: value for name, value in os.environ.items() if "TORCHYARD" not in name}
         ended = subprocess.run(

@@ -10,7 +10,8 @@ from torchyard.base.errors import InvalidInput, InvalidSpec
 
 def test_only_a_mapping_is_a_document() -> None:
     assert fields.mapping({"name": "a"}, "the document") == {"name": "a"}
-    for wrong in ([], "text", None, 3):
+    documents: tuple[object, ...] = ([], "text", None, 3)
+    for wrong in documents:
         with pytest.raises(InvalidSpec, match="the document is not a mapping") as error:
             fields.mapping(wrong, "the document")
         assert error.value.hint

@@ -132,7 +132,7 @@ def test_a_low_priority_training_is_preempted_and_goes_on(
     assert "was preempted" in shown and "Priority" in shown
 
 
-def test_a_person_tries_how_a_job_goes_on(yard: Yard, write_job: Callable[..., str]) -> None:
+def test_preempting_a_job_by_hand_resumes_it(yard: Yard, write_job: Callable[..., str]) -> None:
     yard(
         "job",
         "create",

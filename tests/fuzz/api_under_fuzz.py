@@ -37,7 +37,7 @@ def make(home: Path) -> Api:
     server.ensure_token(parts, token_file)
     face = application.create_app(parts)
     services = parts.services
-    services.environments.build(services.environments.resolve("python"))
+    services.environments.builds.run(services.environments.resolver.resolve("python"))
     api = Api(face, parts, token_file.read_text().strip(), "", {"workspace": "default"})
     _provision(api)
     for _ in range(5):

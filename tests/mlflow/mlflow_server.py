@@ -18,7 +18,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import NotAuthenticated
 from torchyard.base.lazy_routes import LazyRoutes
 from torchyard.data.datastores import Datastores
-from torchyard.environments.actions import Environments
+from torchyard.environments.services import Environments
 from torchyard.jobs.history import logged_metrics
 from torchyard.jobs.history.history import History
 from torchyard.jobs.records import store

@@ -19,7 +19,7 @@ def metric(key: str, value: Any) -> dict[str, Any]:
 @pytest.fixture
 def runs(server: Server) -> dict[str, str]:
     """Four runs, `a` the oldest: name to id."""
-    records_by_name: dict[str, dict[str, list[dict[str, Any]]]] = {
+    records_by_name: dict[str, dict[str, Any]] = {
         "a": {"metrics": [metric("acc", 0.1)], "params": [{"key": "my lr", "value": "Small"}]},
         "b": {"metrics": [metric("acc", "NaN")], "tags": [{"key": "stage", "value": "Dev_1"}]},
         "c": {
@@ -31,7 +31,8 @@ def runs(server: Server) -> dict[str, str]:
     run_ids = {}
     for index, (name, records) in enumerate(records_by_name.items()):
         run_ids[name] = server.new_run(run_name=name, start_time=1000 + index)
-        server.post("runs/log-batch", run_id=run_ids[name], **records)
+        fields: dict[str, Any] = {"run_id": run_ids[name], **records}
+        server.post("runs/log-batch", **fields)
     return run_ids
 
 

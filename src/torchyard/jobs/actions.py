@@ -16,7 +16,8 @@ from sqlalchemy import Connection
 
 from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound, nearest
 from torchyard.jobs.records import attempt_store, experiment_store, job_masking, progress, store
-from torchyard.jobs.records.types import ENDED, Event, Experiment, Job, JobError, Status
+from torchyard.jobs.records.job_events import Event
+from torchyard.jobs.records.types import ENDED, Experiment, Job, JobError, Status
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import own_properties, secrets
 from torchyard.jobs.spec import values as spec_values

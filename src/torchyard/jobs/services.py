@@ -16,7 +16,7 @@ from torchyard.base.db import Database
 from torchyard.base.dependencies import from_state
 from torchyard.data.datastores import Datastores
 from torchyard.data.fetching import Fetcher
-from torchyard.environments.actions import Environments
+from torchyard.environments.services import Environments
 from torchyard.executors.machine import Machine
 from torchyard.jobs.history import logged_metrics, logged_properties
 from torchyard.jobs.history.history import History

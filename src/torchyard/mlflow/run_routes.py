@@ -164,7 +164,7 @@ def log_inputs(call: CallOf, services: ServicesOf) -> JSONResponse:
     job = get_run(services, call.workspace, run_id, call.identity)
     _refuse_deleted(job)
     runs.add_datasets(services, job, datasets)
-    logged.note(services.db, call.workspace, translate.read_models(call, job.name, "input"))
+    logged.record_uses(services.db, call.workspace, translate.read_models(call, job.name, "input"))
     return JSONResponse({})
 
 
@@ -174,7 +174,7 @@ def log_outputs(call: CallOf, services: ServicesOf) -> JSONResponse:
     job = _run(call, services)
     if job.deleted:
         raise InvalidInput(f"The run {job.name} must be in the 'active' state")
-    logged.note(services.db, call.workspace, translate.read_models(call, job.name, "output"))
+    logged.record_uses(services.db, call.workspace, translate.read_models(call, job.name, "output"))
     return JSONResponse({})
 
 

@@ -40,8 +40,8 @@ def with_widgets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_it_makes_a_prebuilt_extension(with_widgets: Path, tmp_path: Path, yard: Yard) -> None:
-    said = yard("jupyterlab", "--python", sys.executable, "--user")
-    assert said.code == 0 and "1.1.0" in said.text, said
+    answer = yard("jupyterlab", "--python", sys.executable, "--user")
+    assert answer.code == 0 and "1.1.0" in answer.text, answer
     folder = tmp_path / "jupyter" / "labextensions" / "azureml_widgets"
     described = json.loads((folder / "package.json").read_text())
     load = described["jupyterlab"]["_build"]["load"]
@@ -81,8 +81,8 @@ def test_an_archive_of_another_layout(tmp_path: Path) -> None:
     ("python", "words"), [("/nope", "there is no Python `/nope`"), ("true", "can't be asked")]
 )
 def test_what_is_no_python(yard: Yard, python: str, words: str) -> None:
-    said = yard("jupyterlab", "--python", python)
-    assert said.code != 0 and words in said.err, said
+    answer = yard("jupyterlab", "--python", python)
+    assert answer.code != 0 and words in answer.err, answer
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ FRAMES = [
 
 def said(**details: Any) -> str:
     error = {"code": "c", "message": "m", "hint": "h", "details": details}
-    return click.unstyle(causes.evidence(error))
+    return click.unstyle(causes.context(error))
 
 
 def test_a_traceback_in_the_log_is_shown_as_it_was_printed() -> None:

@@ -17,6 +17,7 @@ from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs.admission import quota_checks, waiting_reasons
 from torchyard.jobs.files import artifacts
 from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests import submission
 from torchyard.jobs.services import Services
@@ -144,8 +145,8 @@ def test_run_time_is_limited_where_a_job_does_not_limit_it(services: Services) -
     assert times == {silent.name: 60, short.name: 30}
     from torchyard.jobs import actions
 
-    notices = [event.body for event in actions.events(services, silent) if event.kind == "notice"]
-    assert any("the job is stopped after 60 s" in str(notice) for notice in notices)
+    notices = notices_of(actions.events(services, silent))
+    assert any("the job is stopped after 60 s" in notice for notice in notices)
 
 
 def test_files_and_snapshots_count_as_stored(services: Services) -> None:

@@ -12,6 +12,7 @@ from torchyard.jobs import actions
 from torchyard.jobs.attempts import worker_history
 from torchyard.jobs.files import scratch
 from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Attempt, Job
 from torchyard.jobs.services import Services
 from torchyard.shared.history_spool import HistorySpool
@@ -41,8 +42,7 @@ def spool(
 
 
 def notices(services: Services, job: Job) -> list[str]:
-    events = actions.events(services, job)
-    return [event.body["message"] for event in events if event.kind == "notice"]
+    return notices_of(actions.events(services, job))
 
 
 def test_a_killed_workers_history_is_there_when_its_job_has_failed(

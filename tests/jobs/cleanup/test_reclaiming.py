@@ -17,8 +17,8 @@ from torchyard.base.blobs import Blobs
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, NotFound, TorchyardError
-from torchyard.environments.actions import Environments
 from torchyard.environments.packages import caches
+from torchyard.environments.services import Environments
 from torchyard.jobs.cleanup import reclaiming
 from torchyard.jobs.cleanup import reclaiming_settings as settings
 from torchyard.jobs.cleanup.reclaiming import DAY_S, Wishes
@@ -34,8 +34,7 @@ _OLD_S = 40 * DAY_S
 def services(tmp_path: Path, db: Database) -> Services:
     made = support.make_services(tmp_path, db, SystemClock())  # type: ignore[arg-type]
     real = Environments(tmp_path, db, made.clock, {}, platform="test")  # type: ignore[arg-type]
-    made.environments.folders = real.folders  # type: ignore[method-assign]
-    made.environments.remove = real.remove  # type: ignore[method-assign]
+    made.environments.folders = real.folders
     return made
 
 
@@ -163,10 +162,10 @@ def test_environments_of_open_jobs_stay(services: Services, tmp_path: Path) -> N
     assert (things[needed].goes, things[needed].why) == (False, f"job `{running.name}` needs it")
     assert things["a" * 64].goes and not things["b" * 64].goes
     reclaiming.reclaim(services, Wishes(budget_bytes=1000))
-    assert [hash for hash, _ in services.environments.folders()] == [needed]
+    assert [hash for hash, _ in services.environments.folders.all()] == [needed]
     _end(services, running)
     reclaiming.reclaim(services, Wishes())
-    assert list(services.environments.folders()) == []
+    assert list(services.environments.folders.all()) == []
 
 
 def test_inputs_that_a_job_may_read_stay(services: Services, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from torchyard.jobs.files import artifacts, data_sources
 from torchyard.jobs.files import outputs as outputs_of
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import progress
+from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.services import Services
 from torchyard.models import actions as models
@@ -263,7 +264,7 @@ def test_a_version_that_is_taken_is_told(yard: Yard, services: Services) -> None
         _finish(yard, job)
     from torchyard.jobs import actions
 
-    said = [e.body["message"] for e in actions.events(services, job) if e.kind == "notice"]
+    said = notices_of(actions.events(services, job))
     assert any("could not be registered" in message for message in said)
 
 

@@ -12,6 +12,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import InvalidSpec
 from torchyard.jobs.files import log_quota
 from torchyard.jobs.records import store
+from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.logs import Logs
 
 _LAST = b"[torchyard] logs beyond 1 MB are dropped; raise `torchyard.log_quota_mb`\n"
@@ -43,9 +44,9 @@ def test_the_job_tells_of_it_once(tmp_path: Path, db: Database, clock: FakeClock
         full = {"size": mega, "full": True}
         assert log_quota.answer(services, job, 1, _PATH, mega, b"y") == (200, full)
     with db.read() as connection:
-        told = [event.body for event in store.events_after(connection, job.id, 0)]
+        notices = notices_of(store.events_after(connection, job.id, 0))
     said = "logs beyond 1 MB are dropped; raise `torchyard.log_quota_mb`"
-    assert [body["message"] for body in told if "message" in body] == [said]
+    assert notices == [said]
 
 
 @pytest.mark.parametrize("value", ["0", "1.5", "many"])

@@ -16,6 +16,7 @@ from torchyard.jobs.admission import waiting_reasons
 from torchyard.jobs.attempts import worker_reports
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import progress
+from torchyard.jobs.records.job_events import StatusChanged
 from torchyard.jobs.records.types import Status
 from torchyard.jobs.requests import submission
 from torchyard.jobs.services import Services
@@ -43,7 +44,9 @@ def test_a_job_runs_from_submission_to_completion(
     assert _busy(services) == 0
     events = actions.events(services, job)
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
-    assert [event.body["status"] for event in events if event.kind == "status"] == [
+    assert [
+        event.body.status.value for event in events if isinstance(event.body, StatusChanged)
+    ] == [
         "NotStarted",
         "Preparing",
         "Queued",
@@ -120,7 +123,7 @@ def test_an_environment_is_built_before_nodes_are_held(
     assert [again(services, job).status for job in jobs] == [Status.PREPARING] * 3
     environments.go_on.set()
     scheduler.preparer._builders.shutdown()
-    assert environments.builds == ["slow"]
+    assert environments.built == ["slow"]
     assert _busy(services) == 0
     scheduler.run_round()
     assert [again(services, job).status for job in jobs] == [Status.STARTING] * 3

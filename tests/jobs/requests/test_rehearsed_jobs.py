@@ -10,6 +10,7 @@ from torchyard.base.errors import InvalidSpec
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions
 from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import submission, to_json
 from torchyard.jobs.services import Services
@@ -20,9 +21,7 @@ ASKED = {"torchyard.rehearse_on_cpu": True}
 
 
 def notices(services: Services, job: Job) -> list[str]:
-    return [
-        event.body["message"] for event in actions.events(services, job) if event.kind == "notice"
-    ]
+    return notices_of(actions.events(services, job))
 
 
 def plan_of(services: Services) -> int:

@@ -16,6 +16,7 @@ from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts, model_sources
 from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import submission
 from torchyard.jobs.services import Services
@@ -52,9 +53,7 @@ def pinned(services: Services, path: str, **keys: Any) -> str:
 
 
 def notices(services: Services, job: Job) -> list[str]:
-    return [
-        event.body["message"] for event in actions.events(services, job) if event.kind == "notice"
-    ]
+    return notices_of(actions.events(services, job))
 
 
 def register(services: Services, name: str, path: str, kind: str = "custom_model") -> Model:

@@ -45,7 +45,7 @@ def built(tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase) -
     """The folder of environments of a home where `python` is built."""
     home = tmp_path_factory.mktemp("built")
     parts = _parts(home, new_database(home))
-    parts.services.environments.build(parts.services.environments.resolve("python"))
+    parts.services.environments.builds.run(parts.services.environments.resolver.resolve("python"))
     parts.services.db.close()
     return home / "environments"
 
@@ -245,7 +245,7 @@ def test_the_words_of_a_datastores_library_show_no_credentials() -> None:
     }
     place = RemoteFiles("datastore `d`", "s3", options, "b")
     words = f"no me at http://h?sig={signature}, {key} or {json.dumps(options)}"
-    with pytest.raises(Unreachable) as caught, place._told("x"):
+    with pytest.raises(Unreachable) as caught, place._translated("x"):
         raise RuntimeError(words)
     message = caught.value.message
     assert not [one for one in (key, signature, "hunter2") if one in message]

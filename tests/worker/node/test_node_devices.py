@@ -85,7 +85,7 @@ def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     group_folder.write_text("0::/user\n")
     (tmp_path / "user").mkdir()
     monkeypatch.setattr(cgroups, "_MOUNTS", mounts)
-    monkeypatch.setattr(cgroups, "_OWN", group_folder)
+    monkeypatch.setattr(cgroups, "_OWN_CGROUP", group_folder)
     return tmp_path / "user" / "torchyard-a-0"
 
 

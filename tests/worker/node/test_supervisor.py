@@ -10,15 +10,15 @@ SCRIPT = """
 import os, signal, sys
 from pathlib import Path
 from torchyard.worker.node import supervisor
-from torchyard.worker.server.control import Orders
+from torchyard.worker.server.control import Control
 
 folder = Path(sys.argv[1])
 
 def work():
     # Like a signal that arrives while the worker's modules are being imported.
     os.kill(os.getpid(), signal.SIGTERM)
-    control = Orders()
-    control.listen_to_signals()
+    control = Control()
+    control.handle_signals()
     (folder / "exit.json").write_text("{}")
     return 7 if control.reason == "signal" else 8
 

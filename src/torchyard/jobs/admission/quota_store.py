@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import (
     BigInteger,
@@ -70,8 +70,18 @@ def unmeasured(connection: Connection, workspace: str) -> Sequence[int]:
     return list(connection.execute(query).scalars())
 
 
-def keep_sizes(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    insert_new(connection, stored_sizes, rows)
+@dataclass(frozen=True)
+class StoredSize:
+    """What an ended job or run keeps on disk; `snapshot` is its code, shared with other jobs."""
+
+    job_id: int
+    size_bytes: int
+    snapshot: str
+    snapshot_bytes: int
+
+
+def keep_sizes(connection: Connection, sizes: Sequence[StoredSize]) -> None:
+    insert_new(connection, stored_sizes, [dict(vars(size)) for size in sizes])
 
 
 def kept_bytes(connection: Connection, workspace: str, user: str) -> int:

@@ -84,7 +84,7 @@ class Launcher:
             job = store.job_by_id(connection, attempt.job_id)
             environment = environment_from_json(store.environment_of(connection, job.id))
         input_plans = {} if recovers else inputs.plans(services, job)
-        folder = None if recovers else services.environments.use(environment)
+        folder = None if recovers else services.environments.builds.use(environment)
         if folder is not None:
             services.client_endpoints.expect(folder)
         assert folder is not None or recovers

@@ -59,7 +59,7 @@ def plan(
     spec = job.spec
     report_token = _new_token(connection, services, job, TokenKind.ATTEMPT, attempt.id)
     run_token = _new_token(connection, services, job, TokenKind.RUN, progress.run_subject(job))
-    image = services.environments.image_plan(environment) if environment else None
+    image = services.environments.images.plan(environment) if environment else None
     return LaunchPlan(
         attempt_id=attempt.id,
         attempt=attempt.number,

@@ -15,10 +15,21 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from torchyard.base.clock import from_text
 from torchyard.base.errors import InvalidInput, NotAuthenticated
 from torchyard.jobs.actions import attempt_key, job_key
 from torchyard.jobs.attempts import endings, root_cause
+from torchyard.jobs.attempts.worker_events import (
+    NodeExited,
+    NodeFinalizing,
+    NodeServing,
+    NodeStopping,
+    NoticeReported,
+    PreflightReported,
+    RankExited,
+    RanksHang,
+    RanksStarted,
+    WorkerEvent,
+)
 from torchyard.jobs.files import scratch
 from torchyard.jobs.records import attempt_store, progress, store
 from torchyard.jobs.records.types import (
@@ -69,15 +80,13 @@ def get(services: Services, attempt_id: str) -> tuple[Attempt, Job]:
         return attempt, store.job_by_id(connection, attempt.job_id)
 
 
-def report(
-    services: Services, attempt_id: str, node: int, events: Sequence[Mapping[str, Any]]
-) -> int:
+def report(services: Services, attempt_id: str, node: int, events: Sequence[WorkerEvent]) -> int:
     """Apply a node's events in order; return the number of the next one expected.
 
     Events of an attempt that has ended change nothing: its job may be in the next attempt.
 
     Raises:
-        InvalidInput: an event is missing before one of these.
+        InvalidInput: an event is missing before one of them.
     """
     with services.db.write() as connection:
         attempt = attempt_store.attempt_by_id(connection, attempt_id)
@@ -85,10 +94,9 @@ def report(
         reporting = _node(attempt_store.nodes_of(connection, attempt_id), node)
         expected = reporting.next_seq
         for event in events:
-            seq = int(event["seq"])
-            if seq > expected:
-                raise InvalidInput(f"event {expected} of node {node} is missing before {seq}")
-            if seq == expected:
+            if event.seq > expected:
+                raise InvalidInput(f"event {expected} of node {node} is missing before {event.seq}")
+            if event.seq == expected:
                 if attempt.ended_at is None:
                     _apply(connection, services, attempt, node, event)
                 expected += 1
@@ -198,46 +206,44 @@ def put_back(services: Services, attempt: Attempt, reason: str) -> None:
 
 
 def _apply(
-    connection: Connection,
-    services: Services,
-    attempt: Attempt,
-    node: int,
-    event: Mapping[str, Any],
+    connection: Connection, services: Services, attempt: Attempt, node: int, event: WorkerEvent
 ) -> None:
-    kind, body = str(event["kind"]), event.get("body") or {}
     job = store.job_by_id(connection, attempt.job_id)
     now = services.clock.now()
-    if kind == "ranks_started":
-        attempt_store.change_node(connection, attempt.id, node, state=NodeState.RUNNING.value)
-        if job.status is Status.STARTING:
-            progress.move(connection, job, Status.RUNNING, now)
-    elif kind == "rank_exited":
-        if body.get("exit_code") or body.get("signal"):
-            at = from_text(str(event["at"]))
+    match event.report:
+        case RanksStarted():
+            _change_state(connection, attempt, node, NodeState.RUNNING)
+            if job.status is Status.STARTING:
+                progress.move(connection, job, Status.RUNNING, now)
+        case RankExited(failed=True, consequence=consequence):
             # After a lost connection, the node that broke it may still be exiting.
-            reason = root_cause.PEER_LOST if body.get("consequence") else "failed"
-            _rank_failed(connection, attempt, node, at, reason)
-    elif kind == root_cause.HANG:
-        _request_stop(connection, attempt, root_cause.HANG)
-    elif kind == "node_serving":
-        attempt_store.change_node(connection, attempt.id, node, state=NodeState.SERVING.value)
-        _stop_if_served(connection, attempt)
-    elif kind == "node_stopping":
-        # The other nodes report where their ranks stood, too.
-        is_late = body.get("reason") == root_cause.TIMEOUT
-        _request_stop(connection, attempt, root_cause.TIMEOUT if is_late else "failed")
-    elif kind == "preflight":
-        reporting = _node(attempt_store.nodes_of(connection, attempt.id), node)
-        preflight = {**(reporting.preflight or {}), **body}
-        attempt_store.change_node(connection, attempt.id, node, preflight=preflight)
-    elif kind == "notice":
-        progress.notice(connection, job, str(body.get("message", "")), now)
-    elif kind == "node_finalizing":
-        attempt_store.change_node(connection, attempt.id, node, state=NodeState.FINALIZING.value)
-        _stop_if_served(connection, attempt)
-        _finalize_if_all(connection, attempt, job, now)
-    elif kind == "node_exited":
-        _node_exited(connection, attempt, node, body, now)
+            reason = root_cause.PEER_LOST if consequence else "failed"
+            _rank_failed(connection, attempt, node, event.at, reason)
+        case RanksHang():
+            _request_stop(connection, attempt, root_cause.HANG)
+        case NodeServing():
+            _change_state(connection, attempt, node, NodeState.SERVING)
+            _stop_if_served(connection, attempt)
+        case NodeStopping(reason):
+            # The other nodes report where their ranks stood, too.
+            is_late = reason == root_cause.TIMEOUT
+            _request_stop(connection, attempt, root_cause.TIMEOUT if is_late else "failed")
+        case PreflightReported(findings):
+            current = _node(attempt_store.nodes_of(connection, attempt.id), node)
+            preflight = {**(current.preflight or {}), **findings}
+            attempt_store.change_node(connection, attempt.id, node, preflight=preflight)
+        case NoticeReported(message):
+            progress.notice(connection, job, message, now)
+        case NodeFinalizing():
+            _change_state(connection, attempt, node, NodeState.FINALIZING)
+            _stop_if_served(connection, attempt)
+            _finalize_if_all(connection, attempt, job, now)
+        case NodeExited(exit_code, error):
+            _node_exited(connection, attempt, node, exit_code, error, now)
+
+
+def _change_state(connection: Connection, attempt: Attempt, node: int, state: NodeState) -> None:
+    attempt_store.change_node(connection, attempt.id, node, state=state.value)
 
 
 def _rank_failed(
@@ -251,17 +257,19 @@ def _rank_failed(
 
 
 def _node_exited(
-    connection: Connection, attempt: Attempt, node: int, body: Mapping[str, Any], now: datetime
+    connection: Connection,
+    attempt: Attempt,
+    node: int,
+    exit_code: int,
+    error: JobError | None,
+    now: datetime,
 ) -> None:
-    error = body.get("error")
-    exit_code = int(body.get("exit_code") or 0)
-    reporting = _node(attempt_store.nodes_of(connection, attempt.id), node)
+    current = _node(attempt_store.nodes_of(connection, attempt.id), node)
     values: dict[str, Any] = {"state": NodeState.EXITED.value, "exit_code": exit_code}
-    if error:
-        told_error = root_cause.error_of(error)
-        values["error"] = vars(told_error)
-        if told_error.code not in _STOPPED:
-            values["failed_at"] = root_cause.failed_at(told_error, reporting.failed_at or now)
+    if error is not None:
+        values["error"] = vars(error)
+        if error.code not in _STOPPED:
+            values["failed_at"] = root_cause.failed_at(error, current.failed_at or now)
             _request_stop(connection, attempt, "failed")
     attempt_store.change_node(connection, attempt.id, node, **values)
 

@@ -100,7 +100,7 @@ def _removed(services: Services, wishes: Wishes, thing: Thing) -> Thing:
         removed = services.blobs.remove(_unnamed(services), now_s - wishes.grace_s)
         return replace(thing, name=f"{len(removed)} files") if removed else _stays(thing)
     if thing.kind == "environment":
-        gone = services.environments.remove(
+        gone = services.environments.folders.remove(
             thing.name, lambda connection: thing.name in references.environments(connection)
         )
     elif thing.kind == "input":
@@ -162,7 +162,7 @@ def _unnamed(services: Services) -> list[str]:
 def _environments(services: Services, wishes: Wishes) -> Iterator[Thing]:
     with services.db.read() as connection:
         needed = references.environments(connection)
-    for hash, folder in services.environments.folders():
+    for hash, folder in services.environments.folders.all():
         job = needed.get(hash)
         used_at_s = folder.stat().st_mtime
         goes, why = _by_age(services, wishes, used_at_s)

@@ -154,9 +154,9 @@ def _drop_rows(connection: Connection, job: Job) -> None:
     dataset_inputs.drop(connection, job.id)
     metric_rows.drop(connection, job.id)
     run_requests.drop(connection, job.id)
-    logged.forget_run(connection, job.workspace, job.name)
+    logged.delete_of_run(connection, job.workspace, job.name)
     for name, prefix in _places(job):
-        data.forget_checksums(connection, job.workspace, name, prefix)
+        data.delete_checksums(connection, job.workspace, name, prefix)
     store.drop_job(connection, job.id)
 
 

@@ -16,6 +16,7 @@ from torchyard.data.types import MODEL_TYPES
 from torchyard.jobs.files import model_sources, outputs
 from torchyard.jobs.files.outputs import OutputPlace
 from torchyard.jobs.records import progress, store
+from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec.inputs import Output
@@ -83,10 +84,5 @@ def _register_model(
 
 def _tell(services: Services, job: Job, message: str) -> None:
     with services.db.write() as connection:
-        told = [
-            event.body.get("message")
-            for event in store.events_after(connection, job.id, 0)
-            if event.kind == "notice"
-        ]
-        if message not in told:
+        if message not in notices_of(store.events_after(connection, job.id, 0)):
             progress.notice(connection, job, message, services.clock.now())

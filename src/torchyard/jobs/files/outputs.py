@@ -82,7 +82,7 @@ def check(services: Services, workspace: str, name: str, output: Output) -> None
         NotFound: there is no such datastore.
     """
     found = place(workspace, "job", name, output)
-    datastores.opened(datastores.get(services.db, services.datastores, workspace, found.store))
+    datastores.open_files(datastores.get(services.db, services.datastores, workspace, found.store))
 
 
 def places(job: Job) -> dict[str, OutputPlace]:
@@ -144,7 +144,7 @@ def writing(services: Services, job: Job, output: str, path: str) -> Iterator[fi
     target = found.path if found.file == clean else f"{found.path.rstrip('/')}/{clean}".lstrip("/")
     with at.files.writing(target) as opened:
         yield opened
-    data.record(services.db, job.workspace, found.store, at.files, target, opened.stored)
+    data.record_checksum(services.db, job.workspace, found.store, at.files, target, opened.stored)
 
 
 def _named(job: Job, output: str) -> OutputPlace:

@@ -34,7 +34,7 @@ def opened(services: Services, found: Datastore) -> Files:
     """The files of a datastore, as Azure ML shows them."""
     if found.name == ARTIFACT_STORE:
         return RunFiles(services, found.workspace)
-    return datastores.opened(found)
+    return datastores.open_files(found)
 
 
 class RunFiles:

@@ -33,4 +33,4 @@ def add(connection: Connection, job_id: int, measured: Sequence[ModelMetric]) ->
         )
         for one in measured
     ]
-    logged.measure(connection, job.workspace, points)
+    logged.record_metrics(connection, job.workspace, points)

@@ -42,8 +42,8 @@ def report(
     events: Annotated[list[dict[str, Any]], Body()],
     watched: Annotated[bool, Body()] = False,
 ) -> dict[str, Any]:
-    report_fields.check_events(node, events)
-    following = worker_reports.report(services, attempt_id, node, events)
+    node_events = report_fields.read_events(node, events)
+    following = worker_reports.report(services, attempt_id, node, node_events)
     stop = worker_reports.stop_request(services, attempt_id)
     response = {"next": following, "order": stop.control, "reason": stop.reason}
     if watched:

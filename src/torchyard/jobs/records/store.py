@@ -39,10 +39,11 @@ from sqlalchemy import (
 )
 
 from torchyard.base.db import Instant, metadata
-from torchyard.jobs.records import removal_store
+from torchyard.jobs.records import job_events, removal_store
 from torchyard.jobs.records.attempt_store import attempt_nodes, attempts, error_of
 from torchyard.jobs.records.experiment_store import Id, experiments
-from torchyard.jobs.records.types import ENDED, Event, Job, NewJob, Status
+from torchyard.jobs.records.job_events import Event, EventBody
+from torchyard.jobs.records.types import ENDED, Job, NewJob, Status
 
 # The tag by which MLflow's clients name a run.
 _NAME_TAG = "mlflow.runName"
@@ -389,14 +390,14 @@ def _job(row: Row[Any]) -> Job:
 # Events
 
 
-def add_event(
-    connection: Connection, job_id: int, at: datetime, kind: str, body: dict[str, Any]
-) -> int:
+def add_event(connection: Connection, job_id: int, at: datetime, body: EventBody) -> int:
     last = connection.execute(
         select(func.coalesce(func.max(events.c.seq), 0)).where(events.c.job_id == job_id)
     ).scalar_one()
     connection.execute(
-        insert(events).values(job_id=job_id, seq=last + 1, at=at, kind=kind, body=body)
+        insert(events).values(
+            job_id=job_id, seq=last + 1, at=at, kind=body.kind, body=body.to_json()
+        )
     )
     return int(last) + 1
 
@@ -407,4 +408,4 @@ def events_after(connection: Connection, job_id: int, seq: int) -> list[Event]:
         .where(events.c.job_id == job_id, events.c.seq > seq)
         .order_by(events.c.seq)
     )
-    return [Event(**row._mapping) for row in rows]
+    return [Event(row.seq, row.at, job_events.from_json(row.kind, row.body)) for row in rows]

@@ -233,16 +233,6 @@ class AttemptNode:
 
 
 @dataclass(frozen=True)
-class Event:
-    """One fact of a job. `kind` is status, stage or notice; `seq` counts per job from 1."""
-
-    seq: int
-    at: datetime
-    kind: str
-    body: dict[str, Any]
-
-
-@dataclass(frozen=True)
 class StageSpan:
     """One stage of a job's timeline."""
 

@@ -21,6 +21,7 @@ from sqlalchemy import Connection
 from torchyard.base.errors import Conflict
 from torchyard.jobs import actions
 from torchyard.jobs.records import progress, store
+from torchyard.jobs.records.job_events import StatusChanged
 from torchyard.jobs.records.types import ENDED, Job, JobError, Status
 from torchyard.jobs.requests import runs
 from torchyard.jobs.services import Services
@@ -221,7 +222,7 @@ def _move(connection: Connection, job: Job, status: Status, now: datetime) -> No
     if status is Status.RUNNING and job.started_at is None:
         values["started_at"] = now
     store.change_job(connection, job.id, **values)
-    store.add_event(connection, job.id, now, "status", {"status": status.value})
+    store.add_event(connection, job.id, now, StatusChanged(status))
 
 
 def _is_given_up(job: Job) -> bool:

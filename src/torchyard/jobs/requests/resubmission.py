@@ -87,7 +87,7 @@ def _pinned(services: Services, job: Job, job_input: Input, stored: Input | None
 
 def _same_environment(services: Services, job: Job, environment: str | dict[str, Any]) -> bool:
     try:
-        resolved = services.environments.resolve(environment, job.workspace)
+        resolved = services.environments.resolver.resolve(environment, job.workspace)
     except TorchyardError:
         return False
     with services.db.read() as connection:

@@ -22,7 +22,8 @@ from torchyard.environments.types import from_json as environment_from_json
 from torchyard.jobs import actions
 from torchyard.jobs.admission import waiting_reasons
 from torchyard.jobs.records import job_masking, store
-from torchyard.jobs.records.types import Event, Job
+from torchyard.jobs.records.job_events import Event, StageChanged, build_log_offset
+from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests.to_json import job_json
 from torchyard.jobs.services import Services
 
@@ -93,10 +94,11 @@ class _Follower:
                     return job, blocks, True
                 self._building = False
             self._cursor.after = event.seq
-            document = {"kind": event.kind, "seq": event.seq, "at": to_text(event.at), **event.body}
-            blocks.append(_frame(self._masker.json(document)))
-            if "build_log_offset" in event.body:
-                self._cursor.offsets.setdefault(BUILD, event.body["build_log_offset"])
+            head = {"kind": event.kind, "seq": event.seq, "at": to_text(event.at)}
+            blocks.append(_frame(self._masker.json({**head, **event.body.to_json()})))
+            offset = build_log_offset(event)
+            if offset is not None:
+                self._cursor.offsets.setdefault(BUILD, offset)
                 self._building = True
         if self._building:
             new, more = self._build_frames(job)
@@ -117,7 +119,7 @@ class _Follower:
     def _build_frames(self, job: Job) -> tuple[list[bytes], bool]:
         with self._services.db.read() as connection:
             environment = environment_from_json(store.environment_of(connection, job.id))
-        log = self._services.environments.log_path(environment)
+        log = self._services.environments.folders.log_path(environment.hash)
         return self._grown(BUILD, {"kind": "build"}, log)
 
     def _grown(self, name: str, header: dict[str, Any], path: Path) -> tuple[list[bytes], bool]:
@@ -138,7 +140,7 @@ class _Follower:
 
 
 def _ends_preparing(event: Event) -> bool:
-    return event.kind == "stage" and event.body["state"] == "end"
+    return isinstance(event.body, StageChanged) and event.body.state == "end"
 
 
 def _frame(body: dict[str, Any]) -> bytes:

@@ -247,8 +247,8 @@ def _require_hash(job: Job, spec_hash: str) -> None:
 
 def _environment(services: Services, workspace: str, job: JobSpec) -> EnvironmentSpec:
     """The job's environment, if it can run here."""
-    environment = services.environments.resolve(job.environment, workspace)
-    services.environments.refuse_impossible(environment)
+    environment = services.environments.resolver.resolve(job.environment, workspace)
+    services.environments.builds.refuse_impossible(environment)
     if environment.image is None:
         return environment
     processes = job.instance_count * job.process_count_per_instance

@@ -9,6 +9,7 @@ from torchyard.base.clock import to_text
 from torchyard.jobs import actions
 from torchyard.jobs.admission import queue, waiting_reasons
 from torchyard.jobs.records import job_masking, progress, store
+from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job, JobError
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import rehearsal, secrets
@@ -34,7 +35,7 @@ def job_json(services: Services, job: Job) -> dict[str, Any]:
             }
             for span in progress.timeline(events)
         ],
-        "notices": [event.body["message"] for event in events if event.kind == "notice"],
+        "notices": notices_of(events),
         "metrics": {
             point.key: number_json(point.value) for point in services.history.latest(job.id)
         },

@@ -51,10 +51,10 @@ def delete_empty(services: Services, workspace: str) -> None:
                 code="workspace_not_empty",
             )
         computes.forget_all(connection, workspace)
-        codes.forget_all(connection, workspace)
-        saved_datasets.forget_all(connection, workspace)
-        components.forget_all(connection, workspace)
-        environments.forget_all(connection, workspace)
+        codes.delete_all(connection, workspace)
+        saved_datasets.delete_all(connection, workspace)
+        components.delete_all(connection, workspace)
+        environments.delete_all(connection, workspace)
         experiment_store.drop_all(connection, workspace)
         workspaces.forget(connection, workspace)
     for name in BUILT_IN:

@@ -54,7 +54,7 @@ class WaitingView:
 
 def resize_clusters(services: Services) -> None:
     """Resize every cluster to what its queue needs."""
-    scaling.look(
+    scaling.resize_clusters(
         services.db,
         services.clock,
         lambda connection: store.nodes_wanted(connection, services.clock.now()),
@@ -141,7 +141,7 @@ def delete(services: Services, workspace: str, name: str, who: str, *, force: bo
             raise _busy(name, live)
 
     gone = computes.delete(
-        services.db, services.clock, workspace, name, force=force, look=check_jobs
+        services.db, services.clock, workspace, name, force=force, check=check_jobs
     )
     error = JobError(
         "compute_deleted",

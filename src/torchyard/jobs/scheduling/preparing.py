@@ -59,7 +59,7 @@ class Preparer:
             with self._services.db.read() as connection:
                 pinned = store.environment_of(connection, waiting.first_id)
             environment = environment_from_json(pinned)
-            built = self._services.environments.is_built(environment) is not None
+            built = self._services.environments.folders.find(environment) is not None
             for job in self._next(waiting, None if built else Status.NOT_STARTED):
                 try:
                     self._prepare_one(job, environment, built)
@@ -126,7 +126,7 @@ class Preparer:
         with self._building_lock:
             # The log grows over builds; where this one's part begins is what its jobs show.
             log_offset = self._building.get(
-                environment.hash, _size(services.environments.log_path(environment))
+                environment.hash, _size(services.environments.folders.log_path(environment.hash))
             )
         if job.status is Status.NOT_STARTED:
             with services.db.write() as connection:
@@ -142,14 +142,14 @@ class Preparer:
         with self._building_lock:
             running = environment.hash in self._building
             if not running:
-                size = _size(self._services.environments.log_path(environment))
+                size = _size(self._services.environments.folders.log_path(environment.hash))
                 self._building[environment.hash] = size
         if not running:
             self._builders.submit(self._build_now, environment)
 
     def _build_now(self, environment: EnvironmentSpec) -> None:
         try:
-            self._services.environments.build(
+            self._services.environments.builds.run(
                 environment,
                 lambda: self._unwanted(environment),
                 lambda: self.secrets(environment),
