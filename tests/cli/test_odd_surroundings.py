@@ -41,7 +41,7 @@ def test_a_folder_that_is_gone(
     gone.rmdir()
     answer = yard("job", "list")
     assert answer.code == 2
-    assert answer.err.startswith("error: the folder that this shell is in is gone\nhint: ")
+    assert answer.err.startswith("error: the current folder no longer exists\nhint: ")
 
 
 def test_digits_that_are_no_number(
@@ -80,12 +80,12 @@ def foreign() -> Iterator[str]:
     service.server_close()
 
 
-def test_a_service_that_is_no_torchyard(
+def test_a_service_that_is_not_torchyard_is_refused(
     foreign: str, yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCHYARD_URL", foreign)
     answer = yard("server", "status", "-o", "json")
-    assert answer.code == 1 and json.loads(answer.out)["status"] == "no torchyard server", (
+    assert answer.code == 1 and json.loads(answer.out)["status"] == "not a torchyard server", (
         answer.err
     )
     monkeypatch.delenv("TORCHYARD_URL")

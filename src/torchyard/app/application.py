@@ -1,7 +1,7 @@
 """The app: every package behind HTTP, and what runs beside it.
 
 Owns: putting the packages together, what their routes receive.
-Leaves: which paths belong to which routes to route_groups.py, errors to error_responses.py, the process, its
+Leaves: the groups of routes to route_groups.py, errors to error_responses.py, the process, its
 port and its end to server.py.
 Always: a group's routes are imported when the first request comes for them.
 """

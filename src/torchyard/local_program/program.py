@@ -267,10 +267,10 @@ def _failure(
     code = 128 + signum if signum else process.returncode
     rank = Rank(0, 0, printed, _LOG_NAME)
     exit = RankExit(rank, code, signum, process.pid, time.time())
-    found = diagnosis.diagnose(exit, DiagnosisContext(0, False, work, errors, memory)).failure
-    message = found.message.replace("rank 0 on node 0", "the script", 1)
-    details = {key: value for key, value in found.details.items() if key not in ("rank", "node")}
-    return Failure(found.code, message, found.hint, code, details)
+    failure = diagnosis.diagnose(exit, DiagnosisContext(0, False, work, errors, memory)).failure
+    message = failure.message.replace("rank 0 on node 0", "the script", 1)
+    details = {key: value for key, value in failure.details.items() if key not in ("rank", "node")}
+    return Failure(failure.code, message, failure.hint, code, details)
 
 
 def install_hint(hint: str, program: str) -> str:

@@ -49,22 +49,22 @@ def is_to_blame(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in _FULL | _BROKEN
 
 
-def suspected(found: Failure, folder: Path) -> Failure:
+def suspected(failure: Failure, folder: Path) -> Failure:
     """`found`, or a full disk where that may be why the rank left no reason for its end."""
-    if found.code != "rank_failed" or found.details.get("traceback"):
-        return found
+    if failure.code != "rank_failed" or failure.details.get("traceback"):
+        return failure
     try:
         free = os.statvfs(folder)
     except OSError:
-        return found
+        return failure
     if free.f_bavail * free.f_frsize >= _TRACEBACK_BYTES:
-        return found
+        return failure
     return Failure(
         "disk_full",
-        f"{found.message}; no space left on `scratch`, not even for its traceback",
+        f"{failure.message}; no space left on `scratch`, not even for its traceback",
         "write less, or free some space: `yard gc --explain` lists what can be removed",
-        found.exit_code,
-        found.details,
+        failure.exit_code,
+        failure.details,
     )
 
 

@@ -71,7 +71,9 @@ class Masker:
             place = tail.find(first)
             while 0 <= place < len(tail) - held:
                 rest = tail[place:]
-                if any(len(one) > len(rest) and one.startswith(rest) for one in self._secrets):
+                if any(
+                    len(secret) > len(rest) and secret.startswith(rest) for secret in self._secrets
+                ):
                     held = len(rest)
                     break
                 place = tail.find(first, place + 1)
@@ -111,9 +113,9 @@ def _jwts(data: bytes) -> list[tuple[int, int]]:
     places = []
     place = data.find(_JWT_HEAD)
     while place >= 0:
-        found = _JWT.match(data, place)
-        if found is not None:
-            places.append((place, len(found[0])))
+        match = _JWT.match(data, place)
+        if match is not None:
+            places.append((place, len(match[0])))
         place = data.find(_JWT_HEAD, place + 1)
     return places
 

@@ -49,13 +49,13 @@ def of_environment(
         marked: names that are secret whatever they look like.
         plain: names that are not.
     """
-    found: dict[str, int] = {}
+    lengths: dict[str, int] = {}
     for name, value in variables.items():
         if name in marked and len(value) >= SHORTEST_MARKED:
-            found[value] = SHORTEST_MARKED
+            lengths[value] = SHORTEST_MARKED
         elif name not in plain and len(value) >= SHORTEST_NAMED and looks_secret(name):
-            found.setdefault(value, SHORTEST_NAMED)
-    return found
+            lengths.setdefault(value, SHORTEST_NAMED)
+    return lengths
 
 
 def written(values: Mapping[str, int]) -> set[bytes]:
@@ -64,14 +64,14 @@ def written(values: Mapping[str, int]) -> set[bytes]:
     Args:
         values: each with the characters that a line of it needs to be looked for.
     """
-    found: set[bytes] = set()
+    forms: set[bytes] = set()
     for value, shortest in values.items():
         for line in value.splitlines() or [value]:
             line = line.strip() if len(line.strip()) >= shortest else ""
             for piece in _pieces(line):
-                found.update(form for form in _escaped(piece) if len(form) >= shortest)
-        found.update(form for form in _encoded(value) if len(form) >= _SHORTEST_ENCODED)
-    return found
+                forms.update(form for form in _escaped(piece) if len(form) >= shortest)
+        forms.update(form for form in _encoded(value) if len(form) >= _SHORTEST_ENCODED)
+    return forms
 
 
 def _pieces(text: str) -> Iterator[str]:

@@ -134,17 +134,17 @@ def test_a_command_is_run_with_them(yard_there: Yard, running: RealServer, tmp_p
     completed = subprocess.run([*command, "no-such-command"], capture_output=True, env=environ)
     assert (
         completed.returncode == 127
-        and b"there is not a command `no-such-command`" in completed.stderr
+        and b"the command `no-such-command` was not found" in completed.stderr
     )
     completed = subprocess.run([*command, str(tmp_path)], capture_output=True, env=environ)
     assert completed.returncode == 126 and b"can't be run" in completed.stderr
 
 
-def test_what_is_asked_wrongly(yard_there: Yard) -> None:
+def test_wrong_usage_is_refused(yard_there: Yard) -> None:
     for arguments, message in (
-        (["python", "a.py"], "without `--run`"),
+        (["python", "a.py"], "needs `--run`"),
         (["--run"], "the command is missing"),
-        (["--run", "--shell", "fish", "--", "true"], "leave `--shell` out"),
+        (["--run", "--shell", "fish", "--", "true"], "omit `--shell`"),
         (["--shell", "csh"], "one of"),
     ):
         answer = yard_there("client-env", *arguments)

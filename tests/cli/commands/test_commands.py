@@ -113,7 +113,7 @@ def test_page_of_a_job(server: FakeServer, yard: Yard) -> None:
     )
     text = yard("job", "show", "a").text
     for line in (
-        "Status        Failed", "Waits for     needs 2 nodes", "Exit code     7",
+        "Status        Failed", "Waiting for   needs 2 nodes", "Exit code     7",
         "Compute       local, 2 nodes of 4 processes", "  Running  12 s", "  loss  0.25",
         "  digits:1", "error: rank 1 exited with 7", "hint: see its log",
     ):  # fmt: skip
@@ -146,7 +146,7 @@ def test_a_job_whose_json_cannot_be_kept_is_there(server: FakeServer, yard: Yard
         "job", "create", "-f", "job.yml", "-n", "mine", "-a", "/proc/no.json", "-o", "json"
     )
     assert answer.code == 0 and json.loads(answer.out)["name"] == "mine"
-    assert "warning: the job is submitted, but `/proc/no.json` can't be written" in answer.err
+    assert "warning: the job was submitted, but `/proc/no.json` can't be written" in answer.err
     assert yard("job", "create", "-f", "job.yml", "-n", "other", "-a", "größe.json").code == 0
     assert json.loads(Path("größe.json").read_text(encoding="utf-8"))["name"] == "other"
 

@@ -72,15 +72,15 @@ def test_export_prints_or_writes(real: RealServer, yard: Yard) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "name an environment"),
-        (("python", "-f", "env.yml"), "name an environment"),
+        ((), "name either an environment"),
+        (("python", "-f", "env.yml"), "name either an environment"),
         (("pyton",), "did you mean `python`"),
         (("-f", "no.yml"), "no.yml"),
         (("python", "true"), "unexpected extra argument"),
         (("a", "-n", "b"), "two names"),
     ],
 )
-def test_a_shell_that_is_asked_for_wrongly(
+def test_wrong_usage_of_shell_is_refused(
     real: RealServer, yard: Yard, arguments: tuple[str, ...], message: str
 ) -> None:
     answer = yard("environment", "shell", *arguments)
@@ -119,7 +119,5 @@ def test_every_form_of_reference_in_a_job(real: RealServer, yard: Yard) -> None:
     Path("job.yml").write_text(f"command: x\nenvironment: {other}\n")
     answer = yard("job", "create", "-f", "job.yml")
     assert (
-        answer.code == 2
-        and "job.yml:2:1" in answer.err
-        and "lies in workspace `other`" in answer.err
+        answer.code == 2 and "job.yml:2:1" in answer.err and "is in workspace `other`" in answer.err
     )

@@ -53,7 +53,7 @@ def test_it_makes_a_prebuilt_extension(with_widgets: Path, tmp_path: Path, yard:
     assert yard("jupyterlab", "--python", sys.executable, "--user", "--remove").code == 0
     assert not folder.exists()
     gone = yard("jupyterlab", "--python", sys.executable, "--user", "--remove")
-    assert gone.code == 0 and "was not there" in gone.text
+    assert gone.code == 0 and "does not exist" in gone.text
 
 
 def test_it_belongs_to_the_python_that_has_it(with_widgets: Path) -> None:
@@ -72,15 +72,16 @@ def test_a_python_without_it(tmp_path: Path) -> None:
 
 def test_an_archive_of_another_layout(tmp_path: Path) -> None:
     archive = packages(tmp_path, plugin="package/lib/other.js")
-    with pytest.raises(InvalidInput, match="holds no `package"):
+    with pytest.raises(InvalidInput, match="contains no `package"):
         jupyterlab.install(archive, tmp_path / "extension")
     assert not (tmp_path / "extension").exists()
 
 
 @pytest.mark.parametrize(
-    ("python", "words"), [("/nope", "there is no Python `/nope`"), ("true", "can't be asked")]
+    ("python", "words"),
+    [("/nope", "the Python `/nope` was not found"), ("true", "does not report")],
 )
-def test_what_is_no_python(yard: Yard, python: str, words: str) -> None:
+def test_a_program_that_is_not_a_python_is_refused(yard: Yard, python: str, words: str) -> None:
     answer = yard("jupyterlab", "--python", python)
     assert answer.code != 0 and words in answer.err, answer
 

@@ -64,7 +64,7 @@ def test_all_are_shown_and_all_are_stopped(
     assert f"  {first.url} on " in yard("server", "status").text
     stopped = yard("server", "stop").text
     assert stopped == "".join(
-        f"The server (pid {server_record.pid}) is stopped.\n" for server_record in (second, first)
+        f"Stopped the server (pid {server_record.pid}).\n" for server_record in (second, first)
     )
     assert not list(embedded.living(settings)) and not settings.server_file.exists()
 

@@ -41,18 +41,18 @@ def test_a_server_that_does_not_answer(
 def test_the_certificate_for_azures_clients(tmp_path: Path) -> None:
     now = datetime.now(timezone.utc)
     settings = Settings(tmp_path)
-    assert "none is made yet" in certificate(settings, {}).result
+    assert "not created yet" in certificate(settings, {}).result
     made = certificates.ensure(tmp_path, [], now)
     (tmp_path / "tls-port").write_text("8766")
     finding = certificate(settings, {"ARM_CLOUD_METADATA_URL": "https://127.0.0.1:8766/x"})
     assert finding.status == "ok" and f"{made.ends_at:%Y-%m-%d}" in finding.result
     finding = certificate(settings, {"ARM_CLOUD_METADATA_URL": "https://localhost:9/x"})
-    assert finding.status == "note" and "lead to port 9" in finding.result
+    assert finding.status == "note" and "point to port 9" in finding.result
     assert "eval" in finding.remedy
     made.file.write_text("nothing")
     assert "can't be read" in certificate(settings, {}).result
     certificates.ensure(tmp_path / "old", [], now - timedelta(days=500))
-    assert "ended on" in certificate(Settings(tmp_path / "old"), {}).result
+    assert "expired on" in certificate(Settings(tmp_path / "old"), {}).result
     assert certificate(Settings(tmp_path, "https://gpu-box"), {}).status == "ok"
 
 
@@ -79,7 +79,7 @@ def test_a_machine_that_lacks_things(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert programs_check.uv().status == "wrong"
 
 
-def test_a_home_that_is_no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unusable_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_check, "_file_system", lambda folder: "nfs4")
     assert "network file system" in machine_check.home(tmp_path / "x").result
     assert machine_check.home(tmp_path).status == "wrong"
@@ -88,7 +88,7 @@ def test_a_home_that_is_no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_links_where_nothing_can_be_written() -> None:
     finding = machine_check.links(Path("/proc/nowhere"))
-    assert finding.status == "note" and finding.result.startswith("not looked at: `/proc/")
+    assert finding.status == "note" and finding.result.startswith("not checked: `/proc/")
 
 
 def test_a_check_that_breaks_spoils_no_other() -> None:

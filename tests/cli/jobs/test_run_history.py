@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cli.conftest import Said, Yard
+from cli.conftest import Answer, Yard
 from cli.real_server import RealServer
 from postgres_server import NewDatabase
 from torchyard import Client
@@ -90,7 +90,7 @@ def runs(real: RealServer) -> Iterator[Runs]:
         yield Runs(client)
 
 
-def rows(answer: Said) -> list[list[str]]:
+def rows(answer: Answer) -> list[list[str]]:
     return [re.split(r"\s{2,}", line) for line in answer.text.splitlines()]
 
 
@@ -192,7 +192,7 @@ def test_compare_side_by_side(ask: Yard, runs: Runs) -> None:
     output = ask("job", "compare", first, odd, "-o", "json").text
 
     def refuse(text: str) -> None:
-        raise AssertionError(f"`{text}` is no JSON")
+        raise AssertionError(f"`{text}` is not JSON")
 
     values = {row["what"]: row for row in json.loads(output, parse_constant=refuse)}
     assert values["metrics.loss"][odd] == "Infinity"
@@ -220,8 +220,8 @@ def test_delete_asks_first_and_says_what_goes(
     artifacts = f"/mlflow/default/api/2.0/mlflow-artifacts/artifacts/{_artifacts(runs, parent)}"
     runs.client.transport.send("PUT", f"{artifacts}/a.bin", b"x" * 5000, 5000)
     refused = ask("job", "delete", parent)
-    assert refused.code == 2 and "say `--yes`" in refused.err
-    assert "5.0 KB of files and 301 points" in refused.err and child in refused.err
+    assert refused.code == 2 and "confirm with `--yes`" in refused.err
+    assert "5.0 KB of files and 301 metric points" in refused.err and child in refused.err
     assert {parent, child} <= names_of(runs.client)
     output = json.loads(ask("job", "delete", parent, "--dry-run", "-o", "json").text)
     assert [(row["name"], row["points"]) for row in output] == [(parent, 300), (child, 1)]
@@ -271,7 +271,7 @@ def test_delete_refuses_what_runs_and_chooses_by_condition(ask: Yard, runs: Runs
 
 def test_how_long_a_workspace_keeps_jobs(ask: Yard, runs: Runs) -> None:
     refused = ask("workspace", "update", "--retention-days", 9000)
-    assert refused.code == 2 and "9000 days after their end?" in refused.err
+    assert refused.code == 2 and "9000 days after they end?" in refused.err
     assert ask("workspace", "update", "--retention-days", 9000, "--yes").code == 0
     answer = ask("workspace", "show", "-o", "json")
     assert json.loads(answer.text)["retention_days"] == 9000

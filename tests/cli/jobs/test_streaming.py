@@ -205,7 +205,7 @@ def test_interrupt_leaves_the_job(server: FakeServer, yard: Yard) -> None:
         _, err = process.communicate(timeout=60)
     job.may_end.set()
     assert process.returncode == 130
-    assert b"come back with `yard job stream goes-on`" in err
+    assert b"resume with `yard job stream goes-on`" in err
     assert b"Traceback" not in err
 
 

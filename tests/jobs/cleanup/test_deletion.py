@@ -67,7 +67,7 @@ def clean(services: Services, job: Job) -> None:
 
 def left_of(services: Services, job: Job) -> dict[str, int]:
     """Rows and paths that still belong to the job, but for its tombstone."""
-    found = {}
+    remains = {}
     with services.db.read() as connection:
         for table in metadata.sorted_tables:
             if table is removal_store.removed_jobs:
@@ -75,9 +75,9 @@ def left_of(services: Services, job: Job) -> dict[str, int]:
             for column, value in (("job_id", job.id), ("run", job.name), ("job_name", job.name)):
                 if column in table.c:
                     rows = select(func.count()).where(table.c[column] == value)
-                    found[table.name] = connection.execute(rows).scalar_one()
-    found["paths"] = len([path for path in services.home.rglob("*") if job.name in path.name])
-    return {name: count for name, count in found.items() if count}
+                    remains[table.name] = connection.execute(rows).scalar_one()
+    remains["paths"] = len([path for path in services.home.rglob("*") if job.name in path.name])
+    return {name: count for name, count in remains.items() if count}
 
 
 def delete(services: Services, *names: str) -> list[str]:
@@ -110,11 +110,11 @@ def test_whoever_waits_for_a_deletion_waits_for_another_that_is_at_work(
     """The scheduler may be taking away what was marked before."""
     job = finished(services, scheduler, name="gone")
     clean(services, job)
-    found = deletion.delete(services, WORKSPACE, Choice(["gone"]), "me")
+    deleted = deletion.delete(services, WORKSPACE, Choice(["gone"]), "me")
     with ThreadPoolExecutor() as pool:
         with locks.held(services.lock("removal")):
             assert removal.work(services) == []
-            waiting = pool.submit(removal.work_now, services, found.jobs)
+            waiting = pool.submit(removal.work_now, services, deleted.jobs)
             assert not wait([waiting], timeout=0.2).done
         assert waiting.result(timeout=20) == []
     with pytest.raises(NotFound):
@@ -161,13 +161,13 @@ def test_runs_that_a_script_left_running_end_with_its_job(
     runs.change_run(services, WORKSPACE, over.name, status=Status.CANCELED)
     worker = Worker(services, attempt)
     worker.fails(code) if code else worker.whole_life()
-    ended = [support.again(services, one) for one in (job, child, deeper)]
-    assert [one.status.value for one in ended] == [status] * 3
-    assert len({one.ended_at for one in ended}) == 1
+    ended = [support.again(services, member) for member in (job, child, deeper)]
+    assert [job.status.value for job in ended] == [status] * 3
+    assert len({job.ended_at for job in ended}) == 1
     assert support.again(services, over).status is Status.CANCELED
     assert support.again(services, apart).status is Status.RUNNING
     clean(services, job)
-    assert set(delete(services, "parent")) == {one.name for one in (*ended, over)}
+    assert set(delete(services, "parent")) == {job.name for job in (*ended, over)}
 
 
 def test_files_that_something_needs_stay(services: Services, scheduler: Scheduler) -> None:
@@ -175,13 +175,13 @@ def test_files_that_something_needs_stay(services: Services, scheduler: Schedule
         services, scheduler, name="maker", outputs={"out": {"type": "uri_folder", "name": "clean"}}
     )
     clean(services, job)
-    assert [one.name for one in assets.list_versions(services.db, WORKSPACE)] == ["clean"]
+    assert [version.name for version in assets.list_versions(services.db, WORKSPACE)] == ["clean"]
     with pytest.raises(Conflict, match="data `clean:1` needs its files"):
         delete(services, "maker")
     source = finished(services, scheduler, name="source", outputs={"out": {"type": "uri_folder"}})
     clean(services, source)
-    given = {"type": "uri_folder", "path": "azureml://jobs/source/outputs/out"}
-    support.submit(services, name="reader", inputs={"data": given})
+    data_input = {"type": "uri_folder", "path": "azureml://jobs/source/outputs/out"}
+    support.submit(services, name="reader", inputs={"data": data_input})
     with pytest.raises(Conflict, match="job `reader` needs its files"):
         delete(services, "source")
     actions.cancel(services, WORKSPACE, "reader")
@@ -288,9 +288,9 @@ def test_retention_keeps_what_is_young_running_or_registered(
     for job in (old, trainer, young):
         clean(services, job)
     clock.advance(5 * DAY_S)
-    assert retention.look(services) == 0  # for ever is the default
+    assert retention.delete_expired(services) == 0  # for ever is the default
     workspaces.update(services.db, WORKSPACE, {"retention_days": 7})
-    assert retention.look(services) == 1
+    assert retention.delete_expired(services) == 1
     assert removal.work(services) == ["old"]
     clock.advance(5 * DAY_S)
     # The server looks by itself once an hour.

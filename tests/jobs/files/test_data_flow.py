@@ -93,12 +93,12 @@ def test_data_on_this_machine_is_used_where_it_is(
             "n": 3,
         },
     )
-    given = yard.plan(job).inputs
-    assert given["data"].source == str(tmp_path / "nas" / "sets")
-    assert (given["data"].kind, given["data"].mode) == ("uri_folder", "ro_mount")
-    assert given["file"].source == str(tmp_path / "nas" / "sets" / "a.csv")
-    assert (given["text"].kind, given["text"].value) == ("literal", f"{NAS}/sets")
-    assert given["n"].value == "3"
+    inputs = yard.plan(job).inputs
+    assert inputs["data"].source == str(tmp_path / "nas" / "sets")
+    assert (inputs["data"].kind, inputs["data"].mode) == ("uri_folder", "ro_mount")
+    assert inputs["file"].source == str(tmp_path / "nas" / "sets" / "a.csv")
+    assert (inputs["text"].kind, inputs["text"].value) == ("literal", f"{NAS}/sets")
+    assert inputs["n"].value == "3"
 
 
 def test_the_web_is_fetched_before_nodes_are_held(
@@ -196,7 +196,7 @@ def test_outputs_go_where_they_are_told(yard: Yard, services: Services, tmp_path
     assert (nas / "one" / "result.txt").read_bytes() == b"file"
     assert (home / "x" / "h").read_bytes() == b"home"
     assert (home / "azureml" / job.name / "plain" / "m.pt").read_bytes() == b"plain"
-    listed = {(output, one.path) for output, one in artifacts.list_outputs(services, job)}
+    listed = {(output, artifact.path) for output, artifact in artifacts.list_outputs(services, job)}
     assert listed == {
         ("plain", "m.pt"), ("there", "a/b.bin"), ("file", "result.txt"), ("home", "h")
     }  # fmt: skip
@@ -204,15 +204,15 @@ def test_outputs_go_where_they_are_told(yard: Yard, services: Services, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         ("https://x/y", "no place for an output"),
         ("azureml://datastores/nas/paths/${{nam}}", "no expression"),
         ("azureml://datastores/nope/paths/x", "does not exist"),
     ],
 )
-def test_places_that_are_refused(services: Services, path: str, said: str) -> None:
-    with pytest.raises(InvalidSpec, match=said):
+def test_places_that_are_refused(services: Services, path: str, message: str) -> None:
+    with pytest.raises(InvalidSpec, match=message):
         submit(services, outputs={"o": {"path": path}})
 
 
@@ -264,8 +264,8 @@ def test_a_version_that_is_taken_is_told(yard: Yard, services: Services) -> None
         _finish(yard, job)
     from torchyard.jobs import actions
 
-    said = notices_of(actions.events(services, job))
-    assert any("could not be registered" in message for message in said)
+    messages = notices_of(actions.events(services, job))
+    assert any("could not be registered" in message for message in messages)
 
 
 def test_what_one_job_left_another_reads(yard: Yard, services: Services) -> None:
@@ -282,5 +282,5 @@ def test_what_one_job_left_another_reads(yard: Yard, services: Services) -> None
 def test_a_place_depends_on_the_job_alone() -> None:
     from torchyard.jobs.spec.inputs import Output
 
-    found = outputs_of.place("w", "j", "o", Output())
-    assert found.uri == "azureml://datastores/workspaceblobstore/paths/azureml/j/o/"
+    place = outputs_of.place("w", "j", "o", Output())
+    assert place.uri == "azureml://datastores/workspaceblobstore/paths/azureml/j/o/"

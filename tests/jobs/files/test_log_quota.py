@@ -45,8 +45,8 @@ def test_the_job_tells_of_it_once(tmp_path: Path, db: Database, clock: FakeClock
         assert log_quota.answer(services, job, 1, _PATH, mega, b"y") == (200, full)
     with db.read() as connection:
         notices = notices_of(store.events_after(connection, job.id, 0))
-    said = "logs beyond 1 MB are dropped; raise `torchyard.log_quota_mb`"
-    assert notices == [said]
+    message = "logs beyond 1 MB are dropped; raise `torchyard.log_quota_mb`"
+    assert notices == [message]
 
 
 @pytest.mark.parametrize("value", ["0", "1.5", "many"])

@@ -1,4 +1,4 @@
-"""A job's row: its document is parsed once, and only by whoever needs it."""
+"""A job's row: its document is parsed once, and only when it is needed."""
 
 from __future__ import annotations
 

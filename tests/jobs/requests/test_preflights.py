@@ -67,7 +67,7 @@ def test_a_job_can_name_its_communication_backend(
 
 
 def test_unknown_preflight_settings_are_refused(services: Services) -> None:
-    with pytest.raises(InvalidSpec, match="`mpi` is no `communication_backend`"):
+    with pytest.raises(InvalidSpec, match="`mpi` is not a `communication_backend`"):
         submit(services, distribution={"type": "pytorch", "communication_backend": "mpi"})
     with pytest.raises(InvalidSpec, match=r"`torchyard\.preflight` is `of`") as caught:
         submit(services, properties={"torchyard.preflight": "of"})

@@ -22,8 +22,8 @@ from torchyard.jobs.spec.retry import Failure
 
 
 def _policy(**words: Any) -> retry.Policy:
-    given = {"max_attempts": 3, **words}
-    return retry.read({f"torchyard.retry.{key}": str(value) for key, value in given.items()})
+    values = {"max_attempts": 3, **words}
+    return retry.read({f"torchyard.retry.{key}": str(value) for key, value in values.items()})
 
 
 def test_a_job_that_asks_for_nothing_is_tried_once() -> None:
@@ -74,7 +74,13 @@ def test_a_pattern_that_takes_for_ever_holds_up_nobody() -> None:
 def test_pauses_double_and_end_with_the_last_attempt() -> None:
     policy = _policy(max_attempts=5, backoff_s=3)
     decisions = [retry.decide(policy, attempt, Failure("x", 1)) for attempt in range(1, 6)]
-    assert [None if one is None else one.pause_s for one in decisions] == [3, 6, 12, 24, None]
+    assert [None if decision is None else decision.pause_s for decision in decisions] == [
+        3,
+        6,
+        12,
+        24,
+        None,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -128,8 +134,8 @@ def test_a_failed_attempt_is_followed_by_another_after_the_pause(
     assert (ended.status, ended.exit_code) == (Status.FAILED, 8)
     with services.db.read() as connection:
         tries = attempt_store.attempts_of(connection, job.id)
-    assert [one.exit_code for one in tries] == [9, 8]
-    assert [one.error.message for one in tries if one.error] == [
+    assert [attempt.exit_code for attempt in tries] == [9, 8]
+    assert [attempt.error.message for attempt in tries if attempt.error] == [
         "rank 0 exited with code 9",
         "rank 0 exited with code 8",
     ]
@@ -171,8 +177,12 @@ def test_a_canceled_attempt_is_not_tried_again(services: Services, scheduler: Sc
 def test_elsewhere_takes_other_nodes_while_there_are_others(
     services: Services, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
 ) -> None:
-    asked = {**ASKED, "torchyard.retry.max_attempts": 6, "torchyard.retry.elsewhere": "bad_gpu"}
-    job = submit(services, properties={**asked, "torchyard.retry.backoff_s": 0})
+    properties = {
+        **ASKED,
+        "torchyard.retry.max_attempts": 6,
+        "torchyard.retry.elsewhere": "bad_gpu",
+    }
+    job = submit(services, properties={**properties, "torchyard.retry.backoff_s": 0})
     used = []
     for _ in range(5):
         clock.advance(1)
@@ -212,8 +222,8 @@ def test_what_was_printed_decides(services: Services, scheduler: Scheduler) -> N
     services.logs.append(
         support.WORKSPACE, job.name, 1, "user_logs/std_log.txt", 0, b"an ECC error\n"
     )
-    for one in (job, other):
-        Worker(services, attempt_of(services, one)).fails(9)
+    for tried_job in (job, other):
+        Worker(services, attempt_of(services, tried_job)).fails(9)
     assert (again(services, job).status, again(services, other).status) == (
         Status.QUEUED,
         Status.FAILED,

@@ -55,13 +55,13 @@ def append(logs: Logs, job: Job, attempt: int, path: str, offset: int, content: 
 
 def tell(db: Database, clock: Clock, job: Job) -> None:
     """A notice on the job, once."""
-    said = _said(own_properties.log_quota_mb(job.properties))
+    message = _said(own_properties.log_quota_mb(job.properties))
     with db.read() as connection:
-        if said in notices_of(store.events_after(connection, job.id, 0)):
+        if message in notices_of(store.events_after(connection, job.id, 0)):
             return
     with db.write() as connection:
-        if said not in notices_of(store.events_after(connection, job.id, 0)):
-            progress.notice(connection, job, said, clock.now())
+        if message not in notices_of(store.events_after(connection, job.id, 0)):
+            progress.notice(connection, job, message, clock.now())
 
 
 def _said(quota_mb: int) -> str:

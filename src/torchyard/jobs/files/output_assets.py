@@ -55,18 +55,18 @@ def _register(services: Services, job: Job, name: str, output: Output, place: Ou
     if output.type in MODEL_TYPES:
         _register_model(services, job, name, output.type, asset_name, version)
         return
-    asked = assets.Request(
+    request = assets.Request(
         name=asset_name, path=place.uri, type=output.type, version=str(version or ""), job=job.name
     )
-    assets.register(services.db, services.clock, job.workspace, asked, place.uri, job.owner)
+    assets.register(services.db, services.clock, job.workspace, request, place.uri, job.owner)
 
 
 def _register_model(
     services: Services, job: Job, output: str, type: str, name: str, version: str
 ) -> None:
     path = f"azureml://jobs/{job.name}/outputs/{output}"
-    known = models.of_job(services.db, job.workspace, job.name)
-    if any(model.name == name and model.source == path for model in known):
+    registered_models = models.of_job(services.db, job.workspace, job.name)
+    if any(model.name == name and model.source == path for model in registered_models):
         return
     document = {"name": name, "path": path, "type": type}
     if version:

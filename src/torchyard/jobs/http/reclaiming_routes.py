@@ -32,7 +32,7 @@ def gc(services: ServicesOf, identity: Person, body: JsonBody) -> dict[str, Any]
     dry_run = options.pop("dry_run", False)
     if not isinstance(dry_run, bool):
         raise InvalidInput("`dry_run` must be true or false")
-    gc_options = settings.wishes(services.home, options)
+    gc_options = settings.options(services.home, options)
     work = reclaiming.survey if dry_run else reclaiming.reclaim
     items = work(services, gc_options)
     shown = [
@@ -40,12 +40,12 @@ def gc(services: ServicesOf, identity: Person, body: JsonBody) -> dict[str, Any]
             "kind": item.kind,
             "name": item.name,
             "size_bytes": item.size_bytes,
-            "action": "kept" if not item.goes else "would go" if dry_run else "removed",
-            "why": item.why,
+            "action": "kept" if not item.remove else "would go" if dry_run else "removed",
+            "why": item.reason,
         }
         for item in items
     ]
-    freed = sum(item.size_bytes for item in items if item.goes)
+    freed = sum(item.size_bytes for item in items if item.remove)
     return {"dry_run": dry_run, "freed_bytes": freed, "things": shown}
 
 
@@ -67,7 +67,7 @@ def store(services: ServicesOf, identity: Person, changes: JsonBody) -> dict[str
 def _settings_json(services: Services) -> dict[str, Any]:
     """The defaults of a request; `stored` names those that were changed."""
     stored = settings.read(services.home)
-    return {**vars(settings.wishes(services.home, {})), "stored": sorted(stored)}
+    return {**vars(settings.options(services.home, {})), "stored": sorted(stored)}
 
 
 def _only_the_owner(identity: Identity) -> None:

@@ -143,7 +143,7 @@ class Scheduler:
     def _forget_now(self, retention_due: bool) -> None:
         try:
             if retention_due:
-                retention.look(self._services)
+                retention.delete_expired(self._services)
             gone = removal.work(self._services, self._stopping.is_set)
             self._stuck = 0 if gone or not removal.is_due(self._services) else self._stuck + 1
             pause_s = (

@@ -197,9 +197,9 @@ def _end_attempt(
 ) -> None:
     computes.release(connection, attempt.id, now)
     workspaces.drop_tokens(connection, TokenKind.ATTEMPT, attempt.id)
-    told = None if error is None else vars(error)
+    error_body = None if error is None else vars(error)
     attempt_store.change_attempt(
-        connection, attempt.id, ended_at=now, exit_code=exit_code, error=told
+        connection, attempt.id, ended_at=now, exit_code=exit_code, error=error_body
     )
 
 

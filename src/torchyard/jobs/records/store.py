@@ -1,6 +1,6 @@
 """The tables of jobs and their events.
 
-Owns: SQL, and the way between rows and the types of this room.
+Owns: SQL, and the way between rows and the types of this package.
 Leaves: the tries of a job to attempt_store.py, what may happen when to jobs/actions.py.
 Always: events of a job are numbered without gaps, because only a write transaction numbers them.
 """
@@ -285,7 +285,7 @@ def queued_at(connection: Connection, workspace: str, compute: str) -> list[Job]
 
 def live_at(connection: Connection, workspace: str, compute: str) -> list[Job]:
     """The jobs of a cluster that have not ended."""
-    return _at(connection, workspace, compute, [one for one in Status if not one.ended])
+    return _at(connection, workspace, compute, [status for status in Status if not status.ended])
 
 
 def _at(
@@ -293,7 +293,7 @@ def _at(
 ) -> list[Job]:
     rows = connection.execute(
         _jobs()
-        .where(jobs.c.type == "command", jobs.c.status.in_([one.value for one in statuses]))
+        .where(jobs.c.type == "command", jobs.c.status.in_([status.value for status in statuses]))
         .where(jobs.c.workspace == workspace, jobs.c.compute == compute)
         .order_by(jobs.c.priority_rank, jobs.c.id)
     )
@@ -302,13 +302,13 @@ def _at(
 
 def queued_since(connection: Connection, job_id: int) -> datetime | None:
     """When a job last came into the queue."""
-    found: datetime | None = connection.execute(
+    queued_at: datetime | None = connection.execute(
         select(events.c.at)
         .where(events.c.job_id == job_id, events.c.kind == "stage")
         .order_by(events.c.seq.desc())
         .limit(1)
     ).scalar()
-    return found
+    return queued_at
 
 
 def environment_hashes(connection: Connection, workspace: str) -> set[str]:
@@ -349,7 +349,7 @@ def environment_of(connection: Connection, job_id: int) -> dict[str, Any]:
 
 
 def environment_hash_of(connection: Connection, job_id: int) -> str:
-    """Of the environment as it was pinned; empty for a run that is no job."""
+    """Of the environment as it was pinned; empty for a run without one."""
     return str(
         connection.execute(select(jobs.c.environment_hash).where(jobs.c.id == job_id)).scalar_one()
     )

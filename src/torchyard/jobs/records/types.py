@@ -1,4 +1,4 @@
-"""The nouns of this room, and the one table of legal moves.
+"""The types of this package, and the one table of legal moves.
 
 Owns: statuses, stages, jobs, attempts, events.
 Leaves: the document a user writes to spec/job_spec.py.

@@ -69,17 +69,17 @@ def apply(torch: Any, devices: Devices) -> None:
 
 
 def _put(module: Any, called: str, answers: Any) -> None:
-    known = (*answers, *_NOTHING, *_WHY)
+    names = (*answers, *_NOTHING, *_WHY)
     public = [name for name in getattr(module, "__all__", ()) if hasattr(module, name)]
-    for name in {*public, *(name for name in known if hasattr(module, name))}:
-        found = getattr(module, name)
+    for name in {*public, *(name for name in names if hasattr(module, name))}:
+        original = getattr(module, name)
         if name in answers:
             setattr(module, name, answers[name])
-        elif isinstance(found, type) and _is_storage_or_error(name):
+        elif isinstance(original, type) and _is_storage_or_error(name):
             continue
-        elif callable(found):
+        elif callable(original):
             why = _WHY.get(name, _WHY_NOT_ELSE)
-            stand_in = refusing_class if isinstance(found, type) else refusing
+            stand_in = refusing_class if isinstance(original, type) else refusing
             setattr(module, name, stand_in(f"{called}.{name}", why))
 
 
@@ -322,7 +322,7 @@ class _Range:
 def _accelerator(torch: Any, devices: Devices, answers: dict[str, Any]) -> None:
     """The newer module in which a GPU has no maker's name; torch itself is told the truth."""
     module = torch.accelerator
-    ours = {
+    replacements = {
         "is_available": lambda *args: True,
         "device_count": lambda: devices.count,
         "current_accelerator": lambda check_available=False: torch.device("cuda"),
@@ -347,5 +347,5 @@ def _accelerator(torch: Any, devices: Devices, answers: dict[str, Any]) -> None:
     for name in module.__all__:
         if hasattr(module, name):
             why = _WHY.get(name, _WHY_NOT_ELSE)
-            answer = ours.get(name) or refusing(f"torch.accelerator.{name}", why)
+            answer = replacements.get(name) or refusing(f"torch.accelerator.{name}", why)
             setattr(module, name, told(name, getattr(module, name), answer))
