@@ -90,7 +90,7 @@ def test_a_dedicated_job_preempts_a_low_priority_job(
     assert first.error is not None and first.error.code == "preempted"
     assert f"job `{dedicated.name}` needs 4 nodes of `mine`" in first.error.message
     shown = job_json(services, again(services, low))
-    assert any("attempt 1 is preempted" in notice for notice in shown["notices"])
+    assert any("attempt 1 was preempted" in notice for notice in shown["notices"])
     spans = progress.timeline(actions.events(services, low))
     assert (spans[-1].name.value, spans[-1].waited_for) == ("Scaling", "attempt 1 was preempted")
     # It resumes once nodes are free, before jobs that were submitted later.
