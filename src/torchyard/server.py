@@ -2,7 +2,7 @@
 
 Owns: the home's lock, the port, the owner's token, the order in which things start and stop.
 Leaves: the routes to app/application.py, several servers' dealings to servers/, everything else to
-the rooms.
+the packages.
 Always: the port stays the same over restarts; a server that is killed loses nothing.
 """
 
@@ -177,13 +177,13 @@ class Options:
 
 @dataclass(frozen=True)
 class _Listeners:
-    """Where requests come in; `own` is the server's own TLS, where it was given none."""
+    """Where requests come in; `own_tls` is set when none was configured."""
 
     host: str
     plain: socket.socket
     secure: tuple[socket.socket, ssl.SSLContext] | None
-    given: listeners.ConfiguredTls | None
-    own: listeners.OwnTls | None
+    configured_tls: listeners.ConfiguredTls | None
+    own_tls: listeners.OwnTls | None
 
     @property
     def url(self) -> str:
@@ -191,9 +191,9 @@ class _Listeners:
 
     @property
     def tls(self) -> listeners.ConfiguredTls | listeners.OwnTls:
-        found = self.given or self.own
-        assert found is not None
-        return found
+        tls = self.configured_tls or self.own_tls
+        assert tls is not None
+        return tls
 
 
 def _open(options: Options, context: ssl.SSLContext | None) -> _Listeners:
@@ -249,8 +249,8 @@ def run(options: Options) -> None:
         entrance.secure,
     )
     server.signals = parts.services.signals
-    if entrance.own is not None:
-        entrance.own.server = server
+    if entrance.own_tls is not None:
+        entrance.own_tls.server = server
     files = ServerFiles(home)
     if parts.sharing is not None:
         # Not before: until its app runs, nothing must keep it from renewing its lease in time.
@@ -266,8 +266,8 @@ def run(options: Options) -> None:
     try:
         server.run(sockets=[entrance.plain])
     finally:
-        if entrance.own is not None:
-            entrance.own.close()
+        if entrance.own_tls is not None:
+            entrance.own_tls.close()
         if not shared:
             files.unname()
         held.close()

@@ -290,7 +290,7 @@ def test_a_file_that_is_not_a_backup_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "other.tar"
     with tarfile.open(other, "w") as tar:
         tar.add(__file__, "x.py")
-    assert "no backup of torchyard" in refused(tmp_path / "new", other, "invalid_input")
+    assert "not a torchyard backup" in refused(tmp_path / "new", other, "invalid_input")
     (tmp_path / "empty").mkdir()
     assert "no backup" in refused(tmp_path / "new", tmp_path / "empty", "invalid_input")
     assert "does not exist" in refused(tmp_path / "new", tmp_path / "nothing", "invalid_input")
@@ -327,7 +327,7 @@ def test_a_backup_overwrites_nothing(services: Services, backed_up: Path, tmp_pa
     for target in (backed_up, services.home, services.home / "inside.tar", tmp_path):
         with pytest.raises(TorchyardError):
             actions.backup(services.home, "", target)
-    with pytest.raises(TorchyardError, match="no home folder"):
+    with pytest.raises(TorchyardError, match="not a torchyard home folder"):
         actions.backup(tmp_path / "nothing", "", tmp_path / "c.tar")
     assert not (tmp_path / "nothing").exists() and not (tmp_path / "c.tar").exists()
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-import torchyard.server  # noqa: F401  (every room's tables)
+import torchyard.server  # noqa: F401  (every package's tables)
 from base import next_migration
 from base.schema_dump import Schema, describe, rows
 from jobs import support
@@ -84,11 +84,11 @@ def bring_to(db: Database, version: str) -> sa.MetaData:
 
 
 def tables_of(db: Database) -> sa.MetaData:
-    found = sa.MetaData()
+    reflected = sa.MetaData()
     with db.read() as connection:
-        found.reflect(connection)
-    found.remove(found.tables["alembic_version"])
-    return found
+        reflected.reflect(connection)
+    reflected.remove(reflected.tables["alembic_version"])
+    return reflected
 
 
 def made_up(column: sa.Column[Any], number: int) -> Any:
@@ -136,11 +136,11 @@ def test_rows_of_every_schema_come_along(old: Database, migrations: Path, versio
     with old.read() as connection:
         for name, expected in expected_rows.items():
             table = today.tables[name]
-            found = [
+            reflected = [
                 {column: row._mapping[column] for column in expected[0]}
                 for row in connection.execute(sa.select(table).order_by(*table.primary_key))
             ]
-            assert found == sorted(
+            assert reflected == sorted(
                 expected, key=lambda row: tuple(row[key.name] for key in table.primary_key)
             ), name
 
@@ -155,7 +155,7 @@ def test_a_migration_moves_rows(old: Database, migrations: Path) -> None:
     assert cost_centers == [""] * ROWS
 
 
-def test_the_rooms_read_what_the_first_schema_held(
+def test_the_packages_read_what_the_first_schema_held(
     old: Database, migrations: Path, clock: FakeClock, tmp_path: Path
 ) -> None:
     filled(old, bring_to(old, FIRST))

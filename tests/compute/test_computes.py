@@ -255,12 +255,12 @@ def test_sizes_in_any_spelling(written: str) -> None:
 def test_sizes_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "sizes.yml").write_text("box: {cores: 8, memory_gb: 32, gpus: 2, gpu_kind: X}\n")
     size = sizes.find("BOX", sizes.all_sizes(tmp_path))
-    assert (size.cores, size.memory_bytes, size.gpus, size.own) == (8, 32 << 30, 2, True)
+    assert (size.cores, size.memory_bytes, size.gpus, size.custom) == (8, 32 << 30, 2, True)
     for text, message in (
         ("box: {core: 8}", "unknown key `core`"),
         ("box: {cores: 0, memory_gb: 1}", "`cores` of size `box`"),
         ("box: 3", "mapping"),
-        ("- box", "no mapping of names"),
+        ("- box", "must be a mapping of names"),
         ("Standard_NC6: {cores: 1, memory_gb: 1}", "a size of Azure's"),
         ("box: {", "can't be read"),
     ):

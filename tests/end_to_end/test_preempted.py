@@ -117,7 +117,7 @@ def test_a_low_priority_training_is_preempted_and_goes_on(
     trained(yard, "training")
     assert (done["attempt"], done["exit_code"]) == (2, 0)
     assert any(
-        notice.startswith("attempt 1 is preempted: job `urgent` needs a node of `mine`")
+        notice.startswith("attempt 1 was preempted: job `urgent` needs a node of `mine`")
         for notice in done["notices"]
     )
     spans = [(stage["name"], stage["waited_for"]) for stage in done["stages"]]

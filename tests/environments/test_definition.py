@@ -53,7 +53,7 @@ def test_the_nearest_name_is_offered() -> None:
 
 
 def test_an_invalid_reference_is_refused() -> None:
-    with pytest.raises(InvalidSpec, match="no reference"):
+    with pytest.raises(InvalidSpec, match="not a reference"):
         spec_of("a b/c")
 
 

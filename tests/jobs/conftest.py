@@ -1,4 +1,4 @@
-"""What most tests of jobs begin with; a file that needs another room makes its own."""
+"""Fixtures for most tests of jobs; a file that needs other services makes its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A room of jobs for tests: real database and files, an executor and environments that pretend."""
+"""Services for tests of jobs: a real database and files, fake executor and environments."""
 
 from __future__ import annotations
 

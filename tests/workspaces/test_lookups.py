@@ -75,5 +75,5 @@ def test_a_cached_token_expires_in_time(db: Database, clock: FakeClock) -> None:
     token = people.new_token(db, clock, "olga", "short", until)
     actions.authenticate(db, clock, token, "", kept)
     clock.advance(60)
-    with pytest.raises(NotAuthenticated, match="`short` of `olga` ended"):
+    with pytest.raises(NotAuthenticated, match="`short` of `olga` expired"):
         actions.authenticate(db, clock, token, "", kept)

@@ -53,7 +53,7 @@ WRONG: list[tuple[str, str, object, int, str]] = [
     ("POST", "/v1/users", {"name": "x", "workspace": "nope"}, 404, "does not exist"),
     ("PUT", f"{HERE}/people/dan", {"role": "contributer"}, 400, "did you mean `contributor`?"),
     ("PUT", f"{HERE}/people/dann", {"role": "owner"}, 404, "did you mean `dan`?"),
-    ("PUT", f"{HERE}/people/dan", {}, 400, "no role is named"),
+    ("PUT", f"{HERE}/people/dan", {}, 400, "the document has no `role`"),
     ("POST", "/v1/users/dan/tokens", {"name": ""}, 400, "name for a token"),
     ("POST", "/v1/users/dan/tokens", {"name": "first"}, 409, "has a token `first` already"),
     ("POST", "/v1/users/dan/tokens", {"name": "x", "expires_at": "soon"}, 400, "`soon` is"),
@@ -107,7 +107,7 @@ def test_tokens_expire(site: Served, clock: FakeClock, tmp_path: Path) -> None:
     clock.advance(86_400)
     over = site.ask("day", "GET", "/v1/whoami")
     assert over.status_code == 401 and over.json()["error"]["code"] == "token_expired"
-    assert "`day` of `dan` ended at 2026-01-02" in over.text
+    assert "`day` of `dan` expired at 2026-01-02" in over.text
     assert "yard user token create dan" in over.text
     # The name is free again, and what was revoked is good no more.
     again = site.ok("dan", "POST", "/v1/users/dan/tokens", {"name": "day"})
@@ -178,9 +178,9 @@ def test_a_quota_request_is_approved_by_an_owner(site: Served) -> None:
 
 WRONG_QUOTAS: list[tuple[dict[str, object], str]] = [
     ({"limits": {"node": 1}}, "did you mean `nodes`?"),
-    ({"limits": {"nodes": -1}}, "a whole number from 0 on"),
-    ({"limits": {"nodes": True}}, "a whole number from 0 on"),
-    ({"limits": {"nodes": 1.5}}, "a whole number from 0 on"),
+    ({"limits": {"nodes": -1}}, "must be a whole number of 0 or more"),
+    ({"limits": {"nodes": True}}, "must be a whole number of 0 or more"),
+    ({"limits": {"nodes": 1.5}}, "must be a whole number of 0 or more"),
     ({"limits": {}}, "no limit is named"),
     ({"limits": {"nodes": 1}, "user": "dann"}, "did you mean `dan`?"),
     ({"limit": {"nodes": 1}}, "unknown key `limit`"),

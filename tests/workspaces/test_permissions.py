@@ -144,8 +144,8 @@ def test_the_words_of_a_refusal(site: Served) -> None:
     error = site.refused("dan", "PUT", f"{HERE}/computes/gpu-cluster", {})
     assert error["code"] == "forbidden"
     assert error["message"] == (
-        "`dan` is a data scientist in workspace `default`; to create, change or delete compute "
-        "needs a contributor"
+        "`dan` is a data scientist in workspace `default`; the role `contributor` is "
+        "required to create, change or delete compute"
     )
     assert "`olga` or `" in error["hint"] and "(owners)" in error["hint"]
     assert "yard user role dan 'contributor' -w default" in error["hint"]
@@ -153,7 +153,7 @@ def test_the_words_of_a_refusal(site: Served) -> None:
     assert body["error_code"] == "PERMISSION_DENIED" and "`rita` is a reader" in body["message"]
     site.add("nina", None)
     error = site.refused("nina", "GET", f"{HERE}/jobs")
-    assert "`nina` is nobody in workspace `default`" in error["message"]
+    assert "`nina` has no role in workspace `default`" in error["message"]
     assert site.ok("nina", "GET", "/v1/workspaces")["value"] == []
 
 

@@ -1,8 +1,8 @@
-"""How errors of any room are answered.
+"""Responses to errors of any package.
 
-Owns: which status and which words each kind of error has outside the protocols.
+Owns: the status and message of each kind of error outside the protocols.
 Leaves: the protocols' envelopes to mlflow/errors.py and azureml/common/errors.py.
-Always: whatever goes wrong is answered as `error`, `hint` and a code.
+Always: every error is answered as `error`, `hint` and a code.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Where the server listens, and to whom.
+"""Listening sockets and TLS.
 
-Owns: when it may listen beyond this machine, TLS beside the plain listener, from the start or from
-when it is first wanted, slow and endless heads of requests.
+Owns: when the server may listen beyond this machine, TLS beside the plain listener, from the start
+or from its first use, slow and endless request heads.
 Leaves: what is in a request to request_guard.py, the server's own certificate to
 base/certificates.py.
-Always: without TLS or an explicit word nobody beyond this machine is listened to; who sends
-nothing for a while is hung up on.
+Always: beyond this machine the server listens only with TLS or with `--insecure`; connections that
+stay silent are closed.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def context_of(tls: Tls) -> ssl.SSLContext:
 
 
 class PacedProtocol(HttpToolsProtocol):
-    """One connection, whose client is neither endless nor silent in the middle of a request."""
+    """One connection; closed if its client is endless or silent in the middle of a request."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -166,10 +166,10 @@ class Server(uvicorn.Server):
         """Listen with TLS from now on; for any thread but the server's own.
 
         Raises:
-            Unreachable: the server is not there yet, or is ending.
+            Unreachable: the server has not started, or is stopping.
         """
         if self._loop is None or self.should_exit:
-            raise Unreachable("the server is starting or ending", "try again")
+            raise Unreachable("the server is starting or stopping", "try again")
         opening = asyncio.run_coroutine_threadsafe(self._listen(listener, context), self._loop)
         opening.result(_OPEN_LIMIT_S)
 
@@ -258,7 +258,7 @@ class OwnTls:
         try:
             self._use(kept)
         except (OSError, ssl.SSLError) as error:
-            _log.warning("`%s` can't be used for TLS (%s): it is made anew", kept.file, error)
+            _log.warning("`%s` can't be used for TLS (%s); creating a new one", kept.file, error)
             return None
         listener = self._bind()
         self._port = listener.getsockname()[1]
@@ -272,7 +272,7 @@ class OwnTls:
             name: what the client calls the server by; the certificate is good for it.
 
         Raises:
-            Unreachable: the server is not there yet, or is ending.
+            Unreachable: the server has not started, or is stopping.
             OSError: nothing can be written.
         """
         with self._lock:
@@ -307,7 +307,7 @@ class OwnTls:
         try:
             self._use(issued)
         except ssl.SSLError as error:
-            _log.warning("`%s` can't be used for TLS (%s): it is made anew", issued.file, error)
+            _log.warning("`%s` can't be used for TLS (%s); creating a new one", issued.file, error)
             issued.file.unlink(missing_ok=True)
             self._use(self._issued(name))
 

@@ -57,7 +57,7 @@ def backup(home: Path, database: str, target: Path) -> Result:
     url = home_database.chosen(home, database)
     if url == home_database.default_url(home) and not (home / _RECORDS).exists():
         raise InvalidInput(
-            f"`{home}` is no home folder of a torchyard", "set TORCHYARD_HOME to the one you mean"
+            f"`{home}` is not a torchyard home folder", "set TORCHYARD_HOME to the right one"
         )
     if target.resolve().is_relative_to(home.resolve()):
         raise InvalidInput(
@@ -88,7 +88,7 @@ def restore(home: Path, database: str, source: Path) -> Result:
         database: where the records go; empty for a file in the home.
 
     Raises:
-        InvalidInput: what is at `source` is no whole backup.
+        InvalidInput: what is at `source` is not a complete backup.
         Conflict: the home or the database is not empty, a server serves it, or the backup is newer
             than this torchyard.
     """

@@ -208,7 +208,7 @@ def unpack(source: Path, folder: Path, accept: Callable[[About], None]) -> list[
         accept: raises what speaks against this backup, before anything is unpacked.
 
     Raises:
-        InvalidInput: it is no backup, or it is not whole, or a file is not as it was.
+        InvalidInput: it is not a backup, is incomplete, or a file has changed.
     """
     files = _in_folder(source) if source.is_dir() else _in_tar(source)
     unpacked: dict[str, str] = {}
@@ -233,7 +233,7 @@ def unpack(source: Path, folder: Path, accept: Callable[[About], None]) -> list[
         raise _broken(source, "it is cut off or damaged") from error
     if not unpacked:
         raise InvalidInput(
-            f"`{source}` is no backup of torchyard", "name what `yard server backup` wrote"
+            f"`{source}` is not a torchyard backup", "name what `yard server backup` wrote"
         )
     if manifest is None:
         raise _broken(source, "it is cut off")
@@ -278,7 +278,7 @@ def _in_tar(source: Path) -> Iterator[tuple[str, IO[bytes]]]:
         for member in tar:
             file = tar.extractfile(member) if member.isreg() else None
             if file is None:
-                raise _broken(source, f"`{member.name}` is no file")
+                raise _broken(source, f"`{member.name}` is not a file")
             with file:
                 yield safe_relative(member.name), file
 

@@ -2,7 +2,7 @@
 
 Owns: copying rows as they are, whatever their schema; what has to follow them in PostgreSQL.
 Leaves: files to archive.py, when and whether to actions.py.
-Always: what is copied is the database at one instant, whoever writes meanwhile; nothing is
+Always: the copy is the database at one instant, even if others write meanwhile; nothing is
 converted, so that a row comes back as it was.
 """
 

@@ -124,13 +124,13 @@ class Blobs:
         Raises:
             NotFound: it was never uploaded, or is gone.
         """
-        found = self._read(snapshot_id)
-        absent = self.missing([snapshot_id, *(file.sha256 for file in found.files)])
+        snapshot = self._read(snapshot_id)
+        absent = self.missing([snapshot_id, *(file.sha256 for file in snapshot.files)])
         if absent:
             raise NotFound(
                 f"snapshot `{snapshot_id[:12]}…` is incomplete", "upload the folder again"
             )
-        return found
+        return snapshot
 
     def parts(self, snapshot_id: str) -> set[str]:
         """The blobs of a snapshot, itself included; empty when there is no such snapshot.
@@ -150,8 +150,8 @@ class Blobs:
         for folder in sorted(self.folder.glob("[0-9a-f][0-9a-f]")):
             for entry in os.scandir(folder):
                 if _SHA256.fullmatch(entry.name):
-                    known = entry.stat()
-                    yield entry.name, known.st_size, known.st_mtime
+                    status = entry.stat()
+                    yield entry.name, status.st_size, status.st_mtime
 
     def remove(self, hashes: Iterable[str], before_s: float) -> set[str]:
         """Remove those that were not used since `before_s`; returns the removed."""
@@ -183,22 +183,22 @@ class Blobs:
     def _renew(self, sha256: str) -> bool:
         """Whether the blob is here; it is new from now on."""
         try:
-            known = self._found(sha256)
-            if known is None:
+            status = self._found(sha256)
+            if status is None:
                 return False
-            if known.st_mtime < time.time() - _NEW_S:
+            if status.st_mtime < time.time() - _NEW_S:
                 os.utime(self.path(sha256))
         except FileNotFoundError:
             return False
         return True
 
     def _found(self, sha256: str) -> os.stat_result | None:
-        """A blob's status on disk. A power cut may leave an empty file, which is no blob."""
+        """A blob's status on disk. A power cut may leave an empty file, which does not count."""
         try:
-            known = self.path(sha256).stat()
+            status = self.path(sha256).stat()
         except FileNotFoundError:
             return None
-        return known if known.st_size or sha256 == _SHA256_OF_NOTHING else None
+        return status if status.st_size or sha256 == _SHA256_OF_NOTHING else None
 
     def _read(self, snapshot_id: str) -> Snapshot:
         path = self.path(snapshot_id)
@@ -226,7 +226,7 @@ def manifest_bytes(snapshot_files: Iterable[SnapshotFile]) -> bytes:
 
 def _files_of(manifest: Mapping[str, Any]) -> tuple[SnapshotFile, ...]:
     try:
-        found = tuple(
+        snapshot_files = tuple(
             SnapshotFile(
                 files.safe_relative(str(entry["path"])),
                 str(entry["sha256"]),
@@ -240,13 +240,13 @@ def _files_of(manifest: Mapping[str, Any]) -> tuple[SnapshotFile, ...]:
             f"the snapshot's manifest is not valid: {error!r}",
             "each file needs `path`, `sha256` and `size`",
         ) from error
-    paths = {file.path for file in found}
+    paths = {file.path for file in snapshot_files}
     folders = {parent for path in paths for parent in _parents(path)}
-    if len(paths) != len(found) or paths & folders:
+    if len(paths) != len(snapshot_files) or paths & folders:
         raise InvalidInput(
             "the snapshot's manifest has two entries of one path", "name each file once"
         )
-    return found
+    return snapshot_files
 
 
 def _parents(path: str) -> list[str]:

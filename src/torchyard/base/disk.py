@@ -71,10 +71,10 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        found = meaning(error, path)
-        if found is None:
+        failure = meaning(error, path)
+        if failure is None:
             raise
-        raise found from error
+        raise failure from error
 
 
 def _name(path: Path) -> str:

@@ -118,7 +118,7 @@ def archived(text: str) -> bool | None:
     Raises:
         InvalidInput: it is another word.
     """
-    known = {"false": False, "true": None, "only": True}
-    if (text or "false").lower() not in known:
-        raise InvalidInput(f"`archived` is `{text}`", f"use one of: {', '.join(known)}")
-    return known[(text or "false").lower()]
+    choices = {"false": False, "true": None, "only": True}
+    if (text or "false").lower() not in choices:
+        raise InvalidInput(f"`archived` is `{text}`", f"use one of: {', '.join(choices)}")
+    return choices[(text or "false").lower()]

@@ -60,12 +60,12 @@ class LazyRoutes(BaseRoute):
         if scope["type"] != "http":
             return Match.NONE, {}
         root = scope.get("root_path", "")
-        found = self._claimed.match(scope["path"].removeprefix(root))
-        if found is None:
+        match = self._claimed.match(scope["path"].removeprefix(root))
+        if match is None:
             return Match.NONE, {}
         if not self.within:
             return Match.FULL, {}
-        texts = found.groupdict()
+        texts = match.groupdict()
         above = texts.pop("above_")
         return Match.FULL, {
             "path_params": {**scope.get("path_params", {}), **texts},

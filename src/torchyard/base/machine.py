@@ -34,16 +34,16 @@ def host_of(machine: str) -> str:
     return machine.partition(" ")[0]
 
 
-def is_seen(machine: str, own: str = "") -> bool:
+def is_seen(machine: str, viewer: str = "") -> bool:
     """Whether the processes of `machine` are seen from `own`, by default from here.
 
     Those of an earlier boot are: they are all gone. Empty means here.
     """
-    own = own or here()
-    if not machine or machine == own:
+    viewer = viewer or here()
+    if not machine or machine == viewer:
         return True
-    theirs, ours = machine.split(" "), own.split(" ")
-    return theirs[0] == ours[0] and theirs[1] != ours[1]
+    theirs, parts = machine.split(" "), viewer.split(" ")
+    return theirs[0] == parts[0] and theirs[1] != parts[1]
 
 
 def is_alive(pid: int, start_time: int, machine: str = "") -> bool:

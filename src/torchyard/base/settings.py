@@ -94,8 +94,8 @@ def with_server(settings: Settings, url: str, token: str) -> Settings:
         login = logins.read(settings.home).servers.get(url, logins.Login(url))
         ca_cert = login.ca_cert or settings.ca_cert
         # TORCHYARD_TOKEN without a server of its own is meant for the one that is named here.
-        own = "" if settings.url else settings.token
-        settings = replace(settings, url=url, token=own or login.token, ca_cert=ca_cert)
+        variable_token = "" if settings.url else settings.token
+        settings = replace(settings, url=url, token=variable_token or login.token, ca_cert=ca_cert)
         settings = replace(settings, url_from="argument")
     return replace(settings, token=token) if token else settings
 
@@ -103,16 +103,16 @@ def with_server(settings: Settings, url: str, token: str) -> Settings:
 def _server_meant(values: Mapping[str, str], home: Path) -> tuple[logins.Login, str]:
     url, token = values.get("TORCHYARD_URL", "").rstrip("/"), values.get("TORCHYARD_TOKEN", "")
     url_from = "TORCHYARD_URL" if url else ""
-    known = logins.read(home)
-    if not url and known.current:
-        url, url_from = known.current, "yard login"
-    login = known.servers.get(url, logins.Login(url))
-    # Whoever names a home of their own means what is in it.
+    saved_logins = logins.read(home)
+    if not url and saved_logins.current:
+        url, url_from = saved_logins.current, "yard login"
+    login = saved_logins.servers.get(url, logins.Login(url))
+    # A user who names a home means the server in it.
     if not url and not values.get("TORCHYARD_HOME"):
         site_file = Path(values.get("TORCHYARD_SITE") or logins.SITE_FILE)
-        found = logins.site(site_file)
-        if found is not None:
-            login, url_from = known.servers.get(found.url, found), str(site_file)
+        site = logins.site(site_file)
+        if site is not None:
+            login, url_from = saved_logins.servers.get(site.url, site), str(site_file)
     ca_cert = values.get("TORCHYARD_CA_CERT") or login.ca_cert
     return logins.Login(login.url, token or login.token, ca_cert), url_from
 

@@ -68,11 +68,11 @@ def _trusted(environ: Mapping[str, str]) -> tuple[str, bytes]:
         path = _named(Path(environ[name])) if environ.get(name) else None
         if path is not None:
             return str(path), _read(path, name)
-    found = _certifi() or next((path for path in map(Path, _SYSTEMS) if path.is_file()), None)
-    if found is not None:
-        return str(found), _read(found, "the system")
-    known = ssl.create_default_context().get_ca_certs(binary_form=True)
-    return "the system", "".join(map(ssl.DER_cert_to_PEM_cert, known)).encode()
+    bundle = _certifi() or next((path for path in map(Path, _SYSTEMS) if path.is_file()), None)
+    if bundle is not None:
+        return str(bundle), _read(bundle, "the system")
+    certificates = ssl.create_default_context().get_ca_certs(binary_form=True)
+    return "the system", "".join(map(ssl.DER_cert_to_PEM_cert, certificates)).encode()
 
 
 def _named(path: Path) -> Path | None:

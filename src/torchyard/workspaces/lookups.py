@@ -1,9 +1,9 @@
-"""Tokens that were just looked up.
+"""A cache of authenticated tokens.
 
-Owns: keeping a look-up for a second, as scripts ask many times a second with one token.
-Leaves: whether the token's time is over to actions.py, which asks each time.
-Always: what this process ends or changes counts at once; what another server of the same database
-changes, within `KEPT_S`.
+Owns: keeping a lookup for a second, as scripts send many requests a second with one token.
+Leaves: whether the token has expired to actions.py, which checks it each time.
+Always: what this process revokes or changes takes effect at once; what another server of the same
+database changes takes effect within `KEPT_S`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Lookups:
     def keep(self, token_hash: str, workspace: str, token: StoredToken, count: int) -> None:
         """
         Args:
-            count: of changes, from before the look-up.
+            count: `Changes.count` from before the lookup.
         """
         if len(self._kept) >= _MOST:
             self._kept.clear()

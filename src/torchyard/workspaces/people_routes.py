@@ -53,7 +53,7 @@ def whoami(db: DatabaseOf, identity: Person, workspace: str = "") -> dict[str, A
 @router.get("/users")
 @needs(Permission.SELF)
 def list_people(db: DatabaseOf, identity: Person) -> dict[str, Any]:
-    """All for the server's owners; for others those whom they share a workspace with."""
+    """Everyone for the server's owners; for others the people they share a workspace with."""
     _person_only(identity)
     return {"value": [_person(person) for person in _visible(db, identity, people.list_all(db))]}
 
@@ -204,23 +204,23 @@ def _visible(db: Database, identity: Identity, persons: list[Somebody]) -> list[
 
 def _lines(lines: audit.Audit, user: str, since: str, limit: int, workspace: str) -> dict[str, Any]:
     if not 1 <= limit <= _MOST_LINES:
-        raise InvalidInput(f"`limit` is {limit}", f"use 1 to {_MOST_LINES}")
+        raise InvalidInput(f"`limit` must be from 1 to {_MOST_LINES}, not {limit}")
     selected = lines.read(since=_moment(since), user=user, workspace=workspace, limit=limit)
     return {"value": selected}
 
 
 def _person_only(identity: Identity) -> None:
     if identity.kind is not TokenKind.PERSON:
-        raise Forbidden("a job's token does not reach people", "ask with a token of your own")
+        raise Forbidden("a job's token can't access people", "use a personal token")
 
 
 def _own_or_owner(identity: Identity, name: str) -> None:
     _person_only(identity)
     if identity.user != name and identity.role is not Role.OWNER:
         raise Forbidden(
-            f"`{identity.user}` may not reach the tokens of `{name}`; that needs an owner of the "
-            "server",
-            f"ask `{name}`, or an owner: `yard user list` shows them",
+            f"`{identity.user}` can't access the tokens of `{name}`; only an owner of the server "
+            "can",
+            f"ask `{name}`, or an owner: `yard user list` shows who they are",
         )
 
 
@@ -230,10 +230,10 @@ def _highest(roles: Mapping[str, Role], workspace: str) -> Role | None:
 
 
 def _role_in(document: Any) -> Role | None:
-    """None takes the role away."""
+    """The role that the document names; None removes the role."""
     body = _fields(document, ("role",))
     if "role" not in body:
-        raise InvalidInput("no role is named", "send `role`, null for none", at=["role"])
+        raise InvalidInput("the document has no `role`", "use null to remove the role", at=["role"])
     return role_named(body["role"]) if body["role"] is not None else None
 
 
@@ -252,7 +252,7 @@ def _moment(text: str | None) -> datetime | None:
         return from_text(text)
     except (ValueError, OverflowError):
         raise InvalidInput(
-            f"`{text[:50]}` is no time", "write it as 2026-12-31T12:00:00Z"
+            f"`{text[:50]}` is not a time", "write it as 2026-12-31T12:00:00Z"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""HTTP: quotas, and asking for more."""
+"""HTTP: quotas, and requests for more."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import ALL, EACH, Identity, Limit, QuotaRequest, Role
 
 UseOf = Annotated[Callable[[str, str], dict[str, int]], Depends(from_state("quota_use"))]
-"""Of a workspace and a person: what is in use now; of everyone when the person is empty."""
+"""From a workspace and a person to what is in use now; an empty person means everyone."""
 
 router = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["quotas"], route_class=GuardedRoute)
 
@@ -25,7 +25,7 @@ router = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["quotas"], route_c
 @router.get("/quotas")
 @needs(Permission.READ)
 def list_limits(db: DatabaseOf, use: UseOf, workspace: str, identity: Person) -> dict[str, Any]:
-    """All for contributors and owners, for others those that bind them; with what is used."""
+    """All limits for contributors and owners, for others those that apply to them; with use."""
     with db.read() as connection:
         limits = quotas.limits(connection, workspace)
     if not _sees_all(identity):
@@ -51,12 +51,14 @@ def set_limits(
     identity: Person,
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
-    """`user`: a name, `*` for each person, empty for all together; `limits`: null ends one."""
+    """`user`: a name, `*` for each person, empty for all together; `limits`: null removes one."""
     body = _mapping(document, ("user", "limits"))
     user, most = body.get("user") or ALL, body.get("limits")
     if not isinstance(user, str) or not isinstance(most, dict):
         raise InvalidSpec(
-            "`limits` must be a mapping of names to numbers", "`{nodes: 4}`", at=["limits"]
+            "`limits` must be a mapping of names to numbers",
+            "for example `{nodes: 4}`",
+            at=["limits"],
         )
     if user not in (ALL, EACH):
         people.get(db, user)
@@ -68,7 +70,7 @@ def set_limits(
 @router.get("/quota-requests")
 @needs(Permission.READ)
 def list_requests(db: DatabaseOf, workspace: str, identity: Person) -> dict[str, Any]:
-    """All for contributors and owners, their own for others; newest first."""
+    """All requests for contributors and owners, for others their own; newest first."""
     visible = quotas.requests(db, workspace)
     requests = [
         request for request in visible if _sees_all(identity) or request.user == identity.user
@@ -133,7 +135,7 @@ def _sees_all(identity: Identity) -> bool:
 
 
 def _counted(limit: Limit, identity: Identity) -> str:
-    """Whose use stands beside the limit: of one for each person, one's own."""
+    """Whose use to show with the limit: for a limit on each person, the caller's."""
     return identity.user if limit.user == EACH else limit.user
 
 

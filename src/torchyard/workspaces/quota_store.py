@@ -1,4 +1,4 @@
-"""The tables of quotas and of what people asked for."""
+"""The tables of quotas and quota requests."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ requests = Table(
     Column("answer", Text, nullable=False),
 )
 
-# Asked for each job that could start: built once.
+# Read for each job that could start: built once.
 _OF = select(quotas).where(quotas.c.workspace == bindparam("place"))
 
 

@@ -62,4 +62,4 @@ def test_a_dotted_property_takes_the_place_of_the_files_own() -> None:
 @pytest.mark.parametrize("verb", [create, validate, clone])
 def test_the_help_tells_of_dots(verb: Any) -> None:
     shown = " ".join(click.testing.CliRunner().invoke(verb, ["--help"]).output.split())
-    assert "goes in quotes" in shown and "`properties.`" in shown
+    assert "quote a name" in shown and "`properties.`" in shown

@@ -85,7 +85,7 @@ def test_nothing_is_limited_from_the_start(services: Services) -> None:
     assert why_not(services, job) == ""
 
 
-def test_what_can_never_be_met_is_refused_at_once(services: Services) -> None:
+def test_a_job_over_a_limit_is_refused_at_once(services: Services) -> None:
     limit(services, EACH, nodes=2, gpus=1, cores=12, run_time_s=3600)
     reason = refusal(services, ANNA, 3)
     assert "needs 3 nodes; quota `nodes` of `anna`" in reason and "request nodes=3" in reason
@@ -93,12 +93,12 @@ def test_what_can_never_be_met_is_refused_at_once(services: Services) -> None:
     limit(services, EACH, gpus=None, cores=11)
     assert "needs 12 cores; quota `cores`" in of_size(services, 2)
     long = refusal(services, ANNA, limits={"timeout": 7200})
-    assert "asks for 7200 s of run time" in long and "request run_time_s=7200" in long
+    assert "requests 7200 s of run time" in long and "request run_time_s=7200" in long
     limit(services, ALL, jobs=0)
     assert "quota `jobs` of everyone together" in refusal(services, ANNA)
 
 
-def test_ones_own_limit_stands_instead_of_each_ones(services: Services) -> None:
+def test_a_users_own_limit_replaces_the_common_one(services: Services) -> None:
     limit(services, EACH, nodes=1)
     limit(services, "anna", nodes=3)
     submit(services, ANNA, 3)
@@ -107,13 +107,13 @@ def test_ones_own_limit_stands_instead_of_each_ones(services: Services) -> None:
     assert "of everyone together in workspace `default` is 2" in refusal(services, ANNA, 3)
 
 
-def test_what_can_be_met_later_waits(services: Services) -> None:
+def test_a_job_that_fits_later_waits(services: Services) -> None:
     limit(services, EACH, nodes=2)
     scheduler = Scheduler(services, FakeExecutor(), "http://127.0.0.1:1")
     first, second, other = submit(services, ANNA, 2), submit(services, ANNA), submit(services, BEN)
     for _ in range(3):
         scheduler.run_round()
-    # Who is held back by a quota holds nobody else back.
+    # A job that a quota holds back delays nobody else.
     states = [support.again(services, job).status for job in (first, second, other)]
     assert states == [Status.STARTING, Status.QUEUED, Status.STARTING]
     reason = why_not(services, second)
@@ -128,7 +128,7 @@ def test_what_can_be_met_later_waits(services: Services) -> None:
     assert support.again(services, second).status is Status.STARTING
 
 
-def test_a_limit_lowered_later_says_how_to_ask(services: Services) -> None:
+def test_a_limit_lowered_later_hints_how_to_ask_for_more(services: Services) -> None:
     job = submit(services, ANNA, 4)
     limit(services, ALL, nodes=3)
     assert "ask for more with `yard quota request nodes=4`" in why_not(services, job)
@@ -146,10 +146,10 @@ def test_run_time_is_limited_where_a_job_does_not_limit_it(services: Services) -
     from torchyard.jobs import actions
 
     notices = notices_of(actions.events(services, silent))
-    assert any("it is ended after 60 s" in notice for notice in notices)
+    assert any("the job is stopped after 60 s" in notice for notice in notices)
 
 
-def test_what_counts_as_stored(services: Services) -> None:
+def test_files_and_snapshots_count_as_stored(services: Services) -> None:
     limit(services, EACH, storage_bytes=100)
     job = submit(services, ANNA)
     with artifacts.writing(services, job, "outputs/model.bin") as writing:
@@ -163,12 +163,12 @@ def test_what_counts_as_stored(services: Services) -> None:
     assert quota_checks.use_of(services, WORKSPACE, "anna")["storage_bytes"] == 110
     assert quota_checks.use_of(services, WORKSPACE, "ben")["storage_bytes"] == 0
     reason = refusal(services, ANNA)
-    assert "110 bytes of jobs are kept already; quota `storage_bytes` of `anna`" in reason
+    assert "110 bytes of jobs are stored already; quota `storage_bytes` of `anna`" in reason
     assert "yard job delete" in reason
     submit(services, BEN)
 
 
-def test_a_snapshot_counts_once_a_person(services: Services) -> None:
+def test_a_snapshot_counts_once_per_user(services: Services) -> None:
     limit(services, EACH, storage_bytes=1000)
     content = b"print()" * 10
     sha256 = services.blobs.put_bytes(content)

@@ -1,4 +1,4 @@
-"""Run history that a worker could not deliver any more."""
+"""Run history that a worker could no longer deliver."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_killed_workers_history_is_there_when_its_job_has_failed(
     scheduler.run_round()
     ended = again(services, job)
     assert ended.error is not None and ended.error.code == "worker_lost"
-    stored = [one.step for one in services.history.series(job.id, "loss")]
+    stored = [point.step for point in services.history.series(job.id, "loss")]
     assert stored == [*range(1_000), 5_000]
     assert notices(services, job) == [
         "run history: run `nobody` does not exist",
@@ -73,7 +73,7 @@ def test_a_killed_workers_history_is_there_when_its_job_has_failed(
     assert not scratch.folder(services, attempt.id).exists()
 
 
-def test_what_an_ended_job_left_is_taken_before_its_folder_goes(
+def test_history_of_an_ended_job_is_stored_before_its_folder_is_removed(
     services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
     job = submit(services)
@@ -84,11 +84,11 @@ def test_what_an_ended_job_left_is_taken_before_its_folder_goes(
     executor.finish(attempt.id)
 
     scheduler.run_round()
-    assert [one.step for one in services.history.series(job.id, "loss")] == list(range(10))
+    assert [point.step for point in services.history.series(job.id, "loss")] == list(range(10))
     assert not scratch.folder(services, attempt.id).exists()
 
 
-def test_a_spool_that_can_not_be_read_ends_the_job_and_stays(
+def test_an_unreadable_spool_does_not_block_the_end_of_its_job(
     services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
     job = submit(services)
@@ -105,17 +105,17 @@ def test_a_spool_that_can_not_be_read_ends_the_job_and_stays(
 
     (folder / "history-torn.ndjson").unlink()
     Scheduler(services, executor, "http://127.0.0.1:1").run_round()
-    assert [one.step for one in services.history.series(job.id, "loss")] == [1]
+    assert [point.step for point in services.history.series(job.id, "loss")] == [1]
     assert not folder.exists()
 
 
-def test_a_deleted_jobs_cursors_go(services: Services, scheduler: Scheduler) -> None:
+def test_a_deleted_jobs_cursors_are_removed(services: Services, scheduler: Scheduler) -> None:
     job = submit(services)
     scheduler.run_round()
     attempt = attempt_of(services, job)
     worker_history.receive(services, attempt.id, 0, 0, [point(job, 1)], 0)
     services.history.delete(job.id)
-    # Nothing is known of the node any more: it is asked to begin anew.
+    # The node's position is unknown: it is asked to start from the beginning.
     received = worker_history.receive(services, attempt.id, 0, 1, [point(job, 2)], 0)
     assert received["next"] == 0
     assert services.history.keys(job.id) == []

@@ -12,7 +12,7 @@ from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.shared.plan import InputPlan, OutputPlan, from_json
 
 
-def test_a_plan_says_all_that_a_worker_may_know(
+def test_a_plan_holds_all_that_a_worker_may_know(
     tmp_path: Path, db: Database, clock: FakeClock
 ) -> None:
     services = support.make_services(tmp_path, db, clock)

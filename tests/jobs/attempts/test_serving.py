@@ -31,7 +31,9 @@ def _ends_well(worker: support.Worker) -> None:
     worker.tell("node_finalizing")
 
 
-def test_they_stop_with_the_last_worker_and_the_job_is_completed(services: Services) -> None:
+def test_parameter_servers_stop_with_the_last_worker_and_the_job_completes(
+    services: Services,
+) -> None:
     job, workers = _start(services)
     attempt_id = workers[0].attempt.id
     _ends_well(workers[0])
@@ -48,7 +50,7 @@ def test_they_stop_with_the_last_worker_and_the_job_is_completed(services: Servi
     assert (ended.status, ended.exit_code, ended.error) == (Status.COMPLETED, 0, None)
 
 
-def test_a_worker_that_fails_fails_the_job_all_the_same(services: Services) -> None:
+def test_a_failing_worker_fails_a_job_with_parameter_servers(services: Services) -> None:
     job, workers = _start(services)
     _ends_well(workers[0])
     workers[1].tell("rank_exited", rank=1, local_rank=0, exit_code=4, signal=None)

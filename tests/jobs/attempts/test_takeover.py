@@ -1,4 +1,4 @@
-"""Two servers on one database: who looks after which attempt, and that none starts twice."""
+"""Two servers on one database: which one owns an attempt, and that none starts twice."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HERE, THERE = "here boot-1 1", "there boot-9 9"
 
 @dataclass
 class OneServer:
-    """A server whose rounds come when the test says so."""
+    """A server whose rounds the test runs."""
 
     services: Services
     lease: Lease
@@ -65,7 +65,7 @@ class Home:
         return OneServer(services, lease, Scheduler(services, self.executor, url))
 
     def passes(self, seconds: float, *servers: OneServer, every_s: int = 1) -> None:
-        """Time, with renewals and rounds of those that run."""
+        """Advance the clock, with renewals and rounds of running servers."""
         for _ in range(0, int(seconds), every_s):
             self.clock.advance(every_s)
             for server in servers:
@@ -91,27 +91,27 @@ def owner(home: Home, job: Job) -> str | None:
     return attempt_of(home.first, job).server
 
 
-def test_whoever_claims_a_job_looks_after_it(home: Home) -> None:
+def test_the_server_that_claims_a_job_owns_it(home: Home) -> None:
     first, second = home.server("one"), home.server("other")
-    mine = submit(first.services)
+    first_job = submit(first.services)
     first.scheduler.run_round()
-    theirs = submit(first.services)
+    second_job = submit(first.services)
     second.scheduler.run_round()
-    assert (owner(home, mine), owner(home, theirs)) == (first.lease.id, second.lease.id)
+    assert (owner(home, first_job), owner(home, second_job)) == (first.lease.id, second.lease.id)
     home.passes(10, first, second)
-    assert (owner(home, mine), owner(home, theirs)) == (first.lease.id, second.lease.id)
+    assert (owner(home, first_job), owner(home, second_job)) == (first.lease.id, second.lease.id)
     assert len(home.executor.launches) == 2
-    # A report is taken by either; what is left of it goes by whom it belongs to.
-    for job in (mine, theirs):
+    # Either server accepts reports; the owner cleans up.
+    for job in (first_job, second_job):
         Worker(second.services, attempt_of(home.first, job)).whole_life()
         home.executor.finish(attempt_of(home.first, job).id)
     second.scheduler.run_round()
-    assert not attempt_of(home.first, mine).clean and attempt_of(home.first, theirs).clean
+    assert not attempt_of(home.first, first_job).clean and attempt_of(home.first, second_job).clean
     first.scheduler.run_round()
-    assert attempt_of(home.first, mine).clean
+    assert attempt_of(home.first, first_job).clean
 
 
-def test_what_a_dead_server_did_is_taken_over(home: Home) -> None:
+def test_attempts_of_a_dead_server_are_taken_over(home: Home) -> None:
     dead, second = home.server("dead"), home.server("other")
     home.passes(10, dead, second)
     running, lost, ended = (submit(dead.services) for _ in range(3))
@@ -130,13 +130,13 @@ def test_what_a_dead_server_did_is_taken_over(home: Home) -> None:
     assert len(home.executor.launches) == 3, "nothing ran twice"
 
 
-def test_what_was_claimed_and_not_launched_starts_once(home: Home) -> None:
+def test_a_claimed_but_unlaunched_attempt_starts_once(home: Home) -> None:
     still, second = home.server("still"), home.server("other")
     home.passes(10, still, second)
     job, attempt = claimed(home, still)
     home.passes(TERM_S + 1, second)
     assert owner(home, job) == second.lease.id and len(home.executor.launches) == 1
-    # It wakes up where it stood: before the launch.
+    # It resumes where it was suspended: before the launch.
     launcher = still.scheduler.watcher._launcher
     with pytest.raises(LeaseLost):
         launcher.launch(attempt)
@@ -150,7 +150,7 @@ def test_what_was_claimed_and_not_launched_starts_once(home: Home) -> None:
     assert again(home.first, job).status.value == "Completed"
 
 
-def test_one_that_stood_still_right_before_the_launch(home: Home) -> None:
+def test_a_server_suspended_before_the_launch_starts_nothing(home: Home) -> None:
     still, second = home.server("still"), home.server("other")
     home.passes(10, still, second)
     _, attempt = claimed(home, still)
@@ -162,7 +162,7 @@ def test_one_that_stood_still_right_before_the_launch(home: Home) -> None:
     assert not home.executor.launches
 
 
-def test_who_has_no_lease_claims_nothing(home: Home) -> None:
+def test_a_server_without_a_lease_claims_nothing(home: Home) -> None:
     still, second = home.server("still"), home.server("other")
     home.passes(10, still, second)
     home.passes(TERM_S + 1, second)
@@ -174,7 +174,7 @@ def test_who_has_no_lease_claims_nothing(home: Home) -> None:
     assert owner(home, job) == still.lease.id
 
 
-def test_two_take_over_at_once_and_one_has_it(home: Home) -> None:
+def test_when_two_servers_take_over_at_once_one_succeeds(home: Home) -> None:
     dead, first, second = (home.server(url) for url in ("dead", "one", "other"))
     job = submit(dead.services)
     dead.scheduler.run_round()
@@ -186,7 +186,7 @@ def test_two_take_over_at_once_and_one_has_it(home: Home) -> None:
         assert not attempt_store.hand_over(connection, stale, second.lease.id)
 
 
-def test_attempts_of_one_that_was_alone_are_taken_over(home: Home) -> None:
+def test_attempts_of_a_former_single_server_are_taken_over(home: Home) -> None:
     alone = Scheduler(home.first, home.executor, "alone")
     job = submit(home.first)
     alone.run_round()
@@ -194,11 +194,11 @@ def test_attempts_of_one_that_was_alone_are_taken_over(home: Home) -> None:
     server = home.server("one of several")
     server.scheduler.run_round()
     assert owner(home, job) == server.lease.id
-    # And back: one that is alone owns whatever there is.
+    # And back: a single server owns everything.
     assert takeover.owned(home.first, [attempt_of(home.first, job)])
 
 
-def test_whoever_sees_the_processes_looks_after_them(home: Home) -> None:
+def test_the_server_that_sees_the_processes_owns_the_attempt(home: Home) -> None:
     near, far = home.server("near"), home.server("far", THERE)
     job = submit(far.services)
     far.scheduler.run_round()
@@ -207,7 +207,7 @@ def test_whoever_sees_the_processes_looks_after_them(home: Home) -> None:
     with home.first.db.write() as connection:
         attempt_store.change_attempt(connection, attempt.id, handle=seen_there)
     assert takeover.take_over(near.services) == 0
-    # Taken over by one that does not see them, and back when there is one that does.
+    # Taken over by a server that does not see them, and back by one that does.
     with home.first.db.write() as connection:
         assert attempt_store.hand_over(connection, attempt_of(home.first, job), "gone")
     assert takeover.take_over(near.services) == 0, "`far` lives and sees them"
@@ -220,14 +220,14 @@ def test_whoever_sees_the_processes_looks_after_them(home: Home) -> None:
 
 
 class Elsewhere(FakeExecutor):
-    """Its nodes are on a machine that is not seen."""
+    """An attempt whose nodes are on an unseen machine."""
 
     def status(self, handle: Handle) -> Status:
         running: State = "running"
         return Status((running,) * int(handle.body["nodes"]), seen=False)
 
 
-def test_of_processes_that_are_not_seen_only_the_heartbeats_tell(home: Home) -> None:
+def test_unseen_processes_are_judged_by_heartbeats_alone(home: Home) -> None:
     home.executor = Elsewhere()
     server = home.server("one")
     job = submit(server.services)

@@ -28,7 +28,9 @@ def _busy(services: Services) -> int:
     return computes.use(services.db, computes.get(services.db, support.WORKSPACE, "local")).busy
 
 
-def test_a_job_goes_its_way(services: Services, scheduler: Scheduler, clock: FakeClock) -> None:
+def test_a_job_runs_from_submission_to_completion(
+    services: Services, scheduler: Scheduler, clock: FakeClock
+) -> None:
     job = submit(services)
     assert job.status is Status.NOT_STARTED
     clock.advance(1)
@@ -63,10 +65,8 @@ def test_a_job_goes_its_way(services: Services, scheduler: Scheduler, clock: Fak
     assert all(span.end is not None and span.start <= span.end for span in spans)
 
 
-def test_a_round_that_takes_long_leaves_the_rest_to_the_next(
-    services: Services, clock: FakeClock
-) -> None:
-    """By the room's own clock: one that stands ends no round, however slow the machine is."""
+def test_a_long_round_leaves_the_rest_to_the_next(services: Services, clock: FakeClock) -> None:
+    """By the services' clock: while it stands still, no round ends, however slow the machine is."""
 
     class Slow(FakeExecutor):
         def launch(self, plan: LaunchPlan) -> Handle:
@@ -99,7 +99,7 @@ def test_all_nodes_or_none_in_the_order_of_submission(
     )
     assert waiting_reasons.describe(services, again(services, third)) == (
         "needs 1 node; 1 of 4 nodes of `local` is free; it is 2nd in the queue, behind job "
-        f"`{second.name}`, for which it is kept"
+        f"`{second.name}`, for which it is reserved"
     )
     for node in range(3):
         Worker(services, attempt_of(services, first), node).whole_life()
@@ -161,7 +161,7 @@ def test_the_earliest_failure_is_the_jobs_error(
         "stop", "failed"
     )
     clock.advance(1)
-    # Node 0 dies of the order, and tells first.
+    # Node 0 dies because of the stop request, and reports first.
     late.tell("rank_exited", rank=0, local_rank=0, exit_code=None, signal=15)
     late.tell("node_exited", exit_code=143, error={"code": "stopped", "message": "stopped"})
     assert again(services, job).status is Status.RUNNING
@@ -201,7 +201,7 @@ def test_a_lost_worker_fails_the_job_and_stops_the_others(
     assert _busy(services) == 0
 
 
-def test_cancel_in_every_state(services: Services, scheduler: Scheduler) -> None:
+def test_a_job_can_be_canceled_in_every_state(services: Services, scheduler: Scheduler) -> None:
     fresh = submit(services)
     assert actions.cancel(services, support.WORKSPACE, fresh.name).status is Status.CANCELED
     running = submit(services)
@@ -262,7 +262,7 @@ def test_tokens_end_with_the_attempt(
             workspaces.authenticate(services.db, services.clock, token)
 
 
-def test_the_same_job_twice_is_one(services: Services) -> None:
+def test_submitting_the_same_job_twice_creates_one(services: Services) -> None:
     job = submit(services, name="mine")
     two, is_new = submission.create(
         services, support.WORKSPACE, {**support.JOB, "name": "mine"}, support.ME
@@ -272,8 +272,8 @@ def test_the_same_job_twice_is_one(services: Services) -> None:
         submit(services, name="mine", command="false")
 
 
-def test_what_can_never_run_is_refused_at_once(services: Services) -> None:
-    with pytest.raises(InvalidSpec, match="at the most 4") as too_many:
+def test_a_job_that_can_never_run_is_refused_at_once(services: Services) -> None:
+    with pytest.raises(InvalidSpec, match="at most 4") as too_many:
         submit(services, resources={"instance_count": 5})
     assert too_many.value.at == ("resources", "instance_count")
     with pytest.raises(InvalidSpec, match="`gpu` does not exist") as no_compute:
@@ -292,7 +292,7 @@ def test_an_unknown_job_names_the_nearest(services: Services) -> None:
     assert unknown.value.hint == "did you mean `train-resnet`?"
 
 
-def test_listing_pages_and_filters(services: Services) -> None:
+def test_lists_are_paged_and_filtered(services: Services) -> None:
     for number in range(5):
         submit(services, name=f"j{number}", experiment_name="odd" if number % 2 else "even")
     newest = actions.list_in(services, support.WORKSPACE, limit=2)
@@ -301,5 +301,5 @@ def test_listing_pages_and_filters(services: Services) -> None:
     assert [job.name for job in rest] == ["j2", "j1", "j0"]
     odd = actions.list_in(services, support.WORKSPACE, experiment_name="odd", status="notstarted")
     assert [job.name for job in odd] == ["j3", "j1"]
-    with pytest.raises(InvalidSpec, match="no status"):
+    with pytest.raises(InvalidSpec, match="not a job status"):
         actions.list_in(services, support.WORKSPACE, status="Runing")

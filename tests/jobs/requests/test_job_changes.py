@@ -1,4 +1,4 @@
-"""Lists, changes, archive: what people do with jobs that exist."""
+"""Lists, changes, archive: what people do with existing jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs on their user's own machine: what their program says, and when it says nothing."""
+"""Runs on a user's own machine: what their program reports, and what follows from silence."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def created(services: Services, name: str = "birds_1") -> Job:
 
 
 def passes(clock: FakeClock, ear: LocalRunMonitor, seconds: int) -> None:
-    """Time, with the rounds of a server that runs."""
+    """Advance the clock, with the rounds of a running server."""
     for _ in range(0, seconds, 10):
         clock.advance(10)
         ear.check()
@@ -41,7 +41,7 @@ def status(services: Services, job: Job) -> Status:
     return support.again(services, job).status
 
 
-def test_a_program_that_is_heard_of_again_goes_on(services: Services, clock: FakeClock) -> None:
+def test_a_run_goes_on_when_its_program_reports_again(services: Services, clock: FakeClock) -> None:
     ear, job = LocalRunMonitor(services), created(services)
     token = local_runs.begin(services, job, "laptop")
     local_runs.report(services, job, Status.RUNNING)
@@ -63,7 +63,7 @@ def test_a_program_that_is_heard_of_again_goes_on(services: Services, clock: Fak
     assert not workspaces.is_known(services.db, clock, token)
 
 
-def test_an_end_that_comes_late_is_the_end(services: Services, clock: FakeClock) -> None:
+def test_a_late_end_still_ends_the_run(services: Services, clock: FakeClock) -> None:
     ear, job = LocalRunMonitor(services), created(services)
     passes(clock, ear, 700)
     assert status(services, job) is Status.FAILED
@@ -82,7 +82,9 @@ def test_a_run_that_never_comes_back_is_forgotten(services: Services, clock: Fak
     assert not list((services.home / "local-runs").iterdir())
 
 
-def test_a_server_that_was_away_has_heard_nobody(services: Services, clock: FakeClock) -> None:
+def test_silence_counts_from_the_restart_of_the_server(
+    services: Services, clock: FakeClock
+) -> None:
     ear, job = LocalRunMonitor(services), created(services)
     local_runs.report(services, job, Status.RUNNING)
     clock.advance(3000)
@@ -103,7 +105,7 @@ def test_a_canceled_run_stays_so(services: Services, clock: FakeClock) -> None:
     assert not list((services.home / "local-runs").iterdir()), "nobody listens for it any more"
 
 
-def test_a_name_is_one_run_s(services: Services) -> None:
+def test_a_name_belongs_to_one_run(services: Services) -> None:
     first = created(services)
     assert created(services).id == first.id
     runs.create_run(

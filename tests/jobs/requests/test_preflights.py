@@ -1,4 +1,4 @@
-"""What nodes tell of themselves at the meeting, and what they found out, at the server."""
+"""Preflight facts and findings of nodes, at the server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torchyard.jobs.services import Services
 _FINDING = {"code": "mtu_differs", "severity": "warning", "message": "m", "hint": "h"}
 
 
-def test_nodes_hear_of_each_other_once_all_have_come(
+def test_nodes_learn_of_each_other_once_all_have_joined(
     services: Services, scheduler: Scheduler
 ) -> None:
     job = submit(services, resources={"instance_count": 2}, distribution={"type": "pytorch"})
@@ -41,7 +41,7 @@ def test_nodes_hear_of_each_other_once_all_have_come(
     assert (second["findings"], second["apart_s"], second["took_ms"]) == ([_FINDING], 0.5, 3)
 
 
-def test_a_node_that_tells_nothing_of_itself(services: Services, scheduler: Scheduler) -> None:
+def test_a_node_may_send_no_facts(services: Services, scheduler: Scheduler) -> None:
     job = submit(services)
     scheduler.run_round()
     worker_reports.join(services, attempt_of(services, job).id, 0, "10.0.0.1", 6105)
@@ -49,14 +49,14 @@ def test_a_node_that_tells_nothing_of_itself(services: Services, scheduler: Sche
     assert preflights.of(services, job)[0]["facts"] == {}
 
 
-def test_facts_have_a_size() -> None:
+def test_the_size_of_facts_is_limited() -> None:
     report_fields.check_facts({"interfaces": ["x" * 60_000]})
     with pytest.raises(LimitExceeded, match="facts of a node"):
         report_fields.check_facts({"interfaces": ["x" * 70_000]})
 
 
 @pytest.mark.parametrize(("written", "planned"), [("Nccl", "nccl"), ("gloo", "gloo"), ("", "")])
-def test_the_backend_that_a_job_names(
+def test_a_job_can_name_its_communication_backend(
     services: Services, scheduler: Scheduler, executor: FakeExecutor, written: str, planned: str
 ) -> None:
     distribution = {"type": "pytorch", "communication_backend": written}
@@ -66,7 +66,7 @@ def test_the_backend_that_a_job_names(
     assert (plan.communication_backend, plan.preflight) == (planned, "warn")
 
 
-def test_words_that_are_none(services: Services) -> None:
+def test_unknown_preflight_settings_are_refused(services: Services) -> None:
     with pytest.raises(InvalidSpec, match="`mpi` is not a `communication_backend`"):
         submit(services, distribution={"type": "pytorch", "communication_backend": "mpi"})
     with pytest.raises(InvalidSpec, match=r"`torchyard\.preflight` is `of`") as caught:

@@ -30,7 +30,7 @@ from torchyard.jobs.services import Services
 
 @pytest.fixture
 def services(tmp_path: Path, db: Database, clock: FakeClock) -> Services:
-    """On a machine with two pretended GPUs."""
+    """Services on a machine with two fake GPUs."""
     environ = {"TORCHYARD_DEVICES": "2", "TORCHYARD_DEVICE_LOCKS": str(tmp_path / "locks")}
     return replace(support.make_services(tmp_path, db, clock), devices=Machine(environ))
 
@@ -43,7 +43,7 @@ def states(services: Services, name: str = "cluster") -> list[str]:
     return [node.state for node in clusters.nodes(services, WORKSPACE, name)]
 
 
-def test_what_runs_where_and_who_waits(services: Services, scheduler: Scheduler) -> None:
+def test_nodes_show_their_jobs_and_the_queue(services: Services, scheduler: Scheduler) -> None:
     cluster(services, max_instances=2, idle_time_before_scale_down=0)
     first = submit(services, compute="cluster", resources={"instance_count": 2})
     second = submit(services, compute="cluster")
@@ -60,7 +60,7 @@ def test_what_runs_where_and_who_waits(services: Services, scheduler: Scheduler)
     for node in range(2):
         Worker(services, attempt_of(services, first), node).whole_life()
     scheduler.run_round()
-    # One node was taken on, and nobody wants the other.
+    # One node is in use, and the other is not needed.
     assert again(services, second).status is Status.STARTING
     assert states(services) == ["running"]
     Worker(services, attempt_of(services, second)).whole_life()
@@ -88,7 +88,7 @@ def test_a_launch_that_loses_the_race_goes_back_into_the_queue(
     assert again(services, job).status is Status.COMPLETED
 
 
-def test_a_partly_begun_launch_is_tried_again(
+def test_a_partly_started_launch_is_retried(
     services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
     job = submit(services)
@@ -108,7 +108,7 @@ def test_put_back_leaves_a_started_attempt_alone(services: Services, scheduler: 
 
 
 @pytest.mark.parametrize(
-    ("compute", "asked", "expected"),
+    ("compute", "document", "expected"),
     [
         ({}, {}, 1),
         ({}, {"resources": {"instance_count": 2}}, 1),
@@ -124,7 +124,7 @@ def test_put_back_leaves_a_started_attempt_alone(services: Services, scheduler: 
         ({"size": "Standard_NC24"}, {"properties": {"torchyard.rehearse_on_cpu": "true"}}, 0),
     ],
 )
-def test_how_many_gpus_a_node_gets(
+def test_a_node_gets_gpus_by_size_property_or_processes(
     services: Services,
     scheduler: Scheduler,
     executor: FakeExecutor,
@@ -141,7 +141,7 @@ def test_how_many_gpus_a_node_gets(
 
 
 @pytest.mark.parametrize(
-    ("compute", "asked", "code"),
+    ("compute", "document", "code"),
     [
         ({"size": "Standard_NC6"}, {"resources": {"instance_count": 3}}, "too_many_gpus"),
         ({"size": "Standard_NC24"}, {}, "too_many_gpus"),
@@ -151,7 +151,7 @@ def test_how_many_gpus_a_node_gets(
         ({"max_instances": 2}, {"resources": {"instance_count": 3}}, "too_many_nodes"),
     ],
 )
-def test_what_can_never_be_is_refused_at_once(
+def test_more_gpus_than_the_machine_has_are_refused_at_once(
     services: Services, compute: dict[str, Any], document: dict[str, Any], code: str
 ) -> None:
     cluster(services, **compute)
@@ -160,7 +160,7 @@ def test_what_can_never_be_is_refused_at_once(
     assert refused.value.code == code and refused.value.at and refused.value.hint
 
 
-def test_a_gpu_size_where_there_is_none(services: Services) -> None:
+def test_a_gpu_size_needs_a_machine_with_gpus(services: Services) -> None:
     bare = replace(services, devices=Machine({}))
     cluster(bare, size="Standard_NC6s_v3")
     with pytest.raises(InvalidSpec, match="this machine has none") as refused:
@@ -179,7 +179,7 @@ def test_a_job_waits_for_devices_that_others_hold(
     scheduler.run_round()
     assert again(services, job).status is Status.QUEUED
     assert waiting_reasons.describe(services, again(services, job)).startswith(
-        "needs 1 GPU; 2 of 2 of this machine are taken by job x of workspace y"
+        "needs 1 GPU; 2 of 2 of this machine are in use by job x of workspace y"
     )
     give_back(others)
     scheduler.run_round()
@@ -217,7 +217,7 @@ def test_a_cluster_with_jobs_is_deleted_by_force_only(
         computes.get(services.db, WORKSPACE, "cluster")
 
 
-def test_an_idle_cluster_is_gone_at_once(services: Services) -> None:
+def test_an_idle_cluster_is_deleted_at_once(services: Services) -> None:
     cluster(services, min_instances=2)
     assert clusters.delete(services, WORKSPACE, "cluster", "me")
     with pytest.raises(NotFound):

@@ -63,7 +63,7 @@ def order_of(services: Services, job: Job) -> str:
 SPARE = {"compute": "spare"}
 
 
-def test_a_dedicated_job_takes_the_room_of_a_low_priority_one(
+def test_a_dedicated_job_preempts_a_low_priority_job(
     services: Services, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
 ) -> None:
     low = running(services, scheduler, clock, **SPARE, resources={"instance_count": 3})
@@ -76,7 +76,7 @@ def test_a_dedicated_job_takes_the_room_of_a_low_priority_one(
         "needs 4 nodes; 4 of 4 nodes of `mine` are free, and 1 of the 4 nodes of this machine "
         f"that they take together; job `{low.name}` makes room for it"
     )
-    # One node is free, but it is the dedicated job's by now.
+    # One node is free, but it is reserved for the dedicated job by now.
     assert again(services, later).status is Status.QUEUED
     scheduler.run_round()
     leaves(services, executor, low)
@@ -93,7 +93,7 @@ def test_a_dedicated_job_takes_the_room_of_a_low_priority_one(
     assert any("attempt 1 is preempted" in notice for notice in shown["notices"])
     spans = progress.timeline(actions.events(services, low))
     assert (spans[-1].name.value, spans[-1].waited_for) == ("Scaling", "attempt 1 was preempted")
-    # It comes back once there is room, before those that came later.
+    # It resumes once nodes are free, before jobs that were submitted later.
     for node in range(4):
         Worker(services, attempt_of(services, dedicated), node).whole_life()
     executor.finish(attempt_of(services, dedicated).id)
@@ -103,7 +103,7 @@ def test_a_dedicated_job_takes_the_room_of_a_low_priority_one(
     assert executor.launches[-2].variables["TORCHYARD_ATTEMPT_NUMBER"] == "2"
 
 
-def test_the_fewest_and_the_latest_started_leave(
+def test_the_fewest_and_latest_started_jobs_are_preempted(
     services: Services, scheduler: Scheduler, clock: FakeClock
 ) -> None:
     low = [running(services, scheduler, clock, **SPARE) for _ in range(4)]
@@ -117,7 +117,7 @@ def test_the_fewest_and_the_latest_started_leave(
     assert [order_of(services, job) for job in low] == ["", "preempted", "preempted", "preempted"]
 
 
-def test_nobody_leaves_where_it_would_not_help(
+def test_nothing_is_preempted_when_it_would_not_help(
     services: Services, scheduler: Scheduler, clock: FakeClock
 ) -> None:
     running(services, scheduler, clock, compute="mine", resources={"instance_count": 3})
@@ -168,7 +168,7 @@ def test_a_preempted_attempt_is_not_counted_by_a_retry_policy(
     assert again(services, job).attempt == 4
 
 
-def test_a_job_that_ends_well_all_the_same_has_ended(
+def test_a_preempted_job_that_succeeds_is_completed(
     services: Services, scheduler: Scheduler, clock: FakeClock
 ) -> None:
     job = running(services, scheduler, clock)
@@ -179,7 +179,7 @@ def test_a_job_that_ends_well_all_the_same_has_ended(
     assert again(services, job).status is Status.COMPLETED
 
 
-def test_a_worker_that_dies_while_it_leaves_is_forgiven(
+def test_a_worker_that_dies_during_preemption_does_not_fail_the_job(
     services: Services, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
 ) -> None:
     job = running(services, scheduler, clock)
@@ -200,7 +200,7 @@ def test_a_canceled_job_does_not_come_back(
     assert (ended.status, ended.error) == (Status.CANCELED, None)
 
 
-def test_only_what_runs_can_be_preempted(services: Services, scheduler: Scheduler) -> None:
+def test_only_running_jobs_can_be_preempted(services: Services, scheduler: Scheduler) -> None:
     job = submit(services)
     with pytest.raises(Conflict, match="NotStarted and holds no nodes") as refused:
         preemption.preempt(services, WORKSPACE, job.name, "me")
@@ -208,7 +208,7 @@ def test_only_what_runs_can_be_preempted(services: Services, scheduler: Schedule
 
 
 @pytest.mark.parametrize(
-    "given, at, hint",
+    "settings, at, hint",
     [
         ({"priority": "hihg"}, "priority", "did you mean `high`?"),
         ({"priority": "urgent"}, "priority", "use one of: medium, low, high"),
@@ -218,10 +218,10 @@ def test_only_what_runs_can_be_preempted(services: Services, scheduler: Schedule
     ],
 )
 def test_wrong_queue_settings_are_refused(
-    services: Services, tier: dict[str, Any], at: str, hint: str
+    services: Services, settings: dict[str, Any], at: str, hint: str
 ) -> None:
     with pytest.raises(InvalidSpec) as refused:
-        submit(services, queue_settings=tier)
+        submit(services, queue_settings=settings)
     assert refused.value.at == ("queue_settings", at)
     assert hint in refused.value.hint
 

@@ -1,4 +1,4 @@
-"""The walk through the tables says what the pure look at the whole queue says."""
+"""The walk through the tables agrees with the pure decision on the whole queue."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def add_cluster(services: Services, name: str, most: int, tier: str = "dedicated
 
 
 def queued(services: Services, job: Any) -> None:
-    """As after its environment was found to be there."""
+    """Queue a job as if its environment were built."""
     with services.db.write() as connection:
         store.change_job(connection, job.id, status=Status.QUEUED.value)
 
@@ -65,8 +65,8 @@ def random_job(services: Services, chance: random.Random) -> None:
     queued(services, job)
 
 
-def look_at_all(services: Services) -> queue.Decision:
-    """What `queue.decide` says of the tables as they are."""
+def decide_at_once(services: Services) -> queue.Decision:
+    """The decision of `queue.decide` on the tables as they are."""
     now = services.clock.now()
     with services.db.read() as connection:
         every = shares.read(connection, machine.bounds(services))
@@ -86,7 +86,7 @@ def look_at_all(services: Services) -> queue.Decision:
         for row in rows
         if row.retry_at is None or row.retry_at <= now
     ]
-    running = [every.running(one, now.timestamp()) for one in held]
+    running = [every.running(attempt, now.timestamp()) for attempt in held]
     return queue.decide(waiting, every.capacity, running)
 
 
@@ -100,7 +100,7 @@ def walked(services: Services) -> tuple[list[int], set[int]]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_walk_starts_whom_a_look_at_the_whole_queue_starts(
+def test_a_walk_starts_the_jobs_that_a_decision_on_the_whole_queue_starts(
     services: Services, clock: FakeClock, seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -110,20 +110,22 @@ def test_a_walk_starts_whom_a_look_at_the_whole_queue_starts(
     for _ in range(4):
         for _ in range(chance.randint(1, 6)):
             random_job(services, chance)
-        look = look_at_all(services)
-        assert walked(services) == ([job.id for job in look.starts], {h.job.id for h in look.heads})
+        decision = decide_at_once(services)
+        assert walked(services) == (
+            [job.id for job in decision.starts],
+            {h.job.id for h in decision.heads},
+        )
         scheduler.claimer.claim()
-        while (
-            services.wakeup.is_set()
-        ):  # A round that took long on a slow machine goes on in the next.
+        # A round that took long on a slow machine continues in the next.
+        while services.wakeup.is_set():
             services.wakeup.clear()
             scheduler.claimer.claim()
-        assert look_at_all(services).starts == (), "nothing idles while a job that may run fits"
+        assert decide_at_once(services).starts == (), "nothing idles while a job that may run fits"
         with services.db.read() as connection:
             going = queue_store.held(connection)
-        for one in going:
-            if one.order_reason or chance.random() < 0.4:
-                end(services, one.job_name)
+        for attempt in going:
+            if attempt.order_reason or chance.random() < 0.4:
+                end(services, attempt.job_name)
         clock.advance(chance.choice([1, 100, 1000]))
 
 
@@ -149,7 +151,7 @@ def test_priorities_decide_at_a_cluster(services: Services) -> None:
     assert [again(services, job).status.value for job in chosen] == ["Queued", "Queued", "Starting"]
 
 
-def test_who_pauses_holds_nobody_up(services: Services, clock: FakeClock) -> None:
+def test_a_paused_job_delays_nobody(services: Services, clock: FakeClock) -> None:
     paused, other = submit(services, resources={"instance_count": 4}), submit(services)
     for job in (paused, other):
         queued(services, job)
@@ -160,7 +162,7 @@ def test_who_pauses_holds_nobody_up(services: Services, clock: FakeClock) -> Non
     assert walked(services)[0] == [paused.id]
 
 
-def test_a_machine_s_bound_holds_between_clusters(services: Services) -> None:
+def test_a_machine_limit_holds_across_clusters(services: Services) -> None:
     object.__setattr__(services, "machine", {"nodes": 3})
     first, second = (
         submit(services, resources={"instance_count": 2}),

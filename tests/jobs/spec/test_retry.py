@@ -118,7 +118,7 @@ def test_a_failed_attempt_is_followed_by_another_after_the_pause(
     executor.finish(first.id)
     queued = again(services, job)
     assert (queued.status, queued.error) == (Status.QUEUED, None)
-    assert "pauses before attempt 2" in waiting_reasons.describe(services, queued)
+    assert "waits before attempt 2" in waiting_reasons.describe(services, queued)
     assert (
         computes.use(services.db, computes.get(services.db, support.WORKSPACE, "local")).busy == 0
     )

@@ -55,7 +55,7 @@ def list_usages(
 def _size(size: Size) -> Mapping[str, Any]:
     return {
         "name": size.name,
-        "family": "own" if size.own else size.name.removeprefix("Standard_"),
+        "family": "own" if size.custom else size.name.removeprefix("Standard_"),
         "vCPUs": size.cores,
         "gpus": size.gpus,
         "osVhdSizeMB": 0,

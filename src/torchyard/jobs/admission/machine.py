@@ -2,7 +2,7 @@
 
 Owns: the file `machine.yml` in the home folder.
 Leaves: what a node takes to shares.py, who gets it to queue.py.
-Always: left out means not bounded: clusters larger than a machine can be tried on it.
+Always: names that are left out are not limited: clusters larger than the machine can be tried.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torchyard.base.errors import InvalidInput, nearest
 from torchyard.jobs.services import Services
 
 FILE = "machine.yml"
-# As the file has them, and the names and units they are counted by.
+# The file's names, and the names and units used for counting.
 _NAMES = {"nodes": ("nodes", 1), "cores": ("cores", 1), "gpus": ("gpus", 1)}
 _NAMES["memory_gib"] = ("memory_mb", 1024)
 
@@ -23,7 +23,7 @@ def read(home: Path) -> dict[str, int]:
     """The bounds that the server's owner has set; empty without the file.
 
     Raises:
-        InvalidInput: the file can't be understood.
+        InvalidInput: the file cannot be read as limits.
     """
     file = home / FILE
     try:
@@ -35,9 +35,9 @@ def read(home: Path) -> dict[str, int]:
     try:
         document = yaml.safe_load(text) or {}
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"`{file}` is no YAML: {error}", "write `nodes: 4`") from error
+        raise InvalidInput(f"`{file}` is not valid YAML: {error}", "write `nodes: 4`") from error
     if not isinstance(document, dict):
-        raise InvalidInput(f"`{file}` is no mapping of names to numbers", "write `nodes: 4`")
+        raise InvalidInput(f"`{file}` is not a mapping of names to numbers", "write `nodes: 4`")
     return dict(_bound(file, name, value) for name, value in document.items())
 
 

@@ -1,8 +1,8 @@
-"""The queue, out of the tables of jobs and attempts.
+"""Read the queue from the tables of jobs and attempts.
 
-Owns: SQL that reads the queue and what runs without reading what jobs are made of.
-Leaves: who may start to queue.py.
-Always: one look costs what it finds, not what waits: an index answers, row by row as asked.
+Owns: SQL that reads the queue and the running attempts without reading specs.
+Leaves: which jobs may start to queue.py.
+Always: a query costs what it returns, not what waits: an index answers it row by row.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Queued:
-    """What the queue knows of a job; each of its nodes takes so many `gpus`."""
+    """What the queue needs of a job; each of its nodes takes `gpus`."""
 
     id: int
     name: str
@@ -49,7 +49,7 @@ class Queued:
 
 @dataclass(frozen=True)
 class Held:
-    """What is known of an attempt that holds nodes."""
+    """An attempt that holds nodes."""
 
     attempt_id: str
     job_id: int
@@ -66,9 +66,9 @@ class Held:
 
 @dataclass(frozen=True)
 class Filter:
-    """Who may pass: up to `nodes` of any, up to `most_nodes` of those with a limit.
+    """Which jobs may pass: up to `nodes` for any, up to `most_nodes` for those with a time limit.
 
-    None needs more than `most_gpus` in all, unless that is None.
+    No job may need more than `most_gpus` in all, unless that is None.
     """
 
     nodes: int
@@ -77,7 +77,7 @@ class Filter:
     most_gpus: int | None = None
 
     @property
-    def lets_nobody(self) -> bool:
+    def is_empty(self) -> bool:
         return self.nodes <= 0 and (self.most_nodes <= 0 or self.longest_limit_s <= 0)
 
 
@@ -112,13 +112,13 @@ def next_in(
     only: Filter | None = None,
     without_owners: Collection[str] = (),
 ) -> Queued | None:
-    """The first of a line that doesn't pause, behind `after` (its turn and id)."""
-    if only is not None and only.lets_nobody:
+    """The first job of a line that isn't paused, after `after` (a priority rank and id)."""
+    if only is not None and only.is_empty:
         return None
     for priority_rank in line.priority_ranks:
         if priority_rank < after[0]:
             continue
-        query = _of_turn(line, priority_rank, now).where(
+        query = _of_rank(line, priority_rank, now).where(
             jobs.c.id > (after[1] if priority_rank == after[0] else 0)
         )
         if only is not None:
@@ -131,7 +131,7 @@ def next_in(
     return None
 
 
-def _of_turn(line: Line, priority_rank: int, now: datetime) -> Select[Any]:
+def _of_rank(line: Line, priority_rank: int, now: datetime) -> Select[Any]:
     return select(*_COLUMNS).where(
         jobs.c.status == _QUEUED,
         jobs.c.workspace == line.workspace,
@@ -188,7 +188,7 @@ def held(connection: Connection) -> list[Held]:
 
 
 def in_front(connection: Connection, job: Queued, now: datetime) -> tuple[int, str]:
-    """How many of the same cluster come before it and don't pause, and the last of them."""
+    """How many jobs of the same cluster come before it and aren't paused; the name of the last."""
     earlier = or_(
         jobs.c.priority_rank < job.priority_rank,
         and_(jobs.c.priority_rank == job.priority_rank, jobs.c.id < job.id),

@@ -1,8 +1,8 @@
-"""What the nodes of every cluster take of what they share.
+"""Compute what the nodes of every cluster take of what they share.
 
-Owns: the names of what is bounded, and how much of each a node takes.
-Leaves: clusters and the machine's bounds to compute/, what to make of it to queue.py.
-Always: clusters of every workspace are counted, since they live on the same machine.
+Owns: the names of what is limited, and how much of each a node takes.
+Leaves: clusters and the machine's limits to compute/, decisions to queue.py.
+Always: clusters of every workspace are counted, since they run on the same machine.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Shares:
         return priority_rank >= queue.SPOT_RANK or place in self.low
 
     def running(self, held: Held, now_s: float) -> Running:
-        """One attempt, as the queue sees it.
+        """A running attempt, as the queue sees it.
 
         Args:
             now_s: seconds since the epoch.
@@ -80,12 +80,12 @@ def of(clusters: Iterable[Compute], machine: Amounts) -> Shares:
 
 
 def nodes_of(workspace: str, compute: str) -> str:
-    """What a cluster's nodes are called among all that is bounded."""
+    """The name of a cluster's nodes among all limits."""
     return f"nodes of {workspace}/{compute}"
 
 
 def _of_machine(cluster: Compute, machine: Amounts) -> dict[str, int]:
-    """What one node takes of the machine, by the names that are bounded there.
+    """What one node takes of the machine, by the names that are limited there.
 
     Not GPUs: on a cluster without a size each job has its own number of them.
     """

@@ -1,10 +1,10 @@
-"""What ended jobs keep on the server's disk, for quotas.
+"""Measure what ended jobs keep on the server's disk, for quotas.
 
 Owns: what counts: logs, `./outputs` and artifacts, named outputs in the workspace's default
-datastore, and the code snapshot, each snapshot once a person.
-Leaves: the limit to quota_checks.py, taking files away to cleanup/removal.py.
-Always: a job is measured once, after its end, and only in a workspace where a limit asks for it;
-what lies in other datastores, models, data assets, environments and caches do not count.
+datastore, and the code snapshot, each snapshot once per user.
+Leaves: the limit to quota_checks.py, removing files to cleanup/removal.py.
+Always: a job is measured once, after its end, and only in a workspace with a limit on storage;
+files in other datastores, models, data assets, environments and caches do not count.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _AT_ONCE = 200
 
 
 def measure(services: Services, workspace: str) -> None:
-    """Measure the jobs that have ended since, where a limit on storage is set."""
+    """Measure the jobs that have ended since, if a limit on storage is set."""
     with services.db.read() as connection:
         limits = quotas.limits(connection, workspace)
         if not any(limit.name == "storage_bytes" for limit in limits):

@@ -1,9 +1,9 @@
-"""The end of an attempt, and what it makes of its job.
+"""End attempts, and decide what becomes of their jobs.
 
 Owns: when an attempt has ended, the job's status and error by it, whether the job is tried again.
-Leaves: what each node told to worker_reports.py, whose failure counts to root_cause.py, the policy
+Leaves: nodes' reports to worker_reports.py, which failure counts to root_cause.py, the policy
 to spec/retry.py.
-Always: an attempt ends once, however often it is asked; the earliest failure is the job's error.
+Always: an attempt ends once, however often this is called; the earliest failure is the job's error.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def finish(services: Services, attempt_id: str, *, registers: bool = False) -> N
     """End an attempt once all its nodes have. Safe to call at any time, and again.
 
     Args:
-        registers: what outputs carry a name is registered before, so that whoever sees the job
-            Completed finds the assets. That may copy a large model: without this, such an attempt
-            is left to the scheduler (output_registration.py), and no request waits for it.
+        registers: register named outputs first, so that the assets exist once the job is
+            Completed. That may copy a large model: without this, such an attempt is left to
+            the scheduler (output_registration.py), and no request waits for it.
     """
     with services.db.read() as connection:
         attempt = attempt_store.attempt_by_id(connection, attempt_id)
@@ -63,7 +63,7 @@ def is_long(services: Services, attempt: Attempt) -> bool:
 
 
 def fail(services: Services, attempt: Attempt, error: JobError) -> None:
-    """End an attempt that never got as far as a worker."""
+    """End an attempt whose workers never started."""
     with services.db.read() as connection:
         job = store.job_by_id(connection, attempt.job_id)
     printed = _printed(services, job, attempt)
@@ -74,9 +74,10 @@ def fail(services: Services, attempt: Attempt, error: JobError) -> None:
         job = store.job_by_id(connection, attempt.job_id)
         now = services.clock.now()
         if current.order_reason == "cancel":
-            # Somebody canceled it meanwhile: that it could not start is no news.
-            told = current.error
-            progress.end(connection, job, Status.CANCELED, now, error=told, attempt=current)
+            # It was canceled meanwhile: that it could not start does not matter.
+            progress.end(
+                connection, job, Status.CANCELED, now, error=current.error, attempt=current
+            )
         else:
             nodes = attempt_store.nodes_of(connection, attempt.id)
             if not _try_again(connection, services, job, attempt, error, 1, nodes, printed):
@@ -157,20 +158,24 @@ def _try_again(
 
 
 def _preempted(connection: Connection, job: Job) -> int:
-    """Attempts that no retry policy counts: they did not fail."""
+    """The number of preempted attempts, which no retry policy counts."""
     tries = attempt_store.attempts_of(connection, job.id)
-    codes = [one.error.code for one in tries if one.ended_at is not None and one.error is not None]
+    codes = [
+        attempt.error.code
+        for attempt in tries
+        if attempt.ended_at is not None and attempt.error is not None
+    ]
     return codes.count(root_cause.PREEMPTED)
 
 
 def _printed(services: Services, job: Job, attempt: Attempt) -> frozenset[str]:
-    """The patterns of its policy that its ranks printed; looked for outside any transaction."""
+    """The patterns of its policy that its ranks printed; searched outside any transaction."""
     patterns = retry.read(job.properties).patterns
-    return log_patterns.found(patterns, _last_words(services, attempt)) if patterns else frozenset()
+    return log_patterns.found(patterns, _log_ends(services, attempt)) if patterns else frozenset()
 
 
-def _last_words(services: Services, attempt: Attempt) -> str:
-    """The end of what every rank printed, and its error."""
+def _log_ends(services: Services, attempt: Attempt) -> str:
+    """The end of each rank's standard output and error."""
     ends = []
     for log in services.logs.list(attempt.workspace, attempt.job_name):
         if log.attempt == attempt.number and log.path.startswith("user_logs/"):

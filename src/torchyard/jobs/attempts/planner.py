@@ -1,8 +1,8 @@
-"""From a job to the plan that an executor gets.
+"""Turn a job into the plan that an executor gets.
 
 Owns: the job variables that the server knows, fresh tokens, what the nodes must fetch.
 Leaves: variables that only a node knows to worker/launch/variables.py.
-Always: the plan is the only place where an attempt's tokens stand in the clear.
+Always: the plan is the only place where an attempt's tokens appear in the clear.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ def plan(
     input_plans: dict[str, InputPlan],
     server_url: str,
 ) -> LaunchPlan:
-    """The plan of one attempt; its tokens are good from now until the attempt ends.
+    """The plan of one attempt; its tokens are valid until the attempt ends.
 
     Args:
         environment: the built one; None when no script will run.
-        input_plans: as `inputs.plans` has them.
+        input_plans: as `inputs.plans` returns them.
     """
     spec = job.spec
     report_token = _new_token(connection, services, job, TokenKind.ATTEMPT, attempt.id)

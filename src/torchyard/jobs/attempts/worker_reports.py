@@ -1,7 +1,7 @@
-"""What a worker can do with its attempt.
+"""Act on what workers report.
 
-Owns: reports, the meeting of nodes, orders, workers that are gone.
-Leaves: starting attempts to http/scheduler.py, their end to endings.py, the worker's files and
+Owns: reports, the rendezvous of nodes, stop requests, workers that have died.
+Leaves: starting attempts to http/scheduler.py, ending them to endings.py, the worker's files and
 history to their routes.
 Always: a repeated report changes nothing.
 """
@@ -43,13 +43,13 @@ from torchyard.jobs.records.types import (
 )
 from torchyard.jobs.services import Services
 
-# A stopped node's own words must not hide the failure that stopped it.
+# The error of a stopped node must not hide the failure that stopped it.
 _STOPPED = ("stopped", "canceled", root_cause.PREEMPTED)
 
 
 @dataclass(frozen=True)
 class StopRequest:
-    """What a node shall do: `stop`, or nothing (empty)."""
+    """What a node must do: `control` is `stop`, or empty."""
 
     control: str
     reason: str
@@ -57,9 +57,9 @@ class StopRequest:
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """Where the nodes are; `ready` once all have come and node 0 has told its port.
+    """Where the nodes are; `ready` once all have joined and node 0 has sent its port.
 
-    `facts` is what each told of itself for the others to compare, empty of one that told nothing.
+    `facts` are what each node sent about itself for the others to compare, empty without any.
     """
 
     ready: bool
@@ -71,7 +71,7 @@ class Rendezvous:
 def get(services: Services, attempt_id: str) -> tuple[Attempt, Job]:
     """
     Raises:
-        NotAuthenticated: there is no such attempt any more.
+        NotAuthenticated: the attempt does not exist.
     """
     with services.db.read() as connection:
         attempt = attempt_store.attempt_by_id(connection, attempt_id)
@@ -81,9 +81,9 @@ def get(services: Services, attempt_id: str) -> tuple[Attempt, Job]:
 
 
 def report(services: Services, attempt_id: str, node: int, events: Sequence[WorkerEvent]) -> int:
-    """Take a node's events in their order; returns the number of the next one expected.
+    """Apply a node's events in order; return the number of the next one expected.
 
-    Those of an attempt that has ended meanwhile change nothing: its job may be in the next one.
+    Events of an attempt that has ended change nothing: its job may be in the next attempt.
 
     Raises:
         InvalidInput: an event is missing before one of them.
@@ -126,7 +126,7 @@ def join(
     port: int | None,
     facts: Mapping[str, Any] | None = None,
 ) -> None:
-    """A node has come to the meeting; node 0 also tells the port."""
+    """Record that a node has joined the rendezvous; node 0 also sends the port."""
     reporting = {"facts": dict(facts)} if facts else None
     with services.db.write() as connection:
         attempt_store.change_node(
@@ -145,7 +145,7 @@ def rendezvous(services: Services, attempt_id: str) -> Rendezvous:
 
 
 def report_worker_death(services: Services, attempt_id: str, node: int) -> None:
-    """A node's worker died: the others are told at once, while what it left is delivered."""
+    """A node's worker died: stop the others now, while what it left is delivered."""
     with services.db.write() as connection:
         attempt = attempt_store.attempt_by_id(connection, attempt_id)
         if attempt is None or attempt.ended_at is not None:
@@ -159,7 +159,7 @@ def report_worker_death(services: Services, attempt_id: str, node: int) -> None:
 
 
 def lose(services: Services, attempt_id: str, node: int, error: JobError | None = None) -> None:
-    """A node's worker is gone without having said so, or for the reason that `error` tells."""
+    """Record that a node's worker is gone without a last report, or because of `error`."""
     with services.db.write() as connection:
         attempt = attempt_store.attempt_by_id(connection, attempt_id)
         if attempt is None or attempt.ended_at is not None:
@@ -171,7 +171,7 @@ def lose(services: Services, attempt_id: str, node: int, error: JobError | None 
         error = error or JobError(
             "worker_lost",
             f"the worker of node {node} died while it was {reporting.state.value}",
-            "it may have been killed for memory: see `dmesg` on that machine, and "
+            "it may have run out of memory: see `dmesg` on that machine, and "
             f"`system_logs/node-{node}.log` among the job's files",
         )
         attempt_store.change_node(
@@ -191,9 +191,9 @@ def lose(services: Services, attempt_id: str, node: int, error: JobError | None 
 
 
 def put_back(services: Services, attempt: Attempt, reason: str) -> None:
-    """Queue the job of an attempt again that could not be started after all.
+    """Queue the job of an attempt again that could not be started.
 
-    The attempt never was: the next one has its number.
+    The attempt does not count: the next one gets its number.
     """
     with services.db.write() as connection:
         current = attempt_store.attempt_by_id(connection, attempt.id)
@@ -216,7 +216,7 @@ def _apply(
             if job.status is Status.STARTING:
                 progress.move(connection, job, Status.RUNNING, now)
         case RankExited(failed=True, consequence=consequence):
-            # Where a lost connection is all there is to see, who broke it may still be ending.
+            # After a lost connection, the node that broke it may still be exiting.
             reason = root_cause.PEER_LOST if consequence else "failed"
             _rank_failed(connection, attempt, node, event.at, reason)
         case RanksHang():
@@ -225,7 +225,7 @@ def _apply(
             _change_state(connection, attempt, node, NodeState.SERVING)
             _stop_if_served(connection, attempt)
         case NodeStopping(reason):
-            # The other nodes tell where their ranks stood, too.
+            # The other nodes report where their ranks stood, too.
             is_late = reason == root_cause.TIMEOUT
             _request_stop(connection, attempt, root_cause.TIMEOUT if is_late else "failed")
         case PreflightReported(findings):
@@ -250,7 +250,7 @@ def _rank_failed(
     connection: Connection, attempt: Attempt, node: int, at: datetime, reason: str
 ) -> None:
     reporting = _node(attempt_store.nodes_of(connection, attempt.id), node)
-    # Ranks that die after a stop order die of the order.
+    # Ranks that die after a stop request die because of it.
     if reporting.failed_at is None and not attempt.order:
         attempt_store.change_node(connection, attempt.id, node, failed_at=at)
     _request_stop(connection, attempt, reason)

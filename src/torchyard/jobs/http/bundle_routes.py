@@ -55,18 +55,20 @@ def bundle(
 def find_all(services: Services, workspace: str, sources: Sequence[str]) -> list[Path]:
     """
     Raises:
-        InvalidInput: a source is no file's path.
+        InvalidInput: a source is not the path of a file.
         LimitExceeded: too many files, or too large ones.
         NotFound: one does not exist.
     """
     if len(sources) > _MOST_FILES:
-        raise LimitExceeded(f"{len(sources)} files are too many at once, {_MOST_FILES} may be")
+        raise LimitExceeded(
+            f"{len(sources)} files are too many for one request", f"ask for at most {_MOST_FILES}"
+        )
     folders: dict[str, Find] = {}
     paths = []
     for source in sources:
         match = _SOURCE.match(source)
         if match is None:
-            raise InvalidInput(f"`{source}` is no file's path below a workspace")
+            raise InvalidInput(f"`{source}` is not the path of a file in a workspace")
         folder = match["folder"]
         if folder not in folders:
             folders[folder] = _open(
@@ -76,8 +78,8 @@ def find_all(services: Services, workspace: str, sources: Sequence[str]) -> list
     size_bytes = sum(path.stat().st_size for path in paths)
     if size_bytes > _MOST_BYTES:
         raise LimitExceeded(
-            f"{size_bytes} bytes are too many at once, {_MOST_BYTES} may be",
-            "get large files by their own routes",
+            f"{size_bytes} bytes are too many for one request; the limit is {_MOST_BYTES}",
+            "download large files by their own routes",
         )
     return paths
 
@@ -95,7 +97,7 @@ def _open(services: Services, workspace: str, parts: Sequence[str]) -> Find:
         return lambda path: models.file(services.datastores, model, path)
     asset = assets.get(services.db, workspace, name, parts[3])
     if asset.type == "uri_file":
-        raise NotFound(f"data `{name}` is one file", "get it by its own route")
+        raise NotFound(f"data `{name}` is one file", "download it by its own route")
     place = data.locate(services.db, services.datastores, workspace, asset.uri)
     return lambda path: services.fetcher.file(workspace, place, path)
 

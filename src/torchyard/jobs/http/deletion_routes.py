@@ -16,7 +16,7 @@ from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
 from torchyard.workspaces.permissions import Permission
 
 _KEYS = ("names", "experiment_name", "status", "older_than_s", "dry_run")
-# More than these are taken away in the background.
+# More jobs than these are removed in the background.
 _AT_ONCE = 20
 
 router = APIRouter(
@@ -29,18 +29,18 @@ router = APIRouter(
 def delete(
     services: ServicesOf, workspace: str, identity: Person, body: Annotated[Any, Body()]
 ) -> dict[str, Any]:
-    """`names`, or some of `experiment_name`, `status`, `older_than_s`; `dry_run` only tells."""
-    choice, only_told = _choice(services, body)
-    if only_told:
+    """`names`, or some of `experiment_name`, `status`, `older_than_s`; `dry_run` only lists."""
+    choice, dry_run = _choice(services, body)
+    if dry_run:
         plan = deletion.plan(services, workspace, choice)
-        return _told(services, plan)
-    return _deleted(services, deletion.delete_by(services, workspace, choice, identity))
+        return _plan_json(services, plan)
+    return _remove(services, deletion.delete_by(services, workspace, choice, identity))
 
 
 @router.delete("/{name}")
 @needs(Permission.JOB)
 def delete_one(services: ServicesOf, workspace: str, name: str, identity: Person) -> dict[str, Any]:
-    return _deleted(services, deletion.delete_by(services, workspace, Choice([name]), identity))
+    return _remove(services, deletion.delete_by(services, workspace, Choice([name]), identity))
 
 
 def _choice(services: Services, body: Any) -> tuple[Choice, bool]:
@@ -57,31 +57,31 @@ def _choice(services: Services, body: Any) -> tuple[Choice, bool]:
         before = None if age_s is None else services.clock.now() - timedelta(seconds=age_s)
     except OverflowError:
         raise InvalidSpec(
-            "`older_than_s` reaches back before the calendar",
-            "name a later time",
+            "`older_than_s` is too large",
+            "use a smaller number",
             at=["older_than_s"],
         ) from None
     choice = Choice(names, experiment, status, before)
     conditions = bool(choice.experiment_name or choice.status or before)
     if conditions == bool(names):
         raise InvalidInput(
-            "jobs are deleted by name, or by conditions",
+            "jobs are deleted either by name or by conditions",
             "give `names`, or some of `experiment_name`, `status`, `older_than_s`",
         )
     return choice, bool(body.get("dry_run"))
 
 
-def _told(services: Services, plan: Plan) -> dict[str, Any]:
+def _plan_json(services: Services, plan: Plan) -> dict[str, Any]:
     weights = removal.weights(services, plan.jobs)
     jobs = [
         {"name": job.name, "status": job.status.value, **vars(weights[job.name])}
         for job in plan.jobs
     ]
-    return {"jobs": jobs, "kept": _kept(plan)}
+    return {"jobs": jobs, "kept": _kept_json(plan)}
 
 
-def _deleted(services: Services, plan: Plan) -> dict[str, Any]:
-    """A few at once; the scheduler takes away the others, and those whose worker lingers."""
+def _remove(services: Services, plan: Plan) -> dict[str, Any]:
+    """Remove a few at once; the scheduler removes the others, and those whose worker lingers."""
     pending = names = [job.name for job in plan.jobs]
     if 0 < len(names) <= _AT_ONCE:
         pending = removal.work_now(services, plan.jobs)
@@ -89,11 +89,11 @@ def _deleted(services: Services, plan: Plan) -> dict[str, Any]:
     return {
         "deleted": names,
         "pending": pending,
-        "kept": _kept(plan),
+        "kept": _kept_json(plan),
     }
 
 
-def _kept(plan: Plan) -> list[dict[str, str]]:
+def _kept_json(plan: Plan) -> list[dict[str, str]]:
     return [
         {
             "name": kept_job.job.name,

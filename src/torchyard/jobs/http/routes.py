@@ -96,7 +96,7 @@ def update(
     services: ServicesOf, workspace: str, name: str, changes: Annotated[Any, Body()]
 ) -> dict[str, Any]:
     if not isinstance(changes, dict):
-        raise InvalidSpec("the changes must be a mapping of keys to values")
+        raise InvalidSpec("the changes must be a mapping")
     return job_json(services, actions.update(services, workspace, name, changes))
 
 
@@ -189,8 +189,8 @@ def _offsets(text: str) -> dict[str, int]:
         file = {str(key): int(value) for key, value in json.loads(text).items()}
         if all(0 <= value < 2**62 for value in file.values()):
             return file
-        raise ValueError("an offset is no place in a file")
+        raise ValueError("an offset is out of range")
     except (ValueError, AttributeError, TypeError, OverflowError, RecursionError) as error:
         raise InvalidInput(
-            "`offsets` is no JSON object of numbers", "take it from the stream's frames"
+            "`offsets` is not a JSON object of numbers", "take it from the stream's frames"
         ) from error

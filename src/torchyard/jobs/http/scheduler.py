@@ -1,10 +1,10 @@
-"""Pick the next queued job and start it.
+"""Run the scheduler: round after round, start queued jobs and watch running ones.
 
-Owns: the rounds, one after the other, and what went wrong in the last.
-Leaves: environment and inputs to scheduling/preparing.py, who gets nodes to scheduling/claiming.py,
-starting to attempts/launching.py, workers that are gone to attempts/monitoring.py.
-Always: environment and inputs are ready before nodes are held; whatever a server that was killed
-had begun is taken up again, by itself or by another one that shares the home.
+Owns: the rounds, one after the other, and the last round's failure.
+Leaves: environment and inputs to scheduling/preparing.py, claiming nodes to scheduling/claiming.py,
+starting to attempts/launching.py, watching workers to attempts/monitoring.py.
+Always: environment and inputs are ready before nodes are held; what a killed server had begun is
+resumed, by itself or by another server that shares the home.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _LONGEST_PAUSE_S = 60.0
 
 
 class Scheduler:
-    """One thread that looks when it is woken, and once a second anyway.
+    """One thread that runs a round when it is woken, and at least once a second.
 
     Attributes:
-        trouble: what went wrong in the last round, empty when nothing did.
+        trouble: what went wrong in the last round, empty if nothing did.
         executor, preparer, claimer, watcher: what the rounds are made of.
     """
 
@@ -60,7 +60,7 @@ class Scheduler:
         self._forgetter = ThreadPoolExecutor(1, thread_name_prefix="forgetter")
         self._forgetting: Future[None] | None = None
         self._retention_at: datetime | None = None
-        # How often in a row nothing could be deleted, and until when that is left alone.
+        # How often in a row deletion failed, and until when it is not retried.
         self._stuck, self._stuck_until = 0, 0.0
         self.trouble = ""
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
@@ -69,7 +69,7 @@ class Scheduler:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop looking; running jobs go on, builds are broken off and taken up again later."""
+        """Stop; running jobs go on, builds are canceled and started again later."""
         self._stopping.set()
         self._services.wakeup.set()
         self._thread.join(10)
@@ -78,7 +78,7 @@ class Scheduler:
         self.watcher.close()
 
     def run_round(self) -> None:
-        """One round of everything; what fails is told, and holds up nothing else."""
+        """One round of everything; a failure is logged and does not stop the other parts."""
         trouble = ""
         parts = (
             self._take_over,
@@ -100,8 +100,8 @@ class Scheduler:
             except DatabaseUnreachable as error:
                 trouble = error.message
                 if trouble != self.trouble:
-                    why = str(error.__cause__).partition("\n")[0]
-                    _log.warning("%s: %s", trouble, why)
+                    cause = str(error.__cause__).partition("\n")[0]
+                    _log.warning("%s: %s", trouble, cause)
                 break
             except Exception as error:
                 full = disk.meaning(error)
@@ -124,11 +124,11 @@ class Scheduler:
         takeover.take_over(self._services)
 
     def _scale(self) -> None:
-        """After the queue had its turn: what is idle then, nobody can use."""
+        """Resize clusters after claiming: nodes that are idle then are not needed."""
         clusters.resize_clusters(self._services)
 
     def _forget(self) -> None:
-        """Go on with deletions, and now and then see whose time is over, beside all else."""
+        """Continue deletions, and once in a while apply retention, in a thread of its own."""
         if self._forgetting is not None and not self._forgetting.done():
             return
         now = self._services.clock.now()
@@ -151,6 +151,6 @@ class Scheduler:
             )
             self._stuck_until = time.monotonic() + pause_s
         except DatabaseUnreachable:
-            pass  # the next round begins anew
+            pass  # the next round starts again
         except Exception:
-            _log.exception("jobs could not be deleted; it is tried again")
+            _log.exception("jobs could not be deleted; will retry")

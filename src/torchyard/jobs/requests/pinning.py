@@ -37,7 +37,7 @@ _REGISTRY = "azureml://registries/"
 def pin(
     services: Services, workspace: str, job: str, job_input: Input, uploaded: bool = True
 ) -> Pinned:
-    """What to write into the job instead of the input's path.
+    """Return what to write into the job instead of the input's path.
 
     Args:
         job: the name of the job that is made, empty when it has none yet.
@@ -74,8 +74,8 @@ def pin(
 def code_exists(services: Services, path: str, uploaded: bool = True) -> None:
     """
     Raises:
-        InvalidSpec: it is no snapshot.
-        NotFound: it is one that was never uploaded.
+        InvalidSpec: it is not a snapshot.
+        NotFound: the snapshot was never uploaded.
     """
     if not uploaded and path.startswith(LOCAL):
         return

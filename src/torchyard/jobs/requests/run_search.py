@@ -98,18 +98,18 @@ def find_runs(
         implied_tags: tags that every run has unless it says otherwise, and the attribute or, in
             single quotes, the text that they hold.
     """
-    found = _Runs(connection.dialect.name, implied_tags)
+    search = _Runs(connection.dialect.name, implied_tags)
     for condition in view.conditions:
-        found.narrow(condition)
+        search.narrow(condition)
     for order in view.orders:
-        found.sort(order)
-    query = select(jobs.c.id).select_from(found.joined)
-    query = query.where(jobs.c.experiment_id.in_(experiment_ids), *found.wheres)
+        search.sort(order)
+    query = select(jobs.c.id).select_from(search.joined)
+    query = query.where(jobs.c.experiment_id.in_(experiment_ids), *search.wheres)
     if view.deleted is not None:
         query = query.where(jobs.c.deleted == view.deleted)
-    query = query.order_by(*found.orders, _start().desc(), jobs.c.name)
+    query = query.order_by(*search.orders, _start().desc(), jobs.c.name)
     ids = [row.id for row in connection.execute(_page(query, view))]
-    return _shown(connection, ids)
+    return _jobs_by_id(connection, ids)
 
 
 def find_experiments(connection: Connection, workspace: str, view: View) -> list[Experiment]:
@@ -168,7 +168,9 @@ class _Runs:
         if kind == "tag":
             tag = tag_of(jobs.c.tags, key, self._dialect)
             implied = self._implied.get(key)
-            return _Side(tag if implied is None else func.coalesce(tag, self._told(implied)))
+            return _Side(
+                tag if implied is None else func.coalesce(tag, self._implied_value(implied))
+            )
         return self._attribute(key)
 
     def _join(self, table: Table, key: str) -> Any:
@@ -177,7 +179,7 @@ class _Runs:
         self.joined = self.joined.outerjoin(joined, same)
         return joined
 
-    def _told(self, implied: str) -> ColumnElement[Any]:
+    def _implied_value(self, implied: str) -> ColumnElement[Any]:
         if implied.startswith("'"):
             return literal(implied.strip("'"))
         return self._attribute(implied).value
@@ -279,13 +281,13 @@ def _page(query: Select[Any], view: View) -> Select[Any]:
     return query if view.limit is None else query.limit(view.limit)
 
 
-def _shown(connection: Connection, ids: Sequence[int]) -> list[Job]:
+def _jobs_by_id(connection: Connection, ids: Sequence[int]) -> list[Job]:
     """Jobs by id, in that order, as lists show them: without what each was asked to do."""
     columns = [column for column in jobs.c if column.name not in _HEAVY]
     query = select(*columns, experiments.c.name.label("experiment_name")).join(
         experiments, jobs.c.experiment_id == experiments.c.id
     )
-    found: dict[int, Job] = {}
+    by_id: dict[int, Job] = {}
     for start in range(0, len(ids), _JOBS_A_QUERY):
         some = ids[start : start + _JOBS_A_QUERY]
         for row in connection.execute(query.where(jobs.c.id.in_(some))):
@@ -294,5 +296,5 @@ def _shown(connection: Connection, ids: Sequence[int]) -> list[Job]:
             values["status"] = Status(values["status"])
             error = values["error"]
             values["error"] = None if error is None else JobError(**error)
-            found[row.id] = Job(**values, document={})
-    return [found[job_id] for job_id in ids if job_id in found]
+            by_id[row.id] = Job(**values, document={})
+    return [by_id[job_id] for job_id in ids if job_id in by_id]

@@ -1,4 +1,4 @@
-"""Runs that are no jobs, and experiments: what a tracking client makes and changes.
+"""Runs outside jobs, and experiments: what a tracking client creates and changes.
 
 Owns: creating and changing runs that were started outside any job; experiments.
 Leaves: command jobs to jobs/actions.py; their status is theirs alone.
@@ -174,14 +174,14 @@ def create_run(
     status: Status = Status.RUNNING,
     document: Mapping[str, Any] | None = None,
 ) -> Job:
-    """A run that is not a job.
+    """Create a run that is not a job.
 
     Args:
         started_at: None for one that is only being prepared.
         document: what else is stored about it (see local_runs.py).
         name: its name; a new one when empty. If it is taken, the existing run is returned.
         made_by: whose token was sent, where `owner` is what a client says.
-        request: the id of the request; repeating it creates no other run.
+        request: the id of the request; repeating it does not create another run.
     """
     run_name = name or names.generate()
     place = experiment(services, workspace, experiment_id)

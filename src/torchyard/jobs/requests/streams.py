@@ -1,10 +1,9 @@
-"""Following a job: one resumable stream of its events and its output.
+"""Stream a job: its events and its output, resumable.
 
 Owns: the frames and their order.
 Leaves: printing to the CLI.
-Always: a frame's bytes begin where the client's offset for that log stands, so each byte comes
-once however often the stream is broken off and taken up again; `end` comes last, after the
-last byte.
+Always: a frame's bytes begin at the client's offset for that log, so each byte comes once
+however often the stream is interrupted and resumed; `end` comes last, after the last byte.
 """
 
 from __future__ import annotations
@@ -78,17 +77,17 @@ class _Follower:
         self._job = job
         self._cursor = cursor
         self._masker = job_masking.masker(job)
-        # A stream that is taken up again has the log's place in its cursor.
+        # A resumed stream has the log's offset in its cursor.
         self._building = BUILD in cursor.offsets
 
     def read_new(self) -> tuple[Job, list[bytes], bool]:
-        """The job as it is, what is new, and whether there is more at once."""
-        # The job is read first: when it has ended, everything of it is on disk already.
+        """The job as it is now, new frames, and whether more is ready."""
+        # The job is read first: once it has ended, all of its output is on disk.
         job = actions.get(self._services, self._job.workspace, self._job.name)
         blocks, more = [], False
         for event in actions.events(self._services, job, self._cursor.after):
             if self._building and _ends_preparing(event):
-                # The whole build log stands before the end of its stage.
+                # The whole build log comes before the end of its stage.
                 new, more = self._build_frames(job)
                 blocks += new
                 if more:
@@ -124,7 +123,7 @@ class _Follower:
         return self._grown(BUILD, {"kind": "build"}, log)
 
     def _grown(self, name: str, header: dict[str, Any], path: Path) -> tuple[list[bytes], bool]:
-        """Frames of what a file has behind the cursor, and whether there is still more."""
+        """Frames of a file's content after the cursor, and whether there is more."""
         offset = self._cursor.offsets.get(name, 0)
         blocks: list[bytes] = []
         try:

@@ -1,4 +1,4 @@
-"""A job as JSON, as the native API and the SDK show it."""
+"""Convert a job to JSON for the native API and the SDK."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def job_json(services: Services, job: Job) -> dict[str, Any]:
             for model in models.of_job(services.db, job.workspace, job.name)
         ],
     }
-    shown: dict[str, Any] = job_masking.masked(job, rest)
-    return {**summary_json(job), "spec": secrets.masked_document(job.document), **shown}
+    masked: dict[str, Any] = job_masking.masked(job, rest)
+    return {**summary_json(job), "spec": secrets.masked_document(job.document), **masked}
 
 
 def _with_details(error: JobError) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def _without_details(error: JobError) -> dict[str, Any]:
 
 
 def summary_json(job: Job) -> dict[str, Any]:
-    """What a list shows of a job; nothing that needs another look at the database."""
+    """A job's entry in a list, without another database query."""
     summary: dict[str, Any] = {
         "name": job.name,
         "display_name": job.display_name,

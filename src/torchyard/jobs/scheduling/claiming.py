@@ -1,4 +1,4 @@
-"""Who gets nodes.
+"""Decide which jobs get nodes.
 
 Owns: holding nodes for an attempt.
 Leaves: the order of the queue to admission/queue.py and queue_walk.py, nodes to compute/, quotas to
@@ -31,23 +31,23 @@ from torchyard.jobs.scheduling.queue_walk import Walk
 from torchyard.jobs.services import Services
 
 _log = logging.getLogger(__name__)
-# Whoever runs must be looked after, too: what is left is for the next round.
+# Running jobs need attention, too: what is left waits for the next round.
 _ROUND = timedelta(seconds=1)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What became of a job: an attempt, or why there is none: `quota`, `gone` or `waits`."""
+    """The result for a job: an attempt, or why it has none: `quota`, `gone` or `waits`."""
 
     attempt: Attempt | None = None
     why_not: str = ""
 
 
 class Claimer:
-    """One look at the queue after the other.
+    """Claims nodes for queued jobs, round after round.
 
     Args:
-        never_clean: attempts whose folders stay for good: no later one waits for these.
+        never_clean: attempts whose folders are never removed: no later attempt waits for them.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Claimer:
         self._never_clean = never_clean
 
     def claim(self) -> None:
-        """One round: start whoever may start, then make room for who comes next."""
+        """One round: start the jobs that may start, then preempt for those that come next."""
         until = self._services.clock.now() + _ROUND
         walk = Walk(self._services.db, self._services.clock.now(), machine.bounds(self._services))
         while not self._stopping.is_set():
@@ -86,7 +86,7 @@ class Claimer:
         preemption.preempt_for_heads(self._services, walk)
 
     def _claimed(self, job: Queued) -> Claim:
-        """What can't be said of a job is its end, and holds up no other."""
+        """Claim nodes for a job; if that fails with an error of the job, only this job fails."""
         try:
             return self.claim_one(job.id)
         except TorchyardError as error:
@@ -96,11 +96,11 @@ class Claimer:
         except Exception as error:
             if not isolation.is_job_error(error):
                 raise
-            _log.exception("job %s could not be looked at; the next round does", job.name)
+            _log.exception("job %s could not be claimed; the next round tries again", job.name)
         return Claim(why_not="gone")
 
     def _fail(self, job_id: int, error: TorchyardError) -> None:
-        """As when its cluster is of another size by now."""
+        """Fail the job, for example because its cluster has another size by now."""
         with self._services.db.write() as connection:
             job = store.job_if_any(connection, job_id)
             if job is None or job.status is not Status.QUEUED:
@@ -115,7 +115,7 @@ class Claimer:
             job = store.job_by_id(connection, job_id)
             if job.status is not Status.QUEUED:
                 return Claim(why_not="gone")
-            # What an earlier attempt left is brought into the store when it is cleaned up.
+            # The files of an earlier attempt are uploaded when it is cleaned up.
             if job.attempt and not all(
                 before.clean or before.id in self._never_clean
                 for before in attempt_store.attempts_of(connection, job.id)
@@ -157,7 +157,7 @@ class Claimer:
         return Claim(attempt)
 
     def _fits_machine(self, connection: Connection, job: Job) -> bool:
-        """Asked once more, where nobody else can take it meanwhile: another server may have."""
+        """Check again inside the transaction: another server may have claimed nodes since."""
         bounds = machine.bounds(self._services)
         if not bounds:
             return True

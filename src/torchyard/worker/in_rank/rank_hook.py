@@ -135,7 +135,7 @@ def _note_exit(status: "Any") -> None:
 
 
 def _watch_threads() -> None:
-    """A thread that fails is no end, but it may be why the script ends itself later."""
+    """A failing thread does not end Python, but it may be why the script ends itself later."""
     threads = sys.modules.get("threading")
     name = "excepthook" if threads is not None else "_excepthook"
     if threads is None:
@@ -145,10 +145,10 @@ def _watch_threads() -> None:
     if before is None:
         return  # Python 3.7 and earlier have no such hook.
 
-    def excepthook(told: "Any") -> None:
-        if told.exc_type is not SystemExit:
-            _record("thread", told.exc_type, told.exc_value, told.exc_traceback)
-        before(told)
+    def excepthook(info: "Any") -> None:
+        if info.exc_type is not SystemExit:
+            _record("thread", info.exc_type, info.exc_value, info.exc_traceback)
+        before(info)
 
     setattr(threads, name, excepthook)
 

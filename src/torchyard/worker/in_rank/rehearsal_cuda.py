@@ -69,17 +69,17 @@ def apply(torch: Any, devices: Devices) -> None:
 
 
 def _put(module: Any, called: str, answers: Any) -> None:
-    known = (*answers, *_NOTHING, *_WHY)
+    names = (*answers, *_NOTHING, *_WHY)
     public = [name for name in getattr(module, "__all__", ()) if hasattr(module, name)]
-    for name in {*public, *(name for name in known if hasattr(module, name))}:
-        found = getattr(module, name)
+    for name in {*public, *(name for name in names if hasattr(module, name))}:
+        original = getattr(module, name)
         if name in answers:
             setattr(module, name, answers[name])
-        elif isinstance(found, type) and _is_storage_or_error(name):
+        elif isinstance(original, type) and _is_storage_or_error(name):
             continue
-        elif callable(found):
+        elif callable(original):
             why = _WHY.get(name, _WHY_NOT_ELSE)
-            stand_in = refusing_class if isinstance(found, type) else refusing
+            stand_in = refusing_class if isinstance(original, type) else refusing
             setattr(module, name, stand_in(f"{called}.{name}", why))
 
 
@@ -190,7 +190,7 @@ def _contexts(devices: Devices) -> dict[str, Any]:
             self.prev_idx = devices.current
             devices.note(self.idx)
 
-        def __exit__(self, *told: Any) -> None:
+        def __exit__(self, *details: Any) -> None:
             devices.note(self.prev_idx)
 
     class device_of(device):
@@ -198,6 +198,42 @@ def _contexts(devices: Devices) -> dict[str, Any]:
             super().__init__(None)
 
     return {"device": device, "device_of": device_of}
+
+
+class Event:
+    """Takes the time, if asked for."""
+
+    def __init__(self, enable_timing: bool = False, **kwargs: Any) -> None:
+        self._timed = enable_timing
+        self._at_s = 0.0
+
+    def record(self, stream: Any = None) -> None:
+        self._at_s = time.perf_counter()
+
+    def wait(self, stream: Any = None) -> None:
+        pass
+
+    def query(self) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        pass
+
+    def elapsed_time(self, end: Any) -> float:
+        if not (self._timed and end._timed and self._at_s and end._at_s):
+            raise RuntimeError("both events must be recorded, and made with enable_timing=True")
+        return float(end._at_s - self._at_s) * 1e3
+
+
+class StreamContext:
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *details: Any) -> None:
+        pass
 
 
 def _streams(torch: Any, devices: Devices) -> dict[str, Any]:
@@ -226,40 +262,6 @@ def _streams(torch: Any, devices: Devices) -> dict[str, Any]:
             event = event or Event()
             event.record(self)
             return event
-
-    class Event:
-        """Takes the time, if asked for."""
-
-        def __init__(self, enable_timing: bool = False, **kwargs: Any) -> None:
-            self._timed = enable_timing
-            self._at_s = 0.0
-
-        def record(self, stream: Any = None) -> None:
-            self._at_s = time.perf_counter()
-
-        def wait(self, stream: Any = None) -> None:
-            pass
-
-        def query(self) -> bool:
-            return True
-
-        def synchronize(self) -> None:
-            pass
-
-        def elapsed_time(self, end: Any) -> float:
-            if not (self._timed and end._timed and self._at_s and end._at_s):
-                raise RuntimeError("both events must be recorded, and made with enable_timing=True")
-            return float(end._at_s - self._at_s) * 1e3
-
-    class StreamContext:
-        def __init__(self, stream: Any) -> None:
-            self.stream = stream
-
-        def __enter__(self) -> None:
-            pass
-
-        def __exit__(self, *told: Any) -> None:
-            pass
 
     return {
         "Stream": Stream,
@@ -310,7 +312,7 @@ class _Range:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, *told: Any) -> None:
+    def __exit__(self, *details: Any) -> None:
         pass
 
     def __call__(self, function: Any) -> Any:
@@ -320,7 +322,7 @@ class _Range:
 def _accelerator(torch: Any, devices: Devices, answers: dict[str, Any]) -> None:
     """The newer module in which a GPU has no maker's name; torch itself is told the truth."""
     module = torch.accelerator
-    ours = {
+    replacements = {
         "is_available": lambda *args: True,
         "device_count": lambda: devices.count,
         "current_accelerator": lambda check_available=False: torch.device("cuda"),
@@ -345,5 +347,5 @@ def _accelerator(torch: Any, devices: Devices, answers: dict[str, Any]) -> None:
     for name in module.__all__:
         if hasattr(module, name):
             why = _WHY.get(name, _WHY_NOT_ELSE)
-            answer = ours.get(name) or refusing(f"torch.accelerator.{name}", why)
+            answer = replacements.get(name) or refusing(f"torch.accelerator.{name}", why)
             setattr(module, name, told(name, getattr(module, name), answer))

@@ -48,15 +48,15 @@ def apply(torch: Any, devices: Devices) -> None:
                 if hasattr(module, name):
                     setattr(module, name, changed)
 
-    told = _Told()
+    record = _Told()
     for name in (
         "init_process_group",
         "new_group",
         "new_subgroups",
         "new_subgroups_by_enumeration",
     ):
-        put(name, functools.partial(_beginning, told, devices, name))
-    put("get_backend", functools.partial(_backend, told))
+        put(name, functools.partial(_beginning, record, devices, name))
+    put("get_backend", functools.partial(_backend, record))
     put("is_nccl_available", _says_nccl)
     put("is_backend_available", _says_backend)
     put("barrier", _barrier)
@@ -78,38 +78,40 @@ def _gloo(backend: Any) -> Any:
     return "gloo" if isinstance(backend, str) and "nccl" in backend.lower() else backend
 
 
-def _beginning(told: _Told, devices: Devices, name: str, original: Any) -> Any:
+def _beginning(record: _Told, devices: Devices, name: str, original: Any) -> Any:
     place = {"init_process_group": 0, "new_group": 2, "new_subgroups": 3}.get(name, 2)
 
     def begin(*args: Any, **kwargs: Any) -> Any:
-        asked = kwargs.get("backend", args[place] if len(args) > place else None)
-        if kwargs.get("pg_options") is not None and "nccl" in str(asked).lower():
+        backend = kwargs.get("backend", args[place] if len(args) > place else None)
+        if kwargs.get("pg_options") is not None and "nccl" in str(backend).lower():
             raise CannotBeRehearsed(f"`pg_options` of `{name}`: {_NO_NCCL}")
         if "backend" in kwargs:
-            kwargs["backend"] = _gloo(asked)
+            kwargs["backend"] = _gloo(backend)
         elif len(args) > place:
-            args = (*args[:place], _gloo(asked), *args[place + 1 :])
+            args = (*args[:place], _gloo(backend), *args[place + 1 :])
         if "device_id" in kwargs:
             devices.plain(kwargs.pop("device_id"))
         made = original(*args, **kwargs)
         if name == "init_process_group":
             # Without a name torch takes NCCL for tensors on GPUs, and says so.
-            told.backends = {None: "nccl" if asked is None else str(asked).lower()}
-        elif asked is not None:
+            record.backends = {None: "nccl" if backend is None else str(backend).lower()}
+        elif backend is not None:
             for group in made if isinstance(made, tuple) else [made]:
-                told.backends[id(group)] = str(asked).lower()
+                record.backends[id(group)] = str(backend).lower()
         return made
 
     return begin
 
 
-def _backend(told: _Told, original: Any) -> Any:
+def _backend(record: _Told, original: Any) -> Any:
     def get_backend(group: Any = None) -> Any:
-        found = original(group)
+        actual = original(group)
         if asked_by_torch():
-            return found
-        asked = told.backends.get(None if group is None else id(group)) or told.backends.get(None)
-        return type(found)(asked) if asked and "nccl" in asked and ":" not in asked else found
+            return actual
+        key = None if group is None else id(group)
+        backend = record.backends.get(key) or record.backends.get(None)
+        is_nccl = backend and "nccl" in backend and ":" not in backend
+        return type(actual)(backend) if is_nccl else actual
 
     return get_backend
 

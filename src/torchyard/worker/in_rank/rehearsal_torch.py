@@ -166,8 +166,8 @@ def _told(torch: Any, tensor: Any, devices: Devices) -> None:
     number = tensor.get_device
 
     def device_of(self: Any) -> Any:
-        found = device.__get__(self)
-        return found if found.type != "cpu" or asked_by_torch() else devices.told()
+        actual = device.__get__(self)
+        return actual if actual.type != "cpu" or asked_by_torch() else devices.told()
 
     def says_cuda(self: Any) -> bool:
         return bool(is_cuda.__get__(self) if asked_by_torch() else is_cpu.__get__(self))
@@ -176,8 +176,8 @@ def _told(torch: Any, tensor: Any, devices: Devices) -> None:
         return bool(is_cpu.__get__(self)) and asked_by_torch()
 
     def get_device(self: Any) -> int:
-        found: int = number(self)
-        return found if found >= 0 or asked_by_torch() else devices.current
+        actual: int = number(self)
+        return actual if actual >= 0 or asked_by_torch() else devices.current
 
     tensor.device = property(device_of, doc=device.__doc__)
     tensor.is_cuda = property(says_cuda, doc=is_cuda.__doc__)
@@ -309,8 +309,8 @@ def _autocast_answers(torch: Any) -> None:
     if get_type is not None:
 
         def get_autocast_dtype(device_type: Any) -> Any:
-            ours = device_type == "cuda" and not asked_by_torch() and is_autocast_enabled()
-            return get_type("cpu" if ours else device_type)
+            on_gpu = device_type == "cuda" and not asked_by_torch() and is_autocast_enabled()
+            return get_type("cpu" if on_gpu else device_type)
 
         torch.get_autocast_dtype = functools.wraps(get_type)(get_autocast_dtype)
 

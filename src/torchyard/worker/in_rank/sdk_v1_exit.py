@@ -62,12 +62,12 @@ def _silently() -> None:
 
 def _clients(runs: "Any") -> "list[Any]":
     """Of the runs that were not cleaned up."""
-    found = []  # type: list[Any]
+    clients = []  # type: list[Any]
     for handler in list(runs._RunBase._registered_kill_handlers.queue):
         client = handler.__self__._client.metrics
-        if not any(one is client for one in found):
-            found.append(client)
-    return found
+        if not any(other is client for other in clients):
+            clients.append(client)
+    return clients
 
 
 def _flush(client: "Any") -> None:

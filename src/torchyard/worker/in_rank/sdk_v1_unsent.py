@@ -53,14 +53,14 @@ class _Copies:
         if os.getpid() != self._pid:
             return
         with self._lock:
-            known = [id(one) for one in items if self._lines.pop(id(one), None) is not None]
-            if not known:
+            ids = [id(value) for value in items if self._lines.pop(id(value), None) is not None]
+            if not ids:
                 return
             if not self._lines:
                 os.ftruncate(self._file, 0)
                 self._size = 0
                 return
-            self._write(_line({"sent": known}))
+            self._write(_line({"sent": ids}))
             if self._size > max(_LARGE_BYTES, 2 * sum(map(len, self._lines.values()))):
                 self._write_anew()
 
@@ -124,12 +124,12 @@ def left(folder: "Path") -> "Iterator[tuple[str, dict[str, Any]]]":
             continue
         for line in lines:
             try:
-                said = json.loads(line)
-                if "sent" in said:
-                    for number in said["sent"]:
+                content = json.loads(line)
+                if "sent" in content:
+                    for number in content["sent"]:
                         waiting.pop(number, None)
                 else:
-                    waiting[said["id"]] = str(said["run"]), dict(said["metric"])
+                    waiting[content["id"]] = str(content["run"]), dict(content["metric"])
             except (ValueError, TypeError, KeyError):
                 continue  # cut off, by a death or a full disk
         yield from waiting.values()

@@ -4,7 +4,7 @@ Owns: when run history is shipped, how an unreachable server is waited for, whic
 sees.
 Leaves: HTTP with scripts to relay_server.py, files to shared/history_spool.py and run_state.py.
 Always: a script never waits for the server to log; what was answered arrives, once, even if the
-worker is killed: whoever opens its folder next delivers what is left.
+worker is killed: the next worker of its folder delivers what is left.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns: the variables that lead it to the relay, the list of Azure ML's services.
 Leaves: what the relay answers to sdk_v1.py, what else Azure's clients need to the server.
-Always: whoever only sets variables loads nothing that speaks HTTP.
+Always: a caller that only sets variables loads nothing that speaks HTTP.
 
 Source: azureml-core 1.61 reads the address of each service from `AZUREML_DEV_URL_<service>` before
 it looks anywhere else.

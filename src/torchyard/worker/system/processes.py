@@ -40,8 +40,8 @@ def die_with_parent(signum: int) -> bool:
 
 
 def family(root: int, mark: str) -> list[Process]:
-    """Living descendants of `root`, and whoever else is in the mark's cgroup or carries it in
-    its environment.
+    """Living descendants of `root`, and all processes in the mark's cgroup or with the mark in
+    their environment.
     """
     grouped = set(cgroups.members(mark))
     everyone = {process.pid: process for process in map(read, _pids()) if process is not None}
