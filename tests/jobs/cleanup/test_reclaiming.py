@@ -111,7 +111,7 @@ def test_asked_for_again_is_new(services: Services) -> None:
 def test_a_snapshot_that_lost_a_file_is_asked_for_again(services: Services) -> None:
     snapshot = _snapshot(services, b"a", b"b")
     services.blobs.path(services.blobs.put_bytes(b"b")).unlink()
-    with pytest.raises(TorchyardError, match="no longer whole"):
+    with pytest.raises(TorchyardError, match="is incomplete"):
         support.submit(services, code=f"snapshot:{snapshot}")
 
 
