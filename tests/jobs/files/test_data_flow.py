@@ -206,8 +206,8 @@ def test_outputs_go_where_they_are_told(yard: Yard, services: Services, tmp_path
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("https://x/y", "no place for an output"),
-        ("azureml://datastores/nas/paths/${{nam}}", "no expression"),
+        ("https://x/y", "not a path for an output"),
+        ("azureml://datastores/nas/paths/${{nam}}", "not an expression"),
         ("azureml://datastores/nope/paths/x", "does not exist"),
     ],
 )

@@ -211,7 +211,12 @@ def test_two_schedulers_claim_a_job_once(services: Services) -> None:
 
     jobs = [submit(services) for _ in range(3)]
     schedulers = [Scheduler(services, FakeExecutor(), "http://127.0.0.1:1") for _ in range(4)]
-    at_once(lambda number: schedulers[number].run_round(), 4)
+
+    def run(number: int) -> str:
+        schedulers[number].run_round()
+        return "ok"
+
+    assert at_once(run, 4) == ["ok"] * 4
     assert [scheduler.trouble for scheduler in schedulers] == [""] * 4
     with services.db.read() as connection:
         for job in jobs:
