@@ -111,7 +111,10 @@ def test_bad_input(as_: As, running: RealServer, tmp_path: Path) -> None:
         (("user", "role", "cloe", "owner"), "did you mean `cleo`?"),
         (("user", "create", "cleo"), "`cleo` already exists"),
         (("user", "create", "dora", "--expires", "soon"), "`soon` is not a time in the future"),
-        (("user", "create", "dora", "--expires", "2020-01-01"), "a token can't expire at 2020-01-01"),
+        (
+            ("user", "create", "dora", "--expires", "2020-01-01"),
+            "a token can't expire at 2020-01-01",
+        ),
         (
             ("user", "create", "dora", "--token-name", "a b"),
             "`a b` is not a valid name for a token",
