@@ -40,8 +40,8 @@ def safe_relative(path: str) -> str:
     """`path` as a clean relative path with forward slashes.
 
     Raises:
-        InvalidInput: it is empty, absolute, climbs with `..`, holds a NUL byte, or is a name that no
-            disk can have.
+        InvalidInput: it is empty, absolute, climbs with `..`, holds a NUL byte, or no
+            disk can have that name.
     """
     parts = PurePosixPath(path.replace("\\", "/")).parts
     if not parts or parts[0] == "/" or ".." in parts or "\0" in path or parts[0].endswith(":"):
